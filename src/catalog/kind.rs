@@ -1,5 +1,7 @@
 //! The four kinds of elements that servers list.
 
+use serde::{Deserialize, Serialize};
+
 use crate::mcp::Method;
 
 /// The kind of a list's elements.
@@ -80,7 +82,7 @@ impl Kind {
 }
 
 /// One value for each kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByKind<T> {
     /// For tools.
     pub tools: T,

@@ -46,6 +46,12 @@ impl ServerOffers {
         Self { capabilities, instructions, tasks }
     }
 
+    /// Its raw capabilities: with them and its instructions, [`Self::new`] makes
+    /// an equal declaration.
+    pub fn capabilities(&self) -> &Map<String, Value> {
+        &self.capabilities
+    }
+
     /// Whether the server has this capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)

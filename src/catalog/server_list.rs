@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
 use super::kind::{ByKind, Kind};
@@ -14,7 +15,7 @@ use super::tool::{HeaderRules, Tool};
 use crate::call::{NativeName, ServerName};
 
 /// Who may cache a listing (MCP 2026-07-28, Caching).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CacheScope {
     /// Anyone may cache it, for all principals.
     Public,
@@ -23,7 +24,7 @@ pub enum CacheScope {
 }
 
 /// How long a listing stays fresh, and for whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
     /// The lifetime; zero means that it may be stale at once.
     pub ttl: Duration,
@@ -135,6 +136,14 @@ impl ServerList {
             Kind::Prompts => &self.prompts,
             Kind::Resources => &self.resources,
             Kind::Templates => &self.templates,
+        }
+    }
+
+    /// The bytes of its elements of a kind, as the server sent them.
+    pub fn raws(&self, kind: Kind) -> Vec<&Bytes> {
+        match kind {
+            Kind::Tools => self.tools.iter().map(|tool| tool.raw()).collect(),
+            kind => self.items(kind).iter().map(|item| item.raw()).collect(),
         }
     }
 

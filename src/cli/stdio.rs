@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use url::Url;
 
 use crate::call::ProfileName;
-use crate::config::{Config, HttpConfig, HttpTransport, Secret};
+use crate::config::{Config, HttpConfig, HttpTransport, Secret, StateDir};
 use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, UpstreamError};
@@ -69,10 +69,13 @@ pub(super) fn serve_stdio(args: StdioArgs) -> ExitCode {
 fn serve_in_process(args: StdioArgs) -> ExitCode {
     let StdioArgs { config, profile, log, listen, admin, .. } = args;
     let common = CommonArgs { config, listen, log };
-    let config = match common.read_config() {
+    let mut config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
     };
+    if config.gateway.state_dir == StateDir::Auto {
+        config.gateway.state_dir = cache_folder().map_or(StateDir::Off, StateDir::Folder);
+    }
     let uri = match endpoint_uri(&config, profile.as_deref()) {
         Ok(uri) => uri,
         Err(fault) => {
@@ -107,6 +110,13 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         }
         code
     })
+}
+
+/// The gateway's folder among the user's caches (XDG Base Directory Specification).
+fn cache_folder() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Some(caches?.join("trunkline"))
 }
 
 /// The endpoint of a profile.

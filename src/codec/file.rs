@@ -5,14 +5,15 @@
 //! reader for ever, `/dev/zero` has no end, and a file on a network that is gone hangs in the
 //! kernel, where nothing can cancel the read.
 
-use std::fs::{File, FileType};
+use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
@@ -35,6 +36,9 @@ pub enum FileError {
         /// In bytes.
         max: usize,
     },
+    /// Another user owns the file, or may write to it.
+    #[error("expected a file that only the gateway's own user can write")]
+    Foreign,
     /// The file is not UTF-8.
     #[error("expected text in UTF-8")]
     NotText,
@@ -45,14 +49,42 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`], without having waited for a writer of a named pipe.
 pub fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+    let (file, _) = open_regular(path, OFlags::empty())?;
+    read_bounded(file, max)
+}
+
+/// Reads a file that the gateway wrote itself: like [`read_file`], but follows no symbolic link, and
+/// reads nothing that another user could have written.
+///
+/// # Errors
+/// [`FileError`].
+pub fn read_own_file(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+    let (file, metadata) = open_regular(path, OFlags::NOFOLLOW)?;
+    if !is_own(&metadata) {
+        return Err(FileError::Foreign);
+    }
+    read_bounded(file, max)
+}
+
+/// Whether the gateway's own user owns a file or folder, and no other user can write to it.
+pub fn is_own(metadata: &Metadata) -> bool {
+    metadata.uid() == geteuid().as_raw() && metadata.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+fn open_regular(path: &Path, flags: OFlags) -> Result<(File, Metadata), FileError> {
     // Opening a pipe or a device must not block either.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let kind = file.metadata()?.file_type();
+    let metadata = file.metadata()?;
+    let kind = metadata.file_type();
     if !kind.is_file() {
         return Err(FileError::NotRegular { found: name_kind(kind) });
     }
+    Ok((file, metadata))
+}
+
+fn read_bounded(file: File, max: usize) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     // A file may grow while it is read.
     file.take(u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
@@ -131,6 +163,8 @@ impl Default for FileReader {
     }
 }
 
+/// The permission bits that let others than the owner write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// How long a read may take by default.
 const READ_TIME: Duration = Duration::from_secs(10);
 /// The largest file of certificates or keys, in bytes.
@@ -138,6 +172,8 @@ pub const MAX_PEM: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
 
     use rustix::fs::{CWD, Mode, mkfifoat};
@@ -159,6 +195,21 @@ mod tests {
         ] {
             let fault = read_file(path, 100).unwrap_err().to_string();
             assert_eq!(fault, format!("expected a regular file, found {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_gateways_own_is_no_link_and_not_writable_by_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&path, "x").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for (mode, is_own) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let read = read_own_file(&path, 100);
+            assert_eq!(read.is_ok(), is_own, "{mode:o}");
+            assert!(is_own || matches!(read, Err(FileError::Foreign)));
+            assert!(matches!(read_own_file(&link, 100), Err(FileError::System(_))), "a link");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::jsonrpc::MAX_CLIENT_DEPTH;
@@ -68,6 +68,12 @@ section! {
             /// keys can be rotated. By default a key is generated at each start; gateways that
             /// share clients need the same keys.
             state_keys: Vec<Secret> = [],
+            /// The folder in which the last known lists of servers are kept, so that the next start
+            /// serves them before the servers are ready. It must be one that no other user can write
+            /// to; the files are sealed with `state_keys`, or else with a key in the folder. `"auto"`
+            /// is the user's cache folder for `trunkline stdio` and `"off"` for `trunkline serve`.
+            /// Read at the start.
+            state_dir: StateDir as StateDirSetting = "auto",
             /// The name of the gateway that clients display.
             title: Option<String>,
             /// Icons that clients may display with the name: URLs, or `data:image/…`.
@@ -281,6 +287,47 @@ choice! {
         "human" => Human,
         /// one JSON object per line
         "json" => Json,
+    }
+}
+
+/// Where the gateway keeps what it knows from one run to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateDir {
+    /// The default of the command.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+impl StateDir {
+    /// The folder; `None` if nothing is kept.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Auto | Self::Off => None,
+            Self::Folder(path) => Some(path),
+        }
+    }
+}
+
+/// A folder, `"auto"` or `"off"`.
+pub(super) struct StateDirSetting;
+
+impl TextSetting for StateDirSetting {
+    type Value = StateDir;
+    const WORD: &'static str = "path";
+    const EXAMPLE: &'static str = "\"/var/cache/trunkline\"";
+
+    fn parse_text(
+        text: &str,
+        reader: &ConfigReader<'_>,
+    ) -> Result<Option<StateDir>, ConfigProblem> {
+        Ok(match text {
+            "auto" => Some(StateDir::Auto),
+            "off" => Some(StateDir::Off),
+            path => PathBuf::parse_text(path, reader)?.map(StateDir::Folder),
+        })
     }
 }
 

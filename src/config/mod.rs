@@ -51,7 +51,7 @@ pub use docs::{json_schema, reference};
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
     AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
-    NamingChoice, ReloadTrigger, TelemetryConfig, TlsConfig, UriChoice,
+    NamingChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
 pub use pattern::Pattern;
 pub use problem::{ConfigProblem, UrlProblem};

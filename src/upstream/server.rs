@@ -39,6 +39,7 @@ impl Server {
     /// Starts the server.
     pub fn start(config: Arc<ServerConfig>, surroundings: &ServerContext) -> Arc<Self> {
         let kin = Arc::new(ServerShared::new(config, surroundings));
+        kin.start_keeping();
         Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
     }
 
@@ -94,8 +95,10 @@ impl Server {
             Some((told, standing))
         });
         let kin = Arc::clone(&self.kin);
+        // Until the server is ready its clients have the lists of an earlier run.
+        let waits = !kin.lists.is_restored();
         async move {
-            if let Some((told, ListFreshness::New)) = asked {
+            if waits && let Some((told, ListFreshness::New)) = asked {
                 kin.lists.tried(&told).await;
             }
         }
@@ -297,7 +300,8 @@ impl Server {
             return taken.map(Some);
         }
         let Ok((instance, in_use)) = taken else { return Ok(None) };
-        let is_ready = instance.is_ready_within(config.start_timeout / 3).await;
+        let parts = if self.kin.legacy_side.was_spoken() { 1 } else { 3 };
+        let is_ready = instance.is_ready_within(config.start_timeout / parts).await;
         Ok(is_ready.then_some((instance, in_use)))
     }
 

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
@@ -14,12 +16,20 @@ use super::{DONE, FAILURE, WRONG_USE, clock, file};
 struct Host {
     child: std::process::Child,
     lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
-    _folder: tempfile::TempDir,
+    /// Its own, if it has one.
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Host {
     fn start(servers: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let mut host = Self::start_in(folder.path(), servers, options);
+        host._folder = Some(folder);
+        host
+    }
+
+    /// One whose configuration and caches are in this folder.
+    fn start_in(folder: &Path, servers: &str, options: &[&str]) -> Self {
         // Addresses that nobody can listen on: none is to be opened.
         let text = text(servers).replace("127.0.0.1:0", "127.0.0.1:1").replacen(
             ":1\"\n\n[log]",
@@ -28,18 +38,30 @@ impl Host {
         );
         // On a machine that is busy with other tests.
         let text = text.replacen("[gateway]\n", "[gateway]\nlist_wait = \"60s\"\n", 1);
-        let config = file(folder.path(), &text);
+        let config = file(folder, &text);
         let mut child = Command::new(TRUNKLINE)
             .args(["stdio", "--config", &config])
             .args(options)
             .env_remove("TRUNKLINE_LOG")
+            .env("XDG_CACHE_HOME", folder.join("cache"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines: std::io::BufRead::lines(lines), _folder: folder }
+        Self { child, lines: std::io::BufRead::lines(lines), _folder: None }
+    }
+
+    /// How many tools it lists.
+    fn list(&mut self) -> usize {
+        self.say(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {} }));
+        loop {
+            let message = self.next().unwrap();
+            if message["id"] == 7 {
+                return message["result"]["tools"].as_array().unwrap().len();
+            }
+        }
     }
 
     fn say(&mut self, message: Value) {
@@ -158,6 +180,47 @@ fn a_stdio_gateway_ends_at_once_on_a_signal_and_when_nobody_reads() {
         assert!(began.elapsed() < std::time::Duration::from_secs(10));
         tag.gone();
     }
+}
+
+#[test]
+fn the_second_start_of_a_stdio_gateway_lists_in_under_100_ms() {
+    let (tag, folder) = (Tag::new(), tempfile::tempdir().unwrap());
+    let server = |number: usize| {
+        let script = format!("sleep 3; exec '{TRUNKLINE}' example notes");
+        let env = tag.env();
+        format!(
+            "\n[servers.s{number}]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nenv = {{ {env} }}\nstop_timeout = \"100ms\"\n"
+        )
+    };
+    let servers: String = (0..8).map(server).collect();
+    let list = |servers: &str| {
+        let began = std::time::Instant::now();
+        let mut host = Host::start_in(folder.path(), servers, &[]);
+        host.open();
+        let tools = host.list();
+        let took = began.elapsed();
+        drop(host.child.stdin.take());
+        assert_eq!(host.ended(), Some(DONE));
+        (tools, took)
+    };
+    let (tools, _) = list(&servers);
+    assert!(tools > 8, "{tools}");
+    let kept = folder.path().join("cache/trunkline");
+    for file in std::fs::read_dir(&kept).unwrap() {
+        assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o700);
+    // On a busy machine a gateway without servers takes its time, too.
+    let mut times = Vec::new();
+    let is_fast = (0..20).any(|_| {
+        let (_, least) = list("");
+        let (again, took) = list(&servers);
+        assert_eq!(again, tools);
+        times.push((took, least));
+        took < 2 * least.max(std::time::Duration::from_millis(50))
+    });
+    assert!(is_fast, "{times:?}");
+    tag.gone();
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod given_up;
 mod http_servers;
 mod input;
 mod introductions;
+mod kept_lists;
 mod large;
 mod legacy;
 mod limits;

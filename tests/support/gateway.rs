@@ -297,9 +297,10 @@ impl Gateway {
         reply.said().await
     }
 
-    /// Stops as on SIGTERM.
-    pub async fn stop(self) {
+    /// Stops as on SIGTERM; the folder is left.
+    pub async fn stop(self) -> TempDir {
         within(self.running.stop()).await;
+        self.folder
     }
 }
 

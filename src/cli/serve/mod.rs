@@ -28,8 +28,9 @@ use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
-use crate::upstream::ServerContext;
+use crate::text::error_chain;
 use crate::upstream::child::Guardian;
+use crate::upstream::{ListStore, ServerContext, StoreSettings};
 
 use super::{CommonArgs, OPEN, print_error, report_error};
 pub use reload::Reloader;
@@ -191,6 +192,7 @@ impl Running {
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics));
+        let surroundings = with_store(surroundings, &config, path).await;
         let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
@@ -267,6 +269,21 @@ async fn warm_up() {
     tokio::time::sleep(WARM_UP).await;
     // If there is no randomness, the first use reports it.
     let _ = tokio::task::spawn_blocking(|| aws_lc_rs::rand::fill(&mut [0; 1])).await;
+}
+
+/// Adds the store of kept lists. Without it the gateway only starts more slowly, so no fault of it
+/// keeps the gateway from starting.
+async fn with_store(surroundings: ServerContext, config: &Config, path: &Path) -> ServerContext {
+    let Some(folder) = config.gateway.state_dir.folder() else { return surroundings };
+    let keys = &config.gateway.state_keys;
+    let settings = StoreSettings { folder: folder.to_owned(), config: path, keys };
+    match ListStore::open(settings, &config.servers).await {
+        Ok(store) => surroundings.with_store(store),
+        Err(error) => {
+            tracing::warn!("{}", error_chain(&error));
+            surroundings
+        }
+    }
 }
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<Listener>, ListenError> {

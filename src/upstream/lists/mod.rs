@@ -6,10 +6,12 @@
 //! server learns the capabilities when a connection is opened, so one instance
 //! reads the lists for each set.
 
+mod keep;
 pub(in crate::upstream) mod listing;
 mod offered;
 pub(in crate::upstream) mod pace;
 pub(in crate::upstream) mod reads;
+pub(in crate::upstream) mod store;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,6 +72,7 @@ impl Instance {
         if has_changed {
             lists.base.store(Some(Arc::new(list)));
         }
+        lists.is_current.store(true, Ordering::Release);
         self.tell(has_changed);
         match connection.peer().era() {
             Era::Modern => {
@@ -135,6 +138,7 @@ impl Instance {
             self.kin.surroundings.note_lists_by_era();
         }
         self.kin.lists.wake_waiting();
+        self.kin.keep_soon();
         if changed {
             self.kin.surroundings.listed.notify_one();
         }
@@ -166,12 +170,7 @@ impl Instance {
                 format!("{}: {}", kind.method().as_str(), fault.chain_without(&config.secrets))
             })
             .collect();
-        // Modern clients call tools of Modern servers through the gateway over
-        // HTTP, where the rules for mirrored parameters apply.
-        let rules = match connection.peer().era() {
-            Era::Modern => HeaderRules::Enforce,
-            Era::Legacy => HeaderRules::Ignore,
-        };
+        let rules = header_rules(connection.peer().era());
         let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
         // One list of a server at a time: the lists of others wait for one of them at most.
         let own_turn = Arc::clone(&self.kin.lists.building).lock_owned().await;
@@ -239,6 +238,16 @@ impl crate::upstream::supervisor::shared::ServerShared {
         if let Ok(lister) = self.pool.open_for(self, lister, &holder) {
             lister.want_list();
         }
+    }
+}
+
+/// The rules for mirrored parameters in a list that a server returned in this
+/// era: Modern clients call tools of Modern servers through the gateway over
+/// HTTP, where the rules apply.
+fn header_rules(era: Era) -> HeaderRules {
+    match era {
+        Era::Modern => HeaderRules::Enforce,
+        Era::Legacy => HeaderRules::Ignore,
     }
 }
 

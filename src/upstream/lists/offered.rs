@@ -16,6 +16,8 @@ use crate::policy::Holder;
 
 use crate::upstream::owner::ClientDeclaration;
 
+use super::store::KnownServer;
+
 /// The lists of one server.
 #[derive(Default)]
 pub(in crate::upstream) struct OfferedLists {
@@ -27,6 +29,9 @@ pub(in crate::upstream) struct OfferedLists {
     ticks: watch::Sender<u64>,
     /// Counts the changes of the further lists.
     version: AtomicU64,
+    /// Whether the server itself has returned `base`. Until then it may be that
+    /// of an earlier run.
+    pub(super) is_current: AtomicBool,
     /// Whether some of them were taken over from the server that this one
     /// replaces.
     pub(super) inherited: AtomicBool,
@@ -42,8 +47,9 @@ struct CapabilityList {
     list: Option<Arc<ServerList>>,
     /// How long the server says that it is fresh.
     freshness: ByKind<Freshness>,
-    /// The client that it was first requested for.
-    holder: Holder,
+    /// The client that it was first requested for; `None` if no client has asked
+    /// in this run.
+    holder: Option<Holder>,
     /// When a client last asked for it.
     asked: Instant,
     /// When the server last returned it, or failed to.
@@ -60,6 +66,45 @@ pub(in crate::upstream) enum ListFreshness {
 }
 
 impl OfferedLists {
+    /// The lists of an earlier run, until the server returns its own.
+    pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
+        let lists = Self::default();
+        let Some(known) = known else { return lists };
+        lists.base.store(Some(Arc::clone(&known.base)));
+        let now = clock::now();
+        let long_ago = now.checked_sub(RECENT).unwrap_or(now);
+        let further = known.further.iter().map(|(told, list)| {
+            let slot = CapabilityList {
+                list: Some(Arc::clone(list)),
+                freshness: list.freshness,
+                holder: None,
+                asked: long_ago,
+                tried: Some(long_ago),
+            };
+            (told.clone(), slot)
+        });
+        lists.further().extend(further);
+        lists
+    }
+
+    /// Whether the list for all clients is not the server's own yet, but that
+    /// of an earlier run.
+    pub(in crate::upstream) fn is_restored(&self) -> bool {
+        !self.is_current.load(Ordering::Acquire) && self.base.load().is_some()
+    }
+
+    /// The lists to keep for the next run, besides that for all clients.
+    pub(super) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
+        let further = self.further();
+        let mut slots: Vec<_> = further.iter().filter(|(_, slot)| slot.list.is_some()).collect();
+        slots.sort_by(|(one, first), (other, second)| {
+            let by_use = second.asked.cmp(&first.asked);
+            by_use.then_with(|| one.capabilities.cmp(&other.capabilities))
+        });
+        let slots = slots.into_iter().take(MOST_EACH);
+        slots.filter_map(|(told, slot)| Some((told.clone(), slot.list.clone()?))).collect()
+    }
+
     /// The list for clients of this declaration.
     pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.further().get(told).and_then(|slot| slot.list.clone())
@@ -91,7 +136,7 @@ impl OfferedLists {
     }
 
     /// Whether clients of both eras have all the same lists.
-    pub(super) fn are_same_in_both_eras(&self) -> bool {
+    pub(in crate::upstream) fn are_same_in_both_eras(&self) -> bool {
         let Some(base) = self.base.load_full() else { return true };
         let further = self.further();
         let known = further.iter().filter_map(|(told, slot)| Some((told, slot.list.as_ref()?)));
@@ -118,10 +163,11 @@ impl OfferedLists {
         let mut further = self.further();
         if let Some(slot) = further.get_mut(told) {
             slot.asked = now;
+            slot.holder.get_or_insert_with(|| holder.clone());
             let tried = slot.tried.map(|tried| ListFreshness::Tried(now - tried));
             return Some(tried.unwrap_or(ListFreshness::New));
         }
-        let own = |slot: &CapabilityList| slot.holder == *holder;
+        let own = |slot: &CapabilityList| slot.holder.as_ref() == Some(holder);
         if further.values().filter(|slot| own(slot)).count() >= each {
             remove_unused(&mut further, own)?;
         } else if further.len() >= MOST {
@@ -130,7 +176,7 @@ impl OfferedLists {
         let slot = CapabilityList {
             list: None,
             freshness: ByKind::default(),
-            holder: holder.clone(),
+            holder: Some(holder.clone()),
             asked: now,
             tried: None,
         };
@@ -140,7 +186,7 @@ impl OfferedLists {
 
     /// The client that a list was first requested for.
     pub(in crate::upstream) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
-        self.further().get(told).map(|slot| slot.holder.clone())
+        self.further().get(told).and_then(|slot| slot.holder.clone())
     }
 
     /// The number of changes of the further lists.

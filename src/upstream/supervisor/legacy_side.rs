@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::mcp::{ProtocolVersion, code};
 use crate::upstream::UpstreamError;
+use crate::upstream::lists::store::KnownServer;
 use crate::upstream::owner::InstanceKey;
+use crate::upstream::supervisor::remembered_era::LONGEST_ASSUMED;
 
 /// What is known of a server's Legacy side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,19 +38,46 @@ struct LegacyVerdict {
     support: LegacySupport,
     /// How many attempts have failed since the last one that did not.
     failures: u32,
+    /// When the server refused to speak Legacy, in seconds since 1970, if that
+    /// is why the side is refuted.
+    refused_at: Option<u64>,
+    /// Whether the server has spoken Legacy in an earlier run.
+    was_spoken: bool,
     /// When a refuted side may be tried again, or the next refusal by a server
     /// that has spoken Legacy counts.
     retry_at: Instant,
 }
 
-impl Default for LegacySide {
-    fn default() -> Self {
-        let support = LegacySupport::Untried;
-        Self(Mutex::new(LegacyVerdict { support, failures: 0, retry_at: clock::now() }))
-    }
-}
-
 impl LegacySide {
+    /// The verdict of an earlier run. A recent refusal still holds; that the
+    /// server spoke Legacy is only a reason to be patient.
+    pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
+        let now = clock::unix_now().as_secs();
+        let refused_at = known.and_then(|known| known.legacy_refused);
+        let refused_at = refused_at
+            .filter(|at| now.checked_sub(*at).is_some_and(|age| age < LONGEST_ASSUMED.as_secs()));
+        let (support, failures, wait) = match refused_at {
+            Some(_) => (LegacySupport::Refuted, 1, LAST_RETRY),
+            None => (LegacySupport::Untried, 0, Duration::ZERO),
+        };
+        let mut further = known.into_iter().flat_map(|known| &known.further);
+        let was_spoken = further.any(|(told, _)| told.other_era.is_some());
+        let retry_at = clock::now() + wait;
+        Self(Mutex::new(LegacyVerdict { support, failures, refused_at, was_spoken, retry_at }))
+    }
+
+    /// When the server refused to speak Legacy, in seconds since 1970, if the
+    /// refusal holds.
+    pub(in crate::upstream) fn refused_at(&self) -> Option<u64> {
+        let verdict = self.0.lock();
+        verdict.refused_at.filter(|_| verdict.support == LegacySupport::Refuted)
+    }
+
+    /// Whether the server has spoken Legacy in an earlier run.
+    pub(in crate::upstream) fn was_spoken(&self) -> bool {
+        self.0.lock().was_spoken
+    }
+
     /// What is known now.
     pub(in crate::upstream) fn support(&self) -> LegacySupport {
         self.0.lock().support
@@ -117,6 +146,7 @@ impl LegacySide {
             }
             LegacySupport::Refuted => return LegacyDoubt::None,
         }
+        verdict.refused_at = refuses.then(|| clock::unix_now().as_secs());
         let wait = if refuses { LAST_RETRY } else { retry_after(verdict.failures) };
         verdict.retry_at = now + wait;
         match std::mem::replace(&mut verdict.support, LegacySupport::Refuted) {
@@ -192,7 +222,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_one_client_declares_refutes_nothing_for_the_others() {
-        let side = LegacySide::default();
+        let side = LegacySide::restored(None);
         let odd = shared(r#"{"experimental":{"x":1}}"#);
         let status = |status| UpstreamError::Status { status };
         let unclear = [
@@ -211,7 +241,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_spoke_legacy_has_to_refuse_it_several_times_in_a_row() {
-        let side = LegacySide::default();
+        let side = LegacySide::restored(None);
         let (plain, version) = (shared("{}"), ProtocolVersion::LATEST_LEGACY);
         assert!(side.confirm(version) && !side.confirm(version));
         let refusal = refused(code::METHOD_NOT_FOUND);
@@ -237,7 +267,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refuted_side_is_tried_again_by_one_caller_and_ever_more_rarely() {
-        let side = LegacySide::default();
+        let side = LegacySide::restored(None);
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
             side.doubt(&shared("{}"), &UpstreamError::NoAnswer);
             // Of the attempts that began before, none counts.

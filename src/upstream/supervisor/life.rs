@@ -76,7 +76,11 @@ impl<'a> Life<'a> {
         };
         Self {
             // Only servers that speak Legacy have further instances.
-            known: (!instance.is_main()).then_some(Era::Legacy),
+            known: if instance.is_main() {
+                instance.kin.era.assumed_era(clock::unix_now().as_secs())
+            } else {
+                Some(Era::Legacy)
+            },
             instance,
             restarts,
             dice: fastrand::Rng::new(),
@@ -91,6 +95,10 @@ impl<'a> Life<'a> {
         let instance = self.instance;
         let is_main = instance.is_main();
         let mut wait_for_demand = is_main && instance.config().start == StartChoice::Lazy;
+        if is_main && !wait_for_demand && instance.kin.lists.is_restored() {
+            // Clients can list already. Programs that start would only slow that down.
+            let _ = timeout(HEAD_START, instance.demand.notified()).await;
+        }
         loop {
             if wait_for_demand {
                 enter(instance, LifeState::Idle);
@@ -146,6 +154,7 @@ impl<'a> Life<'a> {
             "the server could not be used in Legacy: the gateway adapts for Legacy clients"
         );
         instance.kin.announce_lists();
+        instance.kin.keep_soon();
     }
 
     /// Whether the instance is of an era that the server does not speak.
@@ -169,7 +178,9 @@ impl<'a> Life<'a> {
             }
         };
         if instance.is_main() {
-            instance.kin.speaks(connection.peer().version);
+            if instance.kin.era.confirm(connection.peer()) {
+                instance.kin.announce_lists();
+            }
             instance.kin.resume();
         }
         match instance.list(&connection).await {
@@ -363,6 +374,8 @@ fn far_away() -> Instant {
     clock::now() + Duration::from_hours(1)
 }
 
+/// How long a server whose lists were kept waits before it starts, unless a call needs it.
+const HEAD_START: Duration = Duration::from_millis(300);
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+use crate::clock;
 use crate::config::{CommandConfig, EraChoice, HttpConfig, HttpTransport, ServerKind};
 use crate::mcp::Era;
 
@@ -25,6 +26,9 @@ impl Life<'_> {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
             (era, _) => era,
         };
+        if era == EraChoice::Auto {
+            self.instance.kin.era.note_probe(clock::unix_now().as_secs());
+        }
         let opened = match &config.target {
             ServerKind::Command(command) => self.start_child(command, era).await,
             ServerKind::Http(http) => self.open_http(http, era).await,

@@ -18,10 +18,12 @@ use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::upstream::first_list::ListPatience;
 use crate::upstream::lists::OfferedLists;
+use crate::upstream::lists::store::ListStore;
 use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
+use crate::upstream::supervisor::remembered_era::RememberedEra;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
@@ -41,6 +43,8 @@ pub struct ServerContext {
     pub alive: TaskTracker,
     /// The clients' subscriptions at all servers.
     pub hub: Arc<SubscriptionHub>,
+    /// Keeps the lists for the next run.
+    pub(in crate::upstream) store: Option<Arc<ListStore>>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
     /// Whether a server has other lists for Legacy clients than for Modern ones.
@@ -57,9 +61,17 @@ impl ServerContext {
             stop: CancellationToken::new(),
             alive: TaskTracker::new(),
             hub: Arc::default(),
+            store: None,
             share: Arc::new(AtomicUsize::new(100)),
             lists_by_era: Arc::default(),
         }
+    }
+
+    /// Has the lists of servers kept for the next run, and those of the last run
+    /// used until the servers are ready.
+    #[must_use]
+    pub fn with_store(self, store: Arc<ListStore>) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     /// Whether a server has, or had, other lists for Legacy clients than for
@@ -101,14 +113,16 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) stop: CancellationToken,
     /// Tracks the tasks of the instances.
     pub(in crate::upstream) lives: TaskTracker,
-    /// The version last negotiated with the main instance.
-    version: Mutex<Option<ProtocolVersion>>,
+    /// The version that the main instance speaks.
+    pub(in crate::upstream) era: RememberedEra,
     /// Whether it speaks Legacy as well, if that version is Modern.
     pub(in crate::upstream) legacy_side: LegacySide,
     /// Whether list requests still wait for its first list.
     pub(in crate::upstream) patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
+    /// Notified when the lists should be kept for the next run.
+    pub(in crate::upstream) unkept: Notify,
     /// Reads the certificates of that client.
     pub(in crate::upstream) files: FileReader,
     /// Snapshots and calls that hold the server.
@@ -122,38 +136,35 @@ impl ServerShared {
         config: Arc<ServerConfig>,
         surroundings: &ServerContext,
     ) -> Self {
-        let known = match config.era {
-            EraChoice::Modern => Some(ProtocolVersion::LATEST_MODERN),
-            EraChoice::Legacy => Some(ProtocolVersion::LATEST_LEGACY),
-            EraChoice::Auto => None,
-        };
-        Self {
+        let known = surroundings.store.as_ref().and_then(|store| store.take(&config));
+        let known = known.as_ref();
+        let shared = Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
+            era: RememberedEra::new(config.era, known),
             config,
             surroundings: surroundings.clone(),
-            lists: OfferedLists::default(),
+            lists: OfferedLists::restored(known),
             pool: Pool::default(),
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
-            version: Mutex::new(known),
-            legacy_side: LegacySide::default(),
+            legacy_side: LegacySide::restored(known),
             patience: ListPatience::default(),
+            unkept: Notify::new(),
             client: Mutex::default(),
             files: FileReader::default(),
             users: TaskTracker::new(),
             shown: AtomicBool::new(false),
+        };
+        if !shared.lists.are_same_in_both_eras() {
+            shared.surroundings.note_lists_by_era();
         }
+        shared
     }
 
     /// The version that the server spoke last, or that its configuration
     /// demands; `None` if unknown.
     pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
-        *self.version.lock()
-    }
-
-    /// Records the version that the main instance speaks.
-    pub(in crate::upstream) fn speaks(&self, version: ProtocolVersion) {
-        *self.version.lock() = Some(version);
+        self.era.version()
     }
 
     /// Whether clients of this era are to be served in Legacy at a server that

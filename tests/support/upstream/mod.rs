@@ -87,6 +87,8 @@ pub struct Inner {
     /// Answered to every request, whatever it is.
     pub refuse: Mutex<Option<Canned>>,
     pub version: Mutex<String>,
+    /// Its name in its `serverInfo`.
+    pub name: Mutex<String>,
     pub instructions: Mutex<Option<String>>,
     pub list_ttl: Mutex<Option<u64>>,
     /// Ends every connection there is.
@@ -196,6 +198,12 @@ impl Upstream {
     /// Speaks Legacy as well, and is then this other server.
     pub fn speaks_legacy_as(&self, other: &Self) -> &Self {
         *self.inner.legacy_side.lock().unwrap() = Some(Arc::clone(&other.inner));
+        self
+    }
+
+    /// Has another name in its `serverInfo`.
+    pub fn calls_itself(&self, name: &str) -> &Self {
+        *self.inner.name.lock().unwrap() = name.into();
         self
     }
 
@@ -332,6 +340,7 @@ impl Inner {
             lost: Mutex::new((404, no_session)),
             refuse: Mutex::default(),
             version: Mutex::new("2025-11-25".into()),
+            name: Mutex::new("scripted".into()),
             instructions: Mutex::default(),
             list_ttl: Mutex::default(),
             cut: watch::Sender::new(0),

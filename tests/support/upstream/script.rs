@@ -250,7 +250,7 @@ impl Inner {
 
     /// The answer to whatever is no call; `None` for what this era does not know.
     pub fn answer(&self, asked: &Received) -> Result<String, Value> {
-        let info = json!({ "name": "scripted", "version": "1.2.3" });
+        let info = json!({ "name": *self.name.lock().unwrap(), "version": "1.2.3" });
         let capabilities = self.capabilities.lock().unwrap().clone();
         let cursor = asked.params["cursor"].as_str();
         match (self.era, asked.method.as_str()) {

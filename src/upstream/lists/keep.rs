@@ -1,0 +1,68 @@
+//! Keeps the lists of a server for the next run of the gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::upstream::supervisor::shared::ServerShared;
+
+use super::store::{KnownServer, ListStore};
+
+impl ServerShared {
+    /// Starts the task that keeps the lists, if there is a store for them.
+    pub(in crate::upstream) fn start_keeping(self: &Arc<Self>) {
+        if let Some(store) = self.surroundings.store.clone() {
+            let keeping = Arc::clone(self).keep_lists(store);
+            self.lives.spawn(self.surroundings.alive.track_future(keeping));
+        }
+    }
+
+    /// Has what is known of the server kept soon. Does not wait.
+    pub(in crate::upstream) fn keep_soon(&self) {
+        self.unkept.notify_one();
+    }
+
+    async fn keep_lists(self: Arc<Self>, store: Arc<ListStore>) {
+        loop {
+            tokio::select! {
+                // First what is to be kept: the next run needs it.
+                biased;
+                () = self.unkept.notified() => {}
+                () = self.stop.cancelled() => return,
+            }
+            // Several lists arrive together.
+            let _ = timeout(PAUSE, self.stop.cancelled()).await;
+            // A server that was replaced leaves the file to the one that replaces it.
+            if self.users.is_closed() {
+                return;
+            }
+            if let Some(known) = self.known_server() {
+                store.keep(&self.config, known).await;
+            }
+        }
+    }
+
+    /// What is known of the server, once it has returned its lists in this run.
+    fn known_server(&self) -> Option<KnownServer> {
+        let lists = &self.lists;
+        let base = lists.base.load_full().filter(|_| lists.is_current.load(Ordering::Acquire))?;
+        let (version, probed, info) = self.era.to_keep()?;
+        let legacy_refused = self.legacy_side.refused_at();
+        let further = lists.lists_to_keep().into_iter();
+        let further =
+            further.filter(|(told, _)| legacy_refused.is_none() || told.other_era.is_none());
+        Some(KnownServer {
+            version,
+            probed,
+            info,
+            legacy_refused,
+            base,
+            further: further.collect(),
+        })
+    }
+}
+
+/// How long a change waits for further ones.
+const PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,130 @@
+//! What the lists of a server may depend on in its configuration.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use aws_lc_rs::hmac::{Context, Key};
+
+use crate::config::{CommandConfig, HttpConfig, ServerConfig, ServerKind, child_inherits};
+
+/// The keyed digest of a configuration.
+pub(super) type Fingerprint = [u8; 32];
+
+/// The digest of everything in a server's configuration that may change what
+/// it lists, and of the environment that a child inherits by `pass_env`.
+pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
+    // Every setting is named, so that a new one is decided about.
+    let ServerConfig {
+        name,
+        target,
+        era,
+        max_instances,
+        max_response,
+        max_tools,
+        max_pages,
+        // What the server was given is in `target`.
+        secrets: _,
+        // When and how often it runs, and how its calls are handled.
+        start: _,
+        idle_stop: _,
+        isolation: _,
+        instance_idle: _,
+        max_restarts: _,
+        restart_window: _,
+        timeout: _,
+        max_timeout: _,
+        connect_timeout: _,
+        start_timeout: _,
+        stop_timeout: _,
+        rate: _,
+        in_flight: _,
+        queue: _,
+        queue_timeout: _,
+        read_cache: _,
+        forward_headers: _,
+        // Applied to the lists when they are merged.
+        resource_vars: _,
+        tools: _,
+    } = config;
+    let mut digest = FieldDigest(Context::with_key(key));
+    digest.feed(env!("CARGO_PKG_VERSION"));
+    digest.feed(name.as_str());
+    digest.feed(era.as_str());
+    digest.feed(format!("{max_response} {max_tools} {max_pages}"));
+    digest.feed(if *max_instances == Some(0) { "hidden" } else { "declared" });
+    match target {
+        ServerKind::Command(command) => digest.feed_command(command),
+        ServerKind::Http(http) => digest.feed_http(http),
+    }
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(digest.0.sign().as_ref());
+    fingerprint
+}
+
+/// Feeds fields, each with its length: no two configurations feed the same
+/// bytes.
+struct FieldDigest(Context);
+
+impl FieldDigest {
+    fn feed(&mut self, field: impl AsRef<[u8]>) {
+        let field = field.as_ref();
+        self.0.update(&field.len().to_be_bytes());
+        self.0.update(field);
+    }
+
+    fn feed_count(&mut self, count: usize) {
+        self.feed(count.to_be_bytes());
+    }
+
+    fn feed_command(&mut self, command: &CommandConfig) {
+        let CommandConfig { program, args, env, pass_env, cwd } = command;
+        self.feed("command");
+        self.feed(program);
+        self.feed_count(args.len());
+        for argument in args {
+            self.feed(argument);
+        }
+        self.feed_count(env.len());
+        for (name, value) in env {
+            self.feed(name);
+            self.feed(value.expose());
+        }
+        let passed = passed_variables(pass_env);
+        self.feed_count(passed.len());
+        for (name, value) in passed {
+            self.feed(name.as_bytes());
+            self.feed(value.as_bytes());
+        }
+        let folder = cwd.clone().or_else(|| std::env::current_dir().ok());
+        self.feed(folder.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
+    }
+
+    fn feed_http(&mut self, http: &HttpConfig) {
+        let HttpConfig { url, headers, ca, transport } = http;
+        self.feed("url");
+        self.feed(url.as_str());
+        self.feed_count(headers.len());
+        for (name, value) in headers {
+            self.feed(name.as_str());
+            self.feed(value.expose());
+        }
+        self.feed(ca.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
+        self.feed(transport.as_str());
+    }
+}
+
+/// The variables that the configuration passes on, sorted. Those that every
+/// child inherits differ from one login to the next.
+fn passed_variables(pass_env: &[String]) -> Vec<(OsString, OsString)> {
+    if pass_env.is_empty() {
+        return Vec::new();
+    }
+    let is_passed = |name: &OsString| {
+        let name = name.to_str();
+        name.is_some_and(|name| child_inherits(pass_env, name) && !child_inherits(&[], name))
+    };
+    let mut passed: Vec<_> = std::env::vars_os().filter(|(name, _)| is_passed(name)).collect();
+    passed.sort();
+    passed
+}

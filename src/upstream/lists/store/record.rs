@@ -1,0 +1,169 @@
+//! What is kept of a server, and how it becomes lists again.
+//!
+//! Elements are kept as the server sent them and are checked again when they
+//! are read: a file can make no list that a server could not.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::call::ServerName;
+use crate::catalog::{ByKind, Freshness, Kind, ServerList, ServerOffers};
+use crate::mcp::{Era, ProtocolVersion};
+use crate::upstream::lists::header_rules;
+use crate::upstream::owner::ClientDeclaration;
+
+/// What is kept of a server. Times are in seconds since 1970.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptRecord {
+    version: String,
+    probed: Option<u64>,
+    info: String,
+    legacy_refused: Option<u64>,
+    lists: Vec<KeptList>,
+    /// The declarations of clients, and the position of their list; that of the
+    /// main instance is the first.
+    further: Vec<(KeptDeclaration, usize)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptDeclaration {
+    /// Whether the clients are Legacy ones of a server whose main instance is
+    /// Modern.
+    legacy: bool,
+    capabilities: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptList {
+    capabilities: Map<String, Value>,
+    instructions: Option<String>,
+    freshness: ByKind<Freshness>,
+    elements: ByKind<Vec<Box<RawValue>>>,
+    /// Whether it was returned in Legacy.
+    legacy: bool,
+}
+
+/// What is known of a server from an earlier run of the gateway.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct KnownServer {
+    /// The version that its main instance spoke.
+    pub(in crate::upstream) version: ProtocolVersion,
+    /// When its era was last found out by probing.
+    pub(in crate::upstream) probed: Option<u64>,
+    /// Its raw `serverInfo`.
+    pub(in crate::upstream) info: Bytes,
+    /// When a Modern server refused to speak Legacy.
+    pub(in crate::upstream) legacy_refused: Option<u64>,
+    /// The list of its main instance.
+    pub(in crate::upstream) base: Arc<ServerList>,
+    /// The lists for clients that declare more.
+    pub(in crate::upstream) further: Vec<(ClientDeclaration, Arc<ServerList>)>,
+}
+
+impl KnownServer {
+    /// The bytes of all its elements.
+    pub(super) fn size(&self) -> usize {
+        let lists = self.distinct_lists();
+        let of_one = |list: &Arc<ServerList>| -> usize {
+            let all = Kind::ALL.into_iter().flat_map(|kind| list.raws(kind));
+            all.map(Bytes::len).sum()
+        };
+        lists.iter().map(|(list, _)| of_one(list)).sum()
+    }
+
+    /// The lists without those that several declarations share, the main
+    /// instance's first; with the era in which each was returned.
+    fn distinct_lists(&self) -> Vec<(&Arc<ServerList>, Era)> {
+        let main = self.version.era();
+        let mut lists = vec![(&self.base, main)];
+        for (told, list) in &self.further {
+            if !lists.iter().any(|(known, _)| Arc::ptr_eq(known, list)) {
+                lists.push((list, told.other_era.unwrap_or(main)));
+            }
+        }
+        lists
+    }
+
+    /// The record of it; `None` if an element is not JSON.
+    pub(super) fn to_record(&self) -> Option<KeptRecord> {
+        let lists = self.distinct_lists();
+        let further = self.further.iter().filter_map(|(told, list)| {
+            let position = lists.iter().position(|(known, _)| Arc::ptr_eq(known, list))?;
+            let legacy = told.other_era.is_some();
+            let capabilities = String::from_utf8(told.capabilities.to_vec()).ok()?;
+            Some((KeptDeclaration { legacy, capabilities }, position))
+        });
+        Some(KeptRecord {
+            version: self.version.as_str().to_owned(),
+            probed: self.probed,
+            info: String::from_utf8(self.info.to_vec()).ok()?,
+            legacy_refused: self.legacy_refused,
+            further: further.collect(),
+            lists: lists
+                .into_iter()
+                .map(|(list, era)| KeptList::of(list, era))
+                .collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl KeptRecord {
+    /// Checks and compiles the lists; `None` if the record is not one that
+    /// [`KnownServer::to_record`] makes.
+    pub(super) fn restore(self, server: &ServerName) -> Option<KnownServer> {
+        let version = ProtocolVersion::parse(&self.version)?;
+        let mut lists: Vec<Arc<ServerList>> = Vec::with_capacity(self.lists.len());
+        for kept in self.lists {
+            let list = kept.build(server, lists.first().map(|first| &**first));
+            lists.push(Arc::new(list));
+        }
+        let further = self.further.into_iter().filter_map(|(told, position)| {
+            let other_era = told.legacy.then_some(Era::Legacy);
+            let told = ClientDeclaration { other_era, capabilities: told.capabilities.into() };
+            Some((told, Arc::clone(lists.get(position)?)))
+        });
+        Some(KnownServer {
+            version,
+            probed: self.probed,
+            info: self.info.into(),
+            legacy_refused: self.legacy_refused,
+            further: further.collect(),
+            base: lists.into_iter().next()?,
+        })
+    }
+}
+
+impl KeptList {
+    fn of(list: &ServerList, era: Era) -> Option<Self> {
+        let mut elements = ByKind::<Vec<Box<RawValue>>>::default();
+        for kind in Kind::ALL {
+            let raws = list.raws(kind).into_iter();
+            *elements.get_mut(kind) =
+                raws.map(|raw| serde_json::from_slice(raw).ok()).collect::<Option<_>>()?;
+        }
+        Some(Self {
+            capabilities: list.offers.capabilities().clone(),
+            instructions: list.offers.instructions.clone(),
+            freshness: list.freshness,
+            elements,
+            legacy: era == Era::Legacy,
+        })
+    }
+
+    fn build(self, server: &ServerName, similar: Option<&ServerList>) -> ServerList {
+        let era = if self.legacy { Era::Legacy } else { Era::Modern };
+        let raws = ByKind::from_fn(|kind| {
+            let raws = self.elements.get(kind).iter();
+            Some(raws.map(|raw| Bytes::copy_from_slice(raw.get().as_bytes())).collect())
+        });
+        let (mut list, _) = ServerList::build(server.clone(), &raws, header_rules(era), similar);
+        let capabilities = Value::Object(self.capabilities);
+        list.offers = Arc::new(ServerOffers::new(&capabilities, self.instructions.as_deref()));
+        list.freshness = self.freshness;
+        list
+    }
+}
