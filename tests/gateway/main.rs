@@ -26,6 +26,7 @@ mod connections;
 mod given_up;
 mod http_servers;
 mod input;
+mod interoperability;
 mod introductions;
 mod kept_lists;
 mod large;

@@ -50,6 +50,25 @@ async fn headers_and_meta_have_to_be_there_and_to_agree() {
 }
 
 #[tokio::test]
+async fn a_discovery_from_a_legacy_transport_is_refused_as_a_legacy_server_does() {
+    let gateway = Gateway::alone().start().await;
+    let client = gateway.modern();
+    let ask = || client.ask("server/discover", json!({}));
+    for (case, ask, code) in [
+        ("no version header", ask().without("mcp-protocol-version"), -32600),
+        ("a Legacy version header", ask().header("mcp-protocol-version", "2025-11-25"), -32600),
+        ("no method header", ask().without("mcp-method"), -32600),
+        ("another method header", ask().header("mcp-method", "initialize"), -32600),
+        ("another version in _meta", ask().meta(VERSION, json!("2099-01-01")), -32020),
+        ("two version headers", ask().again("mcp-protocol-version", "2026-07-28"), -32020),
+        ("two method headers", ask().again("mcp-method", "server/discover"), -32020),
+    ] {
+        let said = ask.send().await.said().await;
+        assert_eq!((said.status, said.code()), (400, code), "{case}: {said:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_unsupported_version_is_told_with_the_supported_ones() {
     let gateway = Gateway::alone().start().await;
     let client = gateway.modern();

@@ -51,6 +51,11 @@ impl McpService {
             .and_then(|params| check(headers, &method, &params).map(|meta| (params, meta)));
         match checked {
             Ok((params, meta)) => self.serve_modern(id, method, params, meta, (posted, wants)),
+            Err(Failure::HeaderMismatch(fault))
+                if method == Method::Discover && is_of_a_legacy_transport(&fault) =>
+            {
+                answered(response::refusal(Some(&id), &Failure::SessionRequired))
+            }
             Err(failure) => answered(response::refusal(Some(&id), &failure)),
         }
     }
@@ -178,6 +183,20 @@ fn check(headers: &MessageHeaders<'_>, method: &Method, params: &Params) -> Resu
         check_name(single(headers.name, &header::NAME)?, named)?;
     }
     Ok(meta)
+}
+
+/// Whether the headers of a `server/discover` may be those of a client whose transport is still
+/// Legacy: some send it without the headers of this revision, or with a Legacy version. A
+/// mismatch would tell such a client that the gateway speaks the Modern era only; any error that
+/// is not a Modern one makes it go on with `initialize` (2026-07-28, Versioning, "Backward
+/// Compatibility with Initialization-Based Versions").
+fn is_of_a_legacy_transport(fault: &HeaderFault) -> bool {
+    match fault {
+        HeaderFault::Mismatch { name, header, .. } if *name == header::PROTOCOL_VERSION => {
+            ProtocolVersion::parse(header).map(ProtocolVersion::era) == Some(Era::Legacy)
+        }
+        fault => matches!(fault, HeaderFault::Missing { .. } | HeaderFault::Mismatch { .. }),
+    }
 }
 
 fn check_name(said: Option<&str>, named: &str) -> Result<(), Failure> {

@@ -70,6 +70,7 @@ async fn answer(
         return Ok(refusal);
     }
     Ok(match received.method.as_str() {
+        _ if inner.is_scripted(&received) => call(inner, received).await,
         "DELETE" => {
             let session = received.header("mcp-session-id").unwrap_or_default();
             inner.subscribed.lock().unwrap().remove(session);
@@ -86,7 +87,6 @@ async fn answer(
         "subscriptions/listen" if inner.era == Era::Modern => {
             announcements(Listener::modern(&inner, &received))
         }
-        _ if inner.is_scripted(&received) => call(inner, received).await,
         _ if received.id.is_none() || received.method.is_empty() => plain(202, String::new()),
         _ => whole(&inner, &received),
     })
