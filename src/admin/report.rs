@@ -98,6 +98,7 @@ impl StatusSource for StatusReport {
                 prompts: count(Kind::Prompts),
                 resources: count(Kind::Resources),
                 templates: count(Kind::Templates),
+                skills: count(Kind::Skills),
                 digest: digest_of(&snapshot.plain.catalog),
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },

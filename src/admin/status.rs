@@ -79,6 +79,8 @@ pub struct CatalogStatus {
     pub resources: usize,
     /// How many resource templates.
     pub templates: usize,
+    /// How many skills.
+    pub skills: usize,
     /// A digest of the lists, in hexadecimal digits: tells replicas apart.
     pub digest: String,
     /// When one of the lists changed last.

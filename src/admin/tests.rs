@@ -66,6 +66,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
             prompts: 2,
             resources: 1,
             templates: 0,
+            skills: 0,
             digest: "beef".to_owned(),
             changed_at: Some(at(2)),
         },

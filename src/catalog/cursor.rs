@@ -83,6 +83,7 @@ fn authenticated_purpose(kind: Kind) -> &'static [u8] {
         Kind::Prompts => b"trunkline prompts/list cursor",
         Kind::Resources => b"trunkline resources/list cursor",
         Kind::Templates => b"trunkline resources/templates/list cursor",
+        Kind::Skills => b"trunkline skills/list cursor",
     }
 }
 

@@ -2,10 +2,12 @@
 //! once. This module has what all kinds share; [`super::tool`] adds what is
 //! specific to tools.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::clip_foreign_text;
@@ -14,6 +16,7 @@ use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
 use super::uris::UriTemplate;
 use super::uris::climbing::has_only_stable_characters;
+use super::uris::{ResultShape, rewrite_uris};
 use crate::call::NativeName;
 use crate::jsonrpc::{JsonError, Members, Splice, check_depth, span_of, string};
 
@@ -96,6 +99,12 @@ pub enum InvalidItem {
         /// The bound.
         max: usize,
     },
+    /// A skill's files are neither listed whole, each with its URI, digest and size, nor called
+    /// dynamic.
+    #[error(
+        "the field \"resources\" must be \"dynamic\" or list each file with uri, digest and size"
+    )]
+    SkillFiles,
     /// `inputSchema` cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaError),
@@ -132,7 +141,7 @@ impl fmt::Display for FieldKind {
     }
 }
 
-/// One prompt, resource or template of one server.
+/// One prompt, resource, template or skill of one server.
 #[derive(Debug)]
 pub struct CatalogItem {
     /// The native name, URI or URI template.
@@ -178,6 +187,13 @@ impl CatalogItem {
             splice.replace(self.key.clone(), string(public));
         }
         splice.put(out);
+    }
+
+    /// Appends a skill with the public URIs of all its files. Everything else, digests included,
+    /// stays as the server sent it.
+    pub(super) fn splice_skill(&self, public: impl Fn(&str) -> Option<String>, out: &mut Vec<u8>) {
+        let rewritten = rewrite_uris(&self.raw, ResultShape::SkillEntry, public);
+        out.extend_from_slice(rewritten.as_ref().unwrap_or(&self.raw));
     }
 
     /// The span of its key field's name, quotes included. The name has no
@@ -235,18 +251,22 @@ impl<'a> ItemFields<'a> {
     /// Checks the standard fields of this kind. Returns the native name, and
     /// its raw text.
     pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), InvalidItem> {
-        let own = match kind {
-            Kind::Tools => TOOL,
-            Kind::Prompts => PROMPT,
-            Kind::Resources => RESOURCE,
-            Kind::Templates => TEMPLATE,
+        let (common, own) = match kind {
+            Kind::Tools => (COMMON, TOOL),
+            Kind::Prompts => (COMMON, PROMPT),
+            Kind::Resources => (COMMON, RESOURCE),
+            Kind::Templates => (COMMON, TEMPLATE),
+            Kind::Skills => (SKILL, &[][..]),
         };
-        for (field, expected) in COMMON.iter().chain(own) {
+        for (field, expected) in common.iter().chain(own) {
             self.expect_kind(field, *expected)?;
         }
         let field = kind.key();
         let key = self.find(field).ok_or(InvalidItem::Missing { field })?;
-        self.find("name").ok_or(InvalidItem::Missing { field: "name" })?;
+        match kind {
+            Kind::Skills => self.check_skill()?,
+            _ => self.find("name").map(|_| ()).ok_or(InvalidItem::Missing { field: "name" })?,
+        }
         let native: String = serde_json::from_str(key).map_err(|_| JsonError::Syntax)?;
         let max = if field == "name" { MAX_NATIVE_NAME } else { MAX_URI };
         if native.is_empty() || native.len() > max {
@@ -262,6 +282,39 @@ impl<'a> ItemFields<'a> {
             }
         }
         Ok((NativeName::new(&native), key))
+    }
+
+    /// Checks a skill's frontmatter and files (`io.modelcontextprotocol/skills`, "Skill Entries"):
+    /// hosts must not load an entry without them.
+    fn check_skill(&self) -> Result<(), InvalidItem> {
+        #[derive(Deserialize)]
+        struct SkillFile<'a> {
+            #[serde(borrow)]
+            uri: Cow<'a, str>,
+            #[serde(rename = "digest", borrow)]
+            _digest: Cow<'a, str>,
+            #[serde(rename = "size")]
+            _size: u64,
+        }
+        let field = "frontmatter";
+        let frontmatter = self.find(field).ok_or(InvalidItem::Missing { field })?;
+        let frontmatter = ItemFields::read(frontmatter.as_bytes())?;
+        for field in ["name", "description"] {
+            frontmatter.expect_kind(field, FieldKind::Text)?;
+            frontmatter.find(field).ok_or(InvalidItem::Missing { field })?;
+        }
+        let files = self.find("resources").ok_or(InvalidItem::SkillFiles)?;
+        if serde_json::from_str::<Cow<'_, str>>(files).is_ok_and(|files| files == "dynamic") {
+            return Ok(());
+        }
+        let files: Vec<SkillFile<'_>> =
+            serde_json::from_str(files).map_err(|_| InvalidItem::SkillFiles)?;
+        let is_stable = |file: &SkillFile<'_>| has_only_stable_characters(&file.uri);
+        if files.iter().all(is_stable) {
+            Ok(())
+        } else {
+            Err(InvalidItem::UnstableUri { field: "resources" })
+        }
     }
 
     fn expect_kind(&self, field: &'static str, expected: FieldKind) -> Result<(), InvalidItem> {
@@ -302,6 +355,7 @@ const RESOURCE: Fieldset = &[
     ("size", FieldKind::Number),
     ("annotations", FieldKind::Object),
 ];
+const SKILL: Fieldset = &[("uri", FieldKind::Text), ("frontmatter", FieldKind::Object)];
 const TEMPLATE: Fieldset = &[
     ("uriTemplate", FieldKind::Text),
     ("mimeType", FieldKind::Text),

@@ -15,11 +15,14 @@ pub enum Kind {
     Resources,
     /// Resource templates.
     Templates,
+    /// Skills (extension `io.modelcontextprotocol/skills`).
+    Skills,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+    pub const ALL: [Self; 5] =
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates, Self::Skills];
 
     /// The kind that a request lists; `None` for other requests.
     pub fn listed_by(method: &Method) -> Option<Self> {
@@ -28,6 +31,7 @@ impl Kind {
             Method::PromptsList => Some(Self::Prompts),
             Method::ResourcesList => Some(Self::Resources),
             Method::TemplatesList => Some(Self::Templates),
+            Method::SkillsList => Some(Self::Skills),
             _ => None,
         }
     }
@@ -39,6 +43,7 @@ impl Kind {
             Self::Prompts => Method::PromptsList,
             Self::Resources => Method::ResourcesList,
             Self::Templates => Method::TemplatesList,
+            Self::Skills => Method::SkillsList,
         }
     }
 
@@ -49,15 +54,17 @@ impl Kind {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
+            Self::Skills => "skills",
         }
     }
 
-    /// The capability that a server with such a list declares.
-    pub fn capability(self) -> &'static str {
+    /// The capability that a server with such a list declares; `None` if that is an extension.
+    pub fn capability(self) -> Option<&'static str> {
         match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources | Self::Templates => "resources",
+            Self::Tools => Some("tools"),
+            Self::Prompts => Some("prompts"),
+            Self::Resources | Self::Templates => Some("resources"),
+            Self::Skills => None,
         }
     }
 
@@ -65,7 +72,7 @@ impl Kind {
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
+            Self::Resources | Self::Skills => "uri",
             Self::Templates => "uriTemplate",
         }
     }
@@ -77,6 +84,7 @@ impl Kind {
             Self::Prompts => "prompt",
             Self::Resources => "resource",
             Self::Templates => "resource template",
+            Self::Skills => "skill",
         }
     }
 }
@@ -92,6 +100,8 @@ pub struct ByKind<T> {
     pub resources: T,
     /// For templates.
     pub templates: T,
+    /// For skills.
+    pub skills: T,
 }
 
 impl<T> ByKind<T> {
@@ -102,6 +112,7 @@ impl<T> ByKind<T> {
             prompts: make(Kind::Prompts),
             resources: make(Kind::Resources),
             templates: make(Kind::Templates),
+            skills: make(Kind::Skills),
         }
     }
 
@@ -112,6 +123,7 @@ impl<T> ByKind<T> {
             Kind::Prompts => &self.prompts,
             Kind::Resources => &self.resources,
             Kind::Templates => &self.templates,
+            Kind::Skills => &self.skills,
         }
     }
 
@@ -122,6 +134,7 @@ impl<T> ByKind<T> {
             Kind::Prompts => &mut self.prompts,
             Kind::Resources => &mut self.resources,
             Kind::Templates => &mut self.templates,
+            Kind::Skills => &mut self.skills,
         }
     }
 }

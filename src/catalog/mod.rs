@@ -33,6 +33,7 @@ mod uris;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
@@ -53,7 +54,8 @@ pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use uris::{
-    BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, rewrite_uris,
+    BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
+    rewrite_uris,
 };
 
 /// One tool in the catalog.
@@ -132,6 +134,7 @@ impl Catalog {
             prompts: prompt_list,
             resources: shown(Kind::Resources, resources),
             templates: shown(Kind::Templates, templates),
+            skills: list_skills(&uris, sources, fresh.skills),
         };
 
         let entries: Vec<_> = tools
@@ -176,6 +179,30 @@ impl Catalog {
     pub fn list(&self, kind: Kind) -> &CatalogList {
         self.lists.get(kind)
     }
+}
+
+/// The skills that clients see: those whose `SKILL.md` they may read.
+fn list_skills(
+    uris: &CatalogUris,
+    sources: &[MergeSource<'_>],
+    freshness: Freshness,
+) -> CatalogList {
+    let lists = sources.iter().filter_map(|source| Some((source.server, source.list?)));
+    let skills = lists.flat_map(|(server, list)| list.skills.iter().map(move |one| (server, one)));
+    let origin = |server, skill: &CatalogItem| {
+        uris.find_origin(&uris.public_uri(server, skill.native.as_str()))
+    };
+    let shown = skills.filter(|(server, skill)| {
+        origin(server, skill).is_some_and(|origin| origin.server == **server)
+    });
+    let write = shown.map(|(server, skill)| {
+        let public = |native: &str| match uris.public_uri(server, native) {
+            Cow::Owned(public) => Some(public),
+            Cow::Borrowed(_) => None,
+        };
+        move |out: &mut Vec<u8>| skill.splice_skill(public, out)
+    });
+    CatalogList::write_list(Kind::Skills, freshness, 0, write)
 }
 
 fn strictest_freshness(sources: &[MergeSource<'_>], kind: Kind) -> Freshness {

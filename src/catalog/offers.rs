@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::mcp::meta::TASKS;
+use crate::mcp::meta::{SKILLS, TASKS};
 use crate::text::clip;
 
 use super::clip_foreign_text;
@@ -65,12 +65,27 @@ impl ServerOffers {
 
     /// Whether the server has lists of this kind.
     pub fn offers_list(&self, kind: Kind) -> bool {
-        self.has_capability(kind.capability())
+        match kind.capability() {
+            Some(capability) => self.has_capability(capability),
+            None => self.skills().is_some(),
+        }
     }
 
     /// Whether the server announces changes of this list.
     pub fn announces_changes(&self, kind: Kind) -> bool {
-        self.capability_flag(kind.capability(), "listChanged")
+        kind.capability().is_some_and(|capability| self.capability_flag(capability, "listChanged"))
+    }
+
+    /// Whether the server lists the children of its directories.
+    pub fn reads_directories(&self) -> bool {
+        self.skills().is_some_and(|settings| settings[DIRECTORY_READ] == true)
+    }
+
+    /// The settings of the extension for skills, if the server declares it. It requires resources
+    /// (`io.modelcontextprotocol/skills`, "Capability Negotiation").
+    fn skills(&self) -> Option<&Value> {
+        let settings = self.capabilities.get("extensions")?.get(SKILLS)?;
+        (settings.is_object() && self.has_capability("resources")).then_some(settings)
     }
 
     /// Whether the server accepts subscriptions to its resources.
@@ -97,8 +112,9 @@ impl ServerOffers {
     }
 
     /// The union of all capabilities, for clients: where two servers configure
-    /// one extension differently, the first in order wins. `listChanged` is the
-    /// gateway's own and always set.
+    /// one extension differently, the first in order wins, but directories can be
+    /// read if any server has them. `listChanged` is the gateway's own and always
+    /// set.
     pub fn merge_capabilities<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
         let mut union = Map::new();
         for offers in all {
@@ -119,6 +135,12 @@ impl ServerOffers {
                         union.entry(key.clone()).or_insert_with(|| value.clone());
                     }
                 }
+            }
+            let settings = union.get_mut("extensions").and_then(|all| all.get_mut(SKILLS));
+            if let Some(settings) = settings.and_then(Value::as_object_mut)
+                && offers.reads_directories()
+            {
+                settings.insert(DIRECTORY_READ.into(), json!(true));
             }
         }
         union
@@ -155,6 +177,8 @@ const MAX_BYTES: usize = 64 * 1024;
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
 /// Each client is told of these in the form of its own era.
 const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
+/// The setting of the extension for skills.
+const DIRECTORY_READ: &str = "directoryRead";
 const KNOWN: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
 const FLAGS: [&str; 2] = ["listChanged", "subscribe"];
 

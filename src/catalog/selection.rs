@@ -96,7 +96,7 @@ impl Selection {
     /// lead elsewhere than the pattern sees.
     pub fn admits(&self, kind: Kind, public: &str) -> bool {
         let patterns = self.kind_patterns(kind);
-        let is_uri = matches!(kind, Kind::Resources | Kind::Templates);
+        let is_uri = matches!(kind, Kind::Resources | Kind::Templates | Kind::Skills);
         any_matches(patterns, self.names_no_kind(), public)
             && !(is_uri && patterns.is_some() && has_dot_segment(public))
     }
@@ -115,7 +115,7 @@ impl Selection {
         match kind {
             Kind::Tools => self.tools.as_deref(),
             Kind::Prompts => self.prompts.as_deref(),
-            Kind::Resources | Kind::Templates => self.resources.as_deref(),
+            Kind::Resources | Kind::Templates | Kind::Skills => self.resources.as_deref(),
         }
     }
 

@@ -63,6 +63,8 @@ pub struct ServerList {
     pub resources: Vec<Arc<CatalogItem>>,
     /// Its valid resource templates.
     pub templates: Vec<Arc<CatalogItem>>,
+    /// Its valid skills.
+    pub skills: Vec<Arc<CatalogItem>>,
     /// The server's caching policy; set by `upstream`, and the strictest until
     /// then.
     pub freshness: ByKind<Freshness>,
@@ -121,6 +123,7 @@ impl ServerList {
             prompts: items(Kind::Prompts),
             resources: items(Kind::Resources),
             templates: items(Kind::Templates),
+            skills: items(Kind::Skills),
             server,
             freshness: ByKind::default(),
             offers: Arc::default(),
@@ -136,6 +139,7 @@ impl ServerList {
             Kind::Prompts => &self.prompts,
             Kind::Resources => &self.resources,
             Kind::Templates => &self.templates,
+            Kind::Skills => &self.skills,
         }
     }
 

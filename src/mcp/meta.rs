@@ -22,5 +22,7 @@ pub const TRACEPARENT: &str = "traceparent";
 pub const TRACESTATE: &str = "tracestate";
 /// The extension for tasks, among the capabilities of both sides.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+/// The extension for skills, among the capabilities of servers.
+pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 /// 2025-11-25: the task that a message belongs to.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

@@ -29,6 +29,12 @@ pub enum Method {
     TemplatesList,
     /// Reads a resource.
     ResourcesRead,
+    /// Extension `io.modelcontextprotocol/skills`: lists the children of a directory.
+    DirectoryRead,
+    /// Extension `io.modelcontextprotocol/skills`: lists skills.
+    SkillsList,
+    /// Extension `io.modelcontextprotocol/skills`: gets the entry of one skill.
+    SkillsGet,
     /// Legacy: subscribes to changes of a resource.
     ResourcesSubscribe,
     /// Legacy: ends that subscription.
@@ -66,6 +72,9 @@ impl Method {
             "resources/list" => Self::ResourcesList,
             "resources/templates/list" => Self::TemplatesList,
             "resources/read" => Self::ResourcesRead,
+            "resources/directory/read" => Self::DirectoryRead,
+            "skills/list" => Self::SkillsList,
+            "skills/get" => Self::SkillsGet,
             "resources/subscribe" => Self::ResourcesSubscribe,
             "resources/unsubscribe" => Self::ResourcesUnsubscribe,
             "completion/complete" => Self::Complete,
@@ -110,6 +119,9 @@ impl Method {
             Self::ResourcesList => "resources/list",
             Self::TemplatesList => "resources/templates/list",
             Self::ResourcesRead => "resources/read",
+            Self::DirectoryRead => "resources/directory/read",
+            Self::SkillsList => "skills/list",
+            Self::SkillsGet => "skills/get",
             Self::ResourcesSubscribe => "resources/subscribe",
             Self::ResourcesUnsubscribe => "resources/unsubscribe",
             Self::Complete => "completion/complete",
@@ -136,6 +148,8 @@ impl Method {
             Self::ToolsCall
                 | Self::PromptsGet
                 | Self::ResourcesRead
+                | Self::DirectoryRead
+                | Self::SkillsGet
                 | Self::Complete
                 | Self::Other(_)
         ) || self.is_task_request()

@@ -83,6 +83,7 @@ pub(super) fn capabilities(
         said = json!({
             "tools": {}, "prompts": {}, "resources": { "subscribe": true },
             "completions": {}, "logging": {},
+            "extensions": { meta::SKILLS: { "directoryRead": true } },
         });
     }
     let lists = servers().filter_map(|member| view.list(&member.config.name));
@@ -99,6 +100,11 @@ pub(super) fn capabilities(
         "completions" => shown(Kind::Prompts) || shown(Kind::Resources),
         _ => true,
     });
+    if !shown(Kind::Skills)
+        && let Some(extensions) = all.get_mut("extensions").and_then(Value::as_object_mut)
+    {
+        extensions.remove(meta::SKILLS);
+    }
     all
 }
 

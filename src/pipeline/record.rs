@@ -270,7 +270,9 @@ fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
     match (method, name) {
         (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),
         (Method::PromptsGet, Some(name)) => CallSubject::Prompt(name),
-        (Method::ResourcesRead, Some(uri)) => CallSubject::Resource(uri),
+        (Method::ResourcesRead | Method::DirectoryRead | Method::SkillsGet, Some(uri)) => {
+            CallSubject::Resource(uri)
+        }
         _ => CallSubject::Nothing,
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::call::{
     Answer, Call, ErrorBody, Failure, InternalFault, Notice, ResultBody, ResultType, ServerName,
 };
-use crate::catalog::{ResultShape, rewrite_uris};
+use crate::catalog::{ResultShape, hide_children, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
@@ -61,15 +61,17 @@ impl Release {
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
         let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
+        let cacheable = reads || call.method == Method::SkillsGet;
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
-        let uris = ResultShape::for_method(&call.method).filter(|_| !plain);
-        if !reads && tasks.is_none() && uris.is_none() {
+        let hides = call.method == Method::DirectoryRead;
+        let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
+        if !cacheable && tasks.is_none() && uris.is_none() {
             return Ok(None);
         }
         Ok(Some(Self {
             tasks,
             uris,
-            caching: reads && call.context.client.version.era() == Era::Modern,
+            caching: cacheable && call.context.client.version.era() == Era::Modern,
             asked: call.params.uri().filter(|_| reads).map(str::to_owned),
             method: call.method.clone(),
             server: server.clone(),
@@ -128,6 +130,16 @@ impl Release {
         let rewritten =
             shape.and_then(|shape| public_uris(&self.view, &self.server, result.raw(), shape));
         let result = match rewritten {
+            Some(raw) => result.with(raw).unwrap_or(result),
+            None => result,
+        };
+        let hidden = if shape == Some(ResultShape::Directory) {
+            let uris = self.view.catalog.uris();
+            hide_children(result.raw(), |public| uris.find_origin(public).is_some())
+        } else {
+            None
+        };
+        let result = match hidden {
             Some(raw) => result.with(raw).unwrap_or(result),
             None => result,
         };

@@ -6,7 +6,7 @@ mod completion;
 use std::sync::Arc;
 
 use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
-use crate::catalog::{ElementOrigin, MAX_URI, PublicReference, Tool, verify_headers};
+use crate::catalog::{ElementOrigin, Kind, MAX_URI, PublicReference, Tool, verify_headers};
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
@@ -66,6 +66,7 @@ pub(super) fn find<'a>(
                 view.catalog.uris().find_origin(uri).ok_or_else(|| unknown_resource(uri))?;
             Route::to(snapshot, &origin, SubjectMember::Uri).ok_or_else(|| unknown_resource(uri))?
         }
+        Method::SkillsGet | Method::DirectoryRead => find_skill_resource(snapshot, view, call)?,
         Method::Complete => {
             let PublicReference { origin, bound } = completion::find(view, &call.params)?;
             let route = Route::to(snapshot, &origin, SubjectMember::Reference(bound));
@@ -109,6 +110,25 @@ fn find_tool<'a>(
 fn find_prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Failure> {
     let found = view.catalog.prompt(name).map(|(_, origin)| origin);
     found.ok_or_else(|| unknown_prompt(name))
+}
+
+/// Finds the skill, or the directory, that a request names: as if it did not exist where its server
+/// does not declare the extension.
+fn find_skill_resource<'a>(
+    snapshot: &'a Snapshot,
+    view: &View,
+    call: &Call,
+) -> Result<Route<'a>, Failure> {
+    let uri = required(call.params.uri(), "uri")?;
+    let serves = |origin: &ElementOrigin| match view.list(&origin.server) {
+        Some(list) if call.method == Method::DirectoryRead => list.offers.reads_directories(),
+        Some(list) => list.offers.offers_list(Kind::Skills),
+        // The server has not been heard from: it will tell.
+        None => true,
+    };
+    let origin = view.catalog.uris().find_origin(uri).filter(serves);
+    let route = origin.and_then(|origin| Route::to(snapshot, &origin, SubjectMember::Uri));
+    route.ok_or_else(|| unknown_resource(uri))
 }
 
 /// Finds the server of a task, if the client's view shows that server.

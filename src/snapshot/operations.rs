@@ -11,6 +11,8 @@ pub struct Operations {
     calls: Arc<Operation>,
     prompts: Arc<Operation>,
     reads: Arc<Operation>,
+    directories: Arc<Operation>,
+    skills: Arc<Operation>,
     completions: Arc<Operation>,
     tasks: [Arc<Operation>; 4],
     others: Arc<Operation>,
@@ -23,6 +25,8 @@ impl Operations {
             calls: handle("tools/call"),
             prompts: handle("prompts/get"),
             reads: handle("resources/read"),
+            directories: handle("resources/directory/read"),
+            skills: handle("skills/get"),
             completions: handle("completion/complete"),
             tasks: ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"].map(&handle),
             // Clients choose the methods: a series for each would be unbounded.
@@ -41,6 +45,8 @@ impl Operations {
             Method::ToolsCall => &self.calls,
             Method::PromptsGet => &self.prompts,
             Method::ResourcesRead => &self.reads,
+            Method::DirectoryRead => &self.directories,
+            Method::SkillsGet => &self.skills,
             Method::Complete => &self.completions,
             _ => &self.others,
         }

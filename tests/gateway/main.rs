@@ -41,6 +41,7 @@ mod prompts;
 mod resources;
 mod server_life;
 mod session_errors;
+mod skills;
 mod sse_clients;
 mod sse_servers;
 mod starts;

@@ -31,6 +31,7 @@ mod real_peers;
 mod reload;
 mod rmcp_client;
 mod rmcp_server;
+mod skills;
 mod soak;
 mod stdio_hosts;
 mod tasks;

@@ -12,7 +12,7 @@ pub(super) mod climbing;
 mod rewrite;
 mod template;
 
-pub use rewrite::{ResultShape, rewrite_uris};
+pub use rewrite::{ResultShape, hide_children, rewrite_uris};
 pub use template::{BoundTemplate, UriTemplate};
 
 use std::borrow::Cow;
@@ -47,6 +47,8 @@ pub struct CatalogUris {
     only: Option<ServerName>,
     /// Which server a native URI belongs to.
     claims: HashMap<String, UriClaim>,
+    /// Which server a skill's directory, and everything in it, belongs to.
+    skills: HashMap<String, UriClaim>,
     /// The URIs and templates shown to clients.
     shown: HashMap<String, PublicReference>,
 }
@@ -129,6 +131,7 @@ impl CatalogUris {
             servers: Named::default(),
             only: only_resource_server(sources),
             claims: HashMap::new(),
+            skills: HashMap::new(),
             shown: HashMap::new(),
         };
         let (mut resources, mut templates) = (Vec::new(), Vec::new());
@@ -271,6 +274,11 @@ impl CatalogUris {
         for uri in listed.chain(interfaces) {
             claim_uri(&mut self.claims, server, uri);
         }
+        for skill in &list.skills {
+            let uri = skill.native.as_str();
+            let directory = uri.rsplit_once('/').map_or(uri, |(directory, _)| directory);
+            claim_uri(&mut self.skills, server, directory);
+        }
     }
 
     /// Assigns a candidate its public form, if the scope shows it.
@@ -306,7 +314,7 @@ impl CatalogUris {
 
     /// Whether the unprefixed native URI identifies this server.
     fn leads_back(&self, server: &ServerName, native: &str) -> bool {
-        let claim = self.claims.get(native);
+        let claim = self.claim_of(native);
         if native.starts_with(UI) {
             // Unique, or the first server's: clients find it by its scheme.
             return self.split_prefix(native).is_none()
@@ -337,13 +345,27 @@ impl CatalogUris {
             && !others.any(|other| one.may_overlap(other.seen()))
     }
 
+    /// The claim to a URI. A skill's files go together, because hosts resolve references between
+    /// them: its directory's claim comes before that of a file.
+    fn claim_of(&self, native: &str) -> Option<&UriClaim> {
+        let directories =
+            std::iter::successors(Some(native), |path| Some(path.rsplit_once('/')?.0));
+        let mut directories = directories.take(MAX_DIRECTORIES);
+        let skill = if self.skills.is_empty() {
+            None
+        } else {
+            directories.find_map(|directory| self.skills.get(directory))
+        };
+        skill.or_else(|| self.claims.get(native))
+    }
+
     /// The owner of an unprefixed URI: the only server with a matching template or, if no template
     /// matches, the only server with resources.
     fn find_owner(&self, native: &str) -> Option<&ServerName> {
         if self.mode == UriMode::Prefix && !native.starts_with(UI) {
             return None;
         }
-        if let Some(claim) = self.claims.get(native) {
+        if let Some(claim) = self.claim_of(native) {
             return (!claim.shared || native.starts_with(UI)).then_some(&claim.first);
         }
         let covers =
@@ -423,6 +445,8 @@ fn prefix_uri(server: &ServerName, native: &str) -> String {
     format!("{prefix}{server}/{native}")
 }
 
+/// The most directories that a file of a skill is looked for in.
+const MAX_DIRECTORIES: usize = 32;
 /// The prefix of public URIs, before the server's name.
 const PREFIX: &str = "mcp://";
 /// The scheme of MCP Apps' user interfaces.

@@ -21,6 +21,12 @@ pub enum ResultShape {
     Contents,
     /// A task: those of its tool result.
     Task,
+    /// The entry of a skill: its own, and one for each of its files.
+    SkillEntry,
+    /// A skill: those of its entry.
+    Skill,
+    /// A directory: those of its children.
+    Directory,
 }
 
 impl ResultShape {
@@ -31,6 +37,8 @@ impl ResultShape {
             Method::TasksGet => Some(Self::Task),
             Method::PromptsGet => Some(Self::Prompt),
             Method::ResourcesRead => Some(Self::Contents),
+            Method::SkillsGet => Some(Self::Skill),
+            Method::DirectoryRead => Some(Self::Directory),
             _ => None,
         }
     }
@@ -49,7 +57,7 @@ pub fn rewrite_uris(
     let may_have = |key: &[u8]| memmem::find(raw, key).is_some();
     let interface_key: &[u8] = match shape {
         ResultShape::ToolResult | ResultShape::Task => b"esourceUri\"",
-        ResultShape::Prompt | ResultShape::Contents => b"\"uri\"",
+        _ => b"\"uri\"",
     };
     if ![b"\"uri\"", interface_key, br"\u"].into_iter().any(may_have) {
         return None;
@@ -72,8 +80,45 @@ pub fn rewrite_uris(
                 finder.find_in_resource(content);
             }
         }
+        ResultShape::SkillEntry => finder.find_in_skill(&result),
+        ResultShape::Skill => {
+            for entry in result.find_all("skill").filter_map(parse_node) {
+                finder.find_in_skill(&entry);
+            }
+        }
+        ResultShape::Directory => {
+            for child in result.find_all("resources").flat_map(parse_list) {
+                finder.find_in_resource(child);
+            }
+        }
     }
     finder.found.then(|| finder.splice.finish())
+}
+
+/// The listing of a directory without the children that are not to be seen; `None` if all are.
+/// `is_shown` is asked with each child's URI as it stands in the listing.
+pub fn hide_children(raw: &[u8], is_shown: impl Fn(&str) -> bool) -> Option<Bytes> {
+    let result = Members::parse_with_duplicates(raw).ok()?;
+    let mut splice = Splice::new(raw);
+    let mut hides = false;
+    for list in result.find_all("resources") {
+        let children = parse_list(list);
+        let all = children.len();
+        let shown: Vec<_> = children
+            .into_iter()
+            .filter(|child| {
+                let uris = parse_node(child);
+                let mut uris = uris.iter().flat_map(|child| child.find_all("uri").filter_map(text));
+                uris.all(|uri| is_shown(&uri))
+            })
+            .map(RawValue::get)
+            .collect();
+        if let Some(place) = span_of(raw, list.get().as_bytes()).filter(|_| shown.len() < all) {
+            splice.replace(place, format!("[{}]", shown.join(",")));
+            hides = true;
+        }
+    }
+    hides.then(|| splice.finish())
 }
 
 /// The elements of a raw array; any other value is its own only element.
@@ -126,6 +171,12 @@ impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
         if let Some(resource) = parse_node(raw) {
             resource.find_all("uri").for_each(|uri| self.find_uri(uri));
         }
+    }
+
+    fn find_in_skill(&mut self, entry: &Members<'a>) {
+        entry.find_all("uri").for_each(|uri| self.find_uri(uri));
+        let files = entry.find_all("resources").flat_map(parse_list);
+        files.for_each(|file| self.find_in_resource(file));
     }
 
     fn find_uri(&mut self, raw: &'a RawValue) {
@@ -183,12 +234,44 @@ mod tests {
                 r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"A:\"1"}}},{"content":[{"type":"resource_link","uri":"A:\"2"},7]},{"content":"x"}]}"#,
             ),
             (
+                ResultShape::SkillEntry,
+                r#"{"uri":"a:1","frontmatter":{"uri":"a:0"},"resources":[{"uri":"a:1","digest":"a:0","size":1}, {"size":2,"uri":"a:2"}]}"#,
+                r#"{"uri":"A:\"1","frontmatter":{"uri":"a:0"},"resources":[{"uri":"A:\"1","digest":"a:0","size":1}, {"size":2,"uri":"A:\"2"}]}"#,
+            ),
+            (
+                ResultShape::Skill,
+                r#"{"skill":{"uri":"a:1","resources":"dynamic"},"uri":"a:0"}"#,
+                r#"{"skill":{"uri":"A:\"1","resources":"dynamic"},"uri":"a:0"}"#,
+            ),
+            (
+                ResultShape::Directory,
+                r#"{"resources":[{"name":"x","uri":"a:1"}],"uri":"a:0"}"#,
+                r#"{"resources":[{"name":"x","uri":"A:\"1"}],"uri":"a:0"}"#,
+            ),
+            (
                 ResultShape::Contents,
                 r#"{"contents":[{"uri":"a:1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
                 r#"{"contents":[{"uri":"A:\"1","text":""},{"uri":"b:1"},{"uri":7}],"uri":"a:2"}"#,
             ),
         ] {
             assert_eq!(shout(raw, shape).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn hidden_children_are_left_out_of_a_directory() {
+        let hide = |raw: &str| {
+            let out = hide_children(raw.as_bytes(), |uri| uri.starts_with("a:"));
+            out.map(|out| String::from_utf8(out.to_vec()).unwrap())
+        };
+        assert_eq!(
+            hide(
+                r#"{"resources":[{"uri":"a:1"}, {"uri":"b:1"},{"uri":"a:2","uri":"b:2"},7],"x":1}"#
+            ),
+            Some(r#"{"resources":[{"uri":"a:1"},7],"x":1}"#.into())
+        );
+        for raw in ["", "[]", "{}", r#"{"resources":[]}"#, r#"{"resources":[{"uri":"a:1"}]}"#] {
+            assert_eq!(hide(raw), None, "{raw}");
         }
     }
 

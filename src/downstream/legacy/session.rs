@@ -198,6 +198,8 @@ impl ClientSession {
             Kind::Prompts => listed.prompts = shown.prompts,
             Kind::Resources => listed.resources[0] = shown.resources[0],
             Kind::Templates => listed.resources[1] = shown.resources[1],
+            // No notification tells of skills.
+            Kind::Skills => {}
         }
     }
 

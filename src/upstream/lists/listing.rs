@@ -1,5 +1,5 @@
-//! Reads a server's lists page by page: tools, prompts, resources and
-//! templates, as far as the server offers them.
+//! Reads a server's lists page by page: tools, prompts, resources, templates
+//! and skills, as far as the server offers them.
 //!
 //! The lists are requested concurrently, and a failure of one does not affect
 //! the others.
@@ -73,6 +73,8 @@ struct NativeListPage<'a> {
     resources: Vec<&'a RawValue>,
     #[serde(borrow, default)]
     resource_templates: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    skills: Vec<&'a RawValue>,
     next_cursor: Option<String>,
     ttl_ms: Option<f64>,
     cache_scope: Option<String>,
@@ -85,6 +87,7 @@ impl<'a> NativeListPage<'a> {
             Kind::Prompts => self.prompts,
             Kind::Resources => self.resources,
             Kind::Templates => self.resource_templates,
+            Kind::Skills => self.skills,
         }
     }
 }
@@ -101,13 +104,14 @@ pub(in crate::upstream) async fn fetch(
 ) -> Result<FetchedLists, UpstreamError> {
     let read = AtomicUsize::new(0);
     let asking = ListRequester { connection, capabilities, bounds, read: &read };
-    let (tools, prompts, resources, templates) = tokio::join!(
+    let (tools, prompts, resources, templates, skills) = tokio::join!(
         asking.list(Kind::Tools),
         asking.list(Kind::Prompts),
         asking.list(Kind::Resources),
         asking.list(Kind::Templates),
+        asking.list(Kind::Skills),
     );
-    let mut fetched = ByKind { tools, prompts, resources, templates };
+    let mut fetched = ByKind { tools, prompts, resources, templates, skills };
     let mut listing = FetchedLists {
         lists: ByKind::default(),
         freshness: ByKind::default(),

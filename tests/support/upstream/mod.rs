@@ -5,6 +5,7 @@ mod http;
 pub mod news;
 pub mod offers;
 mod script;
+pub mod skills;
 mod stdio;
 pub mod tasks;
 

@@ -271,6 +271,7 @@ impl Inner {
             (Era::Legacy, "resources/subscribe" | "resources/unsubscribe") => self.subscribe(asked),
             (_, "prompts/list") => Ok(self.other_list("prompts", cursor)),
             (_, "resources/list") => Ok(self.other_list("resources", cursor)),
+            (_, "skills/list") => Ok(self.other_list("skills", cursor)),
             (_, "resources/templates/list") => Ok(self.other_list("resourceTemplates", cursor)),
             (_, "tools/list") => Ok(self.list(cursor)),
             (_, method) => {

@@ -28,6 +28,7 @@ fn list(tool: &str, era: Era) -> Arc<ServerList> {
         prompts: Some(vec![prompt]),
         resources: Some(vec![]),
         templates: Some(vec![]),
+        skills: Some(vec![]),
     };
     let mut list = ServerList::build(name, &raws, header_rules(era), None).0;
     list.offers = Arc::new(ServerOffers::new(&json!({ "tools": {}, "x": { "y": 1 } }), Some("hi")));
