@@ -276,9 +276,13 @@ async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
         Some(_) => vec![answer("modern")],
         None => vec![required(&[("a", "elicitation/create", form())], Some("mine"))],
     });
-    legacy.answers(Some((503, "")));
-    let gateway = Gateway::with("s", modern.http()).start().await;
     // What a client with capabilities is refused says nothing of the others.
+    legacy.when_asked("initialize", |asked| match &asked.params["capabilities"] {
+        told if told["elicitation"].is_object() => vec![Step::Status(503, vec![], String::new())],
+        told if told["roots"].is_object() => vec![Step::Usual],
+        _ => vec![Step::Hold, Step::Usual],
+    });
+    let gateway = Gateway::with("s", modern.http()).start().await;
     let client = || Client::sessionless(gateway.running.address, "2025-11-25");
     let able = client().offering(json!({ "elicitation": {} })).await;
     let params = json!({ "name": "s__ask", "arguments": {} });
@@ -286,7 +290,7 @@ async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
     let asked = reply.message().await.unwrap();
     assert_eq!(asked["method"], "elicitation/create");
     // Meanwhile the server can be spoken to in Legacy.
-    legacy.answers(None);
+    legacy.release(1);
     let other = client().offering(json!({ "roots": {} })).await;
     within(async {
         while who(&other).await != "legacy" {

@@ -157,6 +157,10 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
                 headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
             return with(*status, &headers, body.clone());
         }
+        Some(Step::Usual) => {
+            unanswered.settle();
+            return whole(&inner, &call);
+        }
         Some(step) if step.is_answer() => {
             unanswered.settle();
             return plain(200, step.message(&call, &inner).unwrap());

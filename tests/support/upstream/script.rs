@@ -36,6 +36,8 @@ pub enum Step {
     Answers,
     /// Opens the call's stream without a message (HTTP).
     Open,
+    /// Answers as if nothing were scripted (HTTP).
+    Usual,
     /// Waits for [`Upstream::release`](super::Upstream::release).
     Hold,
     /// Waits.
