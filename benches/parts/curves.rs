@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use trunkline::call::Params;
-use trunkline::catalog::Kind;
+use trunkline::catalog::{CacheScope, Freshness, Kind};
 use trunkline::era::state::{RequestState, Seals, StateBinding, digest};
 use trunkline::jsonrpc;
 use trunkline::mcp::Era;
@@ -53,8 +53,9 @@ pub fn many_tools(c: &mut Criterion) {
     for &count in sizes(&[10, 100, 1_000, 10_000]) {
         let tools = tools(count);
         let catalog = catalog(&tools);
-        let ttl = Duration::from_mins(1);
-        let prepared = PreparedListing::prepare(Kind::Tools, catalog.list(Kind::Tools), ttl, b"{}");
+        let fresh = Freshness { ttl: Duration::from_mins(1), scope: CacheScope::Public };
+        let prepared =
+            PreparedListing::prepare(Kind::Tools, catalog.list(Kind::Tools), fresh, b"{}");
         group.bench_with_input(
             BenchmarkId::new("hand the list out", count),
             &prepared,
@@ -70,7 +71,7 @@ pub fn many_tools(c: &mut Criterion) {
                     PreparedListing::prepare(
                         Kind::Tools,
                         black_box(catalog).list(Kind::Tools),
-                        ttl,
+                        fresh,
                         b"{}",
                     )
                 });

@@ -34,6 +34,7 @@ mod uris;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
@@ -90,6 +91,9 @@ pub struct Rules {
 pub struct Catalog {
     entries: Vec<ToolEntry>,
     by_name: Named<PublicName, usize>,
+    /// The tools of servers with user interfaces (MCP Apps), by their own names, as far as these
+    /// tell them apart.
+    of_apps: Named<NativeName, usize>,
     prompts: Named<PublicName, ElementOrigin>,
     uris: CatalogUris,
     lists: ByKind<CatalogList>,
@@ -109,8 +113,14 @@ impl Catalog {
         tools.retain(|one| scope.admits(one.server, Kind::Tools, &one.name));
         let mut prompts = merge::name_prompts(rules.naming, sources, &mut warnings);
         prompts.retain(|one| scope.admits(one.server, Kind::Prompts, &one.name));
-        let (uris, resources, templates) =
-            CatalogUris::build_from(rules.uris, sources, scope, &mut warnings);
+        let interfaces =
+            tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));
+        let (uris, resources, templates) = CatalogUris::build_from(
+            rules.uris,
+            sources,
+            (scope, &interfaces.collect()),
+            &mut warnings,
+        );
         let fresh = ByKind::from_fn(|kind| strictest_freshness(sources, kind));
 
         let capacity = tools.iter().map(|one| one.item.raw().len() + MAX_PUBLIC_NAME + 1).sum();
@@ -152,12 +162,21 @@ impl Catalog {
                 ElementOrigin { server: one.server.clone(), native: one.item.native.clone() };
             (PublicName::new(&one.name), origin)
         });
-        (Self { entries, by_name, prompts: prompts.collect(), uris, lists }, warnings)
+        let of_apps = app_tools(&entries);
+        (Self { entries, by_name, of_apps, prompts: prompts.collect(), uris, lists }, warnings)
     }
 
-    /// The tool with a public name.
+    /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own
+    /// names, and a host passes on what it calls: such a name stands for its tool if no other tool
+    /// has it.
     pub fn find_tool(&self, public: &str) -> Option<&ToolEntry> {
-        self.by_name.get(public).and_then(|place| self.entries.get(*place))
+        let place = self.by_name.get(public).or_else(|| self.of_apps.get(public));
+        place.and_then(|place| self.entries.get(*place))
+    }
+
+    /// Whether a tool has a user interface.
+    pub fn has_interfaces(&self) -> bool {
+        self.entries.iter().any(|entry| entry.tool.interface().next().is_some())
     }
 
     /// The prompt with a public name.
@@ -179,6 +198,22 @@ impl Catalog {
     pub fn list(&self, kind: Kind) -> &CatalogList {
         self.lists.get(kind)
     }
+}
+
+/// The tools of servers with user interfaces, by native names that are unique among them.
+fn app_tools(entries: &[ToolEntry]) -> Named<NativeName, usize> {
+    let with_interfaces = entries.iter().filter(|entry| entry.tool.interface().next().is_some());
+    let servers: HashSet<_> = with_interfaces.map(|entry| &entry.server).collect();
+    let mut found: Named<NativeName, usize> = Named::default();
+    let mut ambiguous = HashSet::new();
+    for (place, entry) in entries.iter().enumerate() {
+        if servers.contains(&entry.server) && found.insert(entry.native().clone(), place).is_some()
+        {
+            ambiguous.insert(entry.native());
+        }
+    }
+    found.retain(|name, _| !ambiguous.contains(name));
+    found
 }
 
 /// The skills that clients see: those whose `SKILL.md` they may read.

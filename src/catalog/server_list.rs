@@ -23,6 +23,16 @@ pub enum CacheScope {
     Private,
 }
 
+impl CacheScope {
+    /// The value of `cacheScope`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Private => "private",
+        }
+    }
+}
+
 /// How long a listing stays fresh, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {

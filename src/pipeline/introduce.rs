@@ -42,7 +42,7 @@ impl Gateway {
                 "supportedVersions": supported(),
                 "capabilities": capabilities(&snapshot, &view, ProtocolVersion::LATEST_MODERN),
                 "ttlMs": u64::try_from(settings.list_ttl.as_millis()).unwrap_or(u64::MAX),
-                "cacheScope": "public",
+                "cacheScope": view.audience().as_str(),
                 "_meta": { meta::SERVER_INFO: info(settings, title) },
             }),
             Introduction::Initialize(version) => json!({
@@ -96,7 +96,7 @@ pub(super) fn capabilities(
     all.retain(|key, _| match key.as_str() {
         "tools" => shown(Kind::Tools),
         "prompts" => shown(Kind::Prompts),
-        "resources" => shown(Kind::Resources),
+        "resources" => shown(Kind::Resources) || view.catalog.has_interfaces(),
         "completions" => shown(Kind::Prompts) || shown(Kind::Resources),
         _ => true,
     });

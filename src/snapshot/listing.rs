@@ -1,10 +1,8 @@
 //! The results of list requests, prepared once for each era.
 
-use std::time::Duration;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::catalog::{CacheScope, CatalogList, Freshness, Kind};
+use crate::catalog::{CatalogList, Freshness, Kind};
 use crate::mcp::{Era, meta};
 
 /// The results of one kind of list request, without envelopes.
@@ -18,10 +16,10 @@ pub struct PreparedListing {
 }
 
 impl PreparedListing {
-    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`; no
-    /// `ttlMs` exceeds `most`.
-    pub fn prepare(kind: Kind, list: &CatalogList, most: Duration, info: &[u8]) -> Self {
-        let tail = tail(list.freshness(), most, info);
+    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`; the
+    /// list is not fresh for longer, nor for more principals, than `most`.
+    pub fn prepare(kind: Kind, list: &CatalogList, most: Freshness, info: &[u8]) -> Self {
+        let tail = tail(list.freshness().stricter(most), info);
         let items = list.bytes();
         let modern = modern(kind, items, None, &tail);
         Self { kind, modern, legacy: list.list_result().clone(), tail }
@@ -78,12 +76,8 @@ fn put_cursor(out: &mut BytesMut, next: Option<&str>) {
     }
 }
 
-fn tail(freshness: Freshness, most: Duration, info: &[u8]) -> Bytes {
-    let ttl = freshness.ttl.min(most).as_millis();
-    let scope = match freshness.scope {
-        CacheScope::Public => "public",
-        CacheScope::Private => "private",
-    };
+fn tail(freshness: Freshness, info: &[u8]) -> Bytes {
+    let (ttl, scope) = (freshness.ttl.as_millis(), freshness.scope.as_str());
     let mut out = BytesMut::new();
     out.put_slice(
         format!(

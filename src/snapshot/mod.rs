@@ -28,7 +28,7 @@ pub use view::{Digests, View, ViewKey};
 use std::sync::Arc;
 
 use crate::call::{Abilities, Context, Endpoint, Named, Principal, ServerName};
-use crate::catalog::ToolEntry;
+use crate::catalog::{CacheScope, ToolEntry};
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::mcp::Era;
@@ -99,14 +99,19 @@ impl Snapshot {
                 return Arc::clone(&self.plain);
             }
             return self.views.find((key, 0), context, |maker| {
-                Arc::new(maker.build_view(&self.config, (profile, narrowing), &self.plain.lists).0)
+                let lists = &self.plain.lists;
+                let of = (profile, narrowing);
+                Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
             });
         }
         // Lists for certain clients change within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
         self.views.find((key, version), context, |maker| match self.lists_for(key) {
             None => self.view(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
-            Some(lists) => Arc::new(maker.build_view(&self.config, (profile, narrowing), &lists).0),
+            Some(lists) => {
+                let of = (profile, narrowing);
+                Arc::new(maker.build_view(&self.config, of, &lists, CacheScope::Private).0)
+            }
         })
     }
 

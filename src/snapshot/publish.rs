@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::call::{Named, ServerName};
-use crate::catalog::MergeWarning;
+use crate::catalog::{CacheScope, MergeWarning};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
@@ -278,7 +278,8 @@ impl SnapshotParts {
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
         // Read before the lists whose changes it counts.
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
-        let (plain, warnings) = maker.build_view(&self.config, (None, None), &lists);
+        let (plain, warnings) =
+            maker.build_view(&self.config, (None, None), &lists, CacheScope::Public);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
             views: ViewCache::new(maker.clone(), &self.config),

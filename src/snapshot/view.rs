@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
-use crate::catalog::{ByKind, Catalog, Digest, Kind, Scope, ServerList};
+use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList};
 use crate::mcp::Era;
 use crate::telemetry::metrics::ToolMetrics;
 
@@ -35,6 +35,8 @@ pub struct View {
     pub(super) tools: Named<PublicName, Arc<ToolMetrics>>,
     /// The selection that the view shows.
     pub(super) scope: Scope,
+    /// Who may cache what the view shows.
+    pub(super) audience: CacheScope,
 }
 
 /// The digests of a view's lists, grouped as list-changed notifications are:
@@ -53,6 +55,11 @@ impl View {
     /// The list of a server, as this view was built from it.
     pub fn list(&self, server: &ServerName) -> Option<&Arc<ServerList>> {
         self.lists.get(server)
+    }
+
+    /// Who may cache what the view shows, as far as the gateway decides it.
+    pub fn audience(&self) -> CacheScope {
+        self.audience
     }
 
     /// The selection that the view shows.

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::call::{Context, Named, ServerName};
 use crate::catalog::{
-    self, ByKind, Catalog, Kind, MergeSource, MergeWarning, Scope, Selection, ServerList,
-    ServerRules,
+    self, ByKind, CacheScope, Catalog, Freshness, Kind, MergeSource, MergeWarning, Scope,
+    Selection, ServerList, ServerRules,
 };
 use crate::config::{self, Config, NamingChoice, ProfileConfig, UriChoice};
 use crate::policy::Holder;
@@ -31,12 +31,14 @@ pub(super) struct ViewBuilder {
 
 impl ViewBuilder {
     /// Builds the view of these lists that a profile shows, narrowed by a
-    /// query; without either, the view of everything.
+    /// query; without either, the view of everything. `audience` is who gets
+    /// these lists; where clients authenticate, nobody else gets any.
     pub(super) fn build_view(
         &self,
         config: &Config,
         (profile, narrowing): (Option<&ProfileConfig>, Option<&str>),
         lists: &ServerLists,
+        audience: CacheScope,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
         // Names and URIs are settled among the profile's own servers. A client
@@ -60,7 +62,8 @@ impl ViewBuilder {
             .collect();
         let scope = Scope::new([inner].into_iter().chain(outer));
         let (catalog, warnings) = Catalog::merge(made_by(config, profile), &sources, &scope);
-        let most = config.gateway.list_ttl;
+        let audience = if config.clients.is_empty() { audience } else { CacheScope::Private };
+        let most = Freshness { ttl: config.gateway.list_ttl, scope: audience };
         let listings = ByKind::from_fn(|kind| {
             PreparedListing::prepare(kind, catalog.list(kind), most, &self.info)
         });
@@ -68,7 +71,7 @@ impl ViewBuilder {
             let handle = self.metrics.tool(entry.server.as_str(), entry.native().as_str());
             (entry.public.clone(), handle)
         });
-        (View { tools: tools.collect(), catalog, listings, lists, scope }, warnings)
+        (View { tools: tools.collect(), catalog, listings, lists, scope, audience }, warnings)
     }
 }
 
@@ -296,7 +299,7 @@ mod tests {
             self.views.find((key, 0), &context, |maker| {
                 made = true;
                 let lists = ServerLists::default();
-                Arc::new(maker.build_view(&self.config, (None, None), &lists).0)
+                Arc::new(maker.build_view(&self.config, (None, None), &lists, CacheScope::Public).0)
             });
             made
         }

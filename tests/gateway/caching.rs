@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use crate::support::client::Client;
+use crate::support::upstream::tool;
 use crate::support::{Gateway, Said, Step, Upstream, client_table, until};
 
 const RESOURCES: &str = "notifications/resources/list_changed";
@@ -152,6 +153,35 @@ async fn a_change_that_is_told_ends_what_was_kept() {
         let again = reads(&upstream);
         read(&client, "mcp://s/b://2").await;
         assert_eq!(reads(&upstream), again, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn lists_are_private_as_soon_as_they_depend_on_who_asks() {
+    let upstream = Upstream::modern().await;
+    upstream.when_asked("tools/list", |asked| {
+        let told = asked.meta("io.modelcontextprotocol/clientCapabilities");
+        let name = if told["elicitation"].is_object() { "asks" } else { "asks_nothing" };
+        let result = json!({ "tools": [tool(name)], "ttlMs": 7000, "cacheScope": "public" });
+        vec![Step::Result(result)]
+    });
+    let scope = async |client: &Client, method: &str| {
+        client.request(method, json!({})).await.result()["cacheScope"].clone()
+    };
+    let gateway = Gateway::with("m", upstream.http()).start().await;
+    // A list for clients with certain capabilities.
+    let asks = gateway.modern().offering(json!({ "elicitation": {} })).await;
+    assert_eq!(asks.tool_names().await, ["m__asks"]);
+    for method in ["tools/list", "server/discover"] {
+        assert_eq!(scope(&asks, method).await, "private", "{method}");
+        assert_eq!(scope(&gateway.modern(), method).await, "public", "{method}");
+    }
+    // Where clients authenticate.
+    let key = "k";
+    let gateway = Gateway::with("m", upstream.http());
+    let gateway = gateway.toml(&client_table("a", key, "")).start().await;
+    for method in ["tools/list", "server/discover"] {
+        assert_eq!(scope(&gateway.modern().key(key), method).await, "private", "{method}");
     }
 }
 

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::upstream::offers::{everything, resource, template};
+use crate::support::upstream::{Era, offers};
 use crate::support::{Client, Gateway, Step, Upstream, every_kind};
 
 async fn listed(client: &Client, member: &str, key: &str) -> Vec<String> {
@@ -306,6 +307,85 @@ async fn interfaces_of_tools_are_found_and_read_end_to_end() {
         let opened = gateway.plain().initialize("2025-11-25").await.said().await;
         assert_eq!(opened.result()["capabilities"]["extensions"][ui], said);
     }
+}
+
+/// An app of MCP Apps: a tool with a user interface, and one that the interface calls.
+fn app(upstream: &Upstream, calls: &str) {
+    upstream.can(everything());
+    upstream.lists("resources", [resource("ui://app/main"), resource("file:///secret")]);
+    let modern = upstream.inner.era == Era::Modern;
+    upstream.when_asked("resources/read", move |asked| vec![offers::read(asked, modern)]);
+    let show = json!({
+        "name": "show", "inputSchema": { "type": "object" },
+        "_meta": { "ui": { "resourceUri": "ui://app/main" } },
+    });
+    upstream.set_tools(Vec::<String>::new());
+    upstream.tool(&show, |_| vec![Step::text("shown")]);
+    let said = calls.to_owned();
+    upstream.does(calls, move |_| vec![Step::text(format!("{said} of the app"))]);
+}
+
+#[tokio::test]
+async fn an_app_calls_its_servers_tools_by_their_own_names() {
+    let [one, two] = Upstream::both().await;
+    app(&one, "refresh");
+    app(&two, "save");
+    let plain = Upstream::modern().await;
+    plain.does("plain", |_| vec![Step::text("plain")]);
+    let gateway = Gateway::with("one", one.http())
+        .server("two", two.http())
+        .server("plain", plain.http())
+        .toml("[profiles.less]\ntools = [\"one__show\", \"two__*\"]")
+        .start()
+        .await;
+    for (era, client) in gateway.both().await {
+        for tool in ["refresh", "save"] {
+            let said = client.call(tool, json!({})).await;
+            assert_eq!(said.text(), format!("{tool} of the app"), "{era}");
+        }
+        assert_eq!(client.call("show", json!({})).await.code(), -32602, "{era}: two have it");
+        assert_eq!(client.call("plain", json!({})).await.code(), -32602, "{era}: it has no app");
+    }
+    for (era, client) in gateway.both_at("/mcp/less").await {
+        assert_eq!(client.call("save", json!({})).await.text(), "save of the app", "{era}");
+        assert_eq!(client.call("refresh", json!({})).await.code(), -32602, "{era}: it is hidden");
+    }
+}
+
+#[tokio::test]
+async fn an_interface_is_visible_wherever_its_tool_is() {
+    let [one, two] = Upstream::both().await;
+    app(&one, "refresh");
+    app(&two, "save");
+    let gateway = Gateway::with("one", one.http())
+        .server("two", two.http())
+        .toml("[profiles.less]\ntools = [\"two__show\"]")
+        .toml("[profiles.none]\ntools = [\"one__refresh\"]")
+        .start()
+        .await;
+    let interface = "ui://mcp.two/ui://app/main";
+    for (era, client) in gateway.both_at("/mcp/less").await {
+        // Within the profile's servers the interface may have another URI.
+        let listed = resources(&client).await;
+        assert_eq!(listed, [interface], "{era}");
+        let tool = client.tools().await.remove(0);
+        assert_eq!(tool["_meta"]["ui"]["resourceUri"], interface, "{era}");
+        let read = client.read_resource(interface).await;
+        assert_eq!(read.result()["contents"][0]["uri"], interface, "{era}");
+        for hidden in ["ui://app/main", "mcp://two/file:///secret", "mcp://one/file:///secret"] {
+            assert!(client.read_resource(hidden).await.error().is_object(), "{era} {hidden}");
+        }
+    }
+    for (era, client) in gateway.both_at("/mcp/none").await {
+        assert_eq!(resources(&client).await, Vec::<String>::new(), "{era}");
+        assert!(client.read_resource("ui://app/main").await.error().is_object(), "{era}");
+    }
+    let told = |profile: &str| {
+        let client = gateway.modern().at(profile);
+        async move { client.request("server/discover", json!({})).await.result().clone() }
+    };
+    assert!(told("/mcp/less").await["capabilities"]["resources"].is_object());
+    assert_eq!(told("/mcp/none").await["capabilities"].get("resources"), None);
 }
 
 #[tokio::test]

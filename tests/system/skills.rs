@@ -53,7 +53,7 @@ async fn skills_reach_a_host_as_their_server_sent_them() {
 
 /// What a host makes of all skills.
 async fn host(gateway: &Gateway, era: &str) -> Value {
-    let url = format!("http://{}/mcp", gateway.address);
+    let url = format!("http://{}/mcp", gateway.running.address);
     let mut command = Command::new("node");
     command.args([&file("clients/skills.mjs"), url.as_str(), era]).kill_on_drop(true);
     let output = command.output().await.unwrap();

@@ -63,6 +63,8 @@ struct ResourceServer {
     confined: bool,
     /// The URIs of its tools' user interfaces, which need not be listed.
     interfaces: HashSet<String>,
+    /// Those of the tools in scope.
+    shown_interfaces: HashSet<String>,
     templates: Vec<OwnedTemplate>,
 }
 
@@ -118,11 +120,12 @@ struct ResourceCandidate<'a> {
 }
 
 impl CatalogUris {
-    /// Assigns public URIs to all resources and templates, in listing order.
+    /// Assigns public URIs to all resources and templates, in listing order. The `interfaces` of
+    /// visible tools are visible with them, whatever the scope says of resources.
     pub(super) fn build_from<'a>(
         mode: UriMode,
         sources: &[MergeSource<'a>],
-        scope: &Scope,
+        (scope, interfaces): (&Scope, &HashSet<(&ServerName, &str)>),
         warnings: &mut Vec<MergeWarning>,
     ) -> (Self, Vec<ShownResource<'a>>, Vec<ShownResource<'a>>) {
         let mut uris = Self {
@@ -137,6 +140,10 @@ impl CatalogUris {
         let (mut resources, mut templates) = (Vec::new(), Vec::new());
         for source in sources {
             uris.gather_candidates(source, &mut resources, &mut templates, warnings);
+        }
+        for (server, uri) in interfaces.iter().filter(|(_, uri)| uri.starts_with(UI)) {
+            let holder = uris.servers.entry((*server).clone()).or_default();
+            holder.shown_interfaces.insert((*uri).to_owned());
         }
         let resources = resources.into_iter();
         let resources =
@@ -179,7 +186,9 @@ impl CatalogUris {
             covering
                 .any(|held| one.admits(Kind::Templates, &self.public_template(server, &held.text)))
         };
-        let allowed = holder.allows(native) && self.scope.admits_uri(server, public, covering);
+        let shown = holder.shown_interfaces.contains(native);
+        let allowed =
+            holder.allows(native) && (shown || self.scope.admits_uri(server, public, covering));
         allowed.then(|| ElementOrigin { server: server.clone(), native: NativeName::new(native) })
     }
 
@@ -291,7 +300,12 @@ impl CatalogUris {
             Kind::Templates => self.public_template(one.server, &one.native),
             _ => self.public_uri(one.server, &one.native).into_owned(),
         };
-        if !self.scope.admits(one.server, kind, &public) {
+        let is_interface = kind == Kind::Resources
+            && self
+                .servers
+                .get(one.server)
+                .is_some_and(|holder| holder.shown_interfaces.contains(&*one.native));
+        if !is_interface && !self.scope.admits(one.server, kind, &public) {
             return None;
         }
         // Completion uses the server's own template, a read uses the bound URI.

@@ -72,6 +72,7 @@ impl Server {
             templates: raws(
                 self.templates.iter().map(|uri| json!({ "name": "t", "uriTemplate": uri })).collect(),
             ),
+            skills: None,
         };
         let mut list = ServerList::build(self.name.clone(), &lists, HeaderRules::Ignore, None).0;
         let offers = if self.offers { json!({ "resources": {} }) } else { json!({}) };

@@ -98,7 +98,8 @@ fn get(asked: &Received) -> Step {
     ] }))
 }
 
-fn read(asked: &Received, modern: bool) -> Step {
+/// What a resource is; those under `file:///missing` are not there.
+pub fn read(asked: &Received, modern: bool) -> Step {
     let uri = asked.params["uri"].as_str().unwrap();
     if uri.starts_with("file:///missing") {
         let code = if modern { -32602 } else { -32002 };
