@@ -36,6 +36,14 @@ impl InstanceScope {
         }
     }
 
+    /// The principal of the scope, if it is one's.
+    pub fn principal(&self) -> Option<&Principal> {
+        match self {
+            Self::Everybody => None,
+            Self::Session { principal, .. } | Self::Principal(principal) => Some(principal),
+        }
+    }
+
     /// The id of the Legacy session, if the scope is one.
     pub fn session(&self) -> Option<Arc<str>> {
         match self {

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::support::upstream::news::{Tell, To};
-use crate::support::{Client, Gateway, Step, Upstream, until};
+use crate::support::{Client, Gateway, Step, Upstream, client_table, until};
 
 const LINE: &str = "notifications/message";
 const ASKS: &str = "elicitation/create";
@@ -16,9 +16,9 @@ fn acts(upstream: &Upstream) {
     upstream.does("held", |_| vec![Step::Progress(1), Step::Hold, Step::text("done")]);
 }
 
-async fn legacy(gateway: &Gateway) -> Client {
-    let able = json!({ "elicitation": {} });
-    let client = gateway.legacy().await.offering(able).await;
+async fn legacy(gateway: &Gateway, key: &str) -> Client {
+    let [_, (_, client)] = gateway.both_as(key, "/mcp").await;
+    let client = client.offering(json!({ "elicitation": {} })).await;
     client.request("logging/setLevel", json!({ "level": "debug" })).await.result();
     client
 }
@@ -72,9 +72,12 @@ async fn what_a_server_sends_after_a_call_was_given_up_is_no_others() {
         let upstream = Upstream::legacy().await;
         acts(&upstream);
         let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
-        let lines = format!("{lines}isolation = \"shared\"\n");
-        let gateway = Gateway::with("s", lines).start().await;
-        let (one, other) = (legacy(&gateway).await, legacy(&gateway).await);
+        let gateway = Gateway::with("s", format!("{lines}isolation = \"shared\"\n"))
+            .toml(&client_table("one", "one", ""))
+            .toml(&client_table("other", "other", ""))
+            .start()
+            .await;
+        let [one, other] = [legacy(&gateway, "one").await, legacy(&gateway, "other").await];
         // On a session's own stream lines are nobody's, where several share it.
         let all = if way == "http" { vec![ASKS] } else { vec![LINE, ASKS] };
         assert_eq!(heard(&other, &upstream).await, all, "{way}: there is nobody else");
@@ -82,4 +85,17 @@ async fn what_a_server_sends_after_a_call_was_given_up_is_no_others() {
         assert_eq!(heard(&other, &upstream).await, [""; 0], "{way}: it may be of the other's");
         assert_eq!(heard(&one, &upstream).await, all, "{way}: it is its own in any case");
     }
+}
+
+#[tokio::test]
+async fn a_principals_clients_share_a_child_again_once_it_has_read_a_cancellation() {
+    let upstream = Upstream::legacy().await;
+    acts(&upstream);
+    let lines = upstream.stdio() + "isolation = \"shared\"\n";
+    let gateway = Gateway::with("s", lines).toml(&client_table("one", "one", "")).start().await;
+    let [first, second] = [legacy(&gateway, "one").await, legacy(&gateway, "one").await];
+    gives_up(&first, &upstream).await;
+    // Its answer comes before whatever the server writes afterwards.
+    upstream.heard("ping", 1).await;
+    assert_eq!(heard(&second, &upstream).await, [LINE, ASKS]);
 }

@@ -1,8 +1,13 @@
 //! Cancelled calls that their server may still be working on.
 //!
 //! A server may read a cancellation late, or ignore it: for a while, a message
-//! that names no call may belong to a cancelled one.
+//! that names no call may belong to a cancelled one. A ping that follows the
+//! cancellation tells when the server has read it. From then on the cancelled
+//! call stands between other clients of its principal and their messages no
+//! longer, unless the server has shown that it goes on with cancelled calls.
+//! Other principals wait until the call would have timed out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,7 +18,11 @@ use crate::upstream::InstanceScope;
 
 /// The recently cancelled calls to one server.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct CancelledCalls(Mutex<Vec<CancelledCall>>);
+pub(in crate::upstream) struct CancelledCalls {
+    calls: Mutex<Vec<CancelledCall>>,
+    /// Whether the server has answered a call whose cancellation it had read.
+    ignored: AtomicBool,
+}
 
 #[derive(Debug)]
 struct CancelledCall {
@@ -21,34 +30,58 @@ struct CancelledCall {
     caller: InstanceScope,
     /// When the call would have timed out.
     until: Instant,
+    /// The ping that was sent after the cancellation.
+    ping: Option<u64>,
+    /// Whether the server has answered it.
+    is_read: bool,
 }
 
 impl CancelledCalls {
-    /// Records a cancelled call. The server works on it for at most `time`.
-    pub(in crate::upstream) fn add(&self, number: u64, caller: InstanceScope, time: Duration) {
+    /// Records a cancelled call. The server works on it for at most `time`, and
+    /// is sent `ping` after the cancellation.
+    pub(in crate::upstream) fn add(
+        &self,
+        number: u64,
+        caller: InstanceScope,
+        time: Duration,
+        ping: Option<u64>,
+    ) {
         let mut calls = self.current();
         if calls.len() >= MOST {
             // Replaces the client's own oldest call, or the oldest of all.
             let its = calls.iter().position(|call| call.caller == caller);
             calls.remove(its.unwrap_or(0));
         }
-        calls.push(CancelledCall { number, caller, until: clock::now() + time });
+        let until = clock::now() + time;
+        calls.push(CancelledCall { number, caller, until, ping, is_read: false });
     }
 
-    /// Forgets a cancelled call that the server has answered anyway.
+    /// Records an answer: to a cancelled call, which is forgotten, or to the
+    /// ping after its cancellation.
     pub(in crate::upstream) fn answered(&self, number: u64) {
-        self.current().retain(|call| call.number != number);
+        self.current().retain_mut(|call| {
+            if call.number == number {
+                self.ignored.fetch_or(call.is_read, Ordering::Relaxed);
+                return false;
+            }
+            call.is_read |= call.ping == Some(number);
+            true
+        });
     }
 
     /// Whether the server may be working on a cancelled call of another client.
     pub(in crate::upstream) fn is_anothers(&self, caller: &InstanceScope) -> bool {
-        self.current().iter().any(|call| call.caller != *caller)
+        let stops = !self.ignored.load(Ordering::Relaxed);
+        let is_over = |call: &CancelledCall| {
+            stops && call.is_read && call.caller.principal() == caller.principal()
+        };
+        self.current().iter().any(|call| call.caller != *caller && !is_over(call))
     }
 
     /// The cancelled calls that have not timed out.
     fn current(&self) -> MutexGuard<'_, Vec<CancelledCall>> {
         // No code that can panic runs while the lock is held.
-        let mut calls = self.0.lock();
+        let mut calls = self.calls.lock();
         if !calls.is_empty() {
             let now = clock::now();
             calls.retain(|call| call.until > now);
@@ -71,15 +104,35 @@ mod tests {
         let bob = InstanceScope::Principal(Principal::Client("bob".into()));
         let (cancelled_calls, time) = (CancelledCalls::default(), Duration::from_secs(30));
         assert!(!cancelled_calls.is_anothers(&bob));
-        cancelled_calls.add(1, ann.clone(), time);
+        cancelled_calls.add(1, ann.clone(), time, None);
         assert!(cancelled_calls.is_anothers(&bob) && !cancelled_calls.is_anothers(&ann));
         cancelled_calls.answered(2);
         assert!(cancelled_calls.is_anothers(&bob));
         cancelled_calls.answered(1);
         assert!(!cancelled_calls.is_anothers(&bob));
-        cancelled_calls.add(3, ann.clone(), time);
+        cancelled_calls.add(3, ann.clone(), time, None);
         tokio::time::advance(time).await;
         assert!(!cancelled_calls.is_anothers(&bob));
+    }
+
+    #[test]
+    fn a_ping_tells_the_principals_other_clients_that_a_call_is_over() {
+        let session =
+            |id: &str, principal: Principal| InstanceScope::Session { id: id.into(), principal };
+        let ann = session("1", Principal::Anonymous);
+        let same = session("2", Principal::Anonymous);
+        let bob = InstanceScope::Principal(Principal::Client("bob".into()));
+        let (cancelled_calls, time) = (CancelledCalls::default(), Duration::from_secs(30));
+        cancelled_calls.add(1, ann.clone(), time, Some(2));
+        assert!(cancelled_calls.is_anothers(&same) && cancelled_calls.is_anothers(&bob));
+        cancelled_calls.answered(2);
+        assert!(!cancelled_calls.is_anothers(&same));
+        assert!(cancelled_calls.is_anothers(&bob), "another principal waits");
+        // The server goes on with a call whose cancellation it has read: its pings tell nothing.
+        cancelled_calls.answered(1);
+        cancelled_calls.add(3, ann, time, Some(4));
+        cancelled_calls.answered(4);
+        assert!(cancelled_calls.is_anothers(&same));
     }
 
     #[test]
@@ -87,9 +140,9 @@ mod tests {
         let ann = InstanceScope::Principal(Principal::Client("ann".into()));
         let bob = InstanceScope::Principal(Principal::Client("bob".into()));
         let cancelled_calls = CancelledCalls::default();
-        cancelled_calls.add(0, bob, Duration::from_secs(30));
+        cancelled_calls.add(0, bob, Duration::from_secs(30), None);
         for number in 1..1_000 {
-            cancelled_calls.add(number, ann.clone(), Duration::from_secs(30));
+            cancelled_calls.add(number, ann.clone(), Duration::from_secs(30), None);
         }
         assert!(cancelled_calls.is_anothers(&ann));
         assert_eq!(cancelled_calls.current().len(), MOST);

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(tied(&[(2, &ann, Some(&two)), (1, &ann, Some(&one))]), "two");
         assert_eq!(tied(&[(2, &ann, None), (1, &ann, Some(&one))]), "one");
         assert_eq!(tied(&[(1, &ann, Some(&one)), (2, &bob, Some(&two))]), "nobody");
-        cancelled_calls.add(3, bob.clone(), std::time::Duration::from_secs(1));
+        cancelled_calls.add(3, bob.clone(), std::time::Duration::from_secs(1), None);
         assert_eq!(tied(&[(1, &ann, Some(&one))]), "nobody", "it may be of the other's call");
         assert_eq!(tied(&[(1, &ann, None)]), "nobody");
         assert_eq!(tied(&[(2, &bob, Some(&two))]), "two");

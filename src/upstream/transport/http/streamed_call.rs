@@ -59,7 +59,7 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             let number = id.as_number().unwrap_or_default();
-            self.shared.calls.cancelled_calls.add(number, self.caller.clone(), self.time);
+            self.shared.calls.cancelled_calls.add(number, self.caller.clone(), self.time, None);
             self.shared.send_aside(notification::cancelled(id));
         }
     }

@@ -142,6 +142,7 @@ impl StdioServer {
             deadline,
             questions,
             hears,
+            era: self.peer.era(),
             info: self.peer.info.clone(),
         };
         let sent = async {
@@ -186,6 +187,7 @@ struct OnItsWay {
     questions: CallQuestions,
     /// The lowest log level that the client receives.
     hears: Option<LogLevel>,
+    era: Era,
     info: Bytes,
 }
 
@@ -259,7 +261,7 @@ impl OnItsWay {
 impl Drop for OnItsWay {
     fn drop(&mut self) {
         // Does nothing if the response has arrived.
-        self.wire.cancel(self.waiting.id, self.deadline.quiet());
+        self.wire.cancel(self.waiting.id, self.deadline.quiet(), self.era);
     }
 }
 

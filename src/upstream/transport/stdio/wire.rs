@@ -17,7 +17,7 @@ use crate::call::{Answer, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response};
-use crate::mcp::notification;
+use crate::mcp::{Era, Method, notification};
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
@@ -159,15 +159,21 @@ impl ChildLink {
     }
 
     /// Cancels the pending request `id` and notifies the child, which may work
-    /// on it for `time` nevertheless.
-    pub(super) fn cancel(&self, id: u64, time: Duration) {
+    /// on it for `time` nevertheless. A Legacy child's answer to a ping tells
+    /// when it has read the cancellation.
+    pub(super) fn cancel(&self, id: u64, time: Duration, era: Era) {
         let mut pending = self.pending();
         let Some(call) = pending.remove(&id) else { return };
+        let ping = (era == Era::Legacy).then(|| self.ids.draw());
         if let Some(caller) = call.caller {
-            self.cancelled_calls.add(id, caller.whose, time);
+            self.cancelled_calls.add(id, caller.whose, time, ping);
         }
         drop(pending);
         self.send_cancelled(id);
+        if let Some(ping) = ping {
+            let line = jsonrpc::request(&Id::number(ping), Method::Ping.as_str(), b"{}");
+            let _ = self.outgoing.try_send(&line);
+        }
     }
 
     fn send_cancelled(&self, id: u64) {
