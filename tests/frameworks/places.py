@@ -77,7 +77,9 @@ def configuration(tag: str, admin: int) -> str:
     environment = f"env = {{ {TAG} = {json.dumps(tag)} }}"
     args = json.dumps([str(PEERS / "everything_server.py"), "--stdio"])
     server = f"[servers.everything]\ncommand = {json.dumps(str(PYTHON))}\nargs = {args}\n{environment}\n"
-    return f'[admin]\nlisten = "127.0.0.1:{admin}"\n\n{server}'
+    # Beside other tests the server may need more than the default of 3 s for its start.
+    waits = '[gateway]\nlist_wait = "30s"\n'
+    return f'{waits}\n[admin]\nlisten = "127.0.0.1:{admin}"\n\n{server}'
 
 
 def status(admin: int) -> Json | None:
