@@ -74,11 +74,20 @@ const TESTS: [(&str, &str, &str); 53] = [
         "tests/gateway/legacy.rs",
         "an_idle_session_ends_and_a_busy_one_does_not",
     ),
-    ("gateway.limits.sessions", "tests/gateway/legacy.rs", "sessions_are_capped_in_number"),
+    (
+        "gateway.limits.session_unused",
+        "tests/gateway/legacy_sessions.rs",
+        "a_session_that_was_only_opened_ends_sooner",
+    ),
+    (
+        "gateway.limits.sessions",
+        "tests/attacks/fair_shares.rs",
+        "sessions_of_one_client_make_room_for_its_own_alone",
+    ),
     (
         "gateway.limits.sessions_each",
-        "tests/gateway/legacy.rs",
-        "one_address_has_no_more_than_its_share_of_sessions",
+        "tests/gateway/legacy_sessions.rs",
+        "sessions_that_nobody_uses_make_room_and_others_do_not",
     ),
     (
         "gateway.limits.share",

@@ -138,13 +138,18 @@ section! {
             /// client). The answers to a batch together have no more; what is more is replaced by
             /// errors.
             unread_each: usize as SizeSetting = "64MiB",
-            /// The number of open Legacy sessions.
+            /// The number of open Legacy sessions. A client for whom there is no room loses the one
+            /// of its own sessions that has been idle for longest, without a stream or a call, and
+            /// is refused if it has no such session.
             sessions: usize as CountSetting<1, 10_000_000> = 10000,
             /// The number of open Legacy sessions per client, or per IP address if no clients are
             /// configured.
             sessions_each: usize as CountSetting<1, 10_000_000> = 1000,
             /// How long a Legacy session lasts without a request.
             session_idle: Duration as DurationSetting = "30m",
+            /// How long a Legacy session lasts whose client has sent no request but `initialize`, and
+            /// has opened no stream. At most `session_idle`.
+            session_unused: Duration as DurationSetting = "5m",
             /// The number of open streams for notifications.
             streams: usize as CountSetting<1, 1_000_000> = 1024,
             /// The number of calls that may wait for their client's input.

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use trunkline::call::{Answer, Call, Event, Failure, Params, Principal};
 use trunkline::mcp::Method;
 
-use crate::support::{Client, Gateway, Step, Upstream, until, within};
+use crate::support::{Client, Gateway, Step, Upstream, client_table, until, within};
 use crate::{ATTACKER, BYSTANDER, context, two_clients};
 
 #[tokio::test]
@@ -91,6 +91,23 @@ async fn instances_of_one_client_leave_some_to_the_others() {
     }
     let [_, (_, bystander)] = gateway.both_as(BYSTANDER, "/mcp").await;
     assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}");
+}
+
+#[tokio::test]
+async fn sessions_of_one_client_make_room_for_its_own_alone() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).gateway("limits.sessions = 2");
+    let gateway = two_clients(gateway).toml(&client_table("late", "late", "")).start().await;
+    let [_, (_, bystander)] = gateway.both_as(BYSTANDER, "/mcp").await;
+    for _ in 0..10 {
+        gateway.both_as(ATTACKER, "/mcp").await;
+    }
+    assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}");
+    // A client that has no session cannot end another's.
+    let late = gateway.plain().key("late");
+    assert_eq!(late.initialize("2025-11-25").await.status(), 503);
+    bystander.http("DELETE", "/mcp").of_session().send().await;
+    assert_eq!(late.initialize("2025-11-25").await.status(), 200);
 }
 
 /// Calls a tool without a key, from an address that this machine does not have.

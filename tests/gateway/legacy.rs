@@ -97,29 +97,6 @@ async fn a_deleted_session_takes_its_calls_with_it() {
 }
 
 #[tokio::test]
-async fn sessions_are_capped_in_number() {
-    let gateway = Gateway::alone().gateway("limits.sessions = 2").start().await;
-    let first = gateway.legacy().await;
-    let _second = gateway.legacy().await;
-    let refused = gateway.plain().initialize("2025-11-25").await;
-    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1".into())));
-    assert!(refused.said().await.error()["message"].to_string().contains("the limit is 2"));
-    first.http("DELETE", "/mcp").of_session().send().await;
-    gateway.legacy().await.request("ping", json!({})).await.result();
-}
-
-#[tokio::test]
-async fn one_address_has_no_more_than_its_share_of_sessions() {
-    let gateway = Gateway::alone().gateway("limits.sessions_each = 2").start().await;
-    let (first, _second) = (gateway.legacy().await, gateway.legacy().await);
-    let refused = gateway.plain().initialize("2025-11-25").await;
-    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1".into())));
-    first.http("DELETE", "/mcp").of_session().send().await;
-    gateway.legacy().await.request("ping", json!({})).await.result();
-    assert_eq!(gateway.plain().initialize("2025-11-25").await.status(), 503);
-}
-
-#[tokio::test]
 async fn an_idle_session_ends_and_a_busy_one_does_not() {
     let upstream = Upstream::legacy().await;
     let gateway = Gateway::with("s", upstream.stdio())

@@ -31,6 +31,7 @@ mod introductions;
 mod kept_lists;
 mod large;
 mod legacy;
+mod legacy_sessions;
 mod limits;
 mod list_changes;
 mod logging;

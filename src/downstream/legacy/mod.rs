@@ -118,6 +118,7 @@ impl McpService {
         posted: &Posted,
     ) -> PendingResponse {
         let SessionRequest { id, method, params, wants } = asked;
+        session.note_request();
         let read = Params::read(params).and_then(|params| Ok((params.meta()?, params)));
         let (meta, params) = match read {
             Ok(read) => read,

@@ -1,7 +1,7 @@
 //! The table of Legacy sessions: open, find, count and close.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
@@ -10,16 +10,18 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::call::{Client, Failure, InternalFault};
 use crate::clock;
+use crate::config::LimitsConfig;
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::Holder;
 use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
-use super::session::ClientSession;
+use super::session::{ClientSession, SessionActivity};
 use crate::downstream::caller::VerifiedCaller;
 
 /// All open sessions.
@@ -32,10 +34,22 @@ pub(in crate::downstream) struct Sessions {
 
 #[derive(Default)]
 struct OpenSessions {
-    sessions: HashMap<Arc<str>, Arc<ClientSession>>,
-    /// How many sessions each holder has.
-    held: HashMap<Holder, usize>,
+    sessions: HashMap<Arc<str>, OpenSession>,
+    /// The sessions of each holder, those first that may have been idle for longest. A use of a
+    /// session does not move it: it is moved when it comes first and turns out to have been used,
+    /// so that requests cost nothing, and making room costs a step for each use at most.
+    held: HashMap<Holder, BTreeMap<IdlePlace, Arc<str>>>,
+    opened: u64,
 }
+
+struct OpenSession {
+    session: Arc<ClientSession>,
+    place: IdlePlace,
+}
+
+/// Where a session stands among its holder's: a time before which it was not used last, and a
+/// number that no other place has.
+type IdlePlace = (Instant, u64);
 
 impl Sessions {
     /// No sessions yet, and a task that closes those that have been idle for
@@ -54,7 +68,8 @@ impl Sessions {
         self.lock().sessions.len()
     }
 
-    /// Opens a session for a caller at that address.
+    /// Opens a session for a caller at that address. At a limit, the session of the same holder
+    /// that has been idle for longest ends.
     pub(super) fn open(
         &self,
         client: Client,
@@ -66,21 +81,19 @@ impl Sessions {
         let holder = Holder::identify(owner.principal(), address);
         let id = unguessable()?;
         let mut open = self.lock();
-        if open.sessions.len() >= limits.sessions {
-            return Err(Failure::TooManySessions { limit: limits.sessions });
-        }
-        let held = open.held.entry(holder.clone()).or_default();
-        if *held >= limits.sessions_each {
-            return Err(Failure::TooManySessions { limit: limits.sessions_each });
-        }
-        *held += 1;
+        let ended = open.make_room(&holder, limits)?;
         let held = Arc::clone(&self.held);
         let replay = OutboxBounds { each: limits.replay, all: limits.replay_all, held };
         let session = ClientSession::new((id, client), (owner, holder), replay, &self.gateway);
         let session = Arc::new(session);
-        open.sessions.insert(Arc::clone(session.id()), Arc::clone(&session));
+        open.insert(&session);
         let askable: Arc<dyn QuestionableSession> = Arc::clone(&session) as _;
         self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
+        drop(open);
+        if let Some(ended) = ended {
+            tracing::debug!("the longest idle session ended: its client opens too many");
+            self.end(&ended);
+        }
         Ok(session)
     }
 
@@ -88,7 +101,8 @@ impl Sessions {
     /// is not there.
     pub(super) fn find(&self, id: &str, who: &VerifiedCaller) -> Option<Arc<ClientSession>> {
         let open = self.lock();
-        let session = open.sessions.get(id).filter(|session| session.owner().is(who)).cloned()?;
+        let session = &open.sessions.get(id)?.session;
+        let session = session.owner().is(who).then(|| Arc::clone(session))?;
         drop(open);
         session.touch();
         Some(session)
@@ -108,7 +122,8 @@ impl Sessions {
         let now = clock::real_now();
         self.close_unless(|session| {
             session.forget(now, limits.replay_time);
-            session.idle_for() < limits.session_idle
+            let SessionActivity::Idle { since } = session.activity() else { return true };
+            clock::now().saturating_duration_since(since) < longest_idle(session, limits)
         });
     }
 
@@ -122,7 +137,8 @@ impl Sessions {
 
     fn close_unless(&self, keep: impl Fn(&ClientSession) -> bool) {
         let mut open = self.lock();
-        let gone = open.sessions.values().filter(|session| !keep(session));
+        let gone =
+            open.sessions.values().map(|open| &open.session).filter(|session| !keep(session));
         let gone: Vec<_> = gone.map(|session| Arc::clone(session.id())).collect();
         let gone: Vec<_> = gone.iter().filter_map(|id| open.remove(id)).collect();
         drop(open);
@@ -143,14 +159,74 @@ impl Sessions {
 
 impl OpenSessions {
     fn remove(&mut self, id: &str) -> Option<Arc<ClientSession>> {
-        let session = self.sessions.remove(id)?;
+        let OpenSession { session, place } = self.sessions.remove(id)?;
         if let Entry::Occupied(mut held) = self.held.entry(session.holder().clone()) {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
+            held.get_mut().remove(&place);
+            if held.get().is_empty() {
                 held.remove();
             }
         }
         Some(session)
+    }
+
+    fn insert(&mut self, session: &Arc<ClientSession>) {
+        self.opened += 1;
+        let place = (session.opened(), self.opened);
+        let held = self.held.entry(session.holder().clone()).or_default();
+        held.insert(place, Arc::clone(session.id()));
+        let id = Arc::clone(session.id());
+        self.sessions.insert(id, OpenSession { session: Arc::clone(session), place });
+    }
+
+    /// Takes out a session of the holder if there is no room for another.
+    fn make_room(
+        &mut self,
+        holder: &Holder,
+        limits: &LimitsConfig,
+    ) -> Result<Option<Arc<ClientSession>>, Failure> {
+        let held = self.held.get(holder).map_or(0, BTreeMap::len);
+        let limit = if held >= limits.sessions_each {
+            limits.sessions_each
+        } else if self.sessions.len() >= limits.sessions {
+            limits.sessions
+        } else {
+            return Ok(None);
+        };
+        let idlest = self.find_idlest(holder).ok_or(Failure::TooManySessions { limit })?;
+        Ok(self.remove(&idlest))
+    }
+
+    /// The session of the holder that has been idle for longest.
+    fn find_idlest(&mut self, holder: &Holder) -> Option<Arc<str>> {
+        let held = self.held.get_mut(holder)?;
+        let now = clock::now();
+        loop {
+            let first = held.first_entry()?;
+            let (not_before, number) = *first.key();
+            if not_before > now {
+                return None;
+            }
+            let open = self.sessions.get_mut(first.get())?;
+            let place = match open.session.activity() {
+                SessionActivity::Idle { since } if since <= not_before => {
+                    return Some(Arc::clone(first.get()));
+                }
+                SessionActivity::Idle { since } => (since, number),
+                SessionActivity::Busy => (now + BUSY, number),
+            };
+            open.place = place;
+            let id = first.remove();
+            held.insert(place, id);
+        }
+    }
+}
+
+/// How long a session lasts without a request.
+fn longest_idle(session: &ClientSession, limits: &LimitsConfig) -> Duration {
+    if session.is_used() {
+        limits.session_idle
+    } else {
+        limits.session_unused.min(limits.session_idle)
     }
 }
 
@@ -174,5 +250,8 @@ pub(in crate::downstream) fn unguessable() -> Result<Arc<str>, Failure> {
     Ok(HEXLOWER.encode(&bytes).into())
 }
 
+/// How long a session with a stream or a call is not looked at again for room: no longer than a
+/// client that finds none is told to wait.
+const BUSY: Duration = Duration::from_secs(1);
 /// How often idle sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(5);

@@ -1,14 +1,15 @@
 //! A Legacy client's session.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as RealInstant};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Client, Context, Failure, Notice, Question, RequestFault, Trace};
@@ -37,6 +38,8 @@ pub(in crate::downstream) struct ClientSession {
     used: LastUse,
     /// Calls and streams under way.
     busy: AtomicUsize,
+    /// Whether there was a request or a stream in it.
+    requested: AtomicBool,
     /// Calls that the client may take back, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
     /// What the client is asked, by the ids of the requests to it.
@@ -86,6 +89,7 @@ impl ClientSession {
             client: Arc::new(client),
             used: LastUse::new(clock::now()),
             busy: AtomicUsize::new(0),
+            requested: AtomicBool::new(false),
             calls: Mutex::default(),
             awaited: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -267,7 +271,7 @@ impl ClientSession {
     }
 
     /// Forgets what a client that resumes would ask for by now.
-    pub(super) fn forget(&self, now: Instant, after: Duration) {
+    pub(super) fn forget(&self, now: RealInstant, after: Duration) {
         self.outbox.forget(now, after);
         let mut streams = self.streams();
         streams.kept.retain(|outbox| !outbox.forget(now, after));
@@ -301,18 +305,47 @@ impl ClientSession {
         }
     }
 
+    /// When it was opened.
+    pub(super) fn opened(&self) -> Instant {
+        self.used.created()
+    }
+
     /// It is being used.
     pub(super) fn touch(&self) {
         self.used.touch(clock::now());
     }
 
-    /// For how long it has not been used.
-    pub(super) fn idle_for(&self) -> Duration {
+    /// Whether it has a stream or a call, or since when it has not been used.
+    pub(super) fn activity(&self) -> SessionActivity {
         if self.busy.load(Ordering::Relaxed) > 0 {
-            return Duration::ZERO;
+            return SessionActivity::Busy;
         }
-        clock::now().saturating_duration_since(self.used.last())
+        SessionActivity::Idle { since: self.used.last() }
     }
+
+    /// Notes that the client does more than open the session.
+    pub(super) fn note_request(&self) {
+        if !self.is_used() {
+            self.requested.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the client has done more than open the session.
+    pub(super) fn is_used(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionActivity {
+    /// It has an open stream, or a call under way.
+    Busy,
+    /// Nothing.
+    Idle {
+        /// When it was used last.
+        since: Instant,
+    },
 }
 
 impl QuestionableSession for ClientSession {

@@ -88,6 +88,7 @@ impl McpService {
         caller: &VerifiedCaller,
     ) -> Response<Body> {
         let (limit, keep_alive) = self.limits();
+        session.note_request();
         let Some((context, known)) = session.knows() else {
             return response::refusal(None, &Failure::SessionLost);
         };
