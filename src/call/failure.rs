@@ -72,6 +72,12 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// The tool left the lists a moment ago, and this principal could see it until then.
+    #[error("the tool {name} is no longer available: list the tools again")]
+    DepartedTool {
+        /// The name asked for.
+        name: String,
+    },
     /// The prompt does not exist, or this principal may not use it.
     #[error("unknown prompt: {name}")]
     UnknownPrompt {
@@ -279,6 +285,9 @@ impl Failure {
             Self::UnknownTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
+            Self::DepartedTool { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "departed_tool")
+            }
             Self::UnknownPrompt { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")
             }
@@ -418,7 +427,10 @@ impl Failure {
         let for_the_model = self.wire().blame == Blame::Server
             || matches!(
                 self,
-                Self::InvalidArguments(_) | Self::InputRefused(_) | Self::InputTimeout { .. }
+                Self::InvalidArguments(_)
+                    | Self::DepartedTool { .. }
+                    | Self::InputRefused(_)
+                    | Self::InputTimeout { .. }
             );
         for_the_model.then(|| tool_error(&self.to_string()))
     }

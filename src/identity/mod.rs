@@ -159,6 +159,14 @@ impl Identity {
         }
     }
 
+    /// Whether a principal was served at a profile: without clients, everybody was.
+    pub fn served(&self, principal: &Principal, profile: &str) -> bool {
+        match principal {
+            Principal::Client(_) => self.allows(principal, profile),
+            Principal::Anonymous => self.clients.is_empty(),
+        }
+    }
+
     /// Compares with every key on the shelf, even after a match, so that the time tells nothing.
     fn owner(&self, key: &KeyHash) -> Option<&Arc<str>> {
         let mut owner = None;

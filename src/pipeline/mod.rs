@@ -203,7 +203,7 @@ impl Gateway {
 /// snapshots.
 async fn await_reply(
     (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
-    mut key: ViewKey,
+    key: ViewKey,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
@@ -225,10 +225,10 @@ async fn await_reply(
         // A server may list it for clients like this one, of which no server has been told yet.
         let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
         Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
-        key.era = is_legacy.then_some(Era::Legacy);
-        view = snapshot.view(&key, &call.context);
+        let era = is_legacy.then_some(Era::Legacy);
+        view = snapshot.view(&ViewKey { era, ..key.clone() }, &call.context);
     }
-    let reply = send(&snapshot, &view, call, &mut active).await;
+    let reply = send(&snapshot, (&view, &key), call, &mut active).await;
     active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
     active
 }
@@ -237,12 +237,13 @@ async fn await_reply(
 /// the client reads it: [`ActiveCall::next`].
 async fn send(
     snapshot: &Arc<Snapshot>,
-    view: &Arc<View>,
+    (view, key): (&Arc<View>, &ViewKey),
     mut call: Box<Call>,
     active: &mut ActiveCall,
 ) -> Result<Reply, Failure> {
     // Route.
-    let route = route::find(snapshot, view, &call, active.asker())?;
+    let route = route::find(snapshot, view, &call, active.asker());
+    let route = route.map_err(|failure| route::explain(failure, (snapshot, key), &call))?;
     let release =
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);

@@ -240,6 +240,7 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
     match failure {
         Failure::OverLimit { .. }
         | Failure::UnknownTool { .. }
+        | Failure::DepartedTool { .. }
         | Failure::UnknownPrompt { .. }
         | Failure::UnknownResource { .. }
         | Failure::InvalidArguments(_)

@@ -10,7 +10,7 @@ use crate::catalog::{ElementOrigin, Kind, MAX_URI, PublicReference, Tool, verify
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
-use crate::snapshot::{Snapshot, SnapshotServer, View};
+use crate::snapshot::{Snapshot, SnapshotServer, View, ViewKey};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::text::clip;
 
@@ -105,6 +105,23 @@ fn find_tool<'a>(
         naming: SubjectMember::Name,
         ..Route::to_member(found.member)
     })
+}
+
+/// The failure of a call without a route: of a tool that the client could see until a moment ago,
+/// its model is told that it is gone.
+pub(super) fn explain(
+    failure: Failure,
+    (snapshot, key): (&Snapshot, &ViewKey),
+    call: &Call,
+) -> Failure {
+    match (failure, call.params.name()) {
+        (Failure::UnknownTool { name }, Some(asked))
+            if snapshot.showed_tool(key, &call.context.principal, asked) =>
+        {
+            Failure::DepartedTool { name }
+        }
+        (failure, _) => failure,
+    }
 }
 
 fn find_prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Failure> {

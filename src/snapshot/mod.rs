@@ -11,6 +11,7 @@
 //! `identity`, whether a call may be sent in `policy`.
 
 mod counts;
+mod departed_tools;
 mod diff;
 mod endpoint;
 mod listing;
@@ -27,8 +28,9 @@ pub use view::{Digests, View, ViewKey};
 
 use std::sync::Arc;
 
-use crate::call::{Abilities, Context, Endpoint, Named, Principal, ServerName};
+use crate::call::{Abilities, Context, Endpoint, Named, Principal, ProfileName, ServerName};
 use crate::catalog::{CacheScope, ToolEntry};
+use crate::clock;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::mcp::Era;
@@ -37,6 +39,7 @@ use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
 use counts::PrincipalCounts;
+use departed_tools::DepartedTools;
 use view_cache::{ServerLists, ViewCache};
 
 /// The state that one call uses from its start to its end.
@@ -48,6 +51,7 @@ pub struct Snapshot {
     /// The view of all servers' lists, without a profile.
     pub plain: Arc<View>,
     views: ViewCache,
+    departed: Arc<DepartedTools>,
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,
@@ -166,6 +170,20 @@ impl Snapshot {
     /// The servers that a view may show, in the order of the configuration file.
     pub fn servers_of<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a SnapshotServer> {
         self.servers().filter(|member| view.scope().admits_server(&member.config.name))
+    }
+
+    /// Whether a view of this key showed a tool to this principal until a moment ago.
+    pub fn showed_tool(&self, key: &ViewKey, who: &Principal, public: &str) -> bool {
+        self.departed.has(key, who, public, clock::now())
+    }
+
+    /// All views that were built, by their keys.
+    fn built_views(&self) -> Vec<(ViewKey, Arc<View>)> {
+        let mut built = self.views.all();
+        if self.profile(ProfileName::DEFAULT).is_none() {
+            built.push((ViewKey::default(), Arc::clone(&self.plain)));
+        }
+        built
     }
 
     /// All servers, in the order of the configuration file.

@@ -19,6 +19,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::{self, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
+use super::departed_tools::DepartedTools;
 use super::view_cache::{ServerLists, ViewBuilder, ViewCache};
 use super::{Operations, ReloadPlan, Snapshot, SnapshotServer, plan};
 
@@ -70,7 +71,13 @@ impl Snapshots {
             })
             .collect();
         let identity = Arc::new(Identity::new(&config.clients));
-        let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation: 1 };
+        let parts = SnapshotParts {
+            config: Arc::new(config),
+            identity,
+            servers,
+            generation: 1,
+            departed: Arc::default(),
+        };
         let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
         let (first, warnings) = parts.compile(&registry, &maker);
         let now = clock::wall_now();
@@ -159,7 +166,9 @@ impl Snapshots {
         self.take_over(&before, &plan, &servers).await;
         let identity = Arc::new(Identity::new(&config.clients));
         let generation = before.generation + 1;
-        let parts = SnapshotParts { config: Arc::new(config), identity, servers, generation };
+        let departed = Arc::clone(&before.departed);
+        let parts =
+            SnapshotParts { config: Arc::new(config), identity, servers, generation, departed };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(clock::wall_now());
         self.metrics.record_config_load(self.loaded_at());
@@ -227,6 +236,9 @@ impl Snapshots {
         let changed = next.plain.digests() != before.plain.digests();
         let for_some = next.lists_version != before.lists_version;
         let reselected = next.config.profiles != before.config.profiles;
+        if changed || for_some || reselected {
+            next.departed.note(&before, &next, clock::now());
+        }
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(clock::wall_now());
@@ -253,6 +265,7 @@ struct SnapshotParts {
     identity: Arc<Identity>,
     servers: HashMap<ServerName, Arc<upstream::Server>>,
     generation: u64,
+    departed: Arc<DepartedTools>,
 }
 
 impl SnapshotParts {
@@ -265,6 +278,7 @@ impl SnapshotParts {
                 .map(|(name, member)| (name.clone(), Arc::clone(&member.server)))
                 .collect(),
             generation: snapshot.generation,
+            departed: Arc::clone(&snapshot.departed),
         }
     }
 
@@ -283,6 +297,7 @@ impl SnapshotParts {
         let snapshot = Snapshot {
             plain: Arc::new(plain),
             views: ViewCache::new(maker.clone(), &self.config),
+            departed: Arc::clone(&self.departed),
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config)),
             identity: Arc::clone(&self.identity),

@@ -130,6 +130,12 @@ impl ViewCache {
         view
     }
 
+    /// All views, by their keys.
+    pub(super) fn all(&self) -> Vec<(ViewKey, Arc<View>)> {
+        let made = self.made();
+        made.views.iter().map(|(key, cached)| (key.clone(), Arc::clone(&cached.view))).collect()
+    }
+
     fn made(&self) -> parking_lot::MutexGuard<'_, CachedViews> {
         self.made.lock()
     }

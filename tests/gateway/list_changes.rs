@@ -31,7 +31,8 @@ async fn a_server_that_says_so_changes_the_list_of_every_client() {
         }
         for (era, client) in &both {
             assert_eq!(client.tool_names().await, ["s__new"], "{} {era}", kind.name);
-            assert_eq!(client.call("s__echo", json!({})).await.code(), -32602);
+            assert!(client.call("s__echo", json!({})).await.is_error());
+            assert_eq!(client.call("s__never", json!({})).await.code(), -32602);
         }
     }
 }

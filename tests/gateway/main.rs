@@ -23,6 +23,7 @@ mod bounds;
 mod caching;
 mod calls;
 mod connections;
+mod departed_tools;
 mod given_up;
 mod http_servers;
 mod input;

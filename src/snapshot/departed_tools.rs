@@ -1,0 +1,174 @@
+//! Tools that clients could see until a moment ago.
+//!
+//! A model calls what it was shown some turns ago. If a reload or a changed list has taken the tool
+//! away since, the result says so, in words that the model can act on; a name that it never saw stays
+//! unknown.
+//! What a view showed is compared with the next snapshot when that is published, not when a client
+//! asks: by then, the view and the profile that it showed are no longer known.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::call::{Principal, PublicName, ServerName};
+use crate::catalog::{Kind, Scope, Selection};
+use crate::identity::Identity;
+
+use super::{Snapshot, View, ViewKey};
+
+/// The tools that have left views within the last ten minutes, as far as they are remembered.
+#[derive(Default)]
+pub(super) struct DepartedTools(Mutex<HashMap<ViewKey, ViewMemory>>);
+
+/// What is remembered of the views of one key.
+struct ViewMemory {
+    /// What the newest of them showed.
+    shown: Arc<[ShownTool]>,
+    /// When it was the current one.
+    at: Instant,
+    departed: HashMap<PublicName, DepartedTool>,
+}
+
+/// A tool in a view.
+struct ShownTool {
+    name: PublicName,
+    server: ServerName,
+    list: ListOrigin,
+}
+
+/// For whom a server's list is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ListOrigin {
+    /// For all clients.
+    Plain,
+    /// For clients with certain abilities, or of one era.
+    ForSome,
+}
+
+/// A tool that a view showed, and may no longer show.
+struct DepartedTool {
+    server: ServerName,
+    at: Instant,
+    /// Who could use the view.
+    identity: Arc<Identity>,
+}
+
+impl DepartedTools {
+    /// Remembers the tools of the views of `before` that the views of `next` may no longer show. A
+    /// tool that turns out to be there is found there first.
+    pub(super) fn note(&self, before: &Snapshot, next: &Snapshot, now: Instant) {
+        let mut all = self.0.lock();
+        remember_views(&mut all, before, now);
+        for (key, memory) in &mut *all {
+            let scope = next_scope(key, next);
+            let gone = memory.shown.iter().filter(|tool| {
+                // Lists for certain clients are not known before these ask again.
+                tool.list == ListOrigin::ForSome
+                    || !scope.admits(&tool.server, Kind::Tools, tool.name.as_str())
+                    || !is_in(&next.plain, tool)
+            });
+            memory.departed.extend(gone.map(|tool| {
+                let identity = Arc::clone(&before.identity);
+                (tool.name.clone(), DepartedTool { server: tool.server.clone(), at: now, identity })
+            }));
+            memory.departed.retain(|_, tool| is_recent(tool.at, now));
+            bound_names(&mut memory.departed);
+        }
+        all.retain(|_, memory| is_recent(memory.at, now) || !memory.departed.is_empty());
+        bound_views(&mut all);
+    }
+
+    /// Whether a view of this key showed a tool to this principal until a moment ago.
+    pub(super) fn has(&self, key: &ViewKey, who: &Principal, name: &str, now: Instant) -> bool {
+        let all = self.0.lock();
+        let tool = all.get(key).and_then(|memory| memory.departed.get(name));
+        tool.is_some_and(|tool| {
+            is_recent(tool.at, now) && tool.identity.served(who, key.endpoint.profile())
+        })
+    }
+}
+
+/// Remembers what the views of a snapshot show. Equal ones share the memory.
+fn remember_views(all: &mut HashMap<ViewKey, ViewMemory>, snapshot: &Snapshot, now: Instant) {
+    let mut made: HashMap<*const View, Arc<[ShownTool]>> = HashMap::new();
+    for (key, view) in snapshot.built_views() {
+        let shown = made.entry(Arc::as_ptr(&view)).or_insert_with(|| shown_tools(&view, snapshot));
+        let shown = Arc::clone(shown);
+        let departed = all.remove(&key).map(|memory| memory.departed).unwrap_or_default();
+        all.insert(key, ViewMemory { shown, at: now, departed });
+    }
+}
+
+fn shown_tools(view: &View, snapshot: &Snapshot) -> Arc<[ShownTool]> {
+    let origin = |server: &ServerName| match (view.list(server), snapshot.plain.list(server)) {
+        (Some(own), Some(plain)) if Arc::ptr_eq(own, plain) => ListOrigin::Plain,
+        _ => ListOrigin::ForSome,
+    };
+    let tools = view.catalog.entries().map(|entry| ShownTool {
+        name: entry.public.clone(),
+        server: entry.server.clone(),
+        list: origin(&entry.server),
+    });
+    tools.collect()
+}
+
+/// What a snapshot shows of the profile of a key.
+fn next_scope(key: &ViewKey, next: &Snapshot) -> Scope {
+    let profile = next.profile(key.endpoint.profile());
+    Scope::new([profile.map(Selection::from_profile).unwrap_or_default()])
+}
+
+fn is_in(view: &View, tool: &ShownTool) -> bool {
+    let same = view.catalog.find_tool(tool.name.as_str());
+    same.is_some_and(|same| same.server == tool.server)
+}
+
+fn is_recent(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < REMEMBERED
+}
+
+/// Forgets the oldest names of servers with too many.
+fn bound_names(departed: &mut HashMap<PublicName, DepartedTool>) {
+    let mut by_server: HashMap<ServerName, Vec<(Instant, PublicName)>> = HashMap::new();
+    for (name, tool) in &*departed {
+        by_server.entry(tool.server.clone()).or_default().push((tool.at, name.clone()));
+    }
+    for names in by_server.values_mut().filter(|names| names.len() > MOST_NAMES) {
+        names.sort_unstable();
+        for (_, name) in names.drain(..names.len() - MOST_NAMES) {
+            departed.remove(&name);
+        }
+    }
+}
+
+/// Forgets views, if there are too many: first those that clients made up by queries and
+/// capabilities, of these the oldest.
+fn bound_views(all: &mut HashMap<ViewKey, ViewMemory>) {
+    if all.len() <= MOST_VIEWS {
+        return;
+    }
+    let is_configured = |key: &ViewKey| key.endpoint.narrowing.is_none() && key.abilities.is_none();
+    let mut keys: Vec<_> =
+        all.iter().map(|(key, memory)| (is_configured(key), memory.at, key.clone())).collect();
+    keys.sort_unstable_by_key(|(is_configured, at, _)| (*is_configured, *at));
+    for (_, _, key) in keys.drain(..keys.len() - MOST_VIEWS) {
+        all.remove(&key);
+    }
+}
+
+impl fmt::Debug for DepartedTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DepartedTools").field("views", &self.0.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// How long a tool that is gone is remembered.
+const REMEMBERED: Duration = Duration::from_mins(10);
+/// The most names of one server that are remembered for a view.
+const MOST_NAMES: usize = 256;
+/// The most views of which names are remembered.
+const MOST_VIEWS: usize = 256;
