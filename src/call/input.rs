@@ -114,6 +114,15 @@ impl Question {
             _ => None,
         }
     }
+
+    /// What a server is told if its client lacks this capability.
+    pub fn not_offered(&self, missing: NeededCapability) -> String {
+        let (method, part) = (&self.method, missing.part());
+        format!(
+            "the client that made this call does not offer {method}{part}: it did not declare the \
+             capability {missing}"
+        )
+    }
 }
 
 /// The content of an `InputRequiredResult`.

@@ -127,7 +127,10 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
     };
     response.extensions_mut().insert(Refused);
     if let Some(challenge) = challenge {
-        let value = HeaderValue::from_static(challenge);
+        // Some clients show their users this, and not the body.
+        let described =
+            HeaderValue::try_from(format!("{challenge}, error_description=\"{failure}\""));
+        let value = described.unwrap_or(HeaderValue::from_static(challenge));
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
     response

@@ -335,9 +335,8 @@ pub(super) fn refusal_reason(
         Some(format!("clients of this gateway cannot be asked for {}", question.method))
     } else if question.is_ambiguous() {
         Some(format!("the params of {} have a duplicate key", question.method))
-    } else if question.missing_capability(abilities).is_some() {
-        let method = &question.method;
-        Some(format!("the client that made this call does not offer {method} in this form"))
+    } else if let Some(missing) = question.missing_capability(abilities) {
+        Some(question.not_offered(missing))
     } else if open >= MOST_QUESTIONS {
         Some(format!("more than {MOST_QUESTIONS} requests of this call are open"))
     } else {

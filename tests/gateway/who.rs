@@ -20,6 +20,9 @@ fn is_refused(said: &Said, label: &str) {
     let challenge = said.header("www-authenticate").expect("a challenge");
     assert!(challenge.starts_with("Bearer "), "{challenge}");
     assert_eq!(challenge.contains("invalid_token"), label == "key_unknown", "{challenge}");
+    let sentence = said.error()["message"].as_str().unwrap();
+    assert!(challenge.ends_with(&format!(", error_description=\"{sentence}\"")), "{challenge}");
+    assert!(!sentence.contains(['"', '\\']), "it needs no escapes");
     assert!(said.answer()["id"].is_null(), "nothing of the body was looked at");
 }
 

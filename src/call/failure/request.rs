@@ -399,6 +399,18 @@ impl NeededCapability {
     }
 }
 
+impl NeededCapability {
+    /// Which part of its request it is about, for texts behind the method.
+    pub fn part(self) -> &'static str {
+        match self {
+            Self::SamplingTools => " with tools",
+            Self::ElicitationForm => " with a form",
+            Self::ElicitationUrl => " with a URL",
+            Self::Sampling | Self::Roots | Self::Tasks => "",
+        }
+    }
+}
+
 impl fmt::Display for NeededCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_json().fmt(f)

@@ -61,7 +61,7 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
                 connection.send(answer_to_server(&id, &method));
             }
         }
-        CallMatch::Mute => connection.send(not_offered(&id, &question.method)),
+        CallMatch::Mute => connection.send(not_offered(&id, &question)),
         CallMatch::Nobody => {
             let place = Arc::clone(&inbox.seeking).try_acquire_owned().ok();
             let Some(place) = place.filter(|_| inbox.subscriptions.is_one_clients()) else {

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::call::{Answer, ErrorBody, ResultBody, VersionFault};
+use crate::call::{Abilities, Answer, ErrorBody, Question, ResultBody, VersionFault};
 use crate::catalog::ServerOffers;
 use crate::jsonrpc::{self, Id, MAX_SERVER_DEPTH, object, parse_strict};
 use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
@@ -325,9 +325,17 @@ pub(in crate::upstream) fn too_large(id: &Id, limit: usize) -> Bytes {
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_PARAMS, &text))
 }
 
-/// The error for a server request that the client does not support.
-pub(in crate::upstream) fn not_offered(id: &Id, method: &str) -> Bytes {
-    let text = format!("the client that made this call does not offer {method}");
+/// The error for a server request beyond those that a call may have open.
+pub(in crate::upstream) fn too_many(id: &Id) -> Bytes {
+    let text = "too many requests of this call are open, or one has this id";
+    jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_REQUEST, text))
+}
+
+/// The error for a server request to a client that cannot be asked anything.
+pub(in crate::upstream) fn not_offered(id: &Id, question: &Question) -> Bytes {
+    let missing = question.missing_capability(&Abilities::none());
+    let text = missing.map(|missing| question.not_offered(missing));
+    let text = text.unwrap_or_else(|| format!("the client knows no {}", question.method));
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 

@@ -57,6 +57,7 @@ async fn a_client_is_never_asked_what_it_did_not_offer() {
                     assert_eq!(told["code"], -32601, "{which}: {said:?}");
                     let text = told["message"].as_str().unwrap();
                     assert!(text.contains(method), "{which}: {text}");
+                    assert!(text.ends_with(&format!("capability {needed}")), "{which}: {text}");
                 } else if era == "Modern" {
                     assert_eq!((said.status, said.code()), (400, -32021), "{which}");
                     assert_eq!(said.error()["data"]["requiredCapabilities"], needed, "{which}");

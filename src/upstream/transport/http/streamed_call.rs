@@ -23,7 +23,7 @@ use crate::upstream::interaction::questions::{
 use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 use crate::upstream::notifications::{CallLog, Inbox};
-use crate::upstream::transport::peer::{answer_to_server, not_offered};
+use crate::upstream::transport::peer::{answer_to_server, not_offered, too_many};
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;
@@ -257,8 +257,11 @@ impl StreamedCall {
         if question.is_known() && self.questions.open(&id, &question, &mut self.deadline) {
             return Some(Event::Asks(id, question));
         }
-        let refusal = if question.is_known() { not_offered } else { answer_to_server };
-        self.shared.send_aside(refusal(&id, &question.method));
+        self.shared.send_aside(match question.is_known() {
+            true if self.questions.can_be() => too_many(&id),
+            true => not_offered(&id, &question),
+            false => answer_to_server(&id, &question.method),
+        });
         None
     }
 
