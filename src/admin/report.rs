@@ -146,6 +146,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         pid: view.pid,
         next_retry_at: next_retry(&view),
         warnings: view.warnings,
+        stdout_lines: member.metrics.stdout_lines(),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),
     }

@@ -190,6 +190,8 @@ pub struct ServerStatus {
     pub next_retry_at: Option<Timestamp>,
     /// What is odd but does not stop it: tools left out, and why.
     pub warnings: Vec<String>,
+    /// How many lines it printed to standard output that are no messages.
+    pub stdout_lines: u64,
     /// How many instances it has besides the first, which all the rest is about.
     pub instance_count: usize,
     /// Those that have been there longest.

@@ -39,6 +39,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         pid: Some(42),
         next_retry_at: None,
         warnings: Vec::new(),
+        stdout_lines: 0,
         instance_count: 0,
         instances: Vec::new(),
     }

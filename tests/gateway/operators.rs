@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Gateway, Upstream, every_kind};
+use crate::support::{Gateway, Step, Upstream, every_kind};
 
 #[tokio::test]
 async fn the_status_tells_all_of_every_server() {
@@ -118,4 +118,18 @@ async fn secrets_stand_nowhere() {
     assert_eq!(upstream.calls()[0].header("authorization"), Some("Bearer hush-hush"));
     let seen = [gateway.status().await.to_string(), gateway.metrics().await];
     assert!(seen.iter().all(|text| !text.contains("hush")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn the_status_counts_what_a_server_prints_to_standard_output() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("print", |_| {
+        vec![Step::SendText("hello".into()), Step::SendText("[1] world".into()), Step::text("done")]
+    });
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    assert_eq!(gateway.server("s").await["stdout_lines"], 0);
+    assert_eq!(gateway.modern().call("s__print", json!({})).await.text(), "done");
+    assert_eq!(gateway.server("s").await["stdout_lines"], 2);
+    let metrics = gateway.metrics().await;
+    assert!(metrics.contains("trunkline_server_stdout_lines_total{server=\"s\"} 2"), "{metrics}");
 }

@@ -131,8 +131,9 @@ pub(super) fn encode_with(
 pub(super) struct EventCount(AtomicU64);
 
 impl EventCount {
-    pub(super) fn increment(&self) {
-        self.0.fetch_add(1, Relaxed);
+    /// Counts an event; how many there were before it.
+    pub(super) fn increment(&self) -> u64 {
+        self.0.fetch_add(1, Relaxed)
     }
 
     pub(super) fn value(&self) -> u64 {

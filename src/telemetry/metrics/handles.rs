@@ -21,6 +21,7 @@ pub struct ServerMetrics {
     up: Gauge,
     restarts: EventCount,
     lost_lines: EventCount,
+    stdout_lines: EventCount,
 }
 
 impl ServerMetrics {
@@ -34,6 +35,7 @@ impl ServerMetrics {
             up: Gauge::default(),
             restarts: EventCount::default(),
             lost_lines: EventCount::default(),
+            stdout_lines: EventCount::default(),
         }
     }
 
@@ -66,6 +68,17 @@ impl ServerMetrics {
     /// Counts a server log message that is tied to no client's call.
     pub fn count_lost_line(&self) {
         self.lost_lines.increment();
+    }
+
+    /// Counts a line on the standard output of a child that is no message; how many there were
+    /// before it.
+    pub fn count_stdout_line(&self) -> u64 {
+        self.stdout_lines.increment()
+    }
+
+    /// The lines on the standard output of children that were no messages.
+    pub fn stdout_lines(&self) -> u64 {
+        self.stdout_lines.value()
     }
 
     /// Records how long a Legacy session with this server lasted.
@@ -102,6 +115,12 @@ impl ServerMetrics {
     pub(super) fn show_lost_lines(&self, visit: MetricVisit<'_, EventCount>) {
         if self.lost_lines.value() > 0 {
             visit(&[], &self.lost_lines);
+        }
+    }
+
+    pub(super) fn show_stdout_lines(&self, visit: MetricVisit<'_, EventCount>) {
+        if self.stdout_lines.value() > 0 {
+            visit(&[], &self.stdout_lines);
         }
     }
 

@@ -306,6 +306,11 @@ impl Metrics {
             "Log messages of servers that belong to no client's call",
             MetricProjection::new(&self.servers, ServerMetrics::show_lost_lines),
         );
+        registry.register(
+            "trunkline_server_stdout_lines",
+            "Lines on the standard output of a server that are no messages",
+            MetricProjection::new(&self.servers, ServerMetrics::show_stdout_lines),
+        );
     }
 
     fn register_gateway(&mut self, version: &'static str) {

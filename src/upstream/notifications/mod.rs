@@ -236,6 +236,15 @@ impl Inbox {
         before < TOLD || (before + 1).is_power_of_two()
     }
 
+    /// Counts a line on the standard output of a child that is no message; whether it is the
+    /// server's first.
+    pub(in crate::upstream) fn is_first_stdout_line(&self) -> bool {
+        match self.metrics.get() {
+            Some(metrics) => metrics.count_stdout_line() == 0,
+            None => self.is_worth_a_warning(),
+        }
+    }
+
     /// The name of the server.
     pub(in crate::upstream) fn server(&self) -> &ServerName {
         self.subscriptions.server()

@@ -181,3 +181,26 @@ async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
     elsewhere.shutdown_background();
     assert!(matches!(stdio.closed().await, UpstreamError::Exited(_)));
 }
+
+#[tokio::test]
+async fn what_a_child_prints_is_warned_of_once_and_counted() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let writer = Arc::new(log.reopen().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let metrics = crate::telemetry::metrics::Metrics::new("0").server("s");
+    // Over all connections to the server.
+    for _ in 0..2 {
+        let (stdio, _input, _output) = child(ProtocolVersion::LATEST_LEGACY);
+        stdio.wire.inbox.count_in(&metrics);
+        tracing::callsite::rebuild_interest_cache();
+        for line in ["listening on port 8080", "[INFO] ready", "{\"half\": "] {
+            stdio.wire.take(&Bytes::from_static(line.as_bytes()));
+        }
+    }
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    assert_eq!(metrics.stdout_lines(), 4);
+    assert_eq!(logged.matches("prints to standard output").count(), 1, "{logged}");
+    assert!(logged.contains("listening on port 8080") && !logged.contains("[INFO] ready"));
+    assert_eq!(logged.matches("half").count(), 2, "a broken message is not a printed line");
+}

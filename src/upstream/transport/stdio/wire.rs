@@ -248,13 +248,28 @@ impl ChildLink {
 
     /// Handles a line that is no message.
     fn useless(&self, line: &[u8], fault: FrameFault) {
+        if line.first() != Some(&b'{') {
+            return self.printed(line);
+        }
         if self.inbox.is_worth_a_warning() {
             tracing::warn!(server = %self.server, %fault, line = %self.excerpt(line), "not a message");
         }
-        // A log line that was written to standard output by mistake is no
-        // response.
-        if let Some(id) = find_id(line).filter(|_| line.first() == Some(&b'{')) {
+        if let Some(id) = find_id(line) {
             self.fail_one(Some(id), UpstreamError::Frame(fault));
+        }
+    }
+
+    /// Handles a line that was printed to standard output by mistake.
+    fn printed(&self, line: &[u8]) {
+        if self.inbox.is_first_stdout_line() {
+            tracing::warn!(
+                server = %self.server,
+                line = %self.excerpt(line),
+                "the server prints to standard output, which is for messages: such lines are \
+                 ignored, and counted as `stdout_lines` in /status; standard error is for text"
+            );
+        } else {
+            tracing::debug!(server = %self.server, line = %self.excerpt(line), "not a message");
         }
     }
 
