@@ -212,7 +212,6 @@ fn app_tools(entries: &[ToolEntry]) -> Named<NativeName, usize> {
             ambiguous.insert(entry.native());
         }
     }
-    found.retain(|name, _| !ambiguous.contains(name));
     found
 }
 

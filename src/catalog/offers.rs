@@ -81,11 +81,9 @@ impl ServerOffers {
         self.skills().is_some_and(|settings| settings[DIRECTORY_READ] == true)
     }
 
-    /// The settings of the extension for skills, if the server declares it. It requires resources
-    /// (`io.modelcontextprotocol/skills`, "Capability Negotiation").
+    /// The settings of the extension for skills, if the server declares it.
     fn skills(&self) -> Option<&Value> {
-        let settings = self.capabilities.get("extensions")?.get(SKILLS)?;
-        (settings.is_object() && self.has_capability("resources")).then_some(settings)
+        self.capabilities.get("extensions")?.get(SKILLS).filter(|settings| settings.is_object())
     }
 
     /// Whether the server accepts subscriptions to its resources.

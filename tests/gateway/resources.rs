@@ -357,9 +357,12 @@ async fn an_interface_is_visible_wherever_its_tool_is() {
     let [one, two] = Upstream::both().await;
     app(&one, "refresh");
     app(&two, "save");
+    // An interface need not be listed.
+    one.lists("resources", [resource("file:///secret")]);
     let gateway = Gateway::with("one", one.http())
         .server("two", two.http())
         .toml("[profiles.less]\ntools = [\"two__show\"]")
+        .toml("[profiles.unlisted]\ntools = [\"one__show\"]")
         .toml("[profiles.none]\ntools = [\"one__refresh\"]")
         .start()
         .await;
@@ -375,6 +378,10 @@ async fn an_interface_is_visible_wherever_its_tool_is() {
         for hidden in ["ui://app/main", "mcp://two/file:///secret", "mcp://one/file:///secret"] {
             assert!(client.read_resource(hidden).await.error().is_object(), "{era} {hidden}");
         }
+    }
+    for (era, client) in gateway.both_at("/mcp/unlisted").await {
+        let read = client.read_resource("ui://app/main").await;
+        assert_eq!(read.result()["contents"][0]["uri"], "ui://app/main", "{era}");
     }
     for (era, client) in gateway.both_at("/mcp/none").await {
         assert_eq!(resources(&client).await, Vec::<String>::new(), "{era}");
