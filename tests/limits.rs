@@ -115,6 +115,11 @@ const TESTS: [(&str, &str, &str); 54] = [
     ),
     ("gateway.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
+        "gateway.start_parallel",
+        "tests/gateway/starts.rs",
+        "so_many_children_start_side_by_side_and_no_more",
+    ),
+    (
         "gateway.threads",
         "tests/cli/serve.rs",
         "clients_are_served_by_as_many_threads_as_the_configuration_says",

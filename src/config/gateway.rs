@@ -61,6 +61,9 @@ section! {
             /// How long the first list of a client waits for servers that are still starting. It is
             /// answered as soon as all of them have listed or failed. With `0s` it does not wait.
             list_wait: Duration = "3s",
+            /// How many child processes start side by side; the others wait, first those that a
+            /// client is waiting for. By default twice the number of cores.
+            start_parallel: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
             /// How long clients may cache a list (`ttlMs`).
             list_ttl: Duration = "1m",
             /// The keys that seal the state a client holds while a server waits for its input: long

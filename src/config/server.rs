@@ -57,10 +57,11 @@ section! {
             /// How long such an instance may be idle before it is closed. A Legacy client's session
             /// with an HTTP server stays open as long as the client's own session.
             instance_idle: Duration as DurationSetting = "5m",
-            /// The number of restarts of a child process within `restart_window`; then the server is
-            /// marked failed.
+            /// The number of restarts of a child process within `restart_window`, and of starts in a
+            /// row that fail; then the server is marked failed, until a start succeeds.
             max_restarts: u32 as Count32<0, 1000> = 5,
-            /// The time window of `max_restarts`.
+            /// The time window of `max_restarts`. A server that is marked failed is started again
+            /// after each of them.
             restart_window: Duration as DurationSetting = "1m",
             /// How long a call may go without an answer or a progress notification.
             timeout: Duration as DurationSetting = "30s",
@@ -68,7 +69,8 @@ section! {
             max_timeout: Duration as DurationSetting = "10m",
             /// How long connecting may take, including TLS.
             connect_timeout: Duration as DurationSetting = "5s",
-            /// How long the handshake and the first listing may take.
+            /// How long the handshake and the first listing may take, without the time that a child
+            /// process waits for its turn (`gateway.start_parallel`).
             start_timeout: Duration as DurationSetting = "30s",
             /// How long a child process may take to exit after its input is closed, and again after
             /// SIGTERM.

@@ -62,7 +62,7 @@ impl Snapshots {
     pub fn start(startup: StartUp) -> Arc<Self> {
         let StartUp { config, surroundings, info } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
-        surroundings.set_share(&config);
+        surroundings.set_limits(&config);
         let registry = LimitRegistry::default();
         let servers = config.servers.iter();
         let servers = servers
@@ -151,7 +151,7 @@ impl Snapshots {
     /// servers finish their calls.
     pub async fn apply(self: &Arc<Self>, config: Config) -> ReloadPlan {
         let _turn = self.loading.lock().await;
-        self.surroundings.set_share(&config);
+        self.surroundings.set_limits(&config);
         let before = self.current.load_full();
         let plan = plan(&before.config, &config);
         let mut servers = HashMap::new();

@@ -6,6 +6,7 @@
 //! that failed joins when it comes, announced by a list-changed notification.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,7 +33,8 @@ impl ListPatience {
     }
 }
 
-/// The first list of a server that is starting.
+/// The first list of a server that is starting. While it is held, the server starts before those
+/// that no client waits for.
 pub struct FirstList(Arc<Instance>);
 
 impl FirstList {
@@ -49,7 +51,10 @@ impl FirstList {
         }
         let since = main.notes().first_start.unwrap_or_else(clock::now);
         let is_spent = patience.unwrap_or(&main.kin.patience).is_spent_on(since);
-        (!is_spent).then(|| Self(Arc::clone(main)))
+        (!is_spent).then(|| {
+            main.list_requests.fetch_add(1, Ordering::Relaxed);
+            Self(Arc::clone(main))
+        })
     }
 
     /// Waits until the server has listed or failed. The caller bounds the time.
@@ -68,6 +73,12 @@ impl FirstList {
         if !has_verdict(&self.0) {
             patience.unwrap_or(&self.0.kin.patience).spend();
         }
+    }
+}
+
+impl Drop for FirstList {
+    fn drop(&mut self) {
+        self.0.list_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

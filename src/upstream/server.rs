@@ -356,11 +356,12 @@ impl Server {
         Ok(held)
     }
 
-    /// Starts the server if it is idle and has never been listed, and requests
-    /// its lists again if the list of this kind is stale. Does not wait.
+    /// Starts the server if it is idle and has never been listed, tries it again
+    /// if it is in backoff, and requests its lists again if the list of this kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
             LifeState::Idle => self.main.start_unlisted(),
+            LifeState::Backoff { .. } => self.main.demand.notify_one(),
             LifeState::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
             _ => {}
         }

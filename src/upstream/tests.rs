@@ -3,11 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 
 use super::*;
 use crate::call::{
     Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Reply, Trace,
 };
+use crate::catalog::Kind;
+use crate::clock;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{CallTarget, LimitRegistry, Policy};
@@ -155,6 +158,85 @@ async fn nothing_waits_long_for_a_list_that_is_not_built() {
     assert_ne!(server.view().state, LifeState::Ready);
     drop(building);
     reaches(&server, LifeState::Ready).await;
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_server_that_a_client_waits_for_starts_before_those_that_came_first() {
+    for is_called in [false, true] {
+        let (config, surroundings) = (config(&[("b", ""), ("c", "")]), surroundings());
+        surroundings.starts.set_limit(1);
+        let place = surroundings.starts.take_place(|| false).await;
+        let [first, wanted] =
+            [0, 1].map(|n| Server::start(Arc::clone(&config.servers[n]), &surroundings));
+        reaches(&first, LifeState::Connecting).await;
+        reaches(&wanted, LifeState::Connecting).await;
+        let mut call = Box::pin(send(&wanted, &config, "echo"));
+        let list = if is_called {
+            assert!((&mut call).now_or_never().is_none(), "it waits");
+            None
+        } else {
+            wanted.first_list(None)
+        };
+        drop(place);
+        reaches(&wanted, LifeState::Ready).await;
+        assert!(first.view().first_verdict.is_none(), "it came first, and nobody waits for it");
+        reaches(&first, LifeState::Ready).await;
+        succeeds(call.await).await;
+        drop(list);
+        first.stop(Duration::ZERO).await;
+        wanted.stop(Duration::ZERO).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_or_a_list_tries_a_server_in_backoff_at_once_and_once_a_second() {
+    // A program that cannot be started.
+    let (server, config) =
+        start("cwd = \"/no/such/folder\"\nmax_restarts = 1000\nera = \"legacy\"");
+    let mut state = server.main().state.subscribe();
+    let is_long = |state: &LifeState| match state {
+        LifeState::Backoff { until } => *until > clock::now() + Duration::from_secs(10),
+        _ => false,
+    };
+    let tries = || server.view().restarts;
+    for is_called in [false, true] {
+        state.wait_for(is_long).await.unwrap();
+        let (before, began) = (tries(), clock::now());
+        if is_called {
+            assert!(send(&server, &config, "echo").await.is_err(), "it waits for the try");
+        } else {
+            server.wake(Kind::Tools);
+            state.wait_for(|_| tries() > before).await.unwrap();
+        }
+        assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
+        assert_eq!(tries(), before + 1);
+    }
+    state.wait_for(is_long).await.unwrap();
+    let before = tries();
+    for _ in 0..30 {
+        server.wake(Kind::Tools);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!((2..=4).contains(&(tries() - before)), "{} in three seconds", tries() - before);
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_start_stays_marked_as_failed_with_its_reason() {
+    let (server, _config) = start("cwd = \"/no/such/folder\"\nmax_restarts = 2");
+    reaches(&server, LifeState::Failed).await;
+    let state = server.main().state.subscribe();
+    let before = server.view().restarts;
+    let tried_again = async {
+        while server.view().restarts < before + 5 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_hours(1), tried_again).await.unwrap();
+    assert!(!state.has_changed().unwrap(), "it is tried in each window, and stays as it is");
+    let (_, error) = server.view().last_error.unwrap();
+    assert!(error.contains("working directory"), "{error}");
     server.stop(Duration::ZERO).await;
 }
 

@@ -183,3 +183,45 @@ async fn a_call_of_a_tool_that_is_not_listed_yet_waits_for_its_server() {
         }
     }
 }
+
+#[tokio::test]
+async fn no_child_is_lost_while_it_waits_for_its_turn_to_start() {
+    let (slow, quick) = (Upstream::legacy().await, Upstream::legacy().await);
+    slow.before_tools([Step::Pause(Duration::from_millis(3500))]);
+    let (slow_lines, lines) = (slow.stdio(), quick.stdio() + "start_timeout = \"3s\"\n");
+    let mut builder = Gateway::alone().gateway("start_parallel = 3");
+    for number in 0..40 {
+        let lines = if number < 3 { &slow_lines } else { &lines };
+        builder = builder.server(&format!("s{number}"), lines);
+    }
+    let gateway = builder.start_at_once().await;
+    let all_ready = |status: &Value| {
+        status["servers"].as_array().unwrap().iter().all(|server| server["state"] == "ready")
+    };
+    let status = gateway.wait_for(all_ready).await;
+    let errors: Vec<_> =
+        status["servers"].as_array().unwrap().iter().map(|it| &it["last_error"]).collect();
+    assert!(errors.iter().all(|error| error.is_null()), "{errors:?}");
+    assert_eq!((slow.starts(), quick.starts()), (3, 37), "none is started twice");
+}
+
+#[tokio::test]
+async fn so_many_children_start_side_by_side_and_no_more() {
+    let upstream = Upstream::legacy().await;
+    upstream.before_tools([Step::Hold]);
+    let builder = || {
+        let servers = (0..8).map(|number| format!("s{number}"));
+        servers.fold(Gateway::alone(), |all, name| all.server(&name, upstream.stdio()))
+    };
+    let gateway = builder().gateway("start_parallel = 2").start_at_once().await;
+    for listing in 2..5 {
+        upstream.heard("tools/list", listing).await;
+        assert_eq!(upstream.starts(), listing, "each that is ready makes room for one");
+        upstream.release(1);
+    }
+    upstream.heard("tools/list", 5).await;
+    // A reload with another limit counts at once.
+    gateway.reload(builder().gateway("start_parallel = 5")).await;
+    upstream.heard("tools/list", 8).await;
+    assert_eq!(upstream.starts(), 8);
+}

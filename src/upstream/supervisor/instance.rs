@@ -37,6 +37,8 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) demand: Notify,
     /// A list request needs a start.
     pub(in crate::upstream) unlisted: AtomicBool,
+    /// The list requests that wait for the first list.
+    pub(in crate::upstream) list_requests: AtomicU32,
     /// Notified when the server's list may have changed.
     pub(in crate::upstream) changed: Arc<Notify>,
     /// Messages that the server sends outside of responses.
@@ -68,6 +70,7 @@ impl Instance {
             notes: Mutex::default(),
             demand: Notify::new(),
             unlisted: AtomicBool::new(false),
+            list_requests: AtomicU32::new(0),
             changed,
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
@@ -149,7 +152,13 @@ impl Instance {
         }
     }
 
-    /// The connection, after a wait if it is expected soon.
+    /// Whether the instance has failed too often and has not been ready since.
+    pub(in crate::upstream) fn has_failed(&self) -> bool {
+        *self.state.borrow() == LifeState::Failed
+    }
+
+    /// The connection, after a wait if a start is due or under way. In backoff, this makes one
+    /// due.
     pub(in crate::upstream) async fn connected(
         &self,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
@@ -157,14 +166,18 @@ impl Instance {
             return Ok(connection);
         }
         let mut state = self.state.subscribe();
+        let before = self.restarts.load(Ordering::Relaxed);
+        let is_in_backoff = matches!(*state.borrow(), LifeState::Backoff { .. });
         self.demand.notify_one();
-        let soon = clock::now() + SOON;
         let verdict = |state: &LifeState| match state {
             LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
-            LifeState::Backoff { until } => *until > soon,
+            // The start that this call has made due has failed.
+            LifeState::Backoff { .. } => self.restarts.load(Ordering::Relaxed) != before,
             LifeState::Idle | LifeState::Connecting => false,
         };
-        let _ = timeout(self.config().start_timeout, state.wait_for(verdict)).await;
+        let limit = self.config().start_timeout;
+        let patience = if is_in_backoff { limit.min(RETRY_PATIENCE) } else { limit };
+        let _ = timeout(patience, state.wait_for(verdict)).await;
         self.connection.load_full().ok_or_else(|| {
             let fault = self.notes().told.clone();
             UpstreamError::Down(Box::new(fault.unwrap_or(ServerFault::NotRunning)))
@@ -201,6 +214,12 @@ impl Instance {
     /// Whether the instance has calls in flight or active subscriptions.
     pub(in crate::upstream) fn is_in_use(&self) -> bool {
         self.has_calls() || self.inbox.subscriptions.are_wanted()
+    }
+
+    /// Whether a client waits for the instance to start. One besides the main instance is opened
+    /// only for a client.
+    pub(in crate::upstream) fn is_awaited(&self) -> bool {
+        !self.is_main() || self.has_calls() || self.list_requests.load(Ordering::Relaxed) > 0
     }
 
     fn has_calls(&self) -> bool {
@@ -299,5 +318,8 @@ impl Drop for InUse {
     }
 }
 
-/// The longest that a call waits for a restart.
+/// The longest that a call waits for the start of a server that it finds in backoff.
+const RETRY_PATIENCE: Duration = Duration::from_secs(4);
+/// The longest that a call waits until a lost connection is noticed, and a subscription for its
+/// instance.
 pub(in crate::upstream) const SOON: Duration = Duration::from_secs(2);

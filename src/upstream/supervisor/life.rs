@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::backoff::Backoff;
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
@@ -16,7 +15,7 @@ use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
-use crate::upstream::supervisor::restart::{RestartBudget, RestartDecision, RestartPolicy};
+use crate::upstream::supervisor::restart::{RestartDecision, RestartPolicy};
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
@@ -52,6 +51,8 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
 pub(in crate::upstream) struct Life<'a> {
     pub(in crate::upstream) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
+    /// When the last start began.
+    tried_at: Instant,
     dice: fastrand::Rng,
     /// The era of the server, kept across restarts (2026-07-28, Versioning: the
     /// verdict belongs to the server) and forgotten on failure.
@@ -70,10 +71,6 @@ impl<'a> Life<'a> {
             // can notice that the server is back.
             ServerKind::Http(_) => usize::MAX,
         };
-        let restarts = RestartPolicy {
-            backoff: Backoff::new(FIRST_DELAY, LAST_DELAY).with_stable(config.restart_window),
-            budget: RestartBudget::new(budget, config.restart_window),
-        };
         Self {
             // Only servers that speak Legacy have further instances.
             known: if instance.is_main() {
@@ -82,7 +79,8 @@ impl<'a> Life<'a> {
                 Some(Era::Legacy)
             },
             instance,
-            restarts,
+            restarts: RestartPolicy::new(budget, config.restart_window),
+            tried_at: clock::now(),
             dice: fastrand::Rng::new(),
             child: None,
             ready_since: None,
@@ -166,32 +164,18 @@ impl<'a> Life<'a> {
 
     /// One run, from start to end.
     async fn run(&mut self) -> LossReason {
-        enter(self.instance, LifeState::Connecting);
         let instance = Arc::clone(self.instance);
-        let limit = instance.config().start_timeout;
-        let opened = timeout(limit, self.connect()).await;
-        let connection = match opened.unwrap_or(Err(UpstreamError::Timeout { after: limit })) {
-            Ok(connection) => Arc::new(connection),
+        // A server that has failed too often stays marked until it is ready.
+        if !instance.has_failed() {
+            enter(&instance, LifeState::Connecting);
+        }
+        let connection = match self.start().await {
+            Ok(connection) => connection,
             Err(fault) => {
                 self.doubt_other_era(&fault);
                 return self.lost(fault).await;
             }
         };
-        if instance.is_main() {
-            if instance.kin.era.confirm(connection.peer()) {
-                instance.kin.announce_lists();
-            }
-            instance.kin.resume();
-        }
-        match instance.list(&connection).await {
-            Ok(listed) if listed.part == ListingPart::Whole => {}
-            Ok(_) => instance.changed.notify_one(),
-            Err(fault) => {
-                self.doubt_other_era(&fault);
-                connection.close(self.child.take()).await;
-                return LossReason::Lost(fault);
-            }
-        }
         if instance.owner.told.other_era.is_some()
             && instance.kin.legacy_side.confirm(connection.peer().version)
         {
@@ -199,7 +183,7 @@ impl<'a> Life<'a> {
             // What was subscribed to before the side was refuted.
             instance.kin.resume();
         }
-        let opened = clock::real_now();
+        let opened = clock::now().into_std();
         self.ready_since = Some(opened);
         // A restarted server may return other results.
         instance.inbox.reads.clear();
@@ -225,6 +209,46 @@ impl<'a> Life<'a> {
         }
         instance.notes().pid = None;
         ended
+    }
+
+    /// Connects and lists; a child process in its turn.
+    async fn start(&mut self) -> Result<Arc<ServerConnection>, UpstreamError> {
+        let config = Arc::clone(self.instance.config());
+        if matches!(config.target, ServerKind::Http(_)) {
+            return Box::pin(self.connect_and_list()).await;
+        }
+        let instance = Arc::downgrade(self.instance);
+        let is_awaited = move || instance.upgrade().is_some_and(|it| it.is_awaited());
+        let place = self.instance.kin.surroundings.starts.take_place(is_awaited).await;
+        let start = Box::pin(self.connect_and_list());
+        match place {
+            Some(place) => place.hold_during(start, config.start_timeout / 3).await,
+            None => start.await,
+        }
+    }
+
+    async fn connect_and_list(&mut self) -> Result<Arc<ServerConnection>, UpstreamError> {
+        self.tried_at = clock::now();
+        let instance = Arc::clone(self.instance);
+        let limit = instance.config().start_timeout;
+        let opened = timeout(limit, self.connect()).await;
+        let connection = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }))?;
+        let connection = Arc::new(connection);
+        if instance.is_main() {
+            if instance.kin.era.confirm(connection.peer()) {
+                instance.kin.announce_lists();
+            }
+            instance.kin.resume();
+        }
+        match instance.list(&connection).await {
+            Ok(listed) if listed.part == ListingPart::Whole => {}
+            Ok(_) => instance.changed.notify_one(),
+            Err(fault) => {
+                connection.close(self.child.take()).await;
+                return Err(fault);
+            }
+        }
+        Ok(connection)
     }
 
     /// Removes the connection of an instance without calls; false if a call has
@@ -331,23 +355,40 @@ impl<'a> Life<'a> {
         notes.last_error = Some((clock::wall_now(), text));
     }
 
-    /// Waits before the next start: for the backoff delay or, if the budget is
-    /// spent, until the window is over.
+    /// Waits before the next start: for the backoff delay or, if the server has
+    /// failed too often, for the restart window.
     async fn pause(&mut self) {
-        let now = clock::real_now();
-        let wait = match self.restarts.after_failure(self.ready_since, now, &mut self.dice) {
+        let (instance, now) = (self.instance, clock::now());
+        match self.restarts.after_failure(self.ready_since, now.into_std(), &mut self.dice) {
             RestartDecision::After(wait) => {
-                enter(self.instance, LifeState::Backoff { until: clock::now() + wait });
-                wait
+                enter(instance, LifeState::Backoff { until: now + wait });
+                self.back_off(wait).await;
             }
             RestartDecision::GiveUp => {
-                enter(self.instance, LifeState::Failed);
-                let name = self.instance.name();
-                tracing::error!(server = %name, "it failed too often and is left alone for a while");
-                self.instance.config().restart_window
+                if !instance.has_failed() {
+                    enter(instance, LifeState::Failed);
+                    let name = instance.name();
+                    tracing::error!(
+                        server = %name,
+                        "it failed too often and is left alone for a while"
+                    );
+                }
+                sleep(instance.config().restart_window).await;
             }
+        }
+    }
+
+    /// Waits before the next start, but not if a client calls the server or lists: one start a
+    /// second is allowed then.
+    async fn back_off(&self, wait: Duration) {
+        let needed = async {
+            self.instance.demand.notified().await;
+            sleep_until(self.tried_at + LEAST_PAUSE).await;
         };
-        sleep(wait).await;
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = needed => {}
+        }
     }
 }
 
@@ -376,8 +417,7 @@ fn far_away() -> Instant {
 
 /// How long a server whose lists were kept waits before it starts, unless a call needs it.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// Delays between restarts.
-const FIRST_DELAY: Duration = Duration::from_millis(200);
-const LAST_DELAY: Duration = Duration::from_secs(30);
+/// The time between two starts of a server that is in backoff and that clients need.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// How long to wait for the exit of a child that closed its output.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

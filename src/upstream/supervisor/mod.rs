@@ -17,4 +17,5 @@ mod opening;
 pub mod restart;
 pub(in crate::upstream) mod remembered_era;
 pub(in crate::upstream) mod pool;
+pub(in crate::upstream) mod start_queue;
 pub(in crate::upstream) mod state;

@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 pub enum RestartDecision {
     /// Try again after this long.
     After(Duration),
-    /// The budget is spent: do not restart until the window is over.
+    /// It has failed too often: do not restart until the window is over.
     GiveUp,
 }
 
@@ -52,13 +52,35 @@ impl RestartBudget {
 /// Backoff and budget together: the decision after each failure of a server.
 #[derive(Debug, Clone)]
 pub struct RestartPolicy {
-    /// How long to wait before the next start.
-    pub backoff: Backoff,
-    /// The budget of restarts.
-    pub budget: RestartBudget,
+    backoff: Backoff,
+    /// The waits of the first minute of a server that has never been ready: it
+    /// may start at the same time as the gateway.
+    early_backoff: Backoff,
+    budget: RestartBudget,
+    /// When the first start failed.
+    first_failure: Option<Instant>,
+    was_ready: bool,
+    /// The starts in a row that failed.
+    failed_starts: usize,
+    /// The server has failed too often, and has not been ready since.
+    has_given_up: bool,
 }
 
 impl RestartPolicy {
+    /// A policy of at most `max` restarts a `window`, and at most as many starts in a row that
+    /// fail.
+    pub fn new(max: usize, window: Duration) -> Self {
+        Self {
+            backoff: Backoff::new(FIRST_DELAY, LAST_DELAY).with_stable(window),
+            early_backoff: Backoff::new(FIRST_DELAY, LAST_EARLY_DELAY),
+            budget: RestartBudget::new(max, window),
+            first_failure: None,
+            was_ready: false,
+            failed_starts: 0,
+            has_given_up: false,
+        }
+    }
+
     /// The decision for a server that was ready at `started` and failed at
     /// `now`; `started` is `None` if it was never ready.
     pub fn after_failure(
@@ -67,13 +89,35 @@ impl RestartPolicy {
         now: Instant,
         dice: &mut fastrand::Rng,
     ) -> RestartDecision {
-        if !self.budget.spend(now) {
+        let first_failure = *self.first_failure.get_or_insert(now);
+        if started.is_some() {
+            self.was_ready = true;
+            self.failed_starts = 0;
+            self.has_given_up = false;
+        } else {
+            self.failed_starts = self.failed_starts.saturating_add(1);
+        }
+        let is_affordable = self.budget.spend(now) && self.failed_starts <= self.budget.max;
+        self.has_given_up |= !is_affordable;
+        if self.has_given_up {
             return RestartDecision::GiveUp;
+        }
+        if !self.was_ready && now.saturating_duration_since(first_failure) < EARLY {
+            return RestartDecision::After(
+                self.early_backoff.jittered_wait_after(Duration::ZERO, dice),
+            );
         }
         let ran = started.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         RestartDecision::After(self.backoff.jittered_wait_after(ran, dice))
     }
 }
+
+/// Delays between restarts.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const LAST_DELAY: Duration = Duration::from_secs(30);
+/// How long a server that has never been ready is tried more often, and the longest delay then.
+const EARLY: Duration = Duration::from_mins(1);
+const LAST_EARLY_DELAY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -86,13 +130,53 @@ mod tests {
     fn a_spent_budget_gives_up_until_the_window_has_moved_on() {
         let start = clock::real_now();
         let mut dice = fastrand::Rng::with_seed(7);
-        let budget = RestartBudget::new(2, 10 * SECOND);
-        let backoff = Backoff::new(SECOND, 30 * SECOND);
-        let mut policy = RestartPolicy { backoff, budget };
+        let mut policy = RestartPolicy::new(2, 10 * SECOND);
         for (second, restarts) in [(0, true), (1, true), (2, false), (9, false), (10, true)] {
-            let next = policy.after_failure(None, start + second * SECOND, &mut dice);
+            let now = start + second * SECOND;
+            let next = policy.after_failure(Some(now), now, &mut dice);
             assert_eq!(next != RestartDecision::GiveUp, restarts, "at {second} s");
         }
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_is_given_up_until_it_is_ready() {
+        let start = clock::real_now();
+        let mut dice = fastrand::Rng::with_seed(7);
+        let mut policy = RestartPolicy::new(2, 60 * SECOND);
+        // Each start takes so long that the budget of a window is never spent.
+        let mut after = |seconds: u32, ready: Option<u32>| {
+            let at = |seconds| start + seconds * SECOND;
+            policy.after_failure(ready.map(at), at(seconds), &mut dice) != RestartDecision::GiveUp
+        };
+        assert!(after(40, None) && after(80, None));
+        for tries in 3..10 {
+            assert!(!after(40 * tries, None), "{tries}");
+        }
+        assert!(after(400, Some(390)), "it was ready");
+        assert!(after(440, None) && after(480, None) && !after(520, None));
+    }
+
+    #[test]
+    fn a_server_that_was_never_ready_is_tried_often_for_a_minute() {
+        let start = clock::real_now();
+        let mut dice = fastrand::Rng::with_seed(7);
+        let mut longest = |policy: &mut RestartPolicy, ready: Option<u32>, seconds: u32| {
+            let now = start + seconds * SECOND;
+            let waits = (0..30).map(|_| {
+                let ready = ready.map(|then| start + then * SECOND);
+                match policy.after_failure(ready, now, &mut dice) {
+                    RestartDecision::After(wait) => wait,
+                    RestartDecision::GiveUp => panic!("it is never given up"),
+                }
+            });
+            waits.max().unwrap()
+        };
+        let mut policy = RestartPolicy::new(usize::MAX, 60 * SECOND);
+        assert!(longest(&mut policy, None, 0) <= 2 * SECOND);
+        assert!(longest(&mut policy, None, 59) <= 2 * SECOND);
+        assert!(longest(&mut policy, None, 60) > 10 * SECOND);
+        let mut policy = RestartPolicy::new(usize::MAX, 60 * SECOND);
+        assert!(longest(&mut policy, Some(0), 1) > 10 * SECOND, "it was ready");
     }
 
     #[test]

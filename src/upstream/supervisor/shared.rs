@@ -1,7 +1,9 @@
 //! State that the instances of one server share.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -24,6 +26,7 @@ use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::remembered_era::RememberedEra;
+use crate::upstream::supervisor::start_queue::StartQueue;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
@@ -45,6 +48,8 @@ pub struct ServerContext {
     pub hub: Arc<SubscriptionHub>,
     /// Keeps the lists for the next run.
     pub(in crate::upstream) store: Option<Arc<ListStore>>,
+    /// The turns of child processes that start.
+    pub(in crate::upstream) starts: Arc<StartQueue>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
     /// Whether a server has other lists for Legacy clients than for Modern ones.
@@ -62,6 +67,7 @@ impl ServerContext {
             alive: TaskTracker::new(),
             hub: Arc::default(),
             store: None,
+            starts: StartQueue::new(usize::MAX),
             share: Arc::new(AtomicUsize::new(100)),
             lists_by_era: Arc::default(),
         }
@@ -85,9 +91,13 @@ impl ServerContext {
         self.lists_by_era.store(true, Ordering::Release);
     }
 
-    /// Puts a configuration's share of each client in force.
-    pub fn set_share(&self, config: &Config) {
+    /// Puts a configuration's limits in force: the share of each client, and how many child
+    /// processes start side by side.
+    pub fn set_limits(&self, config: &Config) {
         self.share.store(config.share_of(100), Ordering::Relaxed);
+        let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        let parallel = config.gateway.start_parallel.map_or(2 * cores, NonZeroUsize::get);
+        self.starts.set_limit(parallel);
     }
 
     /// Whether one client may have less of a limit than all.

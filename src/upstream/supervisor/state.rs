@@ -16,7 +16,7 @@ use crate::upstream::transport::peer::Peer;
 pub enum LifeState {
     /// Not started yet, or stopped because it was unused.
     Idle,
-    /// Being started, probed and listed.
+    /// Waiting for its turn to start, or being started, probed and listed.
     Connecting,
     /// Listed, and accepting calls.
     Ready,
@@ -25,8 +25,8 @@ pub enum LifeState {
         /// When it restarts.
         until: Instant,
     },
-    /// Failed too often; no restart until the restart window is over or the
-    /// configuration changes.
+    /// Failed too often, and not ready since; it is restarted once in each
+    /// restart window.
     Failed,
     /// Stopped for good.
     Stopped,
