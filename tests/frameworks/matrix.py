@@ -294,7 +294,7 @@ def table(results: list[Json]) -> str:
     ways = {"http": "HTTP", "stdio": "stdio"}
     rows = []
     for it in results:
-        spoken = ", ".join(it["revisions"])
+        spoken = ", ".join(it["revisions"]) or "–"
         rows.append([f"`{it['package']}`", it["version"], ways[it["way"]], spoken, *(word(it, cell) for cell in CELLS)])
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -11,7 +11,7 @@ from protocol import ERROR_RESULT, RESULT, Client, drive, text_of
 
 @asynccontextmanager
 async def connect(target):
-    # The default is 5 s, for starting and for each call.
+    # The default is 5 s, for connecting, and over stdio for each answer too.
     if target.url:
         params = StreamableHTTPConnectionParams(url=target.url, timeout=30)
     else:
