@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 54] = [
+const TESTS: [(&str, &str, &str); 55] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
