@@ -98,10 +98,9 @@ pub(super) async fn refresh_lists(
 ) {
     let asked = async {
         join_all(request_lists(snapshot, view, context, kind)).await;
-        if context.client.version.era() == Era::Legacy {
-            // Servers that have just turned out not to speak Legacy have other lists for it.
-            join_all(request_lists(snapshot, view, context, kind)).await;
-        }
+        // Servers have other lists that have just turned out not to speak Legacy, or to list by
+        // capabilities.
+        join_all(request_lists(snapshot, view, context, kind)).await;
     };
     let _ = timeout_at(until, asked).await;
 }

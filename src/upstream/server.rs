@@ -88,6 +88,7 @@ impl Server {
             self.kin.retry_legacy(holder);
         }
         let told = self.told(era, client.abilities());
+        let told = told.and_then(|told| self.kin.declaration_to_list(told));
         let told = told.filter(|_| self.list().is_some());
         let asked = told.and_then(|told| {
             let standing = self.ask_for_list(&told, holder)?;

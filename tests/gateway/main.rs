@@ -22,6 +22,7 @@ mod both_eras;
 mod bounds;
 mod caching;
 mod calls;
+mod children;
 mod connections;
 mod departed_tools;
 mod given_up;

@@ -58,6 +58,7 @@ impl ServerShared {
             probed,
             info,
             legacy_refused,
+            dependence: lists.dependence(),
             base,
             further: further.collect(),
         })

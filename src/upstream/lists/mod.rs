@@ -6,6 +6,7 @@
 //! server learns the capabilities when a connection is opened, so one instance
 //! reads the lists for each set.
 
+pub(in crate::upstream) mod dependence;
 mod keep;
 pub(in crate::upstream) mod listing;
 mod offered;
@@ -61,6 +62,7 @@ impl Instance {
         }
         if !self.is_main() {
             let (list, part) = self.fetch(connection, told, lists.similar(told)).await?;
+            self.learn_dependence(&list, part);
             let has_changed = lists.put(told, list);
             self.tell(has_changed);
             return Ok(ListingOutcome { part, has_changed });

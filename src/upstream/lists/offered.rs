@@ -16,6 +16,7 @@ use crate::policy::Holder;
 
 use crate::upstream::owner::ClientDeclaration;
 
+use super::dependence::ListDependence;
 use super::store::KnownServer;
 
 /// The lists of one server.
@@ -29,6 +30,8 @@ pub(in crate::upstream) struct OfferedLists {
     ticks: watch::Sender<u64>,
     /// Counts the changes of the further lists.
     version: AtomicU64,
+    /// Whether the further lists of a child differ from `base`.
+    dependence: Mutex<ListDependence>,
     /// Whether the server itself has returned `base`. Until then it may be that
     /// of an earlier run.
     pub(super) is_current: AtomicBool,
@@ -71,6 +74,7 @@ impl OfferedLists {
         let lists = Self::default();
         let Some(known) = known else { return lists };
         lists.base.store(Some(Arc::clone(&known.base)));
+        lists.set_dependence(known.dependence);
         let now = clock::now();
         let long_ago = now.checked_sub(RECENT).unwrap_or(now);
         let further = known.further.iter().map(|(told, list)| {
@@ -85,6 +89,38 @@ impl OfferedLists {
         });
         lists.further().extend(further);
         lists
+    }
+
+    /// What is known of how the lists depend on capabilities.
+    pub(in crate::upstream) fn dependence(&self) -> ListDependence {
+        *self.dependence.lock()
+    }
+
+    /// Records what is known of how the lists depend on capabilities.
+    pub(in crate::upstream) fn set_dependence(&self, dependence: ListDependence) {
+        *self.dependence.lock() = dependence;
+    }
+
+    /// Makes room for a list that no client has asked for by its declaration.
+    pub(super) fn make_room_for(&self, told: &ClientDeclaration) {
+        let mut further = self.further();
+        if further.len() < MOST || further.contains_key(told) {
+            further.entry(told.clone()).or_insert_with(|| CapabilityList {
+                list: None,
+                freshness: ByKind::default(),
+                holder: None,
+                asked: clock::now(),
+                tried: None,
+            });
+        }
+    }
+
+    /// Removes the list for these clients; true if they have another one from
+    /// now on.
+    pub(super) fn forget(&self, told: &ClientDeclaration) -> bool {
+        let removed = self.further().remove(told).and_then(|slot| slot.list);
+        let base = self.base.load();
+        removed.is_some_and(|own| !base.as_ref().is_some_and(|base| base.offers_the_same(&own)))
     }
 
     /// Whether the list for all clients is not the server's own yet, but that

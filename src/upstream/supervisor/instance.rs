@@ -47,6 +47,8 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) restarts: AtomicU32,
     /// Calls in flight.
     calls: AtomicU32,
+    /// Whether there has been a call.
+    was_called: AtomicBool,
     /// When the instance was created, and when its last call ended.
     used: LastUse,
     /// Notified when the last call in flight ends.
@@ -75,6 +77,7 @@ impl Instance {
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
+            was_called: AtomicBool::new(false),
             used: LastUse::new(clock::now()),
             freed: Notify::new(),
         });
@@ -222,6 +225,11 @@ impl Instance {
         !self.is_main() || self.has_calls() || self.list_requests.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether there has been a call.
+    pub(in crate::upstream) fn was_called(&self) -> bool {
+        self.was_called.load(Ordering::SeqCst)
+    }
+
     fn has_calls(&self) -> bool {
         self.calls.load(Ordering::SeqCst) > 0
     }
@@ -249,6 +257,7 @@ impl Instance {
         } else {
             config.idle_stop.map_or(config.instance_idle, |stop| stop.min(config.instance_idle))
         };
+        let allowed = if self.has_found_out() { Duration::ZERO } else { allowed };
         let used = if self.is_in_use() { clock::now() } else { self.last_used() };
         let listed = self.notes().listed_at.filter(|_| self.is_main());
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
@@ -305,6 +314,7 @@ impl InUse {
     /// `Life::rest`.
     pub(in crate::upstream) fn begin(instance: &Arc<Instance>) -> Self {
         instance.calls.fetch_add(1, Ordering::SeqCst);
+        instance.was_called.store(true, Ordering::SeqCst);
         Self { instance: Arc::clone(instance), _hold: instance.kin.hold() }
     }
 }

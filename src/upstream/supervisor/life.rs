@@ -12,6 +12,7 @@ use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
 use crate::upstream::lists::ListingPart;
+use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::pace::RelistPace;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
@@ -43,6 +44,7 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
         child.stop().await;
     }
     instance.kin.pool.remove(&instance);
+    instance.forget_own_list();
     enter(&instance, LifeState::Stopped);
     drop(counted);
 }
@@ -118,7 +120,7 @@ impl<'a> Life<'a> {
                 LossReason::Lost(fault) => {
                     self.note(&fault);
                     if instance.owner.lists() && !is_main {
-                        instance.kin.lists.failed(&instance.owner.told);
+                        instance.give_up_on_list();
                     }
                     self.pause().await;
                     if !is_main && instance.kin.pool.leave(instance) {
@@ -235,6 +237,9 @@ impl<'a> Life<'a> {
         let connection = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }))?;
         let connection = Arc::new(connection);
         if instance.is_main() {
+            if instance.kin.era.is_of_other_server(connection.peer()) {
+                instance.kin.lists.set_dependence(ListDependence::Unknown);
+            }
             if instance.kin.era.confirm(connection.peer()) {
                 instance.kin.announce_lists();
             }

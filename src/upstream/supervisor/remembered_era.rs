@@ -65,6 +65,12 @@ impl RememberedEra {
         (knowledge.probed, knowledge.is_fresh) = (Some(now), true);
     }
 
+    /// Whether this is another version of the server that is known.
+    pub(in crate::upstream) fn is_of_other_server(&self, peer: &Peer) -> bool {
+        let knowledge = self.0.lock();
+        !knowledge.info.is_empty() && knowledge.info != peer.info
+    }
+
     /// Records what the main instance speaks; true if it was thought to speak
     /// another version.
     pub(in crate::upstream) fn confirm(&self, peer: &Peer) -> bool {

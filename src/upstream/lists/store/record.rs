@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::call::ServerName;
 use crate::catalog::{ByKind, Freshness, Kind, ServerList, ServerOffers};
 use crate::mcp::{Era, ProtocolVersion};
+use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
@@ -23,6 +24,8 @@ pub(super) struct KeptRecord {
     probed: Option<u64>,
     info: String,
     legacy_refused: Option<u64>,
+    /// Whether the lists depend on capabilities, if it was found out.
+    dependent: Option<bool>,
     lists: Vec<KeptList>,
     /// The declarations of clients, and the position of their list; that of the
     /// main instance is the first.
@@ -58,6 +61,8 @@ pub(in crate::upstream) struct KnownServer {
     pub(in crate::upstream) info: Bytes,
     /// When a Modern server refused to speak Legacy.
     pub(in crate::upstream) legacy_refused: Option<u64>,
+    /// Whether its lists depend on capabilities.
+    pub(in crate::upstream) dependence: ListDependence,
     /// The list of its main instance.
     pub(in crate::upstream) base: Arc<ServerList>,
     /// The lists for clients that declare more.
@@ -102,6 +107,11 @@ impl KnownServer {
             probed: self.probed,
             info: String::from_utf8(self.info.to_vec()).ok()?,
             legacy_refused: self.legacy_refused,
+            dependent: match self.dependence {
+                ListDependence::Unknown => None,
+                ListDependence::Independent => Some(false),
+                ListDependence::Dependent => Some(true),
+            },
             further: further.collect(),
             lists: lists
                 .into_iter()
@@ -131,6 +141,11 @@ impl KeptRecord {
             probed: self.probed,
             info: self.info.into(),
             legacy_refused: self.legacy_refused,
+            dependence: match self.dependent {
+                None => ListDependence::Unknown,
+                Some(false) => ListDependence::Independent,
+                Some(true) => ListDependence::Dependent,
+            },
             further: further.collect(),
             base: lists.into_iter().next()?,
         })

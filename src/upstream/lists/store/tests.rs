@@ -7,6 +7,7 @@ use super::*;
 use crate::catalog::{ByKind, Freshness, Kind, ServerList, ServerOffers};
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::{Era, ProtocolVersion};
+use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
@@ -48,6 +49,7 @@ fn known(tool: &str) -> KnownServer {
         probed: Some(7),
         info: Bytes::from_static(br#"{"name":"n","version":"1"}"#),
         legacy_refused: None,
+        dependence: ListDependence::Independent,
         further: vec![
             (told(Some(Era::Legacy), "{}"), list("legacy", Era::Legacy)),
             (told(None, r#"{"roots":{}}"#), Arc::clone(&base)),
@@ -91,6 +93,7 @@ async fn what_was_kept_comes_back_whole_and_once() {
     assert!(store.take(&config).is_none());
     assert_eq!((known.version, known.probed), (kept.version, kept.probed));
     assert_eq!((&known.info, known.legacy_refused), (&kept.info, None));
+    assert_eq!(known.dependence, kept.dependence);
     assert!(known.base.is_same(&kept.base));
     assert_eq!(known.base.raws(Kind::Prompts), kept.base.raws(Kind::Prompts));
     for ((told, list), (kept_for, kept)) in known.further.iter().zip(&kept.further) {

@@ -1,0 +1,116 @@
+//! How many children a server has, and for whom.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::upstream::{Received, tool};
+use crate::support::{Gateway, Step, Upstream, until};
+
+const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
+
+fn set(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// What the children were told that their clients can do, in the order of their starts.
+fn told(upstream: &Upstream) -> Vec<Value> {
+    let told = |opened: Received| opened.params["capabilities"].clone();
+    upstream.all("initialize").into_iter().map(told).collect()
+}
+
+#[tokio::test]
+async fn clients_with_three_capability_sets_start_one_child_each_with_their_first_call() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let mut clients = Vec::new();
+    for (number, text) in SETS.into_iter().enumerate() {
+        let legacy = gateway.legacy().await.offering(set(text)).await;
+        let modern = gateway.modern().offering(set(text)).await;
+        for client in [&legacy, &modern] {
+            assert_eq!(client.tool_names().await.len(), 4);
+        }
+        clients.push(legacy);
+        // The main instance, and one child that was told everything once and ended.
+        gateway.wait_for(|status| status["servers"][0]["instance_count"] == 0).await;
+        assert_eq!(upstream.starts(), 2, "{number}");
+    }
+    assert_eq!(told(&upstream)[0], json!({}));
+    for key in ["elicitation", "extensions", "roots", "sampling"] {
+        assert!(told(&upstream)[1][key].is_object(), "{key}");
+    }
+    for (number, client) in clients.iter().enumerate() {
+        for _ in 0..2 {
+            assert!(!client.call("s__echo", json!({})).await.is_error());
+        }
+        assert_eq!(upstream.starts(), 3 + number);
+        let set = set(SETS[number]);
+        let last = told(&upstream).pop().unwrap();
+        assert!(last.as_object().unwrap().keys().eq(set.as_object().unwrap().keys()), "{last}");
+    }
+    assert_eq!(gateway.server("s").await["instance_count"], 3);
+}
+
+#[tokio::test]
+async fn lists_that_depend_on_capabilities_are_listed_for_each_set() {
+    let upstream = Upstream::legacy().await;
+    let told: Arc<Mutex<HashMap<String, String>>> = Arc::default();
+    let child = |asked: &Received| asked.header("mcp-session-id").unwrap().to_owned();
+    let opened = Arc::clone(&told);
+    upstream
+        .when_asked("initialize", move |asked| {
+            let can = asked.params["capabilities"].as_object().unwrap().keys();
+            let can = can.cloned().collect::<Vec<_>>().join("_");
+            opened.lock().unwrap().insert(child(asked), format!("tool_{can}"));
+            vec![Step::Result(json!({
+                "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "choosy", "version": "1" },
+            }))]
+        })
+        .when_asked("tools/list", move |asked| {
+            let name = told.lock().unwrap()[&child(asked)].clone();
+            vec![Step::Result(json!({ "tools": [tool(&name)] }))]
+        });
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    for _ in 0..2 {
+        let plain = gateway.legacy().await;
+        assert_eq!(plain.tool_names().await, ["s__tool_"]);
+        let rooted = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+        assert_eq!(rooted.tool_names().await, ["s__tool_roots"]);
+        let modern = gateway.modern().offering(json!({ "sampling": {} })).await;
+        assert_eq!(modern.tool_names().await, ["s__tool_sampling"]);
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_changes_its_own_list_changes_it_for_its_clients() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+    let before = able.tool_names().await;
+    assert!(!able.call("s__echo", json!({})).await.is_error());
+    upstream.set_tools([tool("new").to_string()]).announce().await;
+    until(|| upstream.all("tools/list").len() >= 4).await;
+    crate::support::within(async {
+        while able.tool_names().await == before {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(able.tool_names().await, ["s__new"]);
+}
+
+#[tokio::test]
+async fn whether_lists_depend_on_capabilities_is_remembered() {
+    let upstream = Upstream::legacy().await;
+    let builder = || Gateway::with("s", upstream.stdio()).gateway("state_dir = \"state\"");
+    let gateway = builder().start().await;
+    gateway.legacy().await.offering(json!({ "roots": {} })).await.tool_names().await;
+    let folder = gateway.stop().await;
+    let starts = upstream.starts();
+    let gateway = builder().in_folder(folder).start().await;
+    gateway.legacy().await.offering(json!({ "sampling": {} })).await.tool_names().await;
+    gateway.wait_for(|status| status["servers"][0]["state"] == "ready").await;
+    assert_eq!(upstream.starts(), starts + 1, "the main instance alone");
+}
