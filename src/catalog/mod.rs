@@ -212,6 +212,7 @@ fn app_tools(entries: &[ToolEntry]) -> Named<NativeName, usize> {
             ambiguous.insert(entry.native());
         }
     }
+    found.retain(|name, _| !ambiguous.contains(name));
     found
 }
 
