@@ -1,12 +1,14 @@
 //! How many children a server has, and for whom.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::upstream::{Received, tool};
-use crate::support::{Gateway, Step, Upstream, until};
+use crate::support::{Gateway, Step, Upstream, within};
 
 const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
 
@@ -86,19 +88,28 @@ async fn lists_that_depend_on_capabilities_are_listed_for_each_set() {
 #[tokio::test]
 async fn a_child_that_changes_its_own_list_changes_it_for_its_clients() {
     let upstream = Upstream::legacy().await;
+    let changed = Arc::new(AtomicBool::new(false));
+    let has_changed = Arc::clone(&changed);
+    upstream.when_asked("tools/list", move |asked| {
+        // After the main instance and the child that was told everything.
+        let is_third = asked.header("mcp-session-id") == Some("child-3");
+        let is_new = is_third && has_changed.load(Ordering::SeqCst);
+        let name = if is_new { "new" } else { "echo" };
+        vec![Step::Result(json!({ "tools": [tool(name)] }))]
+    });
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
-    let before = able.tool_names().await;
+    assert_eq!(able.tool_names().await, ["s__echo"]);
     assert!(!able.call("s__echo", json!({})).await.is_error());
-    upstream.set_tools([tool("new").to_string()]).announce().await;
-    until(|| upstream.all("tools/list").len() >= 4).await;
-    crate::support::within(async {
-        while able.tool_names().await == before {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    changed.store(true, Ordering::SeqCst);
+    upstream.announce().await;
+    within(async {
+        while able.tool_names().await != ["s__new"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await;
-    assert_eq!(able.tool_names().await, ["s__new"]);
+    assert_eq!(gateway.legacy().await.tool_names().await, ["s__echo"]);
 }
 
 #[tokio::test]
