@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{OutlineParts, Payload, Spot};
+use crate::jsonrpc::{OutlineParts, Payload, Splice, Spot};
 use crate::mcp::meta;
 
 use super::ParamsFault;
@@ -150,6 +150,20 @@ impl Params {
     /// The raw `arguments`.
     pub fn arguments(&self) -> Option<&[u8]> {
         self.raw().get(self.0.arguments?.span())
+    }
+
+    /// The span of the raw `arguments`.
+    pub fn arguments_span(&self) -> Option<Range<usize>> {
+        self.0.arguments.map(Spot::span)
+    }
+
+    /// The same params with other arguments.
+    ///
+    /// # Errors
+    /// [`ParamsFault`] if there were no arguments, or the new ones are not an object.
+    pub fn with_arguments(&self, arguments: Vec<u8>) -> Result<Self, ParamsFault> {
+        let span = self.arguments_span().ok_or(ParamsFault::Missing { member: "arguments" })?;
+        Self::parse(Some(Splice::new(self.raw()).replace(span, arguments).finish()))
     }
 
     /// The outline of `arguments`, if it was recorded when the message was

@@ -50,7 +50,7 @@ pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
 pub use rules::{ServerRules, ToolChange};
-pub use schema::{ArgumentSchema, SchemaError};
+pub use schema::{ArgumentSchema, CoercedArguments, SchemaError};
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};

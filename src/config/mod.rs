@@ -59,8 +59,8 @@ pub use profiles::ProfileConfig;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, ServerConfig, ServerKind,
-    StartChoice, ToolOverride, ToolsConfig, child_inherits,
+    ArgumentsChoice, CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, ServerConfig,
+    ServerKind, StartChoice, ToolOverride, ToolsConfig, child_inherits,
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};

@@ -100,6 +100,8 @@ section! {
             /// value is listed as a resource. Clients cannot use other values, and can read only what
             /// the server lists and what its templates then cover.
             resource_vars: Vec<(String, String)> = {},
+            /// What happens to arguments that do not fit the schema of their tool.
+            arguments: ArgumentsChoice = "strict",
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},
         }
@@ -191,7 +193,24 @@ section! {
             description: Option<String>,
             /// The rate of calls to this tool.
             rate: Option<Rate>,
+            /// What happens to arguments that do not fit its schema. By default as the server's
+            /// `arguments` says.
+            arguments: Option<ArgumentsChoice>,
         }
+    }
+}
+
+choice! {
+    /// What happens to arguments that do not fit the schema of their tool.
+    pub enum ArgumentsChoice {
+        /// the call is refused
+        "strict" => Strict,
+        /// strings are replaced by the one number, boolean, array or object that the schema wants
+        /// there, if their text is the JSON of it and all arguments fit then; else the call is
+        /// refused
+        "coerce" => Coerce,
+        /// the server gets them as they are
+        "off" => Off,
     }
 }
 

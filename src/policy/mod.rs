@@ -6,6 +6,7 @@
 //! module can make one. Replies do not pass here yet: `pipeline` releases them.
 //! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
+mod arguments;
 mod gate;
 mod holder_slots;
 mod large_work;
@@ -22,7 +23,8 @@ pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+
+use arguments::ArgumentsSeen;
 
 use crate::call::{Call, Context, Failure, NativeName, Principal, ServerName};
 
@@ -69,20 +71,16 @@ impl Policy {
     /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
     pub async fn admit(
         &self,
-        call: Box<Call>,
-        target: CallTarget,
+        mut call: Box<Call>,
+        mut target: CallTarget,
     ) -> Result<Permitted<Call>, Failure> {
         let limits = self.limits.server(&target.server);
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
         }
-        if let Some(tool) = target.check_arguments(&call.params)? {
-            let (holder, params) = (charged(&call.context), call.params.clone());
-            let failure = Failure::OverLimit { limit: "arguments".into(), retry_after: SOON };
-            let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
-            let check = move || tool.arguments.check(params.arguments());
-            let checked = Box::pin(self.limits.large_work.run(&holder, patience, check)).await?;
-            checked.map_err(Failure::InvalidArguments)?;
+        let seen = target.see_arguments(&call.params);
+        if seen != ArgumentsSeen::Valid {
+            Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
         }
         let slot = match limits {
             Some(limits) => {
@@ -127,11 +125,6 @@ impl Policy {
         self.limits.server(server)
     }
 }
-
-/// How long a call waits for the checks of other calls' large arguments.
-const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
-/// When a call that has waited for too long may be tried again.
-const SOON: Duration = Duration::from_secs(1);
 
 /// The holder that a call is charged to.
 fn charged(context: &Context) -> Holder {

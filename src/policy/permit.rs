@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::call::{Edits, Failure, InFlightSlot, NativeName, Params, ServerName};
+use crate::call::{Edits, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
+
+use super::arguments::ArgumentsSeen;
 
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.
@@ -33,17 +35,18 @@ impl CallTarget {
     }
 
     /// Checks the arguments of a call. Of arguments that are large for their schema it looks at the
-    /// outline alone; if that does not show that they are valid, it gives the tool whose schema has
-    /// to see them.
-    pub(super) fn check_arguments(&self, params: &Params) -> Result<Option<Arc<Tool>>, Failure> {
-        let Some(tool) = &self.tool else { return Ok(None) };
+    /// outline alone.
+    pub(super) fn see_arguments(&self, params: &Params) -> ArgumentsSeen {
+        let Some(tool) = &self.tool else { return ArgumentsSeen::Valid };
         let (arguments, parts) = (params.arguments(), params.arguments_parts());
         if let Some(raw) = arguments.filter(|raw| raw.len() > tool.arguments.cheap_length()) {
             let admitted = parts.is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));
-            return Ok((!admitted).then(|| Arc::clone(tool)));
+            return if admitted { ArgumentsSeen::Valid } else { ArgumentsSeen::Large };
         }
-        let checked = tool.arguments.check_outlined(arguments, parts);
-        checked.map(|()| None).map_err(Failure::InvalidArguments)
+        match tool.arguments.check_outlined(arguments, parts) {
+            Ok(()) => ArgumentsSeen::Valid,
+            Err(violations) => ArgumentsSeen::Invalid(violations),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::call::{Failure, Named, NativeName, ServerName};
-use crate::config::{Config, Rate, ServerConfig};
+use crate::config::{ArgumentsChoice, Config, Rate, ServerConfig};
 
 use super::gate::{Gate, GateSettings, GateShare};
 use super::large_work::LargeWork;
@@ -90,7 +90,12 @@ impl LimitRegistry {
             let bucket = self.bucket(limit_name(name, Some(native)), tool.rate?);
             Some((native.clone(), bucket))
         });
+        let own_arguments = server.tools.overrides.iter();
+        let own_arguments =
+            own_arguments.filter_map(|(native, tool)| Some((native.clone(), tool.arguments?)));
         ServerLimits {
+            arguments: server.arguments,
+            own_arguments: own_arguments.collect(),
             rate: server.rate.map(|rate| self.bucket(limit_name(name, None), rate)),
             tools: tools.collect(),
             gate: self.gates.find((name.clone(), settings), || Gate::new(settings)),
@@ -142,9 +147,17 @@ pub struct ServerLimits {
     rate: Option<Arc<Bucket>>,
     tools: Named<NativeName, Arc<Bucket>>,
     gate: Arc<Gate>,
+    arguments: ArgumentsChoice,
+    /// Of those tools that have their own.
+    own_arguments: Named<NativeName, ArgumentsChoice>,
 }
 
 impl ServerLimits {
+    /// What happens to arguments that do not fit the schema of this tool.
+    pub(super) fn arguments(&self, tool: &NativeName) -> ArgumentsChoice {
+        self.own_arguments.get(tool).copied().unwrap_or(self.arguments)
+    }
+
     pub(super) fn check(
         &self,
         server: &ServerName,

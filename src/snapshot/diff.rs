@@ -50,6 +50,7 @@ fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
         in_flight: old.in_flight,
         queue: old.queue,
         queue_timeout: old.queue_timeout,
+        arguments: old.arguments,
         tools: old.tools.clone(),
         resource_vars: old.resource_vars.clone(),
         read_cache: old.read_cache,
@@ -78,7 +79,7 @@ mod tests {
             "[servers.a]\ncommand = \"x\"\n[servers.b]\ncommand = \"x\"\n[servers.c]\ncommand = \"x\"\n[servers.d]\ncommand = \"x\"",
         );
         let new = config(
-            "[servers.a]\ncommand = \"x\"\nrate = \"1/s\"\ntools.deny = [\"y\"]\n[servers.b]\ncommand = \"z\"\n[servers.e]\ncommand = \"x\"\n[servers.d]\ncommand = \"x\"",
+            "[servers.a]\ncommand = \"x\"\nrate = \"1/s\"\ntools.deny = [\"y\"]\narguments = \"coerce\"\n[servers.b]\ncommand = \"z\"\n[servers.e]\ncommand = \"x\"\n[servers.d]\ncommand = \"x\"",
         );
         let plan = plan(&old, &new);
         let names =

@@ -167,3 +167,80 @@ async fn a_key_that_stands_twice_is_refused() {
     }
     assert!(upstream.calls().is_empty());
 }
+
+const LENIENT: &str = r#"{"type":"object","properties":{"days":{"type":"integer","x-mcp-header":"Days"},"all":{"type":"boolean"}}}"#;
+
+#[tokio::test]
+async fn coerced_arguments_are_the_ones_that_the_server_gets() {
+    for upstream in Upstream::both().await {
+        for name in ["weather", "exact", "any"] {
+            let schema: Value = serde_json::from_str(LENIENT).unwrap();
+            upstream.tool(&json!({ "name": name, "inputSchema": schema }), |call| {
+                vec![Step::text(call.arguments().to_string())]
+            });
+        }
+        let lines = "arguments = \"coerce\"\ntools.exact.arguments = \"strict\"\n\
+                     tools.any.arguments = \"off\"\n";
+        let gateway = Gateway::with("s", upstream.http() + lines).start().await;
+        for (era, client) in gateway.both().await {
+            let call = async |tool: &str, arguments: Value| {
+                let ask = client.ask_call(&format!("s__{tool}"), arguments.clone());
+                let ask = match arguments["days"].as_str() {
+                    Some(days) if era == "Modern" => ask.header("mcp-param-days", days),
+                    _ => ask,
+                };
+                ask.send().await.said().await
+            };
+            let sent = json!({ "days": "3", "all": "false" });
+            let fine = call("weather", sent.clone()).await;
+            assert_eq!(fine.text(), r#"{"days":3,"all":false}"#, "{era}");
+            let received = upstream.calls().pop().unwrap();
+            let mirrored = received.header("mcp-param-days");
+            assert!(mirrored.is_none_or(|days| days == "3"), "{era}: {mirrored:?}");
+            assert_eq!(received.params["name"], "weather");
+            // Behind the arguments: the name is replaced there, too.
+            let behind = format!(
+                r#"{{"arguments":{{"days":"3"}},"name":"s__weather","_meta":{}}}"#,
+                client.ask_call("s__weather", json!({})).message()["params"]["_meta"]
+            )
+            .replace(r#""_meta":null"#, r#""_meta":{}"#);
+            let whole =
+                format!(r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{behind}}}"#);
+            let ask = client.ask_call("s__weather", json!({ "days": "3" })).body(whole);
+            let ask = if era == "Modern" { ask.header("mcp-param-days", "3") } else { ask };
+            assert_eq!(ask.send().await.said().await.text(), r#"{"days":3}"#, "{era}");
+            let before = upstream.calls().len();
+            for (tool, arguments) in [
+                ("exact", sent.clone()),
+                ("weather", json!({ "days": "three" })),
+                ("weather", json!({ "days": "3", "all": "maybe" })),
+            ] {
+                let refused = call(tool, arguments.clone()).await;
+                assert!(refused.is_error(), "{era} {tool} {arguments}: {refused:?}");
+                for setting in ["coerce", "strict", "servers", "configur"] {
+                    assert!(!refused.text().contains(setting), "{refused:?}");
+                }
+            }
+            assert_eq!(upstream.calls().len(), before);
+            assert_eq!(call("any", json!({ "days": "three" })).await.text(), r#"{"days":"three"}"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lenient_server_gets_large_arguments_as_well() {
+    let upstream = Upstream::modern().await;
+    for name in ["coerced", "any", "exact"] {
+        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+        upstream.tool(&json!({ "name": name, "inputSchema": schema }), |call| {
+            vec![Step::text(call.arguments()["n"].to_string())]
+        });
+    }
+    let lines = "tools.coerced.arguments = \"coerce\"\ntools.any.arguments = \"off\"\n";
+    let gateway = Gateway::with("s", upstream.http() + lines).start().await;
+    let client = gateway.modern();
+    let large = json!({ "n": "7", "more": "x".repeat(100_000) });
+    assert_eq!(client.call("s__coerced", large.clone()).await.text(), "7");
+    assert_eq!(client.call("s__any", large.clone()).await.text(), "\"7\"");
+    assert!(client.call("s__exact", large).await.is_error());
+}

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod checker;
+mod coercion;
 mod glance;
 mod patterns;
 mod plain;
@@ -26,6 +27,7 @@ use crate::call::ArgumentViolations;
 use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub(super) use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
+pub use coercion::CoercedArguments;
 use glance::QuickCheck;
 pub(super) use patterns::PatternBudget;
 use reach::SchemaReach;

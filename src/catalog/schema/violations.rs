@@ -97,7 +97,10 @@ fn rule_message(kind: &Kind, found: &Value) -> String {
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
             match expected_kinds(context, found) {
-                Some(kinds) => format!("expected {kinds}, got {got}"),
+                Some(kinds) => {
+                    let kinds = kinds.into_iter().collect::<Vec<_>>().join(" or ");
+                    format!("expected {kinds}, got {got}")
+                }
                 None => format!("expected one of {} alternatives, got {got}", context.len()),
             }
         }
@@ -145,7 +148,10 @@ fn limit_message(kind: &Kind, got: &str) -> String {
 
 /// The expected kinds, if every alternative failed on the kind of this very
 /// value: the form that generators give optional fields.
-fn expected_kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option<String> {
+pub(super) fn expected_kinds(
+    context: &[Vec<ValidationError<'_>>],
+    found: &Value,
+) -> Option<BTreeSet<&'static str>> {
     let mut all = BTreeSet::new();
     for alternative in context {
         match alternative.as_slice() {
@@ -156,10 +162,10 @@ fn expected_kinds(context: &[Vec<ValidationError<'_>>], found: &Value) -> Option
             _ => return None,
         }
     }
-    Some(all.into_iter().collect::<Vec<_>>().join(" or "))
+    Some(all)
 }
 
-fn kind_names(kind: &TypeKind) -> Vec<&'static str> {
+pub(super) fn kind_names(kind: &TypeKind) -> Vec<&'static str> {
     match kind {
         TypeKind::Single(one) => vec![one.as_str()],
         TypeKind::Multiple(several) => several.iter().map(jsonschema::JsonType::as_str).collect(),
@@ -216,7 +222,7 @@ fn shorten_text(text: &str) -> String {
 const MAX_CHARS: usize = 80;
 /// Up to this cost, all violations are collected: 8 KiB of arguments for a
 /// schema that visits each value 64 times.
-const MAX_COST_OF_ALL: usize = 512 * 1024;
+pub(super) const MAX_COST_OF_ALL: usize = 512 * 1024;
 /// Up to this cost, the first violation is collected.
 const MAX_COST_OF_FIRST: usize = 2 * 1024 * 1024;
 const UNNAMED: &str = "(root): schema: expected arguments that fit the schema; \

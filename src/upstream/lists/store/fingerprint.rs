@@ -43,6 +43,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         queue_timeout: _,
         read_cache: _,
         forward_headers: _,
+        arguments: _,
         // Applied to the lists when they are merged.
         resource_vars: _,
         tools: _,
