@@ -139,7 +139,7 @@ async fn requests_of_one_call_are_refused_once_their_sum_is_too_large() {
         let refusal = upstream.all("").pop().unwrap().text;
         let refusal: Value = serde_json::from_str(&refusal).unwrap();
         assert!(refusal["id"].as_str().unwrap().ends_with("/c"), "{way}: {refusal}");
-        assert_eq!(refusal["error"]["code"], -32601, "{way}");
+        assert_eq!(refusal["error"]["code"], -32600, "{way}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::upstream::InstanceScope;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::routing::LegacyConnection;
-use crate::upstream::transport::peer::unanswered;
+use crate::upstream::transport::peer::{not_offered, too_many, unanswered};
 
 /// The open questions of one call, and the channel for their answers.
 pub(in crate::upstream) struct CallQuestions {
@@ -72,6 +72,11 @@ impl CallQuestions {
             self.open.push((id.clone(), size));
         }
         may
+    }
+
+    /// The error for a question that was not opened.
+    pub(in crate::upstream) fn refusal(&self, id: &Id, question: &Question) -> Bytes {
+        if self.can_be() { too_many(id) } else { not_offered(id, question) }
     }
 
     /// The next answer; pending forever if the call accepts no questions.

@@ -23,7 +23,7 @@ use crate::upstream::interaction::questions::{
 use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 use crate::upstream::notifications::{CallLog, Inbox};
-use crate::upstream::transport::peer::{answer_to_server, not_offered, too_many};
+use crate::upstream::transport::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;
@@ -257,10 +257,10 @@ impl StreamedCall {
         if question.is_known() && self.questions.open(&id, &question, &mut self.deadline) {
             return Some(Event::Asks(id, question));
         }
-        self.shared.send_aside(match question.is_known() {
-            true if self.questions.can_be() => too_many(&id),
-            true => not_offered(&id, &question),
-            false => answer_to_server(&id, &question.method),
+        self.shared.send_aside(if question.is_known() {
+            self.questions.refusal(&id, &question)
+        } else {
+            answer_to_server(&id, &question.method)
         });
         None
     }

@@ -246,7 +246,7 @@ impl OnItsWay {
                 Some(Event::Asks(id, question))
             }
             SideMessage::Asks(id, question) => {
-                self.wire.refuse(&id, &question.method);
+                self.wire.write_aside(&self.questions.refusal(&id, &question));
                 None
             }
             SideMessage::TookBack(id) => self.closes(&id).then_some(Event::TookBack(id)),

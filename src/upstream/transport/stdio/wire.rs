@@ -27,7 +27,6 @@ use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
-use crate::upstream::transport::peer::answer_to_server;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{ExitCause, UpstreamError};
 
@@ -390,15 +389,9 @@ impl ChildLink {
         }
     }
 
-    /// Responds to a request that is passed to no client: `ping`, or one that
-    /// belongs to no call.
-    pub(super) fn refuse(&self, id: &Id, method: &str) {
-        self.write_aside(&answer_to_server(id, method));
-    }
-
     /// Never waits: a child that sends requests without reading must not block
     /// the responses behind them.
-    fn write_aside(&self, line: &[u8]) {
+    pub(super) fn write_aside(&self, line: &[u8]) {
         let _ = self.outgoing.try_send(line);
     }
 
