@@ -122,47 +122,24 @@ impl Release {
 
     fn release_result(&self, result: ResultBody) -> ResultBody {
         let lifted = self.lifts_task.then(|| form::lift_created(result.raw())).flatten();
-        let result = match lifted {
-            Some(raw) => result.with(raw).unwrap_or(result),
-            None => result,
-        };
+        let result = with_raw(result, lifted);
         let shape = self.uris.filter(|_| *result.kind() != ResultType::InputRequired);
         let rewritten =
             shape.and_then(|shape| public_uris(&self.view, &self.server, result.raw(), shape));
-        let result = match rewritten {
-            Some(raw) => result.with(raw).unwrap_or(result),
-            None => result,
-        };
-        let hidden = if shape == Some(ResultShape::Directory) {
+        let result = with_raw(result, rewritten);
+        let hidden = shape.filter(|shape| *shape == ResultShape::Directory).and_then(|_| {
             let uris = self.view.catalog.uris();
             hide_children(result.raw(), |public| uris.find_origin(public).is_some())
-        } else {
-            None
-        };
-        let result = match hidden {
-            Some(raw) => result.with(raw).unwrap_or(result),
-            None => result,
-        };
-        let renamed = self.tasks.as_ref().and_then(|tasks| {
-            tasks.rename_ids(
-                &self.server,
-                result.raw(),
-                tasks::task_id_place(&self.method, &result),
-            )
         });
-        let result = match renamed {
-            Some(raw) => result.with(raw).unwrap_or(result),
-            None => result,
-        };
-        let told = if self.caching && *result.kind() == ResultType::Complete {
-            lift::uncacheable(result.raw())
-        } else {
-            None
-        };
-        match told {
-            Some(raw) => result.with(raw).unwrap_or(result),
-            None => result,
-        }
+        let result = with_raw(result, hidden);
+        let renamed = self.tasks.as_ref().and_then(|tasks| {
+            let place = tasks::task_id_place(&self.method, &result);
+            tasks.rename_ids(&self.server, result.raw(), place)
+        });
+        let result = with_raw(result, renamed);
+        let is_cached = self.caching && *result.kind() == ResultType::Complete;
+        let told = is_cached.then(|| lift::uncacheable(result.raw())).flatten();
+        with_raw(result, told)
     }
 
     /// Renames the task ids in the params of a notification or a request from the server.
@@ -197,6 +174,14 @@ impl Release {
             Some(asked) => lift::read_error(&error, asked).unwrap_or(error),
             None => error,
         }
+    }
+}
+
+/// The result with another text, if there is one.
+fn with_raw(result: ResultBody, raw: Option<Bytes>) -> ResultBody {
+    match raw {
+        Some(raw) => result.with(raw).unwrap_or(result),
+        None => result,
     }
 }
 

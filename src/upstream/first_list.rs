@@ -19,7 +19,7 @@ use crate::upstream::supervisor::state::LifeState;
 /// When list requests last waited for servers in vain: those that were starting
 /// by then are not waited for again, so that the lists that a client requests one
 /// after the other wait once together. Each Legacy session has its own patience;
-/// Modern clients, which cannot be told apart, share that of each server.
+/// Modern clients have no sessions: they share the patience of each server.
 #[derive(Debug, Default)]
 pub struct ListPatience(Mutex<Option<Instant>>);
 

@@ -358,7 +358,8 @@ impl Server {
     }
 
     /// Starts the server if it is idle and has never been listed, tries it again
-    /// if it is in backoff, and requests its lists again if the list of this kind is stale. Does not wait.
+    /// if it is in backoff, and requests its lists again if the list of this
+    /// kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
             LifeState::Idle => self.main.start_unlisted(),

@@ -68,6 +68,14 @@ pub(in crate::upstream) enum ListFreshness {
     New,
 }
 
+impl CapabilityList {
+    /// The place of a list that the server has not been asked for.
+    fn unknown(holder: Option<Holder>) -> Self {
+        let (freshness, asked) = (ByKind::default(), clock::now());
+        Self { list: None, freshness, holder, asked, tried: None }
+    }
+}
+
 impl OfferedLists {
     /// The lists of an earlier run, until the server returns its own.
     pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
@@ -105,13 +113,7 @@ impl OfferedLists {
     pub(super) fn make_room_for(&self, told: &ClientDeclaration) {
         let mut further = self.further();
         if further.len() < MOST || further.contains_key(told) {
-            further.entry(told.clone()).or_insert_with(|| CapabilityList {
-                list: None,
-                freshness: ByKind::default(),
-                holder: None,
-                asked: clock::now(),
-                tried: None,
-            });
+            further.entry(told.clone()).or_insert_with(|| CapabilityList::unknown(None));
         }
     }
 
@@ -209,13 +211,7 @@ impl OfferedLists {
         } else if further.len() >= MOST {
             remove_unused(&mut further, |_| true)?;
         }
-        let slot = CapabilityList {
-            list: None,
-            freshness: ByKind::default(),
-            holder: Some(holder.clone()),
-            asked: now,
-            tried: None,
-        };
+        let slot = CapabilityList::unknown(Some(holder.clone()));
         further.insert(told.clone(), slot);
         Some(ListFreshness::New)
     }
