@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::item::CatalogItem;
 use super::kind::Kind;
-use super::naming::{NameForm, NamingScheme};
+use super::naming::{NameForm, Naming};
 use super::offers::ServerOffers;
 use super::rules::{ServerRules, ToolChange};
 use super::server_list::{ListedElement, ServerList};
@@ -63,6 +63,17 @@ pub enum MergeWarning {
         /// The element that is left out of the catalog.
         loser: ElementOrigin,
     },
+    /// A tool has a longer name, because clients have a tool of their own by the
+    /// name it would have.
+    #[error("the name {reserved:?} is reserved: tool {tool} is named {public:?}")]
+    NameReserved {
+        /// The name that it would have.
+        reserved: PublicName,
+        /// The name that it has.
+        public: PublicName,
+        /// The tool.
+        tool: ElementOrigin,
+    },
     /// The configuration overrides a tool that the server does not list.
     #[error("the configuration overrides tool {tool}, which that server does not list")]
     NoSuchTool {
@@ -94,11 +105,19 @@ impl<T: ListedElement> NameCandidate<'_, T> {
     fn origin(&self) -> ElementOrigin {
         ElementOrigin { server: self.server.clone(), native: self.item.native().clone() }
     }
+
+    /// Takes the next form of the name; returns whether there is one.
+    fn advance(&mut self, naming: &Naming) -> bool {
+        let Some(next) = self.form.and_then(NameForm::next) else { return false };
+        self.name = naming.public_name(next, self.server, self.item.native().as_str());
+        self.form = Some(next);
+        true
+    }
 }
 
 /// Assigns public names to the tools that clients see, in listing order.
 pub(super) fn name_tools<'a>(
-    naming: NamingScheme,
+    naming: &Naming,
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
 ) -> Vec<NameCandidate<'a, Tool>> {
@@ -106,20 +125,22 @@ pub(super) fn name_tools<'a>(
     let renames = configured_names(sources, warnings);
     let mut candidates: Vec<_> =
         sources.iter().flat_map(|source| tool_candidates(naming, source)).collect();
-    while resolve_clashes(&mut candidates, &renames) {}
+    let taken = |name: &str| renames.contains_key(name) || naming.is_reserved(name);
+    resolve_clashes(naming, &mut candidates, taken);
+    warnings.extend(candidates.iter().filter_map(|one| reserved_name(naming, one)));
     drop_duplicates(Kind::Tools, candidates, &renames, warnings)
 }
 
 /// Assigns public names to the prompts that clients see, like those of tools.
 pub(super) fn name_prompts<'a>(
-    naming: NamingScheme,
+    naming: &Naming,
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
 ) -> Vec<NameCandidate<'a, CatalogItem>> {
     let renames = HashMap::new();
     let mut candidates: Vec<_> =
         sources.iter().flat_map(|source| prompt_candidates(naming, source)).collect();
-    while resolve_clashes(&mut candidates, &renames) {}
+    resolve_clashes(naming, &mut candidates, |_| false);
     drop_duplicates(Kind::Prompts, candidates, &renames, warnings)
 }
 
@@ -161,10 +182,7 @@ fn configured_names<'a>(
 }
 
 /// The visible tools of a server, with their preferred names.
-fn tool_candidates<'a>(
-    naming: NamingScheme,
-    source: &MergeSource<'a>,
-) -> Vec<NameCandidate<'a, Tool>> {
+fn tool_candidates<'a>(naming: &Naming, source: &MergeSource<'a>) -> Vec<NameCandidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
     let offers = offers_of(source);
@@ -173,10 +191,10 @@ fn tool_candidates<'a>(
         .map(|tool| {
             let change = rules.override_of(tool.native.as_str());
             let description = change.and_then(|change: &ToolChange| change.description.as_deref());
-            let first = NameForm::first_for(naming);
+            let first = naming.first_form();
             let (name, form) = match change.and_then(|change| change.name.as_ref()) {
                 Some(given) => (given.to_string(), None),
-                None => (first.public_name(server, tool.native.as_str()), Some(first)),
+                None => (naming.public_name(first, server, tool.native.as_str()), Some(first)),
             };
             NameCandidate { server, item: tool, description, offers, name, form }
         })
@@ -185,16 +203,16 @@ fn tool_candidates<'a>(
 
 /// The visible prompts of a server, with their preferred names.
 fn prompt_candidates<'a>(
-    naming: NamingScheme,
+    naming: &Naming,
     source: &MergeSource<'a>,
 ) -> Vec<NameCandidate<'a, CatalogItem>> {
-    let (server, first) = (source.server, NameForm::first_for(naming));
+    let (server, first) = (source.server, naming.first_form());
     let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
     let offers = offers_of(source);
     prompts
         .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
-            let name = first.public_name(server, prompt.native.as_str());
+            let name = naming.public_name(first, server, prompt.native.as_str());
             let (description, form) = (None, Some(first));
             NameCandidate { server, item: prompt, description, offers, name, form }
         })
@@ -206,33 +224,68 @@ fn offers_of<'a>(source: &MergeSource<'a>) -> &'a ServerOffers {
     source.list.map_or(&NONE, |list| &list.offers)
 }
 
-/// Moves every candidate with a duplicate name to its next form; returns
-/// whether any moved. All of them move, not all but the first, so a name means
-/// the same whichever of them are present. Forms only advance, so this ends.
+/// Moves candidates to the next form of their names, until no name is a
+/// duplicate that can move and none is `taken`. Forms only advance, so this ends.
 fn resolve_clashes<T: ListedElement>(
+    naming: &Naming,
     candidates: &mut [NameCandidate<'_, T>],
-    renames: &HashMap<&str, ElementOrigin>,
+    taken: impl Fn(&str) -> bool,
+) {
+    if naming.is_first_come() {
+        move_later_ones(naming, candidates, taken);
+    } else {
+        while move_duplicates(naming, candidates, &taken) {}
+    }
+}
+
+/// Moves each candidate whose name an earlier one has.
+fn move_later_ones<T: ListedElement>(
+    naming: &Naming,
+    candidates: &mut [NameCandidate<'_, T>],
+    taken: impl Fn(&str) -> bool,
+) {
+    let mut earlier = HashSet::with_capacity(candidates.len());
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.form.is_some()) {
+        while taken(&candidate.name) || earlier.contains(&candidate.name) {
+            if !candidate.advance(naming) {
+                break;
+            }
+        }
+        earlier.insert(candidate.name.clone());
+    }
+}
+
+/// Moves every candidate with a duplicate name; returns whether any moved. All
+/// of them move, not all but the first, so a name means the same whichever of
+/// them are present.
+fn move_duplicates<T: ListedElement>(
+    naming: &Naming,
+    candidates: &mut [NameCandidate<'_, T>],
+    taken: impl Fn(&str) -> bool,
 ) -> bool {
     let mut claims: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
     for candidate in candidates.iter().filter(|candidate| candidate.form.is_some()) {
         *claims.entry(&candidate.name).or_default() += 1;
     }
-    let clashes = |name: &str| {
-        renames.contains_key(name) || claims.get(name).is_some_and(|claims| *claims > 1)
-    };
-    let moves: Vec<_> = candidates
-        .iter()
-        .map(|candidate| {
-            candidate.form.and_then(NameForm::next).filter(|_| clashes(&candidate.name))
-        })
-        .collect();
-    for (candidate, next) in candidates.iter_mut().zip(&moves) {
-        if let Some(next) = *next {
-            candidate.name = next.public_name(candidate.server, candidate.item.native().as_str());
-            candidate.form = Some(next);
-        }
+    let clashes = |name: &str| taken(name) || claims.get(name).is_some_and(|claims| *claims > 1);
+    let clashing: Vec<_> = candidates.iter().map(|candidate| clashes(&candidate.name)).collect();
+    let mut moved = false;
+    for (candidate, _) in candidates.iter_mut().zip(clashing).filter(|(_, clashes)| *clashes) {
+        moved |= candidate.advance(naming);
     }
-    moves.iter().any(Option::is_some)
+    moved
+}
+
+/// A warning about a tool that has another name because its own is reserved.
+fn reserved_name(naming: &Naming, candidate: &NameCandidate<'_, Tool>) -> Option<MergeWarning> {
+    let (origin, first) = (candidate.origin(), naming.first_form());
+    candidate.form.filter(|form| *form != first)?;
+    let reserved = naming.public_name(first, candidate.server, origin.native.as_str());
+    naming.is_reserved(&reserved).then(|| MergeWarning::NameReserved {
+        reserved: PublicName::new(&reserved),
+        public: PublicName::new(&candidate.name),
+        tool: origin,
+    })
 }
 
 /// Leaves out candidates whose names are still duplicates: configured names

@@ -44,7 +44,7 @@ pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
-pub use naming::{MAX_PUBLIC_NAME, NamingScheme};
+pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, TaskForm};
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
@@ -78,10 +78,10 @@ impl ToolEntry {
 }
 
 /// How the catalog is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// How public names of tools and prompts are made.
-    pub naming: NamingScheme,
+    pub naming: Naming,
     /// Which URIs clients see.
     pub uris: UriMode,
 }
@@ -104,14 +104,14 @@ impl Catalog {
     /// configured servers in file order. Names are assigned among all of them,
     /// so that a smaller scope shows fewer tools, but under the same names.
     pub fn merge(
-        rules: Rules,
+        rules: &Rules,
         sources: &[MergeSource<'_>],
         scope: &Scope,
     ) -> (Self, Vec<MergeWarning>) {
         let mut warnings = Vec::new();
-        let mut tools = merge::name_tools(rules.naming, sources, &mut warnings);
+        let mut tools = merge::name_tools(&rules.naming, sources, &mut warnings);
         tools.retain(|one| scope.admits(one.server, Kind::Tools, &one.name));
-        let mut prompts = merge::name_prompts(rules.naming, sources, &mut warnings);
+        let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
         prompts.retain(|one| scope.admits(one.server, Kind::Prompts, &one.name));
         let interfaces =
             tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));

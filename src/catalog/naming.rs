@@ -3,25 +3,83 @@
 //! Users configure these names and agents remember them, so the results must
 //! never change; golden values in the tests enforce that.
 
-use crate::call::ServerName;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::call::{PublicName, ServerName};
+use crate::config::{GatewayConfig, NameCase, NameFormat, NamingChoice};
 use crate::crypto::sha256;
 
 /// The longest public name, in characters: the strictest model providers allow
 /// no more.
 pub const MAX_PUBLIC_NAME: usize = 64;
 
-/// How public names are made (`naming` in the configuration).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamingScheme {
-    /// Always `SERVER__TOOL`. A name depends only on its own server and tool,
-    /// except for duplicates.
-    Prefix,
-    /// `TOOL`, and `SERVER__TOOL` for duplicates. A server that lists a new tool
-    /// can thereby rename another server's tool: the price of short names.
-    Conflict,
-    /// Native names, byte for byte. Of duplicates, the first server in the file
-    /// keeps its tool.
-    None,
+/// How public names are made: `naming`, `name_format`, `name_case` and
+/// `reserved_names` of the configuration.
+#[derive(Debug, Clone)]
+pub struct Naming {
+    scheme: NamingChoice,
+    format: NameFormat,
+    case: NameCase,
+    reserved: HashSet<PublicName>,
+}
+
+impl Naming {
+    /// The names that this configuration asks for.
+    pub fn new(settings: &GatewayConfig) -> Self {
+        Self {
+            scheme: settings.naming,
+            format: settings.name_format.clone(),
+            case: settings.name_case,
+            reserved: settings.reserved_names.iter().cloned().collect(),
+        }
+    }
+
+    /// The text that all public names of a server begin with, if there is one.
+    pub fn prefix_of(&self, server: &ServerName) -> Option<String> {
+        let prefixed = self.scheme == NamingChoice::Prefix && self.format.ends_with_tool();
+        prefixed.then(|| self.format.render(&self.in_case(server.as_str()), ""))
+    }
+
+    /// The form of a name that is tried first.
+    pub(super) fn first_form(&self) -> NameForm {
+        match self.scheme {
+            NamingChoice::Prefix => NameForm::Prefixed,
+            NamingChoice::Conflict | NamingChoice::First => NameForm::Plain,
+            NamingChoice::None => NameForm::Native,
+        }
+    }
+
+    /// Whether the first of several elements with one name keeps it.
+    pub(super) fn is_first_come(&self) -> bool {
+        self.scheme == NamingChoice::First
+    }
+
+    /// Whether the clients have a tool of their own by this name.
+    pub(super) fn is_reserved(&self, name: &str) -> bool {
+        self.reserved.contains(name)
+    }
+
+    /// The public name of a server's element in this form.
+    pub(super) fn public_name(&self, form: NameForm, server: &ServerName, native: &str) -> String {
+        if form == NameForm::Native {
+            return native.to_owned();
+        }
+        let tool = self.in_case(native);
+        let text = match form {
+            NameForm::Plain => tool.to_string(),
+            _ => self.format.render(&self.in_case(server.as_str()), &tool),
+        };
+        let usable = form != NameForm::Hashed && !tool.is_empty() && is_safe_name(&text);
+        if usable { text } else { hashed_name(&text, server, native) }
+    }
+
+    fn in_case<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.case {
+            NameCase::Keep => Cow::Borrowed(text),
+            NameCase::Snake => Cow::Owned(snake_case(text)),
+        }
+    }
 }
 
 /// The forms of a name, shortest first. A duplicate name takes the next form.
@@ -31,22 +89,14 @@ pub(super) enum NameForm {
     Native,
     /// The native name with unsafe characters replaced.
     Plain,
-    /// Server and native name, with unsafe characters replaced.
+    /// Server and native name in the configured format, with unsafe characters
+    /// replaced.
     Prefixed,
     /// Like `Prefixed`, always with a hash at the end.
     Hashed,
 }
 
 impl NameForm {
-    /// The first form to try.
-    pub(super) fn first_for(naming: NamingScheme) -> Self {
-        match naming {
-            NamingScheme::Prefix => Self::Prefixed,
-            NamingScheme::Conflict => Self::Plain,
-            NamingScheme::None => Self::Native,
-        }
-    }
-
     /// The next form to try, if there is one.
     pub(super) fn next(self) -> Option<Self> {
         match self {
@@ -55,28 +105,39 @@ impl NameForm {
             Self::Native | Self::Hashed => None,
         }
     }
-
-    /// The public name of a server's tool in this form.
-    pub(super) fn public_name(self, server: &ServerName, native: &str) -> String {
-        let whole = || format!("{server}__{native}");
-        match self {
-            Self::Native => native.to_owned(),
-            Self::Plain => {
-                as_safe_name(native).unwrap_or_else(|| hashed_name(native, server, native))
-            }
-            Self::Prefixed => {
-                let whole = whole();
-                as_safe_name(&whole).unwrap_or_else(|| hashed_name(&whole, server, native))
-            }
-            Self::Hashed => hashed_name(&whole(), server, native),
-        }
-    }
 }
 
-/// The text itself, if it is a valid public name.
-fn as_safe_name(text: &str) -> Option<String> {
-    let fits = (1..=MAX_PUBLIC_NAME).contains(&text.len());
-    (fits && text.chars().all(is_safe_char)).then(|| text.to_owned())
+/// Whether the text is a valid public name.
+fn is_safe_name(text: &str) -> bool {
+    (1..=MAX_PUBLIC_NAME).contains(&text.len()) && text.chars().all(is_safe_char)
+}
+
+/// The words of a text in lower case, separated by single underscores: `getATIS`
+/// and `get-atis` are `get_atis`. Words are made of ASCII letters and digits; a
+/// capital after a small letter or before one begins a word.
+fn snake_case(text: &str) -> String {
+    let mut snake = String::with_capacity(text.len() + 4);
+    let mut before = '_';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let begins_word = c.is_ascii_uppercase()
+            && (before.is_ascii_lowercase()
+                || before.is_ascii_digit()
+                || before.is_ascii_uppercase()
+                    && chars.peek().is_some_and(char::is_ascii_lowercase));
+        if !snake.is_empty() && !snake.ends_with('_') && (begins_word || !c.is_ascii_alphanumeric())
+        {
+            snake.push('_');
+        }
+        if c.is_ascii_alphanumeric() {
+            snake.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    if snake.ends_with('_') {
+        snake.pop();
+    }
+    snake
 }
 
 /// The text made safe and truncated, then `_` and a hash of the whole original:

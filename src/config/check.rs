@@ -10,6 +10,7 @@ use crate::call::{ProfileName, PublicName};
 
 use super::clients::KeyHash;
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
+use super::naming::NamingChoice;
 use super::network::{HeaderSetting, HostSetting};
 use super::numbers::CountSetting;
 use super::pattern::Pattern;
@@ -23,6 +24,7 @@ use super::wording::{nearest_choice, shorten_text};
 /// Checks all rules that involve several settings.
 pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     check_listeners(root, reader);
+    check_naming(root, reader);
     let clients = root.find_node("clients").and_then(|node| node.as_table());
     let clients: Vec<_> = clients.iter().flat_map(ConfigTable::all_nodes).collect();
     let clients: Vec<_> = clients.iter().filter_map(ConfigNode::as_table).collect();
@@ -96,6 +98,19 @@ fn check_allowed_hosts<S: Section>(
         && let Some(node) = table.find_node("listen")
     {
         node.report_fault(reader, ConfigProblem::HostsMissing { address });
+    }
+}
+
+/// The settings of names need a scheme that makes names.
+fn check_naming(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let Some(gateway) = root.find_node("gateway").and_then(|node| node.as_table()) else { return };
+    let naming = setting_value::<GatewayConfig, NamingChoice>(&gateway, "naming", reader);
+    if naming != Some(NamingChoice::None) {
+        return;
+    }
+    let settings = ["name_format", "name_case", "reserved_names"];
+    for node in settings.iter().filter_map(|key| gateway.find_node(key)) {
+        node.report_fault_at_key(reader, ConfigProblem::NoNaming);
     }
 }
 

@@ -5,12 +5,14 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::call::PublicName;
 use crate::jsonrpc::MAX_CLIENT_DEPTH;
 use crate::telemetry::log::check_directives;
 use http::HeaderName;
 use url::Url;
 
 use super::macros::{choice, section};
+use super::naming::{NameCase, NameFormat, NamingChoice};
 use super::network::{HostSetting, IconSetting, OriginSetting};
 use super::numbers::{CountSetting, NonZeroSetting, ShareSetting};
 use super::problem::ConfigProblem;
@@ -30,6 +32,14 @@ section! {
             listen: SocketAddr = "127.0.0.1:8080",
             /// How the public names of tools and prompts are made.
             naming: NamingChoice = "prefix",
+            /// The form of a public name with a prefix: `{server}` and `{tool}` once each, and up to 16
+            /// of `a-z`, `A-Z`, `0-9`, `_` and `-` around them.
+            name_format: NameFormat = "{server}__{tool}",
+            /// The case of public names.
+            name_case: NameCase = "keep",
+            /// Names that no tool gets, such as those of a client's own tools: a tool of such a name
+            /// gets the form with the prefix.
+            reserved_names: Vec<PublicName> = [],
             /// Which URIs clients see for resources and resource templates.
             uris: UriChoice = "prefix",
             /// When the configuration is reloaded. An invalid file changes nothing.
@@ -241,18 +251,6 @@ section! {
             /// How often metrics are sent.
             interval: Duration as DurationSetting = "1m",
         }
-    }
-}
-
-choice! {
-    /// How the public names of tools and prompts are made.
-    pub enum NamingChoice {
-        /// every tool is `SERVER__TOOL`
-        "prefix" => Prefix,
-        /// a tool is `SERVER__TOOL` only if another server has a tool of the same name
-        "conflict" => Conflict,
-        /// tools keep their names; of duplicate names, the first server in the file wins
-        "none" => None,
     }
 }
 

@@ -26,6 +26,7 @@ mod gateway;
 mod kinds;
 mod macros;
 mod maps;
+mod naming;
 mod network;
 mod numbers;
 mod pattern;
@@ -51,8 +52,9 @@ pub use docs::{json_schema, reference};
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
     AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
-    NamingChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
+    ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
+pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use pattern::Pattern;
 pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;

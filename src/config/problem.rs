@@ -145,6 +145,12 @@ pub enum ConfigProblem {
     /// A public name outside `[a-zA-Z0-9_-]{1,64}`.
     #[error("not a public tool name")]
     PublicName,
+    /// A `name_format` without both names, or with characters that no name may have.
+    #[error("not a format of names")]
+    NameFormat,
+    /// A setting of names where `naming = "none"` leaves them alone.
+    #[error("this setting has no effect with naming = \"none\"")]
+    NoNaming,
     /// A duplicate public name.
     #[error("`{other}` has the same public name")]
     PublicNameTaken {
@@ -308,6 +314,11 @@ impl ConfigProblem {
             Self::PublicName | Self::ProfileName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`"
             }
+            Self::NameFormat => {
+                "write {server} and {tool} once each, such as \"mcp_{server}_{tool}\", with at most \
+                 16 of a-z, A-Z, 0-9, `_` and `-` around them"
+            }
+            Self::NoNaming => "remove it, or choose another `naming`",
             Self::HostsMissing { .. } => {
                 "add the host names that clients use, such as allowed_hosts = [\"mcp.example.com\"]"
             }

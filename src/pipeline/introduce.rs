@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::Context;
-use crate::catalog::{Kind, ServerOffers};
-use crate::config::{GatewayConfig as Settings, NamingChoice};
+use crate::catalog::{Kind, Naming, ServerOffers};
+use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
 use crate::text::clip;
@@ -111,7 +111,7 @@ pub(super) fn capabilities(
 /// The instructions for models: the gateway's own, then each server's under its
 /// name. A single server's instructions get no heading.
 fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
-    let settings = &snapshot.config.gateway;
+    let naming = Naming::new(&snapshot.config.gateway);
     let told =
         |member: &SnapshotServer| view.list(&member.config.name)?.offers.instructions.clone();
     let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
@@ -122,12 +122,10 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
             return Some(ellipsize(text, MOST));
         }
         let name = member.config.name.as_str();
-        let prefix = match settings.naming {
-            NamingChoice::Prefix => {
-                format!("The names of its tools and prompts begin with `{name}__`.\n\n")
-            }
-            NamingChoice::Conflict | NamingChoice::None => String::new(),
-        };
+        let prefix = naming
+            .prefix_of(&member.config.name)
+            .map(|prefix| format!("The names of its tools and prompts begin with `{prefix}`.\n\n"));
+        let prefix = prefix.unwrap_or_default();
         let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
         if before.len() + section.len() > MOST {

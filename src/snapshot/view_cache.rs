@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::call::{Context, Named, ServerName};
 use crate::catalog::{
-    self, ByKind, CacheScope, Catalog, Freshness, Kind, MergeSource, MergeWarning, Scope,
+    self, ByKind, CacheScope, Catalog, Freshness, Kind, MergeSource, MergeWarning, Naming, Scope,
     Selection, ServerList, ServerRules,
 };
-use crate::config::{self, Config, NamingChoice, ProfileConfig, UriChoice};
+use crate::config::{self, Config, ProfileConfig, UriChoice};
 use crate::policy::Holder;
 use crate::telemetry::metrics::Metrics;
 
@@ -61,7 +61,7 @@ impl ViewBuilder {
             })
             .collect();
         let scope = Scope::new([inner].into_iter().chain(outer));
-        let (catalog, warnings) = Catalog::merge(made_by(config, profile), &sources, &scope);
+        let (catalog, warnings) = Catalog::merge(&made_by(config, profile), &sources, &scope);
         let audience = if config.clients.is_empty() { audience } else { CacheScope::Private };
         let most = Freshness { ttl: config.gateway.list_ttl, scope: audience };
         let listings = ByKind::from_fn(|kind| {
@@ -224,11 +224,7 @@ pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a ProfileC
 }
 
 fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
-    let naming = match config.gateway.naming {
-        NamingChoice::Prefix => catalog::NamingScheme::Prefix,
-        NamingChoice::Conflict => catalog::NamingScheme::Conflict,
-        NamingChoice::None => catalog::NamingScheme::None,
-    };
+    let naming = Naming::new(&config.gateway);
     let uris = profile.and_then(|profile| profile.uris).unwrap_or(config.gateway.uris);
     let uris = match uris {
         UriChoice::Prefix => catalog::UriMode::Prefix,

@@ -42,6 +42,7 @@ async fn prompts_are_named_as_tools_are() {
         ("prefix", &["a__same", "a__m", "b__same", "b__l"][..]),
         ("conflict", &["a__same", "m", "b__same", "l"]),
         ("none", &["same", "m", "l"]),
+        ("first", &["same", "m", "b__same", "l"]),
     ] {
         let gateway = Gateway::with("a", modern.http())
             .gateway(&format!("naming = \"{naming}\""))

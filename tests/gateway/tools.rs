@@ -126,9 +126,11 @@ async fn names_collide_only_where_the_naming_lets_them() {
         ("conflict", &["a__echo", "b__echo", "count", "hold", "fail"][..]),
         ("prefix", &["a__echo", "b__echo", "b__count", "b__hold", "b__fail"]),
         ("none", &["echo", "count", "hold", "fail"]),
+        ("first", &["echo", "mcp_b_echo", "count", "hold", "fail"]),
     ] {
+        let format = if naming == "first" { "name_format = \"mcp_{server}_{tool}\"" } else { "" };
         let gateway = Gateway::with("a", modern.http())
-            .gateway(&format!("naming = \"{naming}\""))
+            .gateway(&format!("naming = \"{naming}\"\n{format}"))
             .server("b", legacy.http())
             .start()
             .await;
@@ -141,7 +143,7 @@ async fn names_collide_only_where_the_naming_lets_them() {
         let names = server.calls().into_iter().map(|call| call.params["name"].clone());
         names.collect::<Vec<_>>()
     });
-    assert_eq!(heard, [vec!["echo"; 3], vec!["echo", "echo", "count"]]);
+    assert_eq!(heard, [vec!["echo"; 4], vec!["echo", "echo", "count", "echo"]]);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{Config, ConfigSource, NamingChoice, SystemEnvironment};
 use crate::jsonrpc::JsonError;
 
 /// One server of a test, with its rules.
@@ -71,20 +72,33 @@ fn raw(name: &str) -> Bytes {
     json!({"name": name, "inputSchema": {"type": "object"}}).to_string().into()
 }
 
-fn merge(naming: NamingScheme, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
+fn merge(naming: impl Into<Naming>, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
     let sources: Vec<_> = servers
         .iter()
         .map(|one| MergeSource { server: &one.name, rules: &one.rules, list: one.list.as_ref() })
         .collect();
-    Catalog::merge(rules(naming), &sources, &Scope::default())
+    Catalog::merge(&rules(naming), &sources, &Scope::default())
 }
 
-fn rules(naming: NamingScheme) -> Rules {
-    Rules { naming, uris: UriMode::Prefix }
+fn rules(naming: impl Into<Naming>) -> Rules {
+    Rules { naming: naming.into(), uris: UriMode::Prefix }
+}
+
+/// The names that these settings of `[gateway]` make.
+pub(super) fn naming(settings: &str) -> Naming {
+    let bytes = format!("[gateway]\n{settings}").into_bytes();
+    let source = ConfigSource { name: "gateway.toml".into(), folder: "/".into(), bytes };
+    Naming::new(&Config::read(&source, &SystemEnvironment).unwrap().gateway)
+}
+
+impl From<NamingChoice> for Naming {
+    fn from(choice: NamingChoice) -> Self {
+        naming(&format!("naming = {:?}", choice.as_str()))
+    }
 }
 
 /// The catalog as `public=server/native`, in listing order.
-fn names(naming: NamingScheme, servers: &[Server]) -> Vec<String> {
+fn names(naming: impl Into<Naming>, servers: &[Server]) -> Vec<String> {
     let entry = |one: &ToolEntry| format!("{}={}/{}", one.public, one.server, one.native());
     merge(naming, servers).0.entries().map(entry).collect()
 }
@@ -113,18 +127,18 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
     let overrides = BTreeMap::from([("ab".into(), said("new \"x\"")), ("c".into(), said("C"))]);
     for (naming, changes, expected) in [
         (
-            NamingScheme::None,
+            NamingChoice::None,
             ServerRules::default(),
             r#"[{ "z" : [1 , 2.50] , "na\u006de" : "a\u0062" ,"description":"old", "inputSchema" :{"type":"object"}, "_meta":{"k":1e2} },{"name":"c","inputSchema":{"type":"object"}}]"#,
         ),
         (
-            NamingScheme::Prefix,
+            NamingChoice::Prefix,
             ServerRules::new(|_| true, overrides),
             r#"[{ "z" : [1 , 2.50] , "na\u006de" : "s__ab" ,"description":"new \"x\"", "inputSchema" :{"type":"object"}, "_meta":{"k":1e2} },{"name":"s__c","description":"C","inputSchema":{"type":"object"}}]"#,
         ),
     ] {
         let source = MergeSource { server: &name, rules: &changes, list: Some(&list) };
-        let (catalog, warnings) = Catalog::merge(rules(naming), &[source], &Scope::default());
+        let (catalog, warnings) = Catalog::merge(&rules(naming), &[source], &Scope::default());
         assert_eq!(std::str::from_utf8(catalog.list(Kind::Tools).bytes()).unwrap(), expected);
         assert_eq!(warnings, []);
     }
@@ -134,7 +148,7 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
 fn a_hidden_tool_is_neither_listed_nor_found() {
     let mut one = server("s", &["read", "write"]);
     one.rules = ServerRules::new(|native| native != "write", BTreeMap::new());
-    let (catalog, _) = merge(NamingScheme::Prefix, &[one]);
+    let (catalog, _) = merge(NamingChoice::Prefix, &[one]);
     assert_eq!(listed(&catalog), ["s__read"]);
     assert!(catalog.find_tool("s__write").is_none());
     assert!(catalog.find_tool("write").is_none());
@@ -143,7 +157,7 @@ fn a_hidden_tool_is_neither_listed_nor_found() {
 #[test]
 fn a_renamed_tool_answers_to_its_new_name_only() {
     let (catalog, _) =
-        merge(NamingScheme::Prefix, &[server("s", &["a", "b"]).renaming(&[("a", "find.it")])]);
+        merge(NamingChoice::Prefix, &[server("s", &["a", "b"]).renaming(&[("a", "find.it")])]);
     assert_eq!(listed(&catalog), ["find.it", "s__b"]);
     assert_eq!(catalog.find_tool("find.it").unwrap().native().as_str(), "a");
     assert!(catalog.find_tool("s__a").is_none());
@@ -153,18 +167,18 @@ fn a_renamed_tool_answers_to_its_new_name_only() {
 fn a_change_to_a_tool_that_is_not_there_is_warned_about_once_the_server_has_answered() {
     let typo = || server("s", &["a"]).renaming(&[("aa", "x")]);
     let said: Vec<_> =
-        merge(NamingScheme::Prefix, &[typo()]).1.iter().map(ToString::to_string).collect();
+        merge(NamingChoice::Prefix, &[typo()]).1.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,
         [r#"the configuration overrides tool "aa" of server s, which that server does not list"#]
     );
-    assert_eq!(merge(NamingScheme::Prefix, &[typo().silent()]).1, []);
+    assert_eq!(merge(NamingChoice::Prefix, &[typo().silent()]).1, []);
 }
 
 #[test]
 fn the_digest_changes_with_the_listing_and_only_then() {
     let digest =
-        |servers: &[Server]| *merge(NamingScheme::Prefix, servers).0.list(Kind::Tools).digest();
+        |servers: &[Server]| *merge(NamingChoice::Prefix, servers).0.list(Kind::Tools).digest();
     let base = digest(&[server("s", &["a", "b"])]);
     assert_eq!(base, digest(&[server("s", &["a", "b"]), server("t", &[])]));
     assert_ne!(base, digest(&[server("s", &["b", "a"])]));
@@ -176,7 +190,7 @@ fn pages_cut_the_listing_without_gap_or_repetition() {
     let tools: Vec<_> = (0..7).map(|i| format!("t{i}")).collect();
     let tools: Vec<_> = tools.iter().map(String::as_str).collect();
     let (catalog, _) =
-        merge(NamingScheme::None, &[server("a", &tools[..3]), server("b", &tools[3..])]);
+        merge(NamingChoice::None, &[server("a", &tools[..3]), server("b", &tools[3..])]);
     for size in 1..=9 {
         let (mut seen, mut from) = (Vec::new(), None);
         loop {
@@ -197,7 +211,7 @@ fn pages_cut_the_listing_without_gap_or_repetition() {
 
 #[test]
 fn a_catalog_without_tools_is_an_empty_array() {
-    let (catalog, warnings) = merge(NamingScheme::Conflict, &[server("s", &["a"]).silent()]);
+    let (catalog, warnings) = merge(NamingChoice::Conflict, &[server("s", &["a"]).silent()]);
     assert_eq!((catalog.list(Kind::Tools).bytes().as_ref(), warnings), (&b"[]"[..], vec![]));
     assert_eq!(catalog.list(Kind::Tools).page(None, NonZeroUsize::MIN).items, "[]");
 }
@@ -210,10 +224,10 @@ fn freshness_is_the_strictest_that_any_server_said() {
         one.list.as_mut().unwrap().freshness.tools = Freshness { ttl, scope: CacheScope::Public };
         one
     };
-    let both = merge(NamingScheme::None, &[lenient(9), lenient(5)]).0.list(Kind::Tools).freshness();
+    let both = merge(NamingChoice::None, &[lenient(9), lenient(5)]).0.list(Kind::Tools).freshness();
     assert_eq!(both, Freshness { ttl: Duration::from_secs(5), scope: CacheScope::Public });
     let silent =
-        merge(NamingScheme::None, &[lenient(9), server("t", &[])]).0.list(Kind::Tools).freshness();
+        merge(NamingChoice::None, &[lenient(9), server("t", &[])]).0.list(Kind::Tools).freshness();
     assert_eq!(silent, Freshness::default());
 }
 
@@ -257,7 +271,7 @@ fn an_invalid_tool_is_lost_alone_and_named() {
 #[test]
 fn a_catalog_can_be_shared_between_workers() {
     fn shared<T: Send + Sync>(_: &T) {}
-    shared(&merge(NamingScheme::Prefix, &[]).0);
+    shared(&merge(NamingChoice::Prefix, &[]).0);
     shared(&SealedCursors::new(&[0; 32]).unwrap());
 }
 
@@ -282,7 +296,12 @@ proptest! {
 
     #[test]
     fn every_name_leads_to_one_tool_and_back(servers in any_servers()) {
-        for naming in [NamingScheme::Prefix, NamingScheme::Conflict, NamingScheme::None] {
+        for naming in [
+            NamingChoice::Prefix,
+            NamingChoice::Conflict,
+            NamingChoice::First,
+            NamingChoice::None,
+        ] {
             let (catalog, warnings) = merge(naming, &servers);
             let mut origins = HashSet::new();
             for entry in catalog.entries() {
@@ -300,7 +319,12 @@ proptest! {
 
     #[test]
     fn every_produced_name_suits_the_strictest_model_provider(servers in any_servers()) {
-        for naming in [NamingScheme::Prefix, NamingScheme::Conflict] {
+        for naming in [
+            NamingChoice::Prefix.into(),
+            NamingChoice::Conflict.into(),
+            NamingChoice::First.into(),
+            naming("naming = \"first\"\nname_case = \"snake\"\nname_format = \"{tool}_of_{server}\""),
+        ] as [Naming; 4] {
             for entry in merge(naming, &servers).0.entries() {
                 let name = entry.public.as_str();
                 prop_assert!((1..=64).contains(&name.len()), "{}", name);
@@ -315,7 +339,7 @@ proptest! {
         for one in &mut servers {
             one.rules = ServerRules::default();
         }
-        for naming in [NamingScheme::Prefix, NamingScheme::Conflict] {
+        for naming in [NamingChoice::Prefix, NamingChoice::Conflict] {
             let mut forward = names(naming, &servers);
             servers.reverse();
             let mut backward = names(naming, &servers);

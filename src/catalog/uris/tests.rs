@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::{
-    ByKind, Catalog, HeaderRules, NamingScheme, Rules, Scope, ServerList, ServerOffers, ServerRules,
+    ByKind, Catalog, HeaderRules, Rules, Scope, ServerList, ServerOffers, ServerRules,
 };
+use crate::config::NamingChoice;
 
 /// One server of a test.
 #[derive(Debug, Clone)]
@@ -91,7 +92,11 @@ fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
         .zip(&parts)
         .map(|(one, (rules, list))| MergeSource { server: &one.name, rules, list: list.as_ref() })
         .collect();
-    Catalog::merge(Rules { naming: NamingScheme::Prefix, uris: mode }, &sources, &Scope::default())
+    Catalog::merge(
+        &Rules { naming: NamingChoice::Prefix.into(), uris: mode },
+        &sources,
+        &Scope::default(),
+    )
 }
 
 fn catalog(mode: UriMode, servers: &[Server]) -> Catalog {
@@ -276,8 +281,8 @@ fn a_resource_made_of_a_template_keeps_all_its_fields_but_the_key() {
     list.templates = vec![Arc::new(CatalogItem::parse(Kind::Templates, raw).unwrap())];
     let rules = ServerRules::default().with_variables(server.variables.clone());
     let source = MergeSource { server: &server.name, rules: &rules, list: Some(&list) };
-    let rules = Rules { naming: NamingScheme::Prefix, uris: UriMode::Prefix };
-    let catalog = Catalog::merge(rules, &[source], &Scope::default()).0;
+    let rules = Rules { naming: NamingChoice::Prefix.into(), uris: UriMode::Prefix };
+    let catalog = Catalog::merge(&rules, &[source], &Scope::default()).0;
     assert_eq!(
         catalog.list(Kind::Resources).bytes(),
         r#"[{ "uri" : "mcp://a/d://1","name":"n","later":[1 , 2]}]"#

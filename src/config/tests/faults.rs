@@ -274,6 +274,18 @@ const RULES: &[(&str, &str)] = &[
         "2: gateway.naming: \"conflicts\" is not one of the choices; did you mean `conflict`?",
     ),
     (
+        "[gateway]\nname_format = \"{tool}\"",
+        "2: gateway.name_format: not a format of names; write {server} and {tool} once each, such as \"mcp_{server}_{tool}\", with at most 16 of a-z, A-Z, 0-9, `_` and `-` around them",
+    ),
+    (
+        "[gateway]\nname_format = \"{server}.{tool}\"",
+        "2: gateway.name_format: not a format of names; write {server} and {tool} once each, such as \"mcp_{server}_{tool}\", with at most 16 of a-z, A-Z, 0-9, `_` and `-` around them",
+    ),
+    (
+        "[gateway]\nnaming = \"none\"\nname_case = \"snake\"",
+        "3: gateway.name_case: this setting has no effect with naming = \"none\"; remove it, or choose another `naming`",
+    ),
+    (
         "[gateway]\ndrain = 10",
         "2: gateway.drain: expected a duration, found an integer; write a whole number with ms, s, m, h or d, such as \"30s\"",
     ),

@@ -1,0 +1,78 @@
+//! The settings of public names.
+
+use super::macros::choice;
+use super::problem::ConfigProblem;
+use super::reader::ConfigReader;
+use super::setting::TextSetting;
+
+choice! {
+    /// How the public names of tools and prompts are made.
+    pub enum NamingChoice {
+        /// every tool is `SERVER__TOOL`
+        "prefix" => Prefix,
+        /// a tool is `SERVER__TOOL` only if another server has a tool of the same name
+        "conflict" => Conflict,
+        /// the first server in the file that has a tool of a name keeps the name, the tools of later
+        /// servers are `SERVER__TOOL`
+        "first" => First,
+        /// tools keep their names; of duplicate names, the first server in the file wins
+        "none" => None,
+    }
+}
+
+choice! {
+    /// The case of public names.
+    pub enum NameCase {
+        /// as the servers write them
+        "keep" => Keep,
+        /// words of small letters and digits, separated by `_`: `getATIS` is `get_atis`
+        "snake" => Snake,
+    }
+}
+
+/// The form of a public name with a prefix, such as `{server}__{tool}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameFormat(String);
+
+impl NameFormat {
+    /// The name of a server's tool.
+    pub fn render(&self, server: &str, tool: &str) -> String {
+        let (before, rest) = self.0.split_once(SERVER).unwrap_or(("", &self.0));
+        let [before, rest] = [before, rest].map(|part| part.replacen(TOOL, tool, 1));
+        format!("{before}{server}{rest}")
+    }
+
+    /// Whether all names of a server begin with the same text.
+    pub fn ends_with_tool(&self) -> bool {
+        self.0.ends_with(TOOL)
+    }
+}
+
+impl TextSetting for NameFormat {
+    type Value = Self;
+    const WORD: &'static str = "name format";
+    const EXAMPLE: &'static str = "\"mcp_{server}_{tool}\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        let once = |part: &str| text.matches(part).count() == 1;
+        let literal = text.replacen(SERVER, "", 1).replacen(TOOL, "", 1);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let valid = once(SERVER)
+            && once(TOOL)
+            && literal.len() <= MAX_LITERAL
+            && literal.chars().all(plain);
+        if valid { Ok(Some(Self(text.to_owned()))) } else { Err(ConfigProblem::NameFormat) }
+    }
+
+    fn schema_pattern() -> Option<&'static str> {
+        Some(
+            r"^[a-zA-Z0-9_-]*\{(server\}[a-zA-Z0-9_-]*\{tool|tool\}[a-zA-Z0-9_-]*\{server)\}[a-zA-Z0-9_-]*$",
+        )
+    }
+}
+
+const SERVER: &str = "{server}";
+const TOOL: &str = "{tool}";
+/// The most characters besides the two names: what is longer leaves no room for
+/// them within 64.
+const MAX_LITERAL: usize = 16;
