@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 use trunkline::call::{Call, Client, Context, Endpoint, Params, Principal, ServerName, Trace};
 use trunkline::catalog::{
-    ByKind, Catalog, HeaderRules, MergeSource as Listed, NamingScheme, Rules, Scope, ServerList,
+    ByKind, Catalog, HeaderRules, MergeSource as Listed, Naming, Rules, Scope, ServerList,
     ServerRules, UriMode,
 };
 use trunkline::config::{Config, ConfigSource, SystemEnvironment};
@@ -90,16 +90,19 @@ pub fn tools(count: usize) -> ServerList {
 pub fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
-    let naming = Rules { naming: NamingScheme::Prefix, uris: UriMode::Prefix };
-    Catalog::merge(naming, &[source], &Scope::default()).0
+    let naming = Naming::new(&read_config(String::new()).gateway);
+    Catalog::merge(&Rules { naming, uris: UriMode::Prefix }, &[source], &Scope::default()).0
 }
 
 /// The policy of a configuration.
 pub fn policy_of(config: String) -> Policy {
-    let bytes = config.into_bytes();
+    Policy::new(LimitRegistry::default().limits(&read_config(config)))
+}
+
+fn read_config(text: String) -> Config {
+    let bytes = text.into_bytes();
     let source = ConfigSource { name: "bench".into(), folder: PathBuf::from("/"), bytes };
-    let config = Config::read(&source, &SystemEnvironment).map_err(|_| "faults").unwrap();
-    Policy::new(LimitRegistry::default().limits(&config))
+    Config::read(&source, &SystemEnvironment).map_err(|_| "faults").unwrap()
 }
 
 pub const SCHEMA: &str = r#"{"type":"object","properties":{
