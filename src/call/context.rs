@@ -84,6 +84,12 @@ impl Client {
         Self { abilities, ..self.clone() }
     }
 
+    /// The same client as a server sees it that is not told what clients can do.
+    #[must_use]
+    pub fn without_capabilities(&self) -> Self {
+        Self::new(self.version, self.info.clone(), Bytes::from_static(b"{}"))
+    }
+
     /// Which server requests the client can answer.
     pub fn abilities(&self) -> &Abilities {
         self.abilities.get_or_init(|| Abilities::of(&self.capabilities, self.version))

@@ -61,8 +61,8 @@ pub use profiles::ProfileConfig;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    ArgumentsChoice, CommandConfig, EraChoice, HttpConfig, HttpTransport, Isolation, ServerConfig,
-    ServerKind, StartChoice, ToolOverride, ToolsConfig, child_inherits,
+    ArgumentsChoice, CapabilitiesChoice, CommandConfig, EraChoice, HttpConfig, HttpTransport,
+    Isolation, ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig, child_inherits,
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};

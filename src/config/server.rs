@@ -49,6 +49,9 @@ section! {
             /// process. Modern servers are stateless and always shared; of a server that speaks both
             /// eras this is about its Legacy clients.
             isolation: Option<Isolation>,
+            /// Whether the server is told what clients can do: which input they can give, and which
+            /// extensions they know.
+            client_capabilities: CapabilitiesChoice = "declare",
             /// The number of instances of the server besides the first one, which serves the lists:
             /// one for each client, or each set of client capabilities, that needs its own. By
             /// default 32 child processes, or 10000 sessions. With 0 all clients share the first
@@ -258,6 +261,18 @@ choice! {
     }
 }
 
+choice! {
+    /// What a server is told of the capabilities of its clients.
+    pub enum CapabilitiesChoice {
+        /// what each client can do; a Legacy server then has an instance for each set of capabilities
+        /// whose clients call it
+        "declare" => Declare,
+        /// nothing: one instance serves all clients in its era, also over HTTP, unless
+        /// `isolation = "client"` is set; what the server asks of a client all the same is refused
+        "hide" => Hide,
+    }
+}
+
 /// The way to reach a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
@@ -309,10 +324,17 @@ impl SectionPart for ServerKind {
 impl ServerConfig {
     /// Whether clients share its child process or session.
     pub fn isolation(&self) -> Isolation {
-        self.isolation.unwrap_or(match self.target {
-            ServerKind::Command(_) => Isolation::Shared,
-            ServerKind::Http(_) => Isolation::Client,
+        self.isolation.unwrap_or(match (&self.target, self.client_capabilities) {
+            (ServerKind::Http(_), CapabilitiesChoice::Declare) => Isolation::Client,
+            _ => Isolation::Shared,
         })
+    }
+
+    /// Whether its first instance serves all clients, whatever they can do and in whichever era.
+    pub fn has_one_instance(&self) -> bool {
+        let is_the_same_for_all = self.client_capabilities == CapabilitiesChoice::Hide
+            && self.isolation() == Isolation::Shared;
+        is_the_same_for_all || self.max_instances() == 0
     }
 
     /// The number of instances it may have besides the first.

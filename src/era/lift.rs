@@ -9,7 +9,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, Edits, ErrorBody, Question, ResultBody};
+use crate::call::{Call, Edits, ErrorBody, Params, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, object, present, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
@@ -56,6 +56,14 @@ pub fn request<'a>(
         edits,
         Some(rewrite(raw, &[meta::PROGRESS_TOKEN, meta::LOG_LEVEL], &add)),
     )
+}
+
+/// A Modern client's params that declare no capabilities; `None` if they declare
+/// nothing.
+pub fn without_capabilities(params: &Params) -> Option<Bytes> {
+    let span = params.meta_span()?;
+    let declared = set(params.raw().get(span.clone())?, meta::CLIENT_CAPABILITIES, b"{}");
+    Some(Splice::new(params.raw()).replace(span, declared).finish())
 }
 
 /// A Legacy server's input request for a Modern client: without the id that URL

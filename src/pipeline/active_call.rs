@@ -79,6 +79,12 @@ impl ActiveCall {
         }
     }
 
+    /// Hides what the client can do from the server, whose input requests are then refused as
+    /// those to a client that can do nothing.
+    pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
+        self.asker.hide_capabilities(call)
+    }
+
     pub(super) fn mark_sent(&mut self) {
         if let Some(record) = &mut self.record {
             record.mark_sent();

@@ -130,6 +130,17 @@ impl Requester {
         Holder::identify(&self.principal, self.address)
     }
 
+    /// Makes this, and its call, those of a client that can do nothing.
+    pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
+        self.client = Arc::new(self.client.without_capabilities());
+        call.context.client = Arc::clone(&self.client);
+        let declared = self.is_modern().then(|| lift::without_capabilities(&call.params)).flatten();
+        if let Some(raw) = declared {
+            call.params = parse_params(raw)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn abilities(&self) -> &Abilities {
         self.client.abilities()
     }

@@ -42,6 +42,7 @@ use tokio::sync::watch;
 use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
+use crate::config::CapabilitiesChoice;
 use crate::identity::Credential;
 use crate::mcp::Era;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -248,6 +249,9 @@ async fn send(
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
+    if route.member.config.client_capabilities == CapabilitiesChoice::Hide {
+        active.hide_capabilities(&mut call)?;
+    }
     let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;
 
     // Admit. A resumed call was admitted with its first attempt.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::call::{Abilities, Context, Principal};
-use crate::config::Isolation;
+use crate::config::{CapabilitiesChoice, Isolation, ServerConfig};
 use crate::era::lower;
 use crate::mcp::{Era, ProtocolVersion};
 
@@ -100,6 +100,14 @@ impl ClientDeclaration {
         let other_era = Some(Era::Legacy);
         Self { other_era, ..Self::new(ProtocolVersion::LATEST_LEGACY, abilities) }
     }
+
+    /// The declaration as the server receives it, by its configuration.
+    pub(super) fn adapt_to(self, config: &ServerConfig) -> Self {
+        match config.client_capabilities {
+            CapabilitiesChoice::Declare => self,
+            CapabilitiesChoice::Hide => Self { other_era: self.other_era, ..Self::main() },
+        }
+    }
 }
 
 /// Identifies an instance among those of one server: by its scope, and by what
@@ -137,30 +145,31 @@ impl InstanceKey {
     }
 
     /// The instance that a call is routed to, in the era of the main instance.
-    pub(super) fn of(version: ProtocolVersion, isolation: Isolation, context: &Context) -> Self {
+    pub(super) fn of(version: ProtocolVersion, config: &ServerConfig, context: &Context) -> Self {
         match version.era() {
             // Modern servers receive capabilities with each request.
             Era::Modern => Self::main(),
+            Era::Legacy if config.has_one_instance() => Self::main(),
             Era::Legacy => {
                 let told = ClientDeclaration::new(version, context.client.abilities());
-                Self::of_declaration(told, isolation, context)
+                Self::of_declaration(told, config, context)
             }
         }
     }
 
     /// The instance that a Legacy client's call is routed to at a server whose
     /// main instance is Modern.
-    pub(super) fn of_legacy_client(isolation: Isolation, context: &Context) -> Self {
+    pub(super) fn of_legacy_client(config: &ServerConfig, context: &Context) -> Self {
         let told = ClientDeclaration::of_legacy_client(context.client.abilities());
-        Self::of_declaration(told, isolation, context)
+        Self::of_declaration(told, config, context)
     }
 
-    fn of_declaration(told: ClientDeclaration, isolation: Isolation, context: &Context) -> Self {
-        let whose = match isolation {
+    fn of_declaration(told: ClientDeclaration, config: &ServerConfig, context: &Context) -> Self {
+        let whose = match config.isolation() {
             Isolation::Shared => InstanceScope::Everybody,
             Isolation::Client => InstanceScope::of(context),
         };
-        Self { whose, told }
+        Self { whose, told: told.adapt_to(config) }
     }
 }
 
@@ -168,7 +177,7 @@ impl InstanceKey {
 mod tests {
     use super::*;
     use crate::call::Client;
-    use crate::upstream::tests::call;
+    use crate::upstream::tests::{call, config};
 
     fn context(session: Option<&str>, capabilities: &'static str) -> Context {
         let mut context = call("t").context;
@@ -178,23 +187,28 @@ mod tests {
         context
     }
 
+    fn server(lines: &str) -> Arc<ServerConfig> {
+        Arc::clone(&config(&[("s", lines)]).servers[0])
+    }
+
     #[test]
     fn who_can_do_the_same_shares_where_sharing_is_allowed() {
+        let (in_common, apart) = (server(""), server("isolation = \"client\""));
         let (modern, legacy) = (ProtocolVersion::LATEST_MODERN, ProtocolVersion::LATEST_LEGACY);
         let roots = "{\"roots\":{}}";
         let (one, two) = (context(Some("1"), roots), context(Some("2"), roots));
         let (plain, anyone) = (context(Some("3"), "{}"), context(None, roots));
-        let of = |version, isolation, context| InstanceKey::of(version, isolation, context);
         for context in [&one, &two, &plain, &anyone] {
-            for isolation in [Isolation::Shared, Isolation::Client] {
-                assert!(of(modern, isolation, context).is_main(), "capabilities travel by request");
+            for config in [&in_common, &apart] {
+                let key = InstanceKey::of(modern, config, context);
+                assert!(key.is_main(), "capabilities travel by request");
             }
         }
-        let shared = |context| of(legacy, Isolation::Shared, context);
+        let shared = |context| InstanceKey::of(legacy, &in_common, context);
         assert_eq!(shared(&one), shared(&two));
         assert_eq!(shared(&one), shared(&anyone));
         assert!(shared(&plain).is_main() && !shared(&one).is_main() && shared(&one).lists());
-        let own = |context| of(legacy, Isolation::Client, context);
+        let own = |context| InstanceKey::of(legacy, &apart, context);
         assert_ne!(own(&one), own(&two));
         assert_ne!(own(&one), own(&anyone));
         let idle = context(None, "{}");
@@ -205,9 +219,22 @@ mod tests {
     #[test]
     fn a_legacy_client_shares_no_instance_with_modern_ones() {
         let plain = context(Some("1"), "{}");
-        let shared = InstanceKey::of_legacy_client(Isolation::Shared, &plain);
+        let shared = InstanceKey::of_legacy_client(&server(""), &plain);
         assert!(!shared.is_main() && shared.lists());
-        let own = InstanceKey::of_legacy_client(Isolation::Client, &plain);
+        let own = InstanceKey::of_legacy_client(&server("isolation = \"client\""), &plain);
         assert!(own.whose.is_session("1") && own.told == shared.told);
+    }
+
+    #[test]
+    fn a_server_that_capabilities_are_hidden_from_has_one_instance_unless_clients_are_isolated() {
+        let (legacy, able) = (ProtocolVersion::LATEST_LEGACY, context(Some("1"), "{\"roots\":{}}"));
+        let hidden = "client_capabilities = \"hide\"\n";
+        assert!(InstanceKey::of(legacy, &server(hidden), &able).is_main());
+        let apart = server(&format!("{hidden}isolation = \"client\""));
+        for key in
+            [InstanceKey::of(legacy, &apart, &able), InstanceKey::of_legacy_client(&apart, &able)]
+        {
+            assert!(key.whose.is_session("1") && key.told.capabilities == "{}", "{key:?}");
+        }
     }
 }

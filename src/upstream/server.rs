@@ -114,8 +114,9 @@ impl Server {
         } else {
             ClientDeclaration::new(version, abilities)
         };
+        let told = told.adapt_to(&self.kin.config);
         let is_special = told != ClientDeclaration::main();
-        (is_special && self.kin.config.max_instances() > 0).then_some(told)
+        (is_special && !self.kin.config.has_one_instance()).then_some(told)
     }
 
     /// Records that a client asks for a list; returns its state, or `None` if
@@ -272,7 +273,7 @@ impl Server {
         version: ProtocolVersion,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        let owner = self.owner(version, context);
+        let owner = InstanceKey::of(version, &self.kin.config, context);
         if owner.is_main() {
             return Ok((Arc::clone(&self.main), InUse::begin(&self.main)));
         }
@@ -293,7 +294,7 @@ impl Server {
             self.kin.retry_legacy(&holder);
             return Ok(None);
         }
-        let owner = InstanceKey::of_legacy_client(config.isolation(), context);
+        let owner = InstanceKey::of_legacy_client(config, context);
         // A shared instance lists as soon as it is open.
         let _ = self.ask_for_list(&owner.told, &holder);
         let taken = self.kin.pool.take(&self.kin, owner, &holder);
@@ -304,14 +305,6 @@ impl Server {
         let parts = if self.kin.legacy_side.was_spoken() { 1 } else { 3 };
         let is_ready = instance.is_ready_within(config.start_timeout / parts).await;
         Ok(is_ready.then_some((instance, in_use)))
-    }
-
-    fn owner(&self, version: ProtocolVersion, context: &Context) -> InstanceKey {
-        let config = &self.kin.config;
-        match config.max_instances() {
-            0 => InstanceKey::main(),
-            _ => InstanceKey::of(version, config.isolation(), context),
-        }
     }
 
     /// Closes the instances of a Legacy client's session that has ended.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::upstream::{Received, tool};
-use crate::support::{Gateway, Step, Upstream, within};
+use crate::support::upstream::{Received, every_kind, tool};
+use crate::support::{Gateway, Kind, Step, Upstream, within};
 
 const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
 
@@ -124,4 +124,78 @@ async fn whether_lists_depend_on_capabilities_is_remembered() {
     gateway.legacy().await.offering(json!({ "sampling": {} })).await.tool_names().await;
     gateway.wait_for(|status| status["servers"][0]["state"] == "ready").await;
     assert_eq!(upstream.starts(), starts + 1, "the main instance alone");
+}
+
+#[tokio::test]
+async fn a_server_that_capabilities_are_hidden_from_has_one_instance_for_all_clients() {
+    for kind in every_kind().await {
+        let gateway = Gateway::with("s", kind.lines.clone() + HIDDEN).start().await;
+        list_and_call_with_all_sets(&gateway, kind.name).await;
+        assert_eq!(gateway.server("s").await["instance_count"], 0, "{}", kind.name);
+        assert!(kind.upstream.starts() <= 1, "{}", kind.name);
+        assert_told_nothing(&kind);
+    }
+}
+
+#[tokio::test]
+async fn isolated_clients_have_instances_of_their_own_that_are_told_nothing() {
+    for kind in every_kind().await {
+        let lines = kind.lines.clone() + HIDDEN + "isolation = \"client\"\n";
+        let gateway = Gateway::with("s", lines).start().await;
+        list_and_call_with_all_sets(&gateway, kind.name).await;
+        // A session for each Legacy client, and one principal for all Modern ones.
+        let own = if kind.name.starts_with("legacy") { SETS.len() + 1 } else { 0 };
+        assert_eq!(gateway.server("s").await["instance_count"], own, "{}", kind.name);
+        assert_told_nothing(&kind);
+    }
+}
+
+const HIDDEN: &str = "client_capabilities = \"hide\"\n";
+
+async fn list_and_call_with_all_sets(gateway: &Gateway, kind: &str) {
+    for text in SETS {
+        for (era, client) in gateway.both().await {
+            let client = client.offering(set(text)).await;
+            assert_eq!(client.tool_names().await.len(), 4, "{kind} {era} {text}");
+            assert!(!client.call("s__echo", json!({})).await.is_error(), "{kind} {era} {text}");
+        }
+    }
+}
+
+/// Checks that no request to a server says that a client can do anything.
+fn assert_told_nothing(kind: &Kind) {
+    for received in kind.upstream.received() {
+        let told = match &*received.method {
+            "initialize" => &received.params["capabilities"],
+            _ => received.meta("io.modelcontextprotocol/clientCapabilities"),
+        };
+        assert!(told.is_null() || *told == json!({}), "{}: {}", kind.name, received.text);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_that_hides_capabilities_ends_the_instances_for_them() {
+    let upstream = Upstream::legacy().await;
+    upstream.offers_everything().resources(&["test://a"]);
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    let client = gateway.legacy().await.offering(json!({ "roots": {} })).await;
+    assert!(client.subscribes("mcp://s/test://a").await);
+    assert_eq!(gateway.server("s").await["instance_count"], 1);
+    gateway.reload(Gateway::with("s", upstream.stdio() + HIDDEN)).await;
+    gateway.wait_for(|status| status["servers"][0]["instance_count"] == 0).await;
+}
+
+#[tokio::test]
+async fn a_server_of_both_eras_that_capabilities_are_hidden_from_is_spoken_to_in_one() {
+    let [modern, legacy] = Upstream::both().await;
+    modern.speaks_legacy_as(&legacy);
+    for (transport, lines) in modern.ways() {
+        let gateway = Gateway::with("s", lines + HIDDEN).start().await;
+        for (era, client) in gateway.both().await {
+            let client = client.offering(json!({ "roots": {} })).await;
+            assert_eq!(client.tool_names().await.len(), 4, "{transport} {era}");
+            assert!(!client.call("s__echo", json!({})).await.is_error(), "{transport} {era}");
+        }
+        assert!(legacy.all("initialize").is_empty(), "{transport}");
+    }
 }

@@ -64,7 +64,7 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
         CallMatch::Mute => connection.send(not_offered(&id, &question)),
         CallMatch::Nobody => {
             let place = Arc::clone(&inbox.seeking).try_acquire_owned().ok();
-            let Some(place) = place.filter(|_| inbox.subscriptions.is_one_clients()) else {
+            let Some(place) = place.filter(|_| inbox.subscriptions.can_be_asked()) else {
                 return connection.send(answer_to_server(&id, &question.method));
             };
             let (connection, inbox) = (Arc::downgrade(connection), Arc::clone(inbox));

@@ -98,7 +98,8 @@ impl SubscriptionHub {
         servers.retain(|_, subscriptions| subscriptions.strong_count() > 0);
         let client = owner.whose.session().map(|id| (id, Arc::clone(&self.clients)));
         let mut new = Subscriptions::new(server.clone(), client);
-        new.one_clients = owner.whose != InstanceScope::Everybody;
+        new.can_be_asked =
+            owner.whose != InstanceScope::Everybody && owner.told.capabilities != "{}";
         let new = Arc::new(new);
         servers.insert(key, Arc::downgrade(&new));
         new

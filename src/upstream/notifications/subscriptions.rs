@@ -20,8 +20,9 @@ pub struct Subscriptions {
     server: ServerName,
     /// The Legacy session that the instance belongs to, if it does.
     client: Option<(Arc<str>, Arc<Clients>)>,
-    /// Whether the instance serves a single client, of either era.
-    pub(super) one_clients: bool,
+    /// Whether the instance serves a single client, of either era, and was told
+    /// that it can do something.
+    pub(super) can_be_asked: bool,
     topics: Mutex<HashMap<Topic, TopicState>>,
     /// Counts the topics that were added or removed.
     changes: watch::Sender<u64>,
@@ -61,7 +62,7 @@ impl Subscriptions {
         Self {
             server,
             client,
-            one_clients: false,
+            can_be_asked: false,
             topics: Mutex::default(),
             changes: watch::Sender::new(0),
             verdicts: watch::Sender::new(0),
@@ -219,9 +220,10 @@ impl Subscriptions {
         self.client.is_some()
     }
 
-    /// Whether the instance serves a single client: a session, or a principal.
-    pub(in crate::upstream) fn is_one_clients(&self) -> bool {
-        self.one_clients
+    /// Whether requests outside of calls can be for one client only, of which
+    /// the server was told that it can answer some.
+    pub(in crate::upstream) fn can_be_asked(&self) -> bool {
+        self.can_be_asked
     }
 
     /// Asks the client of the session that the instance belongs to; false if it

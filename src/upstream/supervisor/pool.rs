@@ -168,6 +168,7 @@ impl ServerShared {
             };
             let version = self.version();
             let expected = expected
+                && owner.told == owner.told.clone().adapt_to(&self.config)
                 && owner.told.other_era.is_none_or(|era| {
                     version.is_some_and(|version| self.serves_legacy(version, era))
                 });

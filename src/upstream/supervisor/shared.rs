@@ -183,7 +183,7 @@ impl ServerShared {
         era == Era::Legacy
             && version.era() == Era::Modern
             && self.config.era == EraChoice::Auto
-            && self.config.max_instances() > 0
+            && !self.config.has_one_instance()
     }
 
     /// Whether clients of this era are served in Legacy at a server that speaks

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Step, Upstream, every_kind, within};
+use crate::support::{Gateway, Said, Step, Upstream, every_kind, within};
 
 use super::{
     ann, ask, asking, asks, both, dialogue, everything, form, json_of, prompt, question, required,
@@ -52,21 +52,60 @@ async fn a_client_is_never_asked_what_it_did_not_offer() {
             for kind in &kinds {
                 let said = client.call(&format!("{}__ask", kind.name), json!({})).await;
                 let which = format!("{era} {} {method} {capabilities}", kind.name);
-                if kind.name.starts_with("legacy") {
-                    let told = &json_of(&said)["q"];
-                    assert_eq!(told["code"], -32601, "{which}: {said:?}");
-                    let text = told["message"].as_str().unwrap();
-                    assert!(text.contains(method), "{which}: {text}");
-                    assert!(text.ends_with(&format!("capability {needed}")), "{which}: {text}");
-                } else if era == "Modern" {
-                    assert_eq!((said.status, said.code()), (400, -32021), "{which}");
-                    assert_eq!(said.error()["data"]["requiredCapabilities"], needed, "{which}");
-                } else {
-                    assert!(said.is_error(), "{which}: {said:?}");
-                }
+                assert_not_offered(&said, &which, (method, &needed));
             }
         }
     }
+}
+
+/// Checks that a question was refused, as `which` says: the client's era, the kind of the server.
+fn assert_not_offered(said: &Said, which: &str, (method, needed): (&str, &Value)) {
+    if which.contains(" legacy-") {
+        let told = &json_of(said)["q"];
+        assert_eq!(told["code"], -32601, "{which}: {said:?}");
+        let text = told["message"].as_str().unwrap();
+        assert!(text.contains(method), "{which}: {text}");
+        assert!(text.ends_with(&format!("capability {needed}")), "{which}: {text}");
+    } else if which.starts_with("Modern") {
+        assert_eq!((said.status, said.code()), (400, -32021), "{which}");
+        assert_eq!(said.error()["data"]["requiredCapabilities"], *needed, "{which}");
+    } else {
+        assert!(said.is_error(), "{which}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_capabilities_are_hidden_from_asks_as_if_clients_had_none() {
+    let kinds = every_kind().await;
+    let needed = json!({ "elicitation": { "form": {} } });
+    asks(&kinds, "ask", || vec![("q", "elicitation/create", form())]);
+    for isolation in ["shared", "client"] {
+        let more = format!("client_capabilities = \"hide\"\nisolation = \"{isolation}\"\n");
+        let servers = kinds.iter().fold(Gateway::alone(), |servers, kind| {
+            servers.server(kind.name, kind.lines.clone() + &more)
+        });
+        let gateway = servers.start().await;
+        for (era, client) in both(&gateway).await {
+            for kind in &kinds {
+                let said = client.call(&format!("{}__ask", kind.name), json!({})).await;
+                let which = format!("{era} {} {isolation}", kind.name);
+                assert_not_offered(&said, &which, ("elicitation/create", &needed));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_whose_capabilities_are_hidden_is_asked_nothing_outside_of_calls() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("late", |_| vec![Step::text("done"), Step::Ask("q", "roots/list", json!({}))]);
+    let lines = upstream.stdio() + "client_capabilities = \"hide\"\nisolation = \"client\"\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    let client = gateway.legacy().await.offering(everything()).await;
+    let _listening = client.listen().await;
+    assert_eq!(client.call("s__late", json!({})).await.text(), "done");
+    let refusal = upstream.heard("", 1).await.text;
+    assert!(refusal.contains("-32601"), "{refusal}");
 }
 
 #[tokio::test]

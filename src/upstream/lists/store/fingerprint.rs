@@ -6,7 +6,9 @@ use std::path::Path;
 
 use aws_lc_rs::hmac::{Context, Key};
 
-use crate::config::{CommandConfig, HttpConfig, ServerConfig, ServerKind, child_inherits};
+use crate::config::{
+    CapabilitiesChoice, CommandConfig, HttpConfig, ServerConfig, ServerKind, child_inherits,
+};
 
 /// The keyed digest of a configuration.
 pub(super) type Fingerprint = [u8; 32];
@@ -19,6 +21,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         name,
         target,
         era,
+        client_capabilities,
         max_instances,
         max_response,
         max_tools,
@@ -53,7 +56,8 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
     digest.feed(name.as_str());
     digest.feed(era.as_str());
     digest.feed(format!("{max_response} {max_tools} {max_pages}"));
-    digest.feed(if *max_instances == Some(0) { "hidden" } else { "declared" });
+    let is_hidden = *max_instances == Some(0) || *client_capabilities == CapabilitiesChoice::Hide;
+    digest.feed(if is_hidden { "hidden" } else { "declared" });
     match target {
         ServerKind::Command(command) => digest.feed_command(command),
         ServerKind::Http(http) => digest.feed_http(http),

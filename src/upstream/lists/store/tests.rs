@@ -114,6 +114,7 @@ async fn lists_of_another_configuration_are_dropped() {
         (CHILD, format!("{CHILD}\nera = \"legacy\"")),
         (CHILD, format!("{CHILD}\nmax_tools = 9")),
         (CHILD, format!("{CHILD}\nmax_instances = 0")),
+        (CHILD, format!("{CHILD}\nclient_capabilities = \"hide\"")),
         (CHILD, HTTP.to_owned()),
         (HTTP, HTTP.replace("/mcp", "/mcq")),
         (HTTP, HTTP.replace("hunter2-secret", "hunter3-secret")),
