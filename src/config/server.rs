@@ -209,8 +209,8 @@ choice! {
         /// the call is refused
         "strict" => Strict,
         /// strings are replaced by the one number, boolean, array or object that the schema wants
-        /// there, if their text is the JSON of it and all arguments fit then; else the call is
-        /// refused
+        /// there, if their text is the JSON of it, and `null` is dropped for an optional property
+        /// whose schema does not allow it; the call is refused unless all arguments fit then
         "coerce" => Coerce,
         /// the server gets them as they are
         "off" => Off,

@@ -63,7 +63,7 @@ impl Policy {
             Ok(Some(CoercedArguments { raw, paths })) => {
                 let paths = paths.join(" ");
                 let paths = clip(&paths, 512);
-                tracing::info!(%server, tool = %name, ?paths, "strings in arguments were coerced");
+                tracing::info!(%server, tool = %name, ?paths, "arguments were coerced");
                 replace_arguments(call, target, raw)
             }
             Err(violations) => {
@@ -113,3 +113,91 @@ fn replace_arguments(
 const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
 /// When a call that has waited for too long may be tried again.
 const SOON: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+    use crate::call::ServerName;
+    use crate::catalog::HeaderRules;
+    use crate::policy::LimitRegistry;
+    use crate::upstream::tests::{call, config};
+
+    const SCHEMA: &str = r#"{"type":"object","properties":{"n":{"type":"integer"},
+        "e":{"enum":["a","b"]},"c":{"const":7},"p":{"type":"string","pattern":"^x"},
+        "l":{"type":"array","items":{"type":"boolean"},"maxItems":2},
+        "none":{"not":{"type":"string"}},"some":{"anyOf":[{"type":"object"},{"minimum":5}]}}}"#;
+
+    fn target(edits: Box<crate::call::Edits>) -> CallTarget {
+        let raw = format!(r#"{{"name":"t","inputSchema":{SCHEMA}}}"#);
+        let tool = Tool::parse(raw.as_bytes(), HeaderRules::Ignore).unwrap();
+        CallTarget::tool(&ServerName::new("s").unwrap(), &Arc::new(tool), edits)
+    }
+
+    fn call_with(params: &str) -> Box<Call> {
+        let params = Params::parse(Some(Bytes::copy_from_slice(params.as_bytes()))).unwrap();
+        Box::new(Call { params, ..call("t") })
+    }
+
+    fn coercing() -> Policy {
+        Policy::new(LimitRegistry::default().limits(&config(&[("s", "arguments = \"coerce\"")])))
+    }
+
+    #[tokio::test]
+    async fn edits_stay_at_their_places_when_arguments_are_coerced() {
+        let params = r#"{"first":1,"arguments":{"n":"3","e":null},"name":"s__t","last":2}"#;
+        let place = |text: &str| {
+            let at = params.find(text).unwrap();
+            at..at + text.len()
+        };
+        let edits = ["1", "\"s__t\"", "2"].map(|text| (place(text), Bytes::from("0")));
+        let admitted = coercing().admit(call_with(params), target(Box::new(edits))).await.unwrap();
+        let raw = admitted.get().params.raw();
+        assert_eq!(raw, r#"{"first":1,"arguments":{"n":3},"name":"s__t","last":2}"#);
+        let edits = admitted.target().edits.iter().map(|(at, _)| raw.slice(at.clone()));
+        assert_eq!(edits.collect::<Vec<_>>(), ["1", "\"s__t\"", "2"]);
+    }
+
+    #[tokio::test]
+    async fn the_log_of_arguments_names_paths_rules_and_kinds_but_no_values() {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        tracing::callsite::rebuild_interest_cache();
+        let secret = "hunter2";
+        let large = "hunter2 ".repeat(20_000);
+        let mut logged_by = async |arguments: serde_json::Value| {
+            let call = call_with(&json!({ "name": "t", "arguments": arguments }).to_string());
+            let admitted = coercing().admit(call, target(Box::default())).await.is_ok();
+            let mut lines = String::new();
+            log.read_to_string(&mut lines).unwrap();
+            (admitted, lines)
+        };
+        for (arguments, words) in [
+            (json!({ "n": secret }), &["/n: type: expected integer, got string"][..]),
+            (json!({ "n": large }), &["/n: type: expected integer, got string"]),
+            (json!({ "e": secret, "c": secret }), &["/e: enum: ", "/c: const: "]),
+            (json!({ "p": secret, "none": secret }), &["/p: pattern: ", "/none: not: "]),
+            (json!({ "l": [true, true, secret] }), &["/l: maxItems: ", "/l/2: type: "]),
+            (json!({ "some": [secret], "n": [secret] }), &["/n: type: "]),
+            (json!({ "n": "31337", "e": "hunter2" }), &["/n: type: ", "/e: enum: "]),
+        ] {
+            let (admitted, logged) = logged_by(arguments).await;
+            assert!(!admitted && logged.contains("arguments were refused"), "{logged}");
+            for word in words {
+                assert!(logged.contains(word), "{word}: {logged}");
+            }
+            assert!(!logged.contains("hunter2") && !logged.contains("31337"), "{logged}");
+        }
+        let (admitted, logged) =
+            logged_by(json!({ "n": "31337", "p": "xhunter2", "e": null })).await;
+        assert!(admitted && logged.contains("arguments were coerced"), "{logged}");
+        assert!(logged.contains("/e /n"), "{logged}");
+        assert!(!logged.contains("hunter2") && !logged.contains("31337"), "{logged}");
+    }
+}

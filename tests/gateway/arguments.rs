@@ -168,7 +168,7 @@ async fn a_key_that_stands_twice_is_refused() {
     assert!(upstream.calls().is_empty());
 }
 
-const LENIENT: &str = r#"{"type":"object","properties":{"days":{"type":"integer","x-mcp-header":"Days"},"all":{"type":"boolean"}}}"#;
+const LENIENT: &str = r#"{"type":"object","properties":{"days":{"type":"integer","x-mcp-header":"Days"},"all":{"type":"boolean"},"unit":{"type":"string","x-mcp-header":"Unit"}}}"#;
 
 #[tokio::test]
 async fn coerced_arguments_are_the_ones_that_the_server_gets() {
@@ -209,9 +209,14 @@ async fn coerced_arguments_are_the_ones_that_the_server_gets() {
             let ask = client.ask_call("s__weather", json!({ "days": "3" })).body(whole);
             let ask = if era == "Modern" { ask.header("mcp-param-days", "3") } else { ask };
             assert_eq!(ask.send().await.said().await.text(), r#"{"days":3}"#, "{era}");
+            // crewai-tools sends null for what the model left out.
+            let sparse = json!({ "unit": null, "days": "3", "all": null });
+            assert_eq!(call("weather", sparse.clone()).await.text(), r#"{"days":3}"#, "{era}");
+            assert_eq!(upstream.calls().pop().unwrap().header("mcp-param-unit"), None, "{era}");
             let before = upstream.calls().len();
             for (tool, arguments) in [
                 ("exact", sent.clone()),
+                ("exact", sparse),
                 ("weather", json!({ "days": "three" })),
                 ("weather", json!({ "days": "3", "all": "maybe" })),
             ] {

@@ -1,13 +1,16 @@
-//! Strings in arguments that stand for the one value that the schema wants.
+//! Arguments that stand for others, which the schema wants.
 //!
 //! Models write `"3"` for 3, and lists as JSON text. A string is replaced only where its text is
-//! JSON of a kind that the schema wants there, and where the schema does not want a string. All
-//! other bytes stay as they are, and the result is checked like any other arguments.
+//! JSON of a kind that the schema wants there, and where the schema does not want a string.
+//! Some clients send `null` for each property that the model left out. It is dropped where the
+//! schema declares the property and does not allow `null`; members of maps and items of arrays are
+//! kept. All other bytes stay as they are, and the result is checked like any other arguments, so
+//! that a required property is never dropped.
 
 use std::collections::BTreeMap;
 
-use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind as Kind;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -15,21 +18,30 @@ use super::violations::{MAX_COST_OF_ALL, expected_kinds, kind_names};
 use super::{ArgumentSchema, CompiledRule, MAX_ARGUMENT_DEPTH};
 use crate::jsonrpc::{Members, Splice, parse_strict, span_of};
 
-/// Arguments in which strings were replaced by what they stand for.
+/// Arguments in which strings were replaced by what they stand for, and nulls dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CoercedArguments {
     /// The raw arguments, which fit the schema.
     pub raw: Vec<u8>,
-    /// The JSON pointers of what was replaced.
+    /// The JSON pointers of what was replaced or dropped.
     pub paths: Vec<String>,
 }
 
-/// What replaces strings, by their JSON pointers.
-type Replacements = BTreeMap<String, String>;
+/// What happens to values, by their JSON pointers.
+type Coercions = BTreeMap<String, Coercion>;
+
+/// What happens to a value that the schema does not allow.
+#[derive(Debug)]
+enum Coercion {
+    /// The value that a string stands for takes its place: raw, on one line.
+    Replace(String),
+    /// The member with this value is dropped.
+    Drop,
+}
 
 impl ArgumentSchema {
-    /// The arguments that these stand for, if strings in them can be replaced so that they fit the
-    /// schema.
+    /// The arguments that these stand for, if strings in them can be replaced and nulls dropped so
+    /// that they fit the schema.
     pub fn coerce(&self, arguments: &[u8]) -> Option<CoercedArguments> {
         let CompiledRule::Schema { checker, reach, .. } = &self.rule else { return None };
         let validator = checker.validator().ok()?;
@@ -43,36 +55,70 @@ impl ArgumentSchema {
             if reach.checking_cost(&raw) > MAX_COST_OF_ALL {
                 return None;
             }
-            let found = find_replacements(validator, &value);
+            let found = find_coercions(validator, &value);
             if found.is_empty() {
                 return None;
             }
-            raw = replace_strings(&raw, &found);
+            raw = apply_coercions(&raw, &found);
             paths.extend(found.into_keys());
         }
         None
     }
 }
 
-fn find_replacements(validator: &Validator, value: &Value) -> Replacements {
-    let errors = validator.iter_errors(value).take(MAX_REPLACED);
+fn find_coercions(validator: &Validator, value: &Value) -> Coercions {
+    let errors = validator.iter_errors(value).take(MAX_COERCED);
     let found = errors.filter_map(|error| {
-        let instance = error.instance();
-        let text = instance.as_str()?.trim();
-        let meant = parse_strict(text.as_bytes(), MAX_ARGUMENT_DEPTH).ok()?;
-        let is_wanted = match error.kind() {
-            Kind::Type { kind } => kind_names(kind).iter().any(|name| is_of_kind(&meant, name)),
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                expected_kinds(context, instance)?.iter().any(|name| is_of_kind(&meant, name))
-            }
-            _ => false,
+        let coercion = match error.instance().as_ref() {
+            Value::String(text) => replacement(&error, text.trim()).map(Coercion::Replace),
+            Value::Null => forbids_null(&error).then_some(Coercion::Drop),
+            _ => None,
         };
-        // Valid JSON has line breaks between its values only, where a server on standard input would
-        // take them for the end of the message.
-        let line = || text.replace(['\n', '\r'], " ");
-        is_wanted.then(|| (error.instance_path().as_str().to_owned(), line()))
+        Some((error.instance_path().as_str().to_owned(), coercion?))
     });
     found.collect()
+}
+
+/// The value that a string stands for, if the schema wants one of its kind.
+fn replacement(error: &ValidationError<'_>, text: &str) -> Option<String> {
+    let meant = parse_strict(text.as_bytes(), MAX_ARGUMENT_DEPTH).ok()?;
+    let is_wanted = match error.kind() {
+        Kind::Type { kind } => kind_names(kind).iter().any(|name| is_of_kind(&meant, name)),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            let kinds = expected_kinds(context, error.instance())?;
+            kinds.iter().any(|name| is_of_kind(&meant, name))
+        }
+        _ => false,
+    };
+    // Valid JSON has line breaks between its values only, where a server on standard input would
+    // take them for the end of the message.
+    is_wanted.then(|| text.replace(['\n', '\r'], " "))
+}
+
+/// Whether an error is that the schema does not allow `null` for a property that it declares.
+fn forbids_null(error: &ValidationError<'_>) -> bool {
+    let is_about_value = matches!(
+        error.kind(),
+        Kind::Type { .. }
+            | Kind::Enum { .. }
+            | Kind::Constant { .. }
+            | Kind::AnyOf { .. }
+            | Kind::OneOfNotValid { .. }
+    );
+    is_about_value && is_declared(error.evaluation_path().as_str(), error.instance_path().as_str())
+}
+
+/// Whether the rule at `evaluated` was reached by the declaration of the property at `path`: behind
+/// it, the rules of the same value alone.
+fn is_declared(evaluated: &str, path: &str) -> bool {
+    let Some((_, key)) = path.rsplit_once('/') else { return false };
+    let declaration = format!("/properties/{key}/");
+    let Some(at) = evaluated.rfind(&declaration) else { return false };
+    let rules = evaluated.get(at + declaration.len()..).unwrap_or_default();
+    let (on_the_way, _) = rules.rsplit_once('/').unwrap_or_default();
+    let is_of_same_value =
+        |rule: &str| SAME_VALUE.contains(&rule) || rule.bytes().all(|digit| digit.is_ascii_digit());
+    on_the_way.split('/').all(is_of_same_value)
 }
 
 /// Whether a value is the number, boolean, array or object that a schema wants.
@@ -86,33 +132,56 @@ fn is_of_kind(value: &Value, name: &str) -> bool {
     }
 }
 
-fn replace_strings(raw: &[u8], found: &Replacements) -> Vec<u8> {
+fn apply_coercions(raw: &[u8], found: &Coercions) -> Vec<u8> {
     let mut splice = Splice::new(raw);
     collect_edits(&mut splice, (raw, raw), "", found);
     splice.finish().into()
 }
 
-/// Walks down to the strings that are replaced, past all that holds none of them.
+/// Walks down to the values that are coerced, past all that holds none of them.
 fn collect_edits(
     splice: &mut Splice<'_>,
     (whole, part): (&[u8], &[u8]),
     path: &str,
-    found: &Replacements,
+    found: &Coercions,
 ) {
     let inside = format!("{path}/");
     if !found.range(inside.clone()..).next().is_some_and(|(first, _)| first.starts_with(&inside)) {
         return;
     }
+    let Some(open) = span_of(whole, part).map(|span| span.start) else { return };
+    // Where the member begins: behind the bracket or the comma before it.
+    let (mut begin, mut is_first) = (open + 1, true);
     for (key, member) in children(part) {
         let path = format!("{inside}{key}");
         let member = member.get().as_bytes();
-        match (found.get(&path), span_of(whole, member)) {
-            (Some(text), Some(span)) => {
-                splice.replace(span, text.clone());
+        let Some(span) = span_of(whole, member) else { continue };
+        let next = span.end + distance_to_next(whole.get(span.end..).unwrap_or_default());
+        match found.get(&path) {
+            Some(Coercion::Drop) if is_first => {
+                splice.replace(begin..next, "");
             }
-            _ => collect_edits(splice, (whole, member), &path, found),
+            Some(Coercion::Drop) => {
+                splice.replace(begin - 1..span.end, "");
+            }
+            Some(Coercion::Replace(text)) => {
+                splice.replace(span, text.clone());
+                is_first = false;
+            }
+            None => {
+                collect_edits(splice, (whole, member), &path, found);
+                is_first = false;
+            }
         }
+        begin = next;
     }
+}
+
+/// How many bytes there are from the end of a member to the begin of the next: with the comma
+/// between them, or nothing behind the last.
+fn distance_to_next(rest: &[u8]) -> usize {
+    let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace());
+    comma.filter(|at| rest.get(*at) == Some(&b',')).map_or(0, |at| at + 1)
 }
 
 /// The members of an object or an array, by their segments in a JSON pointer.
@@ -131,76 +200,12 @@ fn children(raw: &[u8]) -> Vec<(String, &RawValue)> {
     }
 }
 
-/// The most strings that are replaced in one round.
-const MAX_REPLACED: usize = 64;
-/// The most rounds of replacing.
+/// The most values that are coerced in one round.
+const MAX_COERCED: usize = 64;
+/// The most rounds of coercing.
 const MAX_ROUNDS: usize = 4;
+/// The keywords whose subschemas are for the same value, not for its members.
+const SAME_VALUE: [&str; 6] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf"];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn coerced(schema: &str, arguments: &str) -> Option<(String, Vec<String>)> {
-        let schema = ArgumentSchema::compile(schema.as_bytes()).unwrap();
-        assert!(schema.check(Some(arguments.as_bytes())).is_err(), "{arguments}");
-        let coerced = schema.coerce(arguments.as_bytes())?;
-        assert!(schema.check(Some(&coerced.raw)).is_ok());
-        Some((String::from_utf8(coerced.raw).unwrap(), coerced.paths))
-    }
-
-    const SCHEMA: &str = r#"{"type":"object","properties":{
-        "n":{"type":"integer"},"x":{"type":"number"},"b":{"type":"boolean"},
-        "l":{"type":"array","items":{"type":"integer"}},"o":{"type":"object","required":["k"]},
-        "m":{"type":["integer","null"]},"any":{"anyOf":[{"type":"array"},{"type":"null"}]},
-        "t":{"type":"object","properties":{"a/b~c":{"type":"array","items":{"type":"number"}}}},
-        "s":{"type":"string","minLength":3},"e":{"anyOf":[{"type":"string","minLength":3},{"type":"integer"}]},
-        "z":{"type":"null"}}}"#;
-
-    #[test]
-    fn a_string_becomes_the_value_that_the_schema_wants() {
-        for (arguments, expected, paths) in [
-            (r#"{ "n": "3", "s":"abc"}"#, r#"{ "n": 3, "s":"abc"}"#, &["/n"][..]),
-            (r#"{"n":" -7 ","big":1.50}"#, r#"{"n":-7,"big":1.50}"#, &["/n"]),
-            (r#"{"x":"1e3","b":"false"}"#, r#"{"x":1e3,"b":false}"#, &["/b", "/x"]),
-            (r#"{"l":"[1, 2]"}"#, r#"{"l":[1, 2]}"#, &["/l"]),
-            (r#"{"l":"[\"1\", 2]"}"#, r#"{"l":[1, 2]}"#, &["/l", "/l/0"]),
-            (r#"{"l":[1,"2",3]}"#, r#"{"l":[1,2,3]}"#, &["/l/1"]),
-            (r#"{"o":"{\"k\": \"\\u00e9\"}"}"#, r#"{"o":{"k": "\u00e9"}}"#, &["/o"]),
-            (r#"{"l":"[1,\n2]"}"#, r#"{"l":[1, 2]}"#, &["/l"]),
-            (r#"{"m":"4","any":"[]"}"#, r#"{"m":4,"any":[]}"#, &["/any", "/m"]),
-            (r#"{"t":{"a\/b~c":["1"]}}"#, r#"{"t":{"a\/b~c":[1]}}"#, &["/t/a~1b~0c/0"]),
-        ] {
-            let (raw, found) = coerced(SCHEMA, arguments).unwrap_or_else(|| panic!("{arguments}"));
-            assert_eq!(
-                (raw.as_str(), found),
-                (expected, paths.iter().map(ToString::to_string).collect())
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_ambiguous_or_still_wrong_is_left_alone() {
-        for arguments in [
-            r#"{"n":"three"}"#,
-            r#"{"n":"3.5"}"#,
-            r#"{"n":"007"}"#,
-            r#"{"n":"0x10"}"#,
-            r#"{"n":true}"#,
-            r#"{"n":["3"]}"#,
-            r#"{"b":"yes"}"#,
-            r#"{"b":"1"}"#,
-            r#"{"b":"True"}"#,
-            r#"{"l":"1,2"}"#,
-            r#"{"l":"[1,\"x\"]"}"#,
-            r#"{"o":"{\"k\":1,\"k\":2}"}"#,
-            r#"{"o":"{}"}"#,
-            r#"{"s":5}"#,
-            r#"{"e":"3"}"#,
-            r#"{"z":"null"}"#,
-            r#"{"n":"3","b":"maybe"}"#,
-            r#"{"n":"3","n":"4"}"#,
-        ] {
-            assert_eq!(coerced(SCHEMA, arguments), None, "{arguments}");
-        }
-    }
-}
+mod tests;
