@@ -172,3 +172,90 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 const MOST_NAMES: usize = 256;
 /// The most views of which names are remembered.
 const MOST_VIEWS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::call::{Abilities, Endpoint, ProfileName};
+    use crate::clock;
+    use crate::snapshot::{Snapshots, StartUp};
+    use crate::upstream::tests::{config, surroundings};
+
+    /// A gateway without servers.
+    fn snapshots() -> Arc<Snapshots> {
+        let info = Bytes::from_static(b"{}");
+        Snapshots::start(StartUp { config: config(&[]), surroundings: surroundings(), info })
+    }
+
+    fn narrowed(number: usize) -> ViewKey {
+        let narrowing = Some(format!("tools=t{number}").into());
+        ViewKey { endpoint: Endpoint { profile: None, narrowing }, ..ViewKey::default() }
+    }
+
+    fn memory(at: Instant) -> ViewMemory {
+        ViewMemory { shown: Arc::from([]), at, departed: HashMap::new() }
+    }
+
+    #[tokio::test]
+    async fn a_departed_tool_is_remembered_for_ten_minutes() {
+        let (snapshot, start) = (snapshots().load_full(), clock::now());
+        let (all, key) = (DepartedTools::default(), narrowed(0));
+        let gone = DepartedTool {
+            server: ServerName::new("s").unwrap(),
+            at: start,
+            identity: Arc::clone(&snapshot.identity),
+        };
+        let departed = HashMap::from([(PublicName::new("gone"), gone)]);
+        all.0.lock().insert(key.clone(), ViewMemory { departed, ..memory(start) });
+        let has = |after| all.has(&key, &Principal::Anonymous, "gone", start + after);
+        let last = Duration::from_secs(599);
+        assert!(has(Duration::ZERO) && has(last) && !has(REMEMBERED));
+        // The memory goes when the next snapshot is published, and not earlier.
+        let note = |after| all.note(&snapshot, &snapshot, start + after);
+        let names = || all.0.lock().get(&key).map(|memory| memory.departed.len());
+        note(last);
+        assert_eq!(names(), Some(1));
+        all.0.lock().get_mut(&key).unwrap().at = start + last;
+        note(REMEMBERED);
+        assert_eq!(names(), Some(0), "the view is recent, the tool is not");
+        note(last + REMEMBERED);
+        assert_eq!(names(), None, "the view is no longer recent");
+    }
+
+    #[tokio::test]
+    async fn names_of_so_many_views_are_remembered_and_those_of_configured_views_go_last() {
+        let (snapshot, start) = (snapshots().load_full(), clock::now());
+        let all = DepartedTools::default();
+        let profile = |number: usize| {
+            let profile = ProfileName::new(&format!("p{number}")).ok();
+            ViewKey { endpoint: Endpoint { profile, narrowing: None }, ..ViewKey::default() }
+        };
+        let able = |number: usize| {
+            let raw = format!("{{\"experimental\":{{\"x{number}\":{{}}}}}}");
+            let abilities = Some(Abilities::parse(raw.as_bytes()));
+            ViewKey { abilities, ..ViewKey::default() }
+        };
+        let made_up = (0..MOST_VIEWS).map(|number| match number % 2 {
+            0 => narrowed(number),
+            _ => able(number),
+        });
+        let made_up: Vec<_> = made_up.collect();
+        for (number, key) in (1..).zip(&made_up) {
+            all.0.lock().insert(key.clone(), memory(start + Duration::from_millis(number)));
+        }
+        // The oldest of all.
+        for number in 0..9 {
+            all.0.lock().insert(profile(number), memory(start));
+        }
+        all.note(&snapshot, &snapshot, start + Duration::from_secs(1));
+        let kept = all.0.lock();
+        assert_eq!(kept.len(), MOST_VIEWS);
+        // The view of the snapshot itself is another one.
+        assert!((0..9).all(|number| kept.contains_key(&profile(number))));
+        for (number, key) in made_up.iter().enumerate() {
+            assert_eq!(kept.contains_key(key), number >= 10, "{number}");
+        }
+    }
+}
