@@ -13,37 +13,46 @@ fn url() -> Value {
     json!({ "mode": "url", "message": "Open it", "url": "https://example.com/x", "elicitationId": "e-1" })
 }
 
-/// What a client says it can do, a question beyond that, and what it would need.
-fn beyond() -> Vec<(Value, &'static str, Value, Value)> {
+/// What a client says it can do, a question beyond that, which part of it is beyond, and what the
+/// client would need.
+fn beyond() -> Vec<(Value, [&'static str; 2], Value, Value)> {
     let tools = json!({ "messages": [], "maxTokens": 1, "tools": [{ "name": "t" }] });
+    let form_needed = json!({ "elicitation": { "form": {} } });
+    let elicitation = "elicitation/create";
     vec![
-        (json!({}), "elicitation/create", form(), json!({ "elicitation": { "form": {} } })),
+        (json!({}), [elicitation, " with a form"], form(), form_needed.clone()),
         (
             json!({ "elicitation": { "url": {} } }),
-            "elicitation/create",
+            [elicitation, " with a form"],
             form(),
-            json!({ "elicitation": { "form": {} } }),
+            form_needed,
         ),
         (
             json!({ "elicitation": {} }),
-            "elicitation/create",
+            [elicitation, " with a URL"],
             url(),
             json!({ "elicitation": { "url": {} } }),
         ),
-        (json!({ "roots": {} }), "sampling/createMessage", prompt(), json!({ "sampling": {} })),
+        (json!({}), [elicitation, " with a URL"], url(), json!({ "elicitation": { "url": {} } })),
+        (
+            json!({ "roots": {} }),
+            ["sampling/createMessage", ""],
+            prompt(),
+            json!({ "sampling": {} }),
+        ),
         (
             json!({ "sampling": {} }),
-            "sampling/createMessage",
+            ["sampling/createMessage", " with tools"],
             tools,
             json!({ "sampling": { "tools": {} } }),
         ),
-        (json!({ "sampling": {} }), "roots/list", json!({}), json!({ "roots": {} })),
+        (json!({ "sampling": {} }), ["roots/list", ""], json!({}), json!({ "roots": {} })),
     ]
 }
 
 #[tokio::test]
 async fn a_client_is_never_asked_what_it_did_not_offer() {
-    for (capabilities, method, params, needed) in beyond() {
+    for (capabilities, [method, part], params, needed) in beyond() {
         let kinds = every_kind().await;
         asks(&kinds, "ask", move || vec![("q", method, params.clone())]);
         let gateway = Gateway::alone().kinds(&kinds).start().await;
@@ -52,19 +61,20 @@ async fn a_client_is_never_asked_what_it_did_not_offer() {
             for kind in &kinds {
                 let said = client.call(&format!("{}__ask", kind.name), json!({})).await;
                 let which = format!("{era} {} {method} {capabilities}", kind.name);
-                assert_not_offered(&said, &which, (method, &needed));
+                assert_not_offered(&said, &which, (&format!("{method}{part}"), &needed));
             }
         }
     }
 }
 
 /// Checks that a question was refused, as `which` says: the client's era, the kind of the server.
-fn assert_not_offered(said: &Said, which: &str, (method, needed): (&str, &Value)) {
+/// `asked` is its method, with the part that the client lacks.
+fn assert_not_offered(said: &Said, which: &str, (asked, needed): (&str, &Value)) {
     if which.contains(" legacy-") {
         let told = &json_of(said)["q"];
         assert_eq!(told["code"], -32601, "{which}: {said:?}");
         let text = told["message"].as_str().unwrap();
-        assert!(text.contains(method), "{which}: {text}");
+        assert!(text.contains(&format!("offer {asked}: ")), "{which}: {text}");
         assert!(text.ends_with(&format!("capability {needed}")), "{which}: {text}");
     } else if which.starts_with("Modern") {
         assert_eq!((said.status, said.code()), (400, -32021), "{which}");
@@ -89,7 +99,7 @@ async fn a_server_that_capabilities_are_hidden_from_asks_as_if_clients_had_none(
             for kind in &kinds {
                 let said = client.call(&format!("{}__ask", kind.name), json!({})).await;
                 let which = format!("{era} {} {isolation}", kind.name);
-                assert_not_offered(&said, &which, ("elicitation/create", &needed));
+                assert_not_offered(&said, &which, ("elicitation/create with a form", &needed));
             }
         }
     }
