@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
+use crate::upstream::lists::store::tests::{Folder, known};
 use crate::upstream::transport::child::Guardian;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +147,42 @@ async fn a_call_that_comes_while_a_server_goes_to_rest_waits_for_the_next_start(
         succeeds(send(&server, &config, "echo").await).await;
     }
     server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_with_kept_lists_starts_a_moment_later_or_with_its_first_call() {
+    // A program that cannot be started: its first start fails at once.
+    let config = config(&[("s", "cwd = \"/no/such/folder\"\nera = \"legacy\"")]);
+    for (is_kept, is_called, least) in
+        [(true, false, 300), (true, true, 0), (false, false, 0), (false, true, 0)]
+    {
+        let folder = Folder::new();
+        let store = folder.open(&config.servers[0]).await;
+        if is_kept {
+            store.keep(&config.servers[0], known("echo")).await;
+        }
+        let surroundings = surroundings().with_store(folder.open(&config.servers[0]).await);
+        let began = clock::now();
+        let server = Server::start(Arc::clone(&config.servers[0]), &surroundings);
+        let mut state = server.main().state.subscribe();
+        let started = state.wait_for(|state| matches!(state, LifeState::Backoff { .. }));
+        let call = async {
+            if is_called {
+                assert!(send(&server, &config, "echo").await.is_err());
+            }
+        };
+        let (started, ()) = tokio::join!(
+            async {
+                started.await.unwrap();
+                began.elapsed()
+            },
+            call
+        );
+        let least = Duration::from_millis(least);
+        let most = least + Duration::from_millis(50);
+        assert!(least <= started && started < most, "{is_kept} {is_called}: {started:?}");
+        server.stop(Duration::ZERO).await;
+    }
 }
 
 #[tokio::test]

@@ -50,9 +50,9 @@ struct LegacyVerdict {
 
 impl LegacySide {
     /// The verdict of an earlier run. A recent refusal still holds; that the
-    /// server spoke Legacy is only a reason to be patient.
-    pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
-        let now = clock::unix_now().as_secs();
+    /// server spoke Legacy is only a reason to be patient. `now` is in seconds
+    /// since 1970.
+    pub(in crate::upstream) fn restored(known: Option<&KnownServer>, now: u64) -> Self {
         let refused_at = known.and_then(|known| known.legacy_refused);
         let refused_at = refused_at
             .filter(|at| now.checked_sub(*at).is_some_and(|age| age < LONGEST_ASSUMED.as_secs()));
@@ -208,6 +208,7 @@ mod tests {
 
     use super::*;
     use crate::mcp::Era;
+    use crate::upstream::lists::store::tests::known;
     use crate::upstream::owner::ClientDeclaration;
 
     /// A shared instance with these capabilities.
@@ -220,9 +221,26 @@ mod tests {
         UpstreamError::Refused { code, message: "no".into() }
     }
 
+    #[test]
+    fn a_refusal_of_an_earlier_run_holds_for_a_day() {
+        let (refused_at, day) = (1_000_000, LONGEST_ASSUMED.as_secs());
+        let known = KnownServer { legacy_refused: Some(refused_at), ..known("one") };
+        for (now, support) in [
+            (refused_at - 1, LegacySupport::Untried),
+            (refused_at, LegacySupport::Refuted),
+            (refused_at + day - 1, LegacySupport::Refuted),
+            (refused_at + day, LegacySupport::Untried),
+        ] {
+            let side = LegacySide::restored(Some(&known), now);
+            assert_eq!(side.support(), support, "{now}");
+            let holds = support == LegacySupport::Refuted;
+            assert_eq!(side.refused_at(), holds.then_some(refused_at), "{now}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_one_client_declares_refutes_nothing_for_the_others() {
-        let side = LegacySide::restored(None);
+        let side = LegacySide::restored(None, 0);
         let odd = shared(r#"{"experimental":{"x":1}}"#);
         let status = |status| UpstreamError::Status { status };
         let unclear = [
@@ -241,7 +259,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_spoke_legacy_has_to_refuse_it_several_times_in_a_row() {
-        let side = LegacySide::restored(None);
+        let side = LegacySide::restored(None, 0);
         let (plain, version) = (shared("{}"), ProtocolVersion::LATEST_LEGACY);
         assert!(side.confirm(version) && !side.confirm(version));
         let refusal = refused(code::METHOD_NOT_FOUND);
@@ -267,7 +285,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refuted_side_is_tried_again_by_one_caller_and_ever_more_rarely() {
-        let side = LegacySide::restored(None);
+        let side = LegacySide::restored(None, 0);
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
             side.doubt(&shared("{}"), &UpstreamError::NoAnswer);
             // Of the attempts that began before, none counts.

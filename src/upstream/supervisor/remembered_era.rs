@@ -93,3 +93,20 @@ impl RememberedEra {
 
 /// How long an era is assumed without a probe.
 pub(in crate::upstream) const LONGEST_ASSUMED: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_era_is_assumed_for_a_day_after_its_probe() {
+        let probed = 1_000_000;
+        let day = LONGEST_ASSUMED.as_secs();
+        let era = RememberedEra::new(EraChoice::Legacy, None);
+        assert_eq!(era.assumed_era(probed), None, "it was never probed");
+        era.note_probe(probed);
+        assert_eq!(era.assumed_era(probed + day - 1), Some(Era::Legacy));
+        assert_eq!(era.assumed_era(probed + day), None);
+        assert_eq!(era.assumed_era(probed - 1), None, "the clock was set back");
+    }
+}

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::call::Abilities;
+use crate::clock;
 use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
@@ -157,7 +158,7 @@ impl ServerShared {
             pool: Pool::default(),
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
-            legacy_side: LegacySide::restored(known),
+            legacy_side: LegacySide::restored(known, clock::unix_now().as_secs()),
             patience: ListPatience::default(),
             unkept: Notify::new(),
             client: Mutex::default(),

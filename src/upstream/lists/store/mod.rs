@@ -237,4 +237,4 @@ const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 const REWRITTEN: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
-mod tests;
+pub(in crate::upstream) mod tests;

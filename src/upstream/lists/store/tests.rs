@@ -38,7 +38,7 @@ fn list(tool: &str, era: Era) -> Arc<ServerList> {
 }
 
 /// A server of both eras that has other lists in each.
-fn known(tool: &str) -> KnownServer {
+pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
     let base = list(tool, Era::Modern);
     let told = |other_era, capabilities: &'static str| ClientDeclaration {
         other_era,
@@ -58,10 +58,10 @@ fn known(tool: &str) -> KnownServer {
     }
 }
 
-struct Folder(tempfile::TempDir);
+pub(in crate::upstream) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(in crate::upstream) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
@@ -72,7 +72,7 @@ impl Folder {
         ListStore::open(settings, std::slice::from_ref(config)).await.unwrap()
     }
 
-    async fn open(&self, config: &Arc<ServerConfig>) -> Arc<ListStore> {
+    pub(in crate::upstream) async fn open(&self, config: &Arc<ServerConfig>) -> Arc<ListStore> {
         self.open_with(&[], config).await
     }
 
