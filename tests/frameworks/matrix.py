@@ -112,8 +112,9 @@ class Driver:
         environment = {**os.environ, TAG: place.tag, "PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"}
         # Frameworks may not tell anyone outside that they ran.
         environment |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "AGNO_TELEMETRY": "false"}
-        # mcp-remote and the Inspector keep files in the home folder.
+        # mcp-remote and the Inspector keep files in the home folder, `trunkline stdio` in the cache.
         environment |= {"HOME": str(folder), "MCP_REMOTE_CONFIG_DIR": str(folder)}
+        environment |= {"XDG_CACHE_HOME": str(folder / "cache")}
         self.child = subprocess.Popen(
             [*framework.command, place.target],
             stdin=subprocess.PIPE,

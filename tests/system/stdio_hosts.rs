@@ -45,9 +45,10 @@ fn servers(tag: &Tag) -> String {
 
 fn config(folder: &Path, servers: &str) -> String {
     let path = folder.join("gateway.toml");
-    // Addresses that nobody can listen on: nothing is to be opened.
+    // Addresses that nobody can listen on: nothing is to be opened. Lists are kept here, not in the
+    // user's cache; the first of them takes a while on a machine that is busy with other tests.
     let text = format!(
-        "[gateway]\nlisten = \"127.0.0.1:1\"\n[admin]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\naccess = false\n{servers}"
+        "[gateway]\nlisten = \"127.0.0.1:1\"\nstate_dir = \"state\"\nlist_wait = \"30s\"\n[admin]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\naccess = false\n{servers}"
     );
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
@@ -94,6 +95,7 @@ async fn every_sdks_host_uses_the_gateway_that_it_starts() {
     for host in HOSTS {
         judge(host, "in process", &run(host, &target, &steps).await);
     }
+    assert!(folder.path().join("state").is_dir());
     tag.gone();
 }
 
