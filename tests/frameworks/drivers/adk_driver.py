@@ -15,8 +15,7 @@ async def connect(target):
     if target.url:
         params = StreamableHTTPConnectionParams(url=target.url, timeout=30)
     else:
-        command, *args = target.command
-        server = StdioServerParameters(command=command, args=args, env=target.environment)
+        server = StdioServerParameters(**target.process)
         params = StdioConnectionParams(server_params=server, timeout=30)
     toolset = McpToolset(connection_params=params)
     tools = {}

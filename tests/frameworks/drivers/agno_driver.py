@@ -13,8 +13,7 @@ async def connect(target):
         tools = MCPTools(transport="streamable-http", url=target.url, timeout_seconds=30)
     else:
         # `command=` takes only programs of a list of agno's own, such as npx and uvx.
-        command, *args = target.command
-        server = StdioServerParameters(command=command, args=args, env=target.environment)
+        server = StdioServerParameters(**target.process)
         tools = MCPTools(transport="stdio", server_params=server, timeout_seconds=30)
     async with tools:
 

@@ -12,8 +12,7 @@ async def connect(target):
     if target.url:
         params = StreamableHttpServerParams(url=target.url)
     else:
-        command, *args = target.command
-        params = StdioServerParams(command=command, args=args, env=target.environment, read_timeout_seconds=30)
+        params = StdioServerParams(**target.process, read_timeout_seconds=30)
     async with McpWorkbench(params) as workbench:
 
         async def list_tools():

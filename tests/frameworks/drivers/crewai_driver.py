@@ -13,8 +13,7 @@ async def connect(target):
     if target.url:
         params = {"url": target.url, "transport": "streamable-http"}
     else:
-        command, *args = target.command
-        params = StdioServerParameters(command=command, args=args, env=target.environment)
+        params = StdioServerParameters(**target.process)
     adapter = await asyncio.to_thread(MCPServerAdapter, params, connect_timeout=30)
 
     async def list_tools():

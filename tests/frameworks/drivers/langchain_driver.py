@@ -12,8 +12,7 @@ async def connect(target):
     if target.url:
         connection = {"transport": "streamable_http", "url": target.url}
     else:
-        command, *args = target.command
-        connection = {"transport": "stdio", "command": command, "args": args, "env": target.environment}
+        connection = {"transport": "stdio", **target.process}
     client = MultiServerMCPClient({"server": connection})
     tools = {}
     async with client.session("server") as session:

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
-from protocol import ERROR_RESULT, RESULT, Client, drive, text_of
+from protocol import Client, drive, kind_of, text_of
 
 
 @asynccontextmanager
@@ -20,8 +20,7 @@ async def connect(target):
 
     async def call_tool(name, arguments):
         result = await client.call_tool(name, arguments)
-        failed = getattr(result, "is_error", None) or getattr(result, "isError", None)
-        return text_of(result.content), ERROR_RESULT if failed else RESULT
+        return text_of(result.content), kind_of(result)
 
     yield Client(list_tools, call_tool)
 

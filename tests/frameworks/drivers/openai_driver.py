@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
-from protocol import ERROR_RESULT, RESULT, Client, drive, text_of
+from protocol import Client, drive, kind_of, text_of
 
 # The default is 5 s, which a tool may well take.
 TIMEOUT = {"client_session_timeout_seconds": 30}
@@ -14,8 +14,7 @@ async def connect(target):
     if target.url:
         server = MCPServerStreamableHttp(params={"url": target.url}, **TIMEOUT)
     else:
-        command, *args = target.command
-        server = MCPServerStdio(params={"command": command, "args": args, "env": target.environment}, **TIMEOUT)
+        server = MCPServerStdio(params=target.process, **TIMEOUT)
     async with server:
 
         async def list_tools():
@@ -23,8 +22,7 @@ async def connect(target):
 
         async def call_tool(name, arguments):
             result = await server.call_tool(name, arguments)
-            failed = getattr(result, "is_error", None) or getattr(result, "isError", None)
-            return text_of(result.content), ERROR_RESULT if failed else RESULT
+            return text_of(result.content), kind_of(result)
 
         yield Client(list_tools, call_tool)
 

@@ -36,6 +36,12 @@ class Target:
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    @property
+    def process(self) -> dict[str, Any]:
+        """The command as parameters of `StdioServerParameters`, and of what frameworks call the same."""
+        command, *args = self.command
+        return {"command": command, "args": args, "env": self.environment}
+
 
 @dataclass
 class Client:
@@ -47,6 +53,13 @@ class Client:
 
 # The second part of what a call gives.
 RESULT, ERROR_RESULT = "result", "error result"
+
+
+def kind_of(result: Any) -> str:
+    """The kind of a `CallToolResult` of either major version of the Python SDK."""
+    failed = getattr(result, "is_error", None) or getattr(result, "isError", None)
+    return ERROR_RESULT if failed else RESULT
+
 
 Connect = Callable[[Target], AbstractAsyncContextManager[Client]]
 

@@ -12,9 +12,8 @@ async def connect(target):
     if target.url:
         client = target.url
     else:
-        command, *args = target.command
         # By default the process outlives the toolset.
-        client = StdioTransport(command, args, env=target.environment, keep_alive=False)
+        client = StdioTransport(**target.process, keep_alive=False)
     async with MCPToolset(client, tool_error_behavior="error") as toolset:
 
         async def list_tools():

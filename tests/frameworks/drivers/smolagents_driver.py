@@ -13,8 +13,7 @@ async def connect(target):
     if target.url:
         params = {"url": target.url, "transport": "streamable-http"}
     else:
-        command, *args = target.command
-        params = StdioServerParameters(command=command, args=args, env=target.environment)
+        params = StdioServerParameters(**target.process)
     client = await asyncio.to_thread(MCPClient, params, structured_output=False)
 
     async def list_tools():

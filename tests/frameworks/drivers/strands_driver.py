@@ -13,8 +13,7 @@ async def connect(target):
     if target.url:
         client = MCPClient(url=target.url)
     else:
-        command, *args = target.command
-        server = StdioServerParameters(command=command, args=args, env=target.environment)
+        server = StdioServerParameters(**target.process)
         client = MCPClient(lambda: stdio_client(server))
     await asyncio.to_thread(client.start)
 
