@@ -157,13 +157,32 @@ impl Params {
         self.0.arguments.map(Spot::span)
     }
 
-    /// The same params with other arguments.
+    /// The same params with other arguments, the span that was replaced, and the length of what
+    /// replaced it.
     ///
     /// # Errors
-    /// [`ParamsFault`] if there were no arguments, or the new ones are not an object.
-    pub fn with_arguments(&self, arguments: Vec<u8>) -> Result<Self, ParamsFault> {
-        let span = self.arguments_span().ok_or(ParamsFault::Missing { member: "arguments" })?;
-        Self::parse(Some(Splice::new(self.raw()).replace(span, arguments).finish()))
+    /// [`ParamsFault`] if the new arguments are not an object.
+    pub fn with_arguments(
+        &self,
+        arguments: &[u8],
+    ) -> Result<(Self, Range<usize>, usize), ParamsFault> {
+        // Arguments that are `null` count as absent, and have their place.
+        let [present] = self.0.payload.members(&["arguments"])?;
+        let (span, member) = match present.map(Spot::span) {
+            Some(span) => (span, arguments.to_vec()),
+            None => self.new_member("arguments", arguments),
+        };
+        let length = member.len();
+        let params = Splice::new(self.raw()).replace(span.clone(), member).finish();
+        Ok((Self::parse(Some(params))?, span, length))
+    }
+
+    /// The place of a new first member, and its text.
+    fn new_member(&self, name: &str, value: &[u8]) -> (Range<usize>, Vec<u8>) {
+        let open = self.raw().iter().position(|byte| *byte == b'{').unwrap_or_default();
+        let rest = self.raw().get(open + 1..).unwrap_or_default().trim_ascii_start();
+        let comma: &[u8] = if rest.starts_with(b"}") { b"" } else { b"," };
+        (open + 1..open + 1, [b"\"", name.as_bytes(), b"\":", value, comma].concat())
     }
 
     /// The outline of `arguments`, if it was recorded when the message was

@@ -17,7 +17,9 @@ use super::offers::ServerOffers;
 use super::rules::{ServerRules, ToolChange};
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
+use super::tool_transform::TransformFault;
 use crate::call::{NativeName, PublicName, ServerName};
+use crate::config::TransformSettings;
 
 /// One configured server, as input of the merge.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +82,22 @@ pub enum MergeWarning {
         /// The tool.
         tool: ElementOrigin,
     },
+    /// The configuration changes a tool in a way that the tool does not allow.
+    #[error("tool {tool} is left out, because it cannot be changed as configured: {reason}")]
+    ToolUnchangeable {
+        /// The tool.
+        tool: ElementOrigin,
+        /// The reason.
+        reason: TransformFault,
+    },
+    /// The configuration changes an argument that the tool's schema does not declare.
+    #[error("the configuration changes argument {argument:?}, which tool {tool} does not declare")]
+    NoSuchArgument {
+        /// The tool.
+        tool: ElementOrigin,
+        /// The argument.
+        argument: String,
+    },
     /// The configuration binds a variable that no template of the server has.
     #[error("the configuration binds {name:?}, which no resource template of server {server} has")]
     NoSuchVariable {
@@ -93,7 +111,7 @@ pub enum MergeWarning {
 /// A tool or prompt that is being named.
 pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
-    pub item: &'a Arc<T>,
+    pub item: Arc<T>,
     pub description: Option<&'a str>,
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
@@ -124,7 +142,7 @@ pub(super) fn name_tools<'a>(
     warnings.extend(sources.iter().flat_map(unlisted_overrides));
     let renames = configured_names(sources, warnings);
     let mut candidates: Vec<_> =
-        sources.iter().flat_map(|source| tool_candidates(naming, source)).collect();
+        sources.iter().flat_map(|source| tool_candidates(naming, source, warnings)).collect();
     let taken = |name: &str| renames.contains_key(name) || naming.is_reserved(name);
     resolve_clashes(naming, &mut candidates, taken);
     warnings.extend(candidates.iter().filter_map(|one| reserved_name(naming, one)));
@@ -182,13 +200,17 @@ fn configured_names<'a>(
 }
 
 /// The visible tools of a server, with their preferred names.
-fn tool_candidates<'a>(naming: &Naming, source: &MergeSource<'a>) -> Vec<NameCandidate<'a, Tool>> {
+fn tool_candidates<'a>(
+    naming: &Naming,
+    source: &MergeSource<'a>,
+    warnings: &mut Vec<MergeWarning>,
+) -> Vec<NameCandidate<'a, Tool>> {
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
     let offers = offers_of(source);
     let tools = tools.iter().filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()));
     tools
-        .map(|tool| {
+        .filter_map(|tool| {
             let change = rules.override_of(tool.native.as_str());
             let description = change.and_then(|change: &ToolChange| change.description.as_deref());
             let first = naming.first_form();
@@ -196,9 +218,36 @@ fn tool_candidates<'a>(naming: &Naming, source: &MergeSource<'a>) -> Vec<NameCan
                 Some(given) => (given.to_string(), None),
                 None => (naming.public_name(first, server, tool.native.as_str()), Some(first)),
             };
-            NameCandidate { server, item: tool, description, offers, name, form }
+            let item = match change.and_then(|change| change.transforms.as_ref()) {
+                Some(settings) => change_tool(server, tool, settings, warnings)?,
+                None => Arc::clone(tool),
+            };
+            Some(NameCandidate { server, item, description, offers, name, form })
         })
         .collect()
+}
+
+/// The tool as the configuration changes it; `None` if that is impossible.
+fn change_tool(
+    server: &ServerName,
+    tool: &Arc<Tool>,
+    settings: &Arc<TransformSettings>,
+    warnings: &mut Vec<MergeWarning>,
+) -> Option<Arc<Tool>> {
+    let origin = || ElementOrigin { server: server.clone(), native: tool.native.clone() };
+    match Tool::transform(tool, settings) {
+        Ok((changed, unknown)) => {
+            let unknown = unknown.into_iter();
+            warnings.extend(
+                unknown.map(|argument| MergeWarning::NoSuchArgument { tool: origin(), argument }),
+            );
+            Some(changed)
+        }
+        Err(reason) => {
+            warnings.push(MergeWarning::ToolUnchangeable { tool: origin(), reason });
+            None
+        }
+    }
 }
 
 /// The visible prompts of a server, with their preferred names.
@@ -214,7 +263,8 @@ fn prompt_candidates<'a>(
         .map(|prompt| {
             let name = naming.public_name(first, server, prompt.native.as_str());
             let (description, form) = (None, Some(first));
-            NameCandidate { server, item: prompt, description, offers, name, form }
+            let item = Arc::clone(prompt);
+            NameCandidate { server, item, description, offers, name, form }
         })
         .collect()
 }

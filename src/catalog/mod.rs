@@ -28,6 +28,7 @@ mod schema;
 mod selection;
 mod server_list;
 mod tool;
+mod tool_transform;
 mod uris;
 
 #[cfg(test)]
@@ -50,10 +51,11 @@ pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
 pub use rules::{ServerRules, ToolChange};
-pub use schema::{ArgumentSchema, CoercedArguments, SchemaError};
+pub use schema::{ArgumentEditFault, ArgumentSchema, CoercedArguments, SchemaError};
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};
+pub use tool_transform::{ToolTransform, TransformFault};
 pub use uris::{
     BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
     rewrite_uris,
@@ -152,7 +154,7 @@ impl Catalog {
             .map(|one| ToolEntry {
                 public: PublicName::new(&one.name),
                 server: one.server.clone(),
-                tool: Arc::clone(one.item),
+                tool: Arc::clone(&one.item),
             })
             .collect();
         let by_name =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use crate::call::PublicName;
+use crate::config::TransformSettings;
 
 /// The rules for one server's lists.
 #[derive(Clone)]
@@ -16,12 +17,14 @@ pub struct ServerRules {
 }
 
 /// The configured changes to one tool.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolChange {
     /// The public name, used exactly as configured.
     pub name: Option<PublicName>,
     /// The description that clients see.
     pub description: Option<String>,
+    /// What changes about its calls and results.
+    pub transforms: Option<Arc<TransformSettings>>,
 }
 
 impl ServerRules {

@@ -13,6 +13,7 @@ use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema, PatternBudget, SchemaError};
+use super::tool_transform::ToolTransform;
 use crate::call::NativeName;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::encode_value;
@@ -63,6 +64,8 @@ pub struct Tool {
     description: Option<Range<usize>>,
     /// The URIs of its user interface (MCP Apps), and their spans.
     interface: Vec<(Range<usize>, String)>,
+    /// How calls and results are changed on their way, for a tool that the configuration changes.
+    pub transform: Option<Box<ToolTransform>>,
 }
 
 impl Tool {
@@ -109,7 +112,14 @@ impl Tool {
                 .map(|(at, uri)| (span_of(&raw, at.as_bytes()).unwrap_or_default(), uri))
                 .collect(),
             raw,
+            transform: None,
         })
+    }
+
+    /// The parameters that a call mirrors into headers for the server.
+    pub fn sent_param_headers(&self) -> &[ParamHeader] {
+        let listed = self.transform.as_ref().map_or(self, |transform| &transform.listed);
+        &listed.param_headers
     }
 
     /// Charges a tool that is reused for what it took when it was compiled.

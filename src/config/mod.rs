@@ -44,6 +44,7 @@ mod substitute;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod transforms;
 mod units;
 mod wording;
 
@@ -66,6 +67,7 @@ pub use server::{
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};
+pub use transforms::{ArgumentEdit, ArgumentValue, TextPart, ToolArguments, TransformSettings};
 
 use std::path::PathBuf;
 use std::sync::Arc;

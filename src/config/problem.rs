@@ -142,6 +142,21 @@ pub enum ConfigProblem {
     /// A substitution in a setting that does not support it.
     #[error("substitution is not supported in this setting")]
     NoSubstitution,
+    /// A number that JSON does not have, or that no integer of 64 bits holds.
+    #[error("JSON has no such number")]
+    NoJsonNumber,
+    /// An argument that clients do not see has a second source, or something for clients.
+    #[error("it has no effect beside `{owner}`, which hides the argument from clients")]
+    HiddenArgument {
+        /// The setting that hides it.
+        owner: &'static str,
+    },
+    /// Two arguments of a tool with one name, or an empty name.
+    #[error("not a free name for an argument")]
+    ArgumentName,
+    /// `from` names the argument itself, or one that has no value to copy.
+    #[error("not an argument with a value of its own")]
+    ArgumentSource,
     /// A public name outside `[a-zA-Z0-9_-]{1,64}`.
     #[error("not a public tool name")]
     PublicName,
@@ -311,6 +326,10 @@ impl ConfigProblem {
             Self::File { .. } => "a relative path starts at the configuration file's folder",
             Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
             Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
+            Self::NoJsonNumber => "write a finite number of at most 64 bits, or a text",
+            Self::HiddenArgument { .. } => "remove one of them",
+            Self::ArgumentName => "choose a name that no other argument of the tool has",
+            Self::ArgumentSource => "name an argument that clients or `value` set",
             Self::PublicName | Self::ProfileName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`"
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -21,6 +22,7 @@ use super::secret::Secret;
 use super::server_secrets::ServerSecrets;
 use super::setting::{Section, SectionPart, SettingRow, TextSetting};
 use super::substitute::SubstitutedText;
+use super::transforms::TransformSettings;
 use super::units::{DurationSetting, SizeSetting};
 
 section! {
@@ -188,6 +190,10 @@ section! {
     /// Overrides for one tool; `TOOL` is the server's own name for it.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ToolOverride {
+        parts {
+            /// What changes about its calls and results.
+            transforms: Arc<TransformSettings>,
+        }
         settings {
             /// The public name, instead of the one made by `gateway.naming`: 1 to 64 characters of
             /// `a-z`, `A-Z`, `0-9`, `_` and `-`. It must be unique.
@@ -196,9 +202,6 @@ section! {
             description: Option<String>,
             /// The rate of calls to this tool.
             rate: Option<Rate>,
-            /// What happens to arguments that do not fit its schema. By default as the server's
-            /// `arguments` says.
-            arguments: Option<ArgumentsChoice>,
         }
     }
 }

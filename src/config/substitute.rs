@@ -4,13 +4,42 @@
 //! value can change the file's structure. It is applied once, so that no value
 //! can name another.
 
+use http::HeaderName;
 use serde_json::{Value as Json, json};
 
+use super::network::HeaderSetting;
 use super::problem::ConfigProblem;
 use super::process::is_env_name;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
 use super::setting::Setting;
+
+/// A piece of a text with substitutions.
+pub(super) enum TextPiece {
+    /// As the file has it.
+    Written(String),
+    /// The value of a substitution.
+    Substituted(String),
+    /// A header of the client's request.
+    Header(HeaderName),
+}
+
+impl TextPiece {
+    /// The text of the piece, unless only a request has it.
+    pub(super) fn into_text(self) -> Option<String> {
+        match self {
+            Self::Written(text) | Self::Substituted(text) => Some(text),
+            Self::Header(_) => None,
+        }
+    }
+}
+
+/// Whether a text may refer to headers of the client's request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeaderReferences {
+    Allowed,
+    Refused,
+}
 
 impl ConfigNode<'_> {
     /// The value as a string, with substitutions; any other type is a fault.
@@ -18,38 +47,59 @@ impl ConfigNode<'_> {
         &self,
         reader: &mut ConfigReader<'_>,
     ) -> Option<String> {
+        let pieces = self.text_pieces::<S>(HeaderReferences::Refused, reader)?;
+        Some(pieces.into_iter().filter_map(TextPiece::into_text).collect())
+    }
+
+    /// The pieces of the value as a string; any other type is a fault.
+    pub(super) fn text_pieces<S: Setting>(
+        &self,
+        headers: HeaderReferences,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Vec<TextPiece>> {
         let mut rest = self.expect_string::<S>(reader)?;
-        let mut filled = Some(String::with_capacity(rest.len()));
+        let mut pieces = Some(Vec::new());
+        let written = |text: &str| Some(TextPiece::Written(text.to_owned()));
         while let Some(at) = rest.find("${") {
             let (before, from) = rest.split_at(at);
             if let Some(before) = before.strip_suffix('$') {
-                append_piece(&mut filled, Some(&format!("{before}${{")));
+                append_piece(&mut pieces, written(&format!("{before}${{")));
                 rest = from.get(2..).unwrap_or("");
                 continue;
             }
-            append_piece(&mut filled, Some(before));
+            append_piece(&mut pieces, written(before));
             let Some(end) = from.find('}') else {
                 self.report_fault(reader, ConfigProblem::Substitution);
                 return None;
             };
-            let value = self.substitution_value(from.get(2..end).unwrap_or(""), reader);
-            append_piece(&mut filled, value.as_deref());
+            let piece = self.substituted_piece(from.get(2..end).unwrap_or(""), headers, reader);
+            append_piece(&mut pieces, piece);
             rest = from.get(end + 1..).unwrap_or("");
         }
-        append_piece(&mut filled, Some(rest));
-        filled
+        append_piece(&mut pieces, written(rest));
+        pieces
     }
 
-    /// The value of a substitution, from the text within `${…}`.
-    fn substitution_value(&self, inside: &str, reader: &mut ConfigReader<'_>) -> Option<String> {
+    /// What replaces a substitution, from the text within `${…}`.
+    fn substituted_piece(
+        &self,
+        inside: &str,
+        headers: HeaderReferences,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<TextPiece> {
         let value = match inside.split_once(':') {
             Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
             Some(("file", path)) if !path.is_empty() => from_file(path, reader),
+            Some(("header", name)) if headers == HeaderReferences::Allowed => {
+                let name = HeaderSetting::from_text(name);
+                let name = name.map_err(|problem| self.report_fault(reader, problem)).ok()?;
+                return Some(TextPiece::Header(name));
+            }
             _ => Err(ConfigProblem::Substitution),
         };
         let value = value.map_err(|problem| self.report_fault(reader, problem)).ok()?;
         reader.secrets.push((self.key.clone(), Secret::new(value.clone())));
-        Some(value)
+        Some(TextPiece::Substituted(value))
     }
 }
 
@@ -102,9 +152,9 @@ fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, Config
 }
 
 /// Appends a piece; the whole becomes `None` if a piece is missing.
-fn append_piece(whole: &mut Option<String>, piece: Option<&str>) {
+fn append_piece(whole: &mut Option<Vec<TextPiece>>, piece: Option<TextPiece>) {
     match (whole.as_mut(), piece) {
-        (Some(whole), Some(piece)) => whole.push_str(piece),
+        (Some(whole), Some(piece)) => whole.push(piece),
         _ => *whole = None,
     }
 }

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{ArgumentViolations, Call, Failure, Params};
+use http::HeaderMap;
+
+use crate::call::{ArgumentViolations, Call, Context, Failure, Params};
 use crate::catalog::{CoercedArguments, Tool};
 use crate::config::ArgumentsChoice;
 use crate::text::clip;
 
+use super::transforms::{complete_arguments, explain_to_client};
 use super::{CallTarget, Patience, Policy, ServerLimits, charged};
 
 /// What a first look at the arguments of a call has shown.
@@ -20,6 +23,8 @@ pub(super) enum ArgumentsSeen {
     Large,
     /// They violate the schema.
     Invalid(ArgumentViolations),
+    /// They have to be checked, and changed as the configuration says.
+    Incomplete,
 }
 
 impl Policy {
@@ -39,7 +44,7 @@ impl Policy {
         let limits = self.limits.server(&target.server);
         let choice =
             limits.map_or(ArgumentsChoice::Strict, |it| ServerLimits::arguments(it, &tool.native));
-        if choice == ArgumentsChoice::Off {
+        if choice == ArgumentsChoice::Off && seen != ArgumentsSeen::Incomplete {
             return Ok(());
         }
         let params = call.params.clone();
@@ -47,24 +52,27 @@ impl Policy {
             ArgumentsSeen::Valid => return Ok(()),
             ArgumentsSeen::Invalid(violations) => coerce(&tool, &params, choice, violations),
             ArgumentsSeen::Large => {
-                let failure = Failure::OverLimit { limit: "arguments".into(), retry_after: SOON };
-                let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
                 let tool = Arc::clone(&tool);
-                let check = move || match tool.arguments.check(params.arguments()) {
-                    Ok(()) => Ok(None),
-                    Err(violations) => coerce(&tool, &params, choice, violations),
-                };
-                self.limits.large_work.run(&charged(&call.context), patience, check).await?
+                let check = move || check_whole(&tool, &params, choice);
+                self.run_check(&call.context, check).await?
+            }
+            ArgumentsSeen::Incomplete => {
+                let (tool, headers) = (Arc::clone(&tool), Arc::clone(&call.context.headers));
+                let is_large = is_large(&tool, &params);
+                let complete = move || complete_checked(&tool, &params, choice, &headers);
+                if is_large { self.run_check(&call.context, complete).await? } else { complete() }
             }
         };
         let (server, name) = (&target.server, &tool.native);
         match checked {
             Ok(None) => Ok(()),
             Ok(Some(CoercedArguments { raw, paths })) => {
-                let paths = paths.join(" ");
-                let paths = clip(&paths, 512);
-                tracing::info!(%server, tool = %name, ?paths, "arguments were coerced");
-                replace_arguments(call, target, raw)
+                if !paths.is_empty() {
+                    let paths = paths.join(" ");
+                    let paths = clip(&paths, 512);
+                    tracing::info!(%server, tool = %name, ?paths, "arguments were coerced");
+                }
+                replace_arguments(call, target, &raw)
             }
             Err(violations) => {
                 let lines = violations.lines.join("; ");
@@ -76,6 +84,68 @@ impl Policy {
                 Err(Failure::InvalidArguments(violations))
             }
         }
+    }
+
+    /// Runs a check of large arguments away from the threads that serve clients.
+    async fn run_check<T: Send + 'static>(
+        &self,
+        context: &Context,
+        check: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let failure = Failure::OverLimit { limit: "arguments".into(), retry_after: SOON };
+        let patience = Patience { longest: LONGEST_WAIT_FOR_CHECKS, failure };
+        self.limits.large_work.run(&charged(context), patience, check).await
+    }
+}
+
+/// Whether arguments that are completed take long to check.
+fn is_large(tool: &Tool, params: &Params) -> bool {
+    let listed = tool.transform.as_ref().map_or(tool, |transform| &transform.listed);
+    let cheap = tool.arguments.cheap_length().min(listed.arguments.cheap_length());
+    params.arguments().is_some_and(|raw| raw.len() > cheap)
+}
+
+/// Checks what the client sent against the schema that it sees, and what the server gets against
+/// the server's own.
+fn complete_checked(
+    tool: &Tool,
+    params: &Params,
+    choice: ArgumentsChoice,
+    headers: &HeaderMap,
+) -> Result<Option<CoercedArguments>, ArgumentViolations> {
+    let Some(transform) = &tool.transform else { return check_whole(tool, params, choice) };
+    let coerced = match choice {
+        ArgumentsChoice::Off => None,
+        _ => check_whole(tool, params, choice)?,
+    };
+    let client = coerced.as_ref().map(|coerced| &coerced.raw[..]).or(params.arguments());
+    let raw = complete_arguments(transform, client, headers)?;
+    let paths = coerced.map(|coerced| coerced.paths).unwrap_or_default();
+    if choice == ArgumentsChoice::Off {
+        return Ok(Some(CoercedArguments { raw, paths }));
+    }
+    let own = &transform.listed.arguments;
+    let Err(violations) = own.check(Some(&raw)) else {
+        return Ok(Some(CoercedArguments { raw, paths }));
+    };
+    // The configuration writes some values as text, whatever their kind.
+    if let Some(CoercedArguments { raw, .. }) = own.coerce(&raw) {
+        return Ok(Some(CoercedArguments { raw, paths }));
+    }
+    let (tool, lines) = (&tool.native, violations.lines.join("; "));
+    tracing::warn!(%tool, violations = lines, "completed arguments do not fit the server's schema");
+    Err(explain_to_client(transform, violations))
+}
+
+/// Checks arguments and coerces those that violate the schema, where the configuration says so.
+fn check_whole(
+    tool: &Tool,
+    params: &Params,
+    choice: ArgumentsChoice,
+) -> Result<Option<CoercedArguments>, ArgumentViolations> {
+    match tool.arguments.check(params.arguments()) {
+        Ok(()) => Ok(None),
+        Err(violations) => coerce(tool, params, choice, violations),
     }
 }
 
@@ -94,14 +164,9 @@ fn coerce(
 }
 
 /// Puts other arguments into a call, and moves the edits behind them.
-fn replace_arguments(
-    call: &mut Call,
-    target: &mut CallTarget,
-    raw: Vec<u8>,
-) -> Result<(), Failure> {
-    let Some(span) = call.params.arguments_span() else { return Ok(()) };
-    let length = raw.len();
-    call.params = call.params.with_arguments(raw)?;
+fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Result<(), Failure> {
+    let (params, span, length) = call.params.with_arguments(raw)?;
+    call.params = params;
     for (at, _) in target.edits.iter_mut().filter(|(at, _)| at.start >= span.end) {
         let moved = |place: usize| place - span.len() + length;
         *at = moved(at.start)..moved(at.end);

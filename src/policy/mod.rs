@@ -14,6 +14,7 @@ mod permit;
 mod rate;
 mod registry;
 mod shares;
+mod transforms;
 
 pub use gate::{Gate, GateSettings};
 pub use large_work::{LargeWork, Patience};

@@ -38,6 +38,9 @@ impl CallTarget {
     /// outline alone.
     pub(super) fn see_arguments(&self, params: &Params) -> ArgumentsSeen {
         let Some(tool) = &self.tool else { return ArgumentsSeen::Valid };
+        if tool.transform.is_some() {
+            return ArgumentsSeen::Incomplete;
+        }
         let (arguments, parts) = (params.arguments(), params.arguments_parts());
         if let Some(raw) = arguments.filter(|raw| raw.len() > tool.arguments.cheap_length()) {
             let admitted = parts.is_some_and(|parts| tool.arguments.admits_at_sight(raw, parts));

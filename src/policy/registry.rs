@@ -91,8 +91,8 @@ impl LimitRegistry {
             Some((native.clone(), bucket))
         });
         let own_arguments = server.tools.overrides.iter();
-        let own_arguments =
-            own_arguments.filter_map(|(native, tool)| Some((native.clone(), tool.arguments?)));
+        let own_arguments = own_arguments
+            .filter_map(|(native, tool)| Some((native.clone(), tool.transforms.arguments.choice?)));
         ServerLimits {
             arguments: server.arguments,
             own_arguments: own_arguments.collect(),

@@ -242,6 +242,7 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
             let change = catalog::ToolChange {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
+                transforms: (!tool.transforms.is_empty()).then(|| Arc::clone(&tool.transforms)),
             };
             (native.to_string(), change)
         })

@@ -54,4 +54,5 @@ mod subscriptions;
 mod tasks;
 mod tools;
 mod traces;
+mod transforms;
 mod who;

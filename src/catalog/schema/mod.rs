@@ -9,6 +9,7 @@
 mod bounds;
 mod checker;
 mod coercion;
+mod edited;
 mod glance;
 mod patterns;
 mod plain;
@@ -28,6 +29,8 @@ use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
 pub(super) use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 pub use coercion::CoercedArguments;
+pub use edited::ArgumentEditFault;
+pub(super) use edited::{declared_arguments, edit_schema, required_arguments};
 use glance::QuickCheck;
 pub(super) use patterns::PatternBudget;
 use reach::SchemaReach;

@@ -56,7 +56,7 @@ fn lists_of_both_eras_share_what_is_equal() {
 impl Server {
     fn renaming(mut self, renames: &[(&str, &str)]) -> Self {
         let change =
-            |name: &str| ToolChange { name: Some(PublicName::new(name)), description: None };
+            |name: &str| ToolChange { name: Some(PublicName::new(name)), ..ToolChange::default() };
         let overrides = renames.iter().map(|(native, name)| ((*native).to_owned(), change(name)));
         self.rules = ServerRules::new(|_| true, overrides.collect());
         self
@@ -123,7 +123,7 @@ fn a_tool_keeps_every_byte_but_its_name_and_description() {
     ];
     let (list, refused) = built(name.clone(), raws.to_vec(), HeaderRules::Enforce, None);
     assert_eq!(refused, []);
-    let said = |text: &str| ToolChange { name: None, description: Some(text.into()) };
+    let said = |text: &str| ToolChange { description: Some(text.into()), ..ToolChange::default() };
     let overrides = BTreeMap::from([("ab".into(), said("new \"x\"")), ("c".into(), said("C"))]);
     for (naming, changes, expected) in [
         (

@@ -497,4 +497,52 @@ const SERVER_RULES: &[(&str, &str)] = &[
         "url = \"http://x\"\nforward_headers = [\"A\"]\nheaders = { a = \"1\" }",
         "4: servers.x.headers.a: `forward_headers` contains this header too; keep one of them",
     ),
+    (
+        "command = \"x\"\ntools.t.arguments = 7",
+        "3: servers.x.tools.t.arguments: expected a table, found an integer",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments = \"strct\"",
+        "3: servers.x.tools.t.arguments: \"strct\" is not one of the choices; did you mean `strict`?",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a = { valu = 1 }",
+        "3: servers.x.tools.t.arguments.a.valu: unknown key; did you mean `value`?",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a = { value = 1, default = 2 }",
+        "3: servers.x.tools.t.arguments.a.default: it has no effect beside `value`, which hides the argument from clients; remove one of them",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a = { hide = true, from = \"b\" }",
+        "3: servers.x.tools.t.arguments.a.hide: it has no effect beside `from`, which hides",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a.value = \"${env:NONE}\"",
+        "3: servers.x.tools.t.arguments.a.value: the environment variable `NONE` is not set",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a.value = \"${header:a b}\"",
+        "3: servers.x.tools.t.arguments.a.value: not a header name",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a.value = [\"${header:X-A}\"]",
+        "3: servers.x.tools.t.arguments.a.value[0]: unknown substitution after `${`, expected `env:`",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a.value = inf",
+        "3: servers.x.tools.t.arguments.a.value: JSON has no such number",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments.a.value = 2026-11-23",
+        "3: servers.x.tools.t.arguments.a.value: expected a JSON value, found a date; write a text, a number,",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments = { a = { rename = \"c\" }, b = { rename = \"c\" } }",
+        "3: servers.x.tools.t.arguments.a.rename: not a free name for an argument",
+    ),
+    (
+        "command = \"x\"\ntools.t.arguments = { a = { from = \"b\" }, b = { from = \"c\" } }",
+        "3: servers.x.tools.t.arguments.a.from: not an argument with a value of its own",
+    ),
 ];

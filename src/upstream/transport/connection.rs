@@ -56,7 +56,7 @@ impl ServerConnection {
             Self::Http(http) => {
                 let mirrored = match (http.peer().era(), &target.tool) {
                     (Era::Modern, Some(tool)) => {
-                        headers_for(&tool.param_headers, call.params.arguments())
+                        headers_for(tool.sent_param_headers(), call.params.arguments())
                     }
                     _ => Vec::new(),
                 };

@@ -1,0 +1,142 @@
+//! Values of any kind that the configuration gives to arguments.
+
+use std::fmt;
+
+use http::HeaderName;
+use serde_json::{Map, Number, Value as Json, json};
+use toml::de::DeValue;
+
+use crate::config::problem::ConfigProblem;
+use crate::config::reader::{ConfigNode, ConfigReader};
+use crate::config::secret::Secret;
+use crate::config::setting::Setting;
+use crate::config::substitute::{HeaderReferences, TextPiece};
+
+/// The value that an argument gets. It prints as `***`: it may be a secret, however it was written.
+#[derive(Clone, PartialEq)]
+pub enum ArgumentValue {
+    /// A value that the file has as it is.
+    Literal(Json),
+    /// The JSON of a value that contains substitutions.
+    Substituted(Secret),
+    /// A text with headers of the client's request in it.
+    Text(Vec<TextPart>),
+}
+
+/// A part of a text.
+#[derive(Clone, PartialEq)]
+pub enum TextPart {
+    /// A text of the configuration.
+    Fixed(Secret),
+    /// The value of a header of the client's request.
+    Header(HeaderName),
+}
+
+impl fmt::Debug for ArgumentValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Setting for ArgumentValue {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        "JSON value, with substitution and `${header:NAME}`".into()
+    }
+
+    fn example_value() -> String {
+        "\"…\"".into()
+    }
+
+    fn correction() -> String {
+        "write a text, a number, a boolean, an array or a table".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        // Any value here may be a secret.
+        reader.hidden.push(node.span.clone());
+        if let DeValue::String(_) = node.value {
+            return Some(from_pieces(node.text_pieces::<Self>(HeaderReferences::Allowed, reader)?));
+        }
+        let mut substitutions = 0;
+        let value = read_json(node, &mut substitutions, reader)?;
+        Some(match substitutions {
+            0 => Self::Literal(value),
+            _ => Self::Substituted(Secret::new(value.to_string())),
+        })
+    }
+
+    fn json_schema() -> Json {
+        json!({})
+    }
+}
+
+fn from_pieces(pieces: Vec<TextPiece>) -> ArgumentValue {
+    let is_plain = |piece: &TextPiece| matches!(piece, TextPiece::Written(_));
+    let has_headers = pieces.iter().any(|piece| matches!(piece, TextPiece::Header(_)));
+    if has_headers {
+        let parts = pieces.into_iter().map(|piece| match piece {
+            TextPiece::Written(text) | TextPiece::Substituted(text) => {
+                TextPart::Fixed(Secret::new(text))
+            }
+            TextPiece::Header(name) => TextPart::Header(name),
+        });
+        return ArgumentValue::Text(parts.collect());
+    }
+    let is_literal = pieces.iter().all(is_plain);
+    let text: String = pieces.into_iter().filter_map(TextPiece::into_text).collect();
+    if is_literal {
+        ArgumentValue::Literal(text.into())
+    } else {
+        ArgumentValue::Substituted(Secret::new(Json::from(text).to_string()))
+    }
+}
+
+/// A value of the file as JSON; counts its substitutions.
+fn read_json(
+    node: &ConfigNode<'_>,
+    substitutions: &mut usize,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Json> {
+    Some(match node.value {
+        DeValue::String(_) => {
+            let pieces = node.text_pieces::<ArgumentValue>(HeaderReferences::Refused, reader)?;
+            let is_substituted = |piece: &&TextPiece| matches!(piece, TextPiece::Substituted(_));
+            *substitutions += pieces.iter().filter(is_substituted).count();
+            pieces.into_iter().filter_map(TextPiece::into_text).collect::<String>().into()
+        }
+        DeValue::Boolean(value) => Json::Bool(*value),
+        DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(value) => value.into(),
+            Err(_) => return refuse_number(node, reader),
+        },
+        DeValue::Float(digits) => match digits.as_str().parse().ok().and_then(Number::from_f64) {
+            Some(value) => Json::Number(value),
+            None => return refuse_number(node, reader),
+        },
+        DeValue::Array(_) => {
+            let items = node.expect_items::<ArgumentValue>(reader)?;
+            let items: Vec<_> =
+                items.iter().map(|item| read_json(item, substitutions, reader)).collect();
+            Json::Array(items.into_iter().collect::<Option<_>>()?)
+        }
+        DeValue::Table(_) => {
+            let members = node.as_table()?.all_nodes();
+            let members = members.iter().map(|node| {
+                Some((node.key_name().to_owned(), read_json(node, substitutions, reader)?))
+            });
+            let members: Vec<_> = members.collect();
+            Json::Object(members.into_iter().collect::<Option<Map<_, _>>>()?)
+        }
+        DeValue::Datetime(_) => {
+            node.refuse_kind::<ArgumentValue>(reader);
+            return None;
+        }
+    })
+}
+
+fn refuse_number(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
+    node.report_fault(reader, ConfigProblem::NoJsonNumber);
+    None
+}

@@ -1,0 +1,157 @@
+//! The arguments that a server gets, made from those that a client sent.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+
+use crate::call::{ArgumentViolations, OtherViolations};
+use crate::catalog::ToolTransform;
+use crate::config::{ArgumentEdit, ArgumentValue, TextPart};
+use crate::jsonrpc::{Members, string};
+use crate::mcp::header::single_value;
+
+/// Makes the server's arguments from the client's: under the server's names, with fixed and default
+/// values, and without those that clients cannot set. The client's own values stay as they came.
+///
+/// # Errors
+/// [`ArgumentViolations`] if the request lacks a header that a required argument is made from.
+pub(in crate::policy) fn complete_arguments(
+    transform: &ToolTransform,
+    client: Option<&[u8]>,
+    headers: &HeaderMap,
+) -> Result<Vec<u8>, ArgumentViolations> {
+    let edits = &transform.settings.arguments.edits;
+    let sent = Members::parse(client.unwrap_or(b"{}"));
+    let sent = sent.map_err(|error| violation(format!("(root): json: {error}")))?;
+    let mut complete: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(sent.0.len() + edits.len());
+    for (name, value) in &sent.0 {
+        if let Some(native) = native_name(edits, name) {
+            complete.push((native, value.get().into()));
+        }
+    }
+    for (name, edit) in edits.iter() {
+        let default =
+            edit.default.as_ref().filter(|_| !complete.iter().any(|(sent, _)| sent == name));
+        if let Some(value) = edit.value.as_ref().or(default)
+            && let Some(value) =
+                configured_value(value, headers, || transform.required.contains(&**name))?
+        {
+            complete.push((name, value));
+        }
+    }
+    for (name, edit) in edits.iter() {
+        let source = edit.from.as_ref();
+        let copied = source.and_then(|source| complete.iter().find(|(other, _)| other == source));
+        if let Some((_, value)) = copied.cloned() {
+            complete.push((name, value));
+        }
+    }
+    Ok(write_object(&complete))
+}
+
+/// What a client is told about arguments that do not fit the server's own schema once they are
+/// complete: the names that it knows, and nothing about arguments that it does not see.
+pub(in crate::policy) fn explain_to_client(
+    transform: &ToolTransform,
+    violations: ArgumentViolations,
+) -> ArgumentViolations {
+    let edits = &transform.settings.arguments.edits;
+    let lines = violations.lines.into_iter().filter_map(|line| {
+        let (path, rule) = line.split_once(": ")?;
+        let first = path.strip_prefix('/')?.split('/').next()?;
+        match edits.iter().find(|(name, _)| pointer_step(name) == first) {
+            Some((_, edit)) if edit.is_hidden() => None,
+            Some((name, ArgumentEdit { rename: Some(public), .. })) => {
+                let rest = path.get(1 + pointer_step(name).len()..).unwrap_or_default();
+                Some(format!("/{}{rest}: {rule}", pointer_step(public)))
+            }
+            _ => Some(line),
+        }
+    });
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() {
+        return violation(UNEXPLAINED.to_owned());
+    }
+    ArgumentViolations { lines, others: violations.others }
+}
+
+/// The server's name of an argument that a client sent; `None` for one that clients cannot set.
+fn native_name<'a>(edits: &'a [(String, ArgumentEdit)], sent: &'a str) -> Option<&'a str> {
+    let shown = edits.iter().filter(|(_, edit)| !edit.is_hidden());
+    let mut renamed = shown.filter(|(_, edit)| edit.rename.as_deref() == Some(sent));
+    if let Some((native, _)) = renamed.next() {
+        return Some(native);
+    }
+    let own = edits.iter().find(|(native, _)| native == sent);
+    let is_known = own.is_none_or(|(_, edit)| !edit.is_hidden() && edit.rename.is_none());
+    is_known.then_some(sent)
+}
+
+/// The JSON of a configured value; `None` if the request has no such header and the argument is
+/// optional.
+fn configured_value<'a>(
+    value: &'a ArgumentValue,
+    headers: &HeaderMap,
+    is_required: impl Fn() -> bool,
+) -> Result<Option<Cow<'a, str>>, ArgumentViolations> {
+    let parts = match value {
+        ArgumentValue::Literal(value) => return Ok(Some(value.to_string().into())),
+        ArgumentValue::Substituted(secret) => return Ok(Some(secret.expose().into())),
+        ArgumentValue::Text(parts) => parts,
+    };
+    let mut text = String::new();
+    for part in parts {
+        let name = match part {
+            TextPart::Fixed(fixed) => {
+                text.push_str(fixed.expose());
+                continue;
+            }
+            TextPart::Header(name) => name,
+        };
+        let value = single_value(headers, name);
+        let value = value.map(|value| value.and_then(|value| value.to_str().ok()));
+        match value {
+            Ok(Some(value)) => text.push_str(value),
+            Ok(None) if !is_required() => return Ok(None),
+            Ok(None) => {
+                return Err(violation(format!("(root): header: the request has no header {name}")));
+            }
+            Err(_) => {
+                return Err(violation(format!("(root): header: the request has {name} twice")));
+            }
+        }
+    }
+    Ok(Some(string(&text).into()))
+}
+
+fn write_object(members: &[(&str, Cow<'_, str>)]) -> Vec<u8> {
+    let size = members.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let mut out = Vec::with_capacity(size);
+    out.push(b'{');
+    for (index, (name, value)) in members.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(string(name).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'}');
+    out
+}
+
+/// A name as a step of a JSON pointer.
+fn pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn violation(line: String) -> ArgumentViolations {
+    ArgumentViolations { lines: vec![line], others: OtherViolations::None }
+}
+
+/// What is said where every violation is about what clients do not see.
+const UNEXPLAINED: &str = "(root): the arguments, with those that the gateway is configured to add, \
+                           do not fit what the server expects";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! What the configuration changes about the arguments and results of a tool.
+
+mod arguments;
