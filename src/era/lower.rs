@@ -58,6 +58,32 @@ fn request_with_input<'a>(call: &'a Call, edits: &Edits, token: Option<&[u8]>) -
 /// server must not take for its own form of tasks (SEP-2663, "Backward
 /// Compatibility").
 pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
+    Value::Object(lowered(abilities, version)).to_string().into()
+}
+
+/// The part of those [`capabilities`] that a server is told of clients that
+/// share an instance: which input they can give, and their extensions. Without
+/// `experimental` and the like, which would give clients that can do the same a
+/// child process each.
+pub fn common_capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
+    with_common_alone(lowered(abilities, version))
+}
+
+/// The part that [`common_capabilities`] has of a client's raw capabilities.
+pub fn common_part(capabilities: &[u8]) -> Bytes {
+    with_common_alone(serde_json::from_slice(capabilities).unwrap_or_default())
+}
+
+fn with_common_alone(mut told: Map<String, Value>) -> Bytes {
+    told.retain(|name, _| COMMON.contains(&name.as_str()));
+    if let Some(Value::Object(sampling)) = told.get_mut("sampling") {
+        sampling.retain(|name, _| COMMON_SAMPLING.contains(&name.as_str()));
+        sampling.values_mut().for_each(|value| *value = json!({}));
+    }
+    Value::Object(told).to_string().into()
+}
+
+fn lowered(abilities: &Abilities, version: ProtocolVersion) -> Map<String, Value> {
     let mut told: Map<String, Value> = serde_json::from_slice(abilities.raw()).unwrap_or_default();
     told.shift_remove("tasks");
     if let Some(Value::Object(extensions)) = told.get_mut("extensions") {
@@ -73,7 +99,7 @@ pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
             told.shift_remove("elicitation");
         }
     }
-    Value::Object(told).to_string().into()
+    told
 }
 
 /// An input request for a Legacy client of this version: a URL elicitation has
@@ -138,6 +164,10 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     Some(start..value.end)
 }
 
+/// The capabilities that a server is told of clients that share an instance.
+const COMMON: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
+/// Those of them within `sampling` (2025-11-25, Sampling, "Capabilities").
+const COMMON_SAMPLING: [&str; 2] = ["context", "tools"];
 /// The members of params that only a retry has.
 const INPUT: [&str; 2] = ["inputResponses", "requestState"];
 /// Legacy only: the id of a URL elicitation.

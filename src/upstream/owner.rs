@@ -85,13 +85,20 @@ impl ClientDeclaration {
     }
 
     /// What clients with these abilities declare to a server with which the
-    /// gateway speaks this version.
+    /// gateway speaks this version: to a Legacy one, what all clients have in
+    /// common that share an instance.
     pub(super) fn new(version: ProtocolVersion, abilities: &Abilities) -> Self {
         let capabilities = match version.era() {
             Era::Modern => abilities.raw().clone(),
-            Era::Legacy => lower::capabilities(abilities, version),
+            Era::Legacy => lower::common_capabilities(abilities, version),
         };
         Self { other_era: None, capabilities }
+    }
+
+    /// What one client declares to a Legacy server of this version, in an
+    /// instance of its own.
+    fn of_one_client(version: ProtocolVersion, abilities: &Abilities) -> Self {
+        Self { other_era: None, capabilities: lower::capabilities(abilities, version) }
     }
 
     /// What Legacy clients with these abilities declare to a server whose main
@@ -137,6 +144,15 @@ impl InstanceKey {
         self.whose == InstanceScope::Everybody && self.told == ClientDeclaration::main()
     }
 
+    /// The declaration whose lists the clients of such an instance have.
+    pub(super) fn list_declaration(&self) -> ClientDeclaration {
+        if self.lists() {
+            return self.told.clone();
+        }
+        let capabilities = lower::common_part(&self.told.capabilities);
+        ClientDeclaration { other_era: self.told.other_era, capabilities }
+    }
+
     /// Whether such an instance reads the server's lists. An instance of a
     /// single client does not: it uses the list of all clients with the same
     /// capabilities.
@@ -150,26 +166,33 @@ impl InstanceKey {
             // Modern servers receive capabilities with each request.
             Era::Modern => Self::main(),
             Era::Legacy if config.has_one_instance() => Self::main(),
-            Era::Legacy => {
-                let told = ClientDeclaration::new(version, context.client.abilities());
-                Self::of_declaration(told, config, context)
-            }
+            Era::Legacy => Self::of_legacy_server((None, version), config, context),
         }
     }
 
     /// The instance that a Legacy client's call is routed to at a server whose
     /// main instance is Modern.
     pub(super) fn of_legacy_client(config: &ServerConfig, context: &Context) -> Self {
-        let told = ClientDeclaration::of_legacy_client(context.client.abilities());
-        Self::of_declaration(told, config, context)
+        let spoken = (Some(Era::Legacy), ProtocolVersion::LATEST_LEGACY);
+        Self::of_legacy_server(spoken, config, context)
     }
 
-    fn of_declaration(told: ClientDeclaration, config: &ServerConfig, context: &Context) -> Self {
-        let whose = match config.isolation() {
-            Isolation::Shared => InstanceScope::Everybody,
-            Isolation::Client => InstanceScope::of(context),
+    fn of_legacy_server(
+        (other_era, version): (Option<Era>, ProtocolVersion),
+        config: &ServerConfig,
+        context: &Context,
+    ) -> Self {
+        let abilities = context.client.abilities();
+        let (whose, told) = match config.isolation() {
+            Isolation::Shared => {
+                (InstanceScope::Everybody, ClientDeclaration::new(version, abilities))
+            }
+            Isolation::Client => {
+                let told = ClientDeclaration::of_one_client(version, abilities);
+                (InstanceScope::of(context), told)
+            }
         };
-        Self { whose, told: told.adapt_to(config) }
+        Self { whose, told: ClientDeclaration { other_era, ..told }.adapt_to(config) }
     }
 }
 
@@ -236,5 +259,43 @@ mod tests {
         {
             assert!(key.whose.is_session("1") && key.told.capabilities == "{}", "{key:?}");
         }
+    }
+
+    #[test]
+    fn clients_that_differ_in_nothing_that_matters_share_an_instance() {
+        let legacy = ProtocolVersion::LATEST_LEGACY;
+        let shared = |raw| InstanceKey::of(legacy, &server(""), &context(None, raw)).told;
+        let told = |raw: &'static str| String::from_utf8(shared(raw).capabilities.into()).unwrap();
+        for (one, other) in [
+            (r#"{"roots":{}}"#, r#"{"roots":{"listChanged":true},"experimental":{"x":{}}}"#),
+            (r#"{"sampling":{"tools":{}}}"#, r#"{"sampling":{"tools":{"x":1},"y":{}},"z":{}}"#),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{"x":1},"y":{}},"tasks":{}}"#),
+            ("{}", r#"{"experimental":{"x":{}}}"#),
+        ] {
+            assert_eq!(told(one), told(other));
+        }
+        let all = [
+            "{}",
+            r#"{"roots":{}}"#,
+            r#"{"sampling":{}}"#,
+            r#"{"sampling":{"context":{}}}"#,
+            r#"{"sampling":{"tools":{}}}"#,
+            r#"{"elicitation":{"form":{}}}"#,
+            r#"{"elicitation":{"url":{}}}"#,
+            r#"{"extensions":{"com.example/x":{}}}"#,
+            r#"{"extensions":{"com.example/x":{"y":1}}}"#,
+        ];
+        assert_eq!(all.map(told), all, "what matters");
+    }
+
+    #[test]
+    fn a_client_with_an_instance_of_its_own_declares_everything_and_has_the_lists_of_all_like_it() {
+        let legacy = ProtocolVersion::LATEST_LEGACY;
+        let client = context(Some("1"), r#"{"experimental":{"x":{}},"roots":{}}"#);
+        let own = InstanceKey::of(legacy, &server("isolation = \"client\""), &client);
+        assert_eq!(own.told.capabilities, *client.client.abilities().raw());
+        let shared = InstanceKey::of(legacy, &server(""), &client);
+        assert_eq!(own.list_declaration(), shared.told);
+        assert_eq!(shared.list_declaration(), shared.told);
     }
 }

@@ -296,7 +296,7 @@ impl Server {
         }
         let owner = InstanceKey::of_legacy_client(config, context);
         // A shared instance lists as soon as it is open.
-        let _ = self.ask_for_list(&owner.told, &holder);
+        let _ = self.ask_for_list(&owner.list_declaration(), &holder);
         let taken = self.kin.pool.take(&self.kin, owner, &holder);
         if support != LegacySupport::Untried {
             return taken.map(Some);

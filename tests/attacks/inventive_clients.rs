@@ -15,9 +15,12 @@ const SETS: usize = 16;
 
 /// A client with capabilities that only a number distinguishes from others.
 async fn inventive(gateway: &Gateway, number: usize) -> Client {
-    let capabilities = json!({ "experimental": { "x": { "n": number } } });
+    let capabilities = json!({ "extensions": { INVENTED: { "n": number } } });
     gateway.modern().key(ATTACKER).offering(capabilities).await
 }
+
+/// The extension that they invent.
+const INVENTED: &str = "com.example/x";
 
 /// The children besides the first that were told of a capability, by their process ids.
 async fn children(gateway: &Gateway, capability: &str) -> HashSet<u64> {
@@ -40,13 +43,13 @@ async fn children_for_invented_capabilities_close_none_of_another_client() {
     assert!(before.iter().all(|pids| pids.len() == 1), "{before:?}");
     for number in 0..40 {
         assert_eq!(inventive(&gateway, number).await.tools().await.len(), 4);
-        assert!(children(&gateway, "experimental").await.len() <= 2);
+        assert!(children(&gateway, "extensions").await.len() <= 2);
     }
     let after = [children(&gateway, "roots").await, children(&gateway, "sampling").await];
     assert_eq!(before, after, "they still run");
     let invented = upstream.all("initialize");
     let invented =
-        invented.iter().filter(|it| !it.params["capabilities"]["experimental"].is_null());
+        invented.iter().filter(|it| !it.params["capabilities"]["extensions"][INVENTED].is_null());
     assert!(invented.count() <= SETS);
 }
 
@@ -65,7 +68,7 @@ async fn a_server_is_asked_for_few_lists_with_invented_capabilities() {
         let all = upstream.all("tools/list");
         all.iter().filter(|list| list.meta(key).get(capability).is_some()).count()
     };
-    assert_eq!((told("experimental"), told("roots")), (SETS, 1));
+    assert_eq!((told("extensions"), told("roots")), (SETS, 1));
 }
 
 #[tokio::test]

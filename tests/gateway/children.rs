@@ -55,6 +55,27 @@ async fn clients_with_three_capability_sets_start_one_child_each_with_their_firs
 }
 
 #[tokio::test]
+async fn clients_that_differ_in_nothing_that_matters_share_a_child() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio()).start().await;
+    for (number, capabilities) in [
+        json!({ "roots": {} }),
+        json!({ "roots": { "listChanged": true }, "experimental": { "x": {} } }),
+        json!({ "experimental": { "y": {} } }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (era, client) in gateway.both().await {
+            let client = client.offering(capabilities.clone()).await;
+            assert!(!client.call("s__echo", json!({})).await.is_error(), "{era} {number}");
+        }
+        assert_eq!(gateway.server("s").await["instance_count"], 1, "{number}");
+    }
+    assert_eq!(told(&upstream), [json!({}), json!({ "roots": {} })]);
+}
+
+#[tokio::test]
 async fn lists_that_depend_on_capabilities_are_listed_for_each_set() {
     let upstream = Upstream::legacy().await;
     let told: Arc<Mutex<HashMap<String, String>>> = Arc::default();

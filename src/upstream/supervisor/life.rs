@@ -113,7 +113,7 @@ impl<'a> Life<'a> {
                 LossReason::Idle if !is_main => return,
                 LossReason::Idle => true,
                 LossReason::Lost(_) if self.is_of_refuted_era() => {
-                    instance.kin.lists.failed(&instance.owner.told);
+                    instance.kin.lists.failed(&instance.owner.list_declaration());
                     instance.inbox.subscriptions.refuse_all();
                     return;
                 }
@@ -143,7 +143,7 @@ impl<'a> Life<'a> {
         match instance.kin.legacy_side.doubt(owner, fault) {
             LegacyDoubt::None => return,
             LegacyDoubt::Unclear => {
-                let holder = instance.kin.lists.holder(&owner.told);
+                let holder = instance.kin.lists.holder(&owner.list_declaration());
                 return holder.iter().for_each(|holder| instance.kin.try_legacy(holder));
             }
             LegacyDoubt::Refuted => {}
@@ -309,7 +309,7 @@ impl<'a> Life<'a> {
                 () = instance.stop.cancelled() => return LossReason::Stopped,
                 () = pace.due(&instance.changed) => {
                     if !instance.owner.lists() {
-                        instance.kin.relist_for(&instance.owner.told);
+                        instance.kin.relist_for(&instance.owner.list_declaration());
                     }
                     let listed = instance.list(connection).await;
                     pace.listed(listed.as_ref().ok());
