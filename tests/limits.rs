@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 55] = [
+const TESTS: [(&str, &str, &str); 56] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -123,6 +123,11 @@ const TESTS: [(&str, &str, &str); 55] = [
         "gateway.threads",
         "tests/cli/serve.rs",
         "clients_are_served_by_as_many_threads_as_the_configuration_says",
+    ),
+    (
+        "servers.*.capability_idle",
+        "tests/gateway/children.rs",
+        "a_child_for_capabilities_is_closed_when_nothing_is_pending_on_it",
     ),
     (
         "servers.*.connect_timeout",

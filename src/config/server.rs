@@ -62,6 +62,10 @@ section! {
             /// How long such an instance may be idle before it is closed. A Legacy client's session
             /// with an HTTP server stays open as long as the client's own session.
             instance_idle: Duration as DurationSetting = "5m",
+            /// How long an instance may be idle that is there only for the capabilities of the clients
+            /// that share it: without a call, a call that waits for input, or a subscription. At most
+            /// `instance_idle`. Raise it for a server that keeps state between calls, such as a browser.
+            capability_idle: Duration as DurationSetting = "1m",
             /// The number of restarts of a child process within `restart_window`, and of starts in a
             /// row that fail; then the server is marked failed, until a start succeeds.
             max_restarts: u32 as Count32<0, 1000> = 5,

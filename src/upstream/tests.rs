@@ -94,9 +94,23 @@ pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> CallTarget
 }
 
 async fn send(server: &Arc<Server>, config: &Config, tool: &str) -> Result<Reply, Failure> {
+    send_with(server, config, tool, b"{}").await
+}
+
+/// Sends a call of a client with these capabilities.
+async fn send_with(
+    server: &Arc<Server>,
+    config: &Config,
+    tool: &str,
+    capabilities: &'static [u8],
+) -> Result<Reply, Failure> {
     let target = target(server.name(), tool);
     let policy = Policy::new(LimitRegistry::default().limits(config));
-    let permitted = policy.admit(Box::new(call(tool)), target).await.unwrap();
+    let mut call = call(tool);
+    let client =
+        Client::new(ProtocolVersion::LATEST_LEGACY, None, Bytes::from_static(capabilities));
+    call.context.client = Arc::new(client);
+    let permitted = policy.admit(Box::new(call), target).await.unwrap();
     server.call(permitted, &config.servers[0]).await
 }
 
@@ -181,6 +195,33 @@ async fn a_server_with_kept_lists_starts_a_moment_later_or_with_its_first_call()
         let least = Duration::from_millis(least);
         let most = least + Duration::from_millis(50);
         assert!(least <= started && started < most, "{is_kept} {is_called}: {started:?}");
+        server.stop(Duration::ZERO).await;
+    }
+}
+
+#[tokio::test]
+async fn an_instance_for_capabilities_ends_a_minute_after_its_last_call() {
+    let roots = br#"{"roots":{}}"#;
+    for (more, seconds) in [
+        ("", 60),
+        ("instance_idle = \"20s\"", 20),
+        ("capability_idle = \"2m\"", 120),
+        ("capability_idle = \"1h\"", 300),
+        ("isolation = \"client\"", 300),
+    ] {
+        let (server, config) = start(more);
+        let instances = || server.view().instance_count;
+        succeeds(send_with(&server, &config, "echo", roots).await).await;
+        let pending = send_with(&server, &config, "hang", roots).await.unwrap();
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(instances(), 1, "{more}: a call is pending");
+        drop(pending);
+        tokio::time::sleep(Duration::from_secs(seconds - 1)).await;
+        assert_eq!(instances(), 1, "{more}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(instances(), 0, "{more}");
+        tokio::time::resume();
         server.stop(Duration::ZERO).await;
     }
 }

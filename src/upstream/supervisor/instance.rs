@@ -255,12 +255,21 @@ impl Instance {
             // session.
             return None;
         } else {
-            config.idle_stop.map_or(config.instance_idle, |stop| stop.min(config.instance_idle))
+            self.idle_limit()
         };
         let allowed = if self.has_found_out() { Duration::ZERO } else { allowed };
         let used = if self.is_in_use() { clock::now() } else { self.last_used() };
         let listed = self.notes().listed_at.filter(|_| self.is_main());
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
+    }
+
+    /// How long an instance besides the main one may be idle.
+    fn idle_limit(&self) -> Duration {
+        let (config, owner) = (self.config(), &self.owner);
+        // Of a server of both eras there is also one for clients without capabilities.
+        let is_for_capabilities = owner.lists() && owner.told.other_era.is_none();
+        let most = if is_for_capabilities { config.capability_idle } else { Duration::MAX };
+        most.min(config.instance_idle).min(config.idle_stop.unwrap_or(Duration::MAX))
     }
 
     /// When the instance was created.

@@ -33,6 +33,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         idle_stop: _,
         isolation: _,
         instance_idle: _,
+        capability_idle: _,
         max_restarts: _,
         restart_window: _,
         timeout: _,
