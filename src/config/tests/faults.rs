@@ -538,7 +538,7 @@ const SERVER_RULES: &[(&str, &str)] = &[
         "3: servers.x.tools.t.arguments.a.value: expected a JSON value, found a date; write a text, a number,",
     ),
     (
-        "command = \"x\"\ntools.t.arguments = { a = { rename = \"c\" }, b = { rename = \"c\" } }",
+        "command = \"x\"\ntools.t.arguments = { a = { rename = \"b\" }, b = { default = 1 } }",
         "3: servers.x.tools.t.arguments.a.rename: not a free name for an argument",
     ),
     (
