@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use crate::support::upstream::offers::{everything, resource, template};
-use crate::support::upstream::{Era, offers};
 use crate::support::{Client, Gateway, Step, Upstream, every_kind};
 
 async fn listed(client: &Client, member: &str, key: &str) -> Vec<String> {
@@ -309,27 +308,11 @@ async fn interfaces_of_tools_are_found_and_read_end_to_end() {
     }
 }
 
-/// An app of MCP Apps: a tool with a user interface, and one that the interface calls.
-fn app(upstream: &Upstream, calls: &str) {
-    upstream.can(everything());
-    upstream.lists("resources", [resource("ui://app/main"), resource("file:///secret")]);
-    let modern = upstream.inner.era == Era::Modern;
-    upstream.when_asked("resources/read", move |asked| vec![offers::read(asked, modern)]);
-    let show = json!({
-        "name": "show", "inputSchema": { "type": "object" },
-        "_meta": { "ui": { "resourceUri": "ui://app/main" } },
-    });
-    upstream.set_tools(Vec::<String>::new());
-    upstream.tool(&show, |_| vec![Step::text("shown")]);
-    let said = calls.to_owned();
-    upstream.does(calls, move |_| vec![Step::text(format!("{said} of the app"))]);
-}
-
 #[tokio::test]
 async fn an_app_calls_its_servers_tools_by_their_own_names() {
     let [one, two] = Upstream::both().await;
-    app(&one, "refresh");
-    app(&two, "save");
+    one.offers_app("refresh");
+    two.offers_app("save");
     let plain = Upstream::modern().await;
     plain.does("plain", |_| vec![Step::text("plain")]);
     let gateway = Gateway::with("one", one.http())
@@ -355,8 +338,8 @@ async fn an_app_calls_its_servers_tools_by_their_own_names() {
 #[tokio::test]
 async fn an_interface_is_visible_wherever_its_tool_is() {
     let [one, two] = Upstream::both().await;
-    app(&one, "refresh");
-    app(&two, "save");
+    one.offers_app("refresh");
+    two.offers_app("save");
     // An interface need not be listed.
     one.lists("resources", [resource("file:///secret")]);
     let gateway = Gateway::with("one", one.http())

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::upstream::skills::{TEXT, skill};
+use crate::support::upstream::skills::{TEXT, shown, skill};
 use crate::support::{Client, Gateway, Upstream, every_kind};
 
 const EXTENSION: &str = "/capabilities/extensions/io.modelcontextprotocol~1skills";
@@ -15,15 +15,6 @@ async fn skills(client: &Client) -> Vec<Value> {
 
 async fn uris(client: &Client) -> Vec<String> {
     skills(client).await.iter().map(|one| one["uri"].as_str().unwrap().to_owned()).collect()
-}
-
-/// The entry of a skill as clients see it.
-fn shown(directory: &str, prefix: &str) -> Value {
-    let mut entry = skill(directory);
-    let put = |uri: &mut Value| *uri = json!(format!("{prefix}{}", uri.as_str().unwrap()));
-    put(&mut entry["uri"]);
-    entry["resources"].as_array_mut().unwrap().iter_mut().for_each(|file| put(&mut file["uri"]));
-    entry
 }
 
 async fn introduction(client: &Client) -> Value {

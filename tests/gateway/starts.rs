@@ -6,37 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::of;
 use crate::support::upstream::every_kind;
-use crate::support::{Gateway, Host, Kind, Step, Upstream, Way, client_table};
-
-/// A client that lists once.
-#[derive(Debug, Clone, Copy)]
-enum Agent {
-    Modern,
-    Legacy,
-    ModernOverStdio,
-    LegacyOverStdio,
-}
-
-const AGENTS: [Agent; 4] =
-    [Agent::Modern, Agent::Legacy, Agent::ModernOverStdio, Agent::LegacyOverStdio];
-
-impl Agent {
-    /// The names that its first list has.
-    async fn list_tools(self, gateway: &Gateway) -> Vec<String> {
-        let mut host = Host::of(gateway, Way::Here);
-        let answer = match self {
-            Self::Modern => return gateway.modern().tool_names().await,
-            Self::Legacy => return gateway.legacy().await.tool_names().await,
-            Self::ModernOverStdio => host.modern("tools/list", json!({})).await,
-            Self::LegacyOverStdio => {
-                host.initialize().await;
-                host.request("tools/list", json!({})).await
-            }
-        };
-        let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
-    }
-}
+use crate::support::{AGENTS, Gateway, Kind, Step, Upstream, client_table};
 
 /// Servers of every kind that take a while to start.
 async fn slow_kinds() -> Vec<Kind> {
@@ -52,25 +22,6 @@ async fn held() -> Upstream {
     let upstream = Upstream::modern().await;
     upstream.before_tools([Step::Hold]);
     upstream
-}
-
-#[tokio::test]
-async fn an_agent_that_starts_with_the_gateway_and_lists_once_gets_everything() {
-    for agent in AGENTS {
-        let (kinds, lazy) = (slow_kinds().await, Upstream::legacy().await);
-        let gateway = Gateway::alone()
-            .kinds(&kinds)
-            .server("lazy", lazy.stdio() + "start = \"lazy\"\n")
-            .gateway("list_wait = \"15s\"")
-            .start_at_once()
-            .await;
-        let names = agent.list_tools(&gateway).await;
-        let servers = ["modern-http", "modern-stdio", "legacy-http", "legacy-stdio", "lazy"];
-        for server in servers {
-            assert!(names.contains(&format!("{server}__echo")), "{agent:?}: {server} in {names:?}");
-        }
-        assert_eq!(names.len(), 4 * servers.len(), "{agent:?}");
-    }
 }
 
 #[tokio::test]
@@ -182,27 +133,6 @@ async fn a_call_of_a_tool_that_is_not_listed_yet_waits_for_its_server() {
             assert_eq!(said.text(), "{}", "{}", kind.name);
         }
     }
-}
-
-#[tokio::test]
-async fn no_child_is_lost_while_it_waits_for_its_turn_to_start() {
-    let (slow, quick) = (Upstream::legacy().await, Upstream::legacy().await);
-    slow.before_tools([Step::Pause(Duration::from_millis(3500))]);
-    let (slow_lines, lines) = (slow.stdio(), quick.stdio() + "start_timeout = \"3s\"\n");
-    let mut builder = Gateway::alone().gateway("start_parallel = 3");
-    for number in 0..40 {
-        let lines = if number < 3 { &slow_lines } else { &lines };
-        builder = builder.server(&format!("s{number}"), lines);
-    }
-    let gateway = builder.start_at_once().await;
-    let all_ready = |status: &Value| {
-        status["servers"].as_array().unwrap().iter().all(|server| server["state"] == "ready")
-    };
-    let status = gateway.wait_for(all_ready).await;
-    let errors: Vec<_> =
-        status["servers"].as_array().unwrap().iter().map(|it| &it["last_error"]).collect();
-    assert!(errors.iter().all(|error| error.is_null()), "{errors:?}");
-    assert_eq!((slow.starts(), quick.starts()), (3, 37), "none is started twice");
 }
 
 #[tokio::test]

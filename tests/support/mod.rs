@@ -21,6 +21,7 @@
     reason = "a test that cannot go on fails; not every test crate uses all of it"
 )]
 
+pub mod agent;
 pub mod client;
 pub mod collector;
 pub mod dialogue;
@@ -29,6 +30,7 @@ pub mod host;
 pub mod old;
 pub mod upstream;
 
+pub use agent::{AGENTS, Agent};
 pub use client::{Client, Reply, Said};
 pub use gateway::{Gateway, client_table};
 pub use host::{Host, WAYS, Way};

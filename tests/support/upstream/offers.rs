@@ -39,6 +39,23 @@ impl Upstream {
         })
     }
 
+    /// Offers an app of MCP Apps: the tool `show` with the user interface `ui://app/main`, and a
+    /// tool that the interface calls. It has no other tools.
+    pub fn offers_app(&self, calls: &str) -> &Self {
+        self.can(everything());
+        self.lists("resources", [resource("ui://app/main"), resource("file:///secret")]);
+        let modern = self.inner.era == Era::Modern;
+        self.when_asked("resources/read", move |asked| vec![read(asked, modern)]);
+        let show = json!({
+            "name": "show", "inputSchema": { "type": "object" },
+            "_meta": { "ui": { "resourceUri": "ui://app/main" } },
+        });
+        self.set_tools(Vec::<String>::new());
+        self.tool(&show, |_| vec![Step::text("shown")]);
+        let said = calls.to_owned();
+        self.does(calls, move |_| vec![Step::text(format!("{said} of the app"))])
+    }
+
     /// What it tells models of itself.
     pub fn instructs(&self, text: &str) -> &Self {
         *self.inner.instructions.lock().unwrap() = Some(text.into());

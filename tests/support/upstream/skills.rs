@@ -71,6 +71,15 @@ pub fn skill(directory: &str) -> Value {
     })
 }
 
+/// The entry of a skill as clients see it.
+pub fn shown(directory: &str, prefix: &str) -> Value {
+    let mut entry = skill(directory);
+    let put = |uri: &mut Value| *uri = json!(format!("{prefix}{}", uri.as_str().unwrap()));
+    put(&mut entry["uri"]);
+    entry["resources"].as_array_mut().unwrap().iter_mut().for_each(|file| put(&mut file["uri"]));
+    entry
+}
+
 fn refusal(asked: &Received) -> Step {
     let message = format!("No skill is served at {}", asked.params["uri"]);
     Step::Error(json!({ "code": -32602, "message": message }))

@@ -4,9 +4,11 @@
 //! The servers are the everything-servers, each of one era alone. First the
 //! drivers and the servers among themselves: what holds there must hold through
 //! one gateway in front of all servers, whatever the eras. What cannot hold
-//! stands in [`EMPTY`] with its reason, and fails when it does.
+//! stands in [`EMPTY`] with its reason, and fails when it does. What happens
+//! around calls and lists is in [`situations`], with scripted peers.
 
 mod features;
+mod situations;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
