@@ -72,6 +72,22 @@ async fn the_next_run_serves_kept_lists_and_tells_when_the_server_has_others() {
 }
 
 #[tokio::test]
+async fn an_introduction_has_kept_instructions_before_the_server_is_ready() {
+    let upstream = Upstream::legacy().await;
+    upstream.instructs("ask nicely").set_tools([tool("same").to_string()]);
+    let folder = run(keeping(&upstream.stdio()), json!({})).await;
+    hold_list(&upstream, "same");
+    let gateway = keeping(&upstream.stdio()).in_folder(folder).start_at_once().await;
+    let opened = gateway.plain().initialize("2025-11-25").await.said().await;
+    let discovered = gateway.modern().request("server/discover", json!({})).await;
+    for said in [opened, discovered] {
+        let words = said.result()["instructions"].as_str().unwrap_or_default();
+        assert!(words.contains("ask nicely"), "{said:?}");
+    }
+    assert_ne!(gateway.server("s").await["state"], "ready");
+}
+
+#[tokio::test]
 async fn a_call_of_a_kept_tool_waits_for_its_server() {
     let upstream = Upstream::legacy().await;
     upstream.set_tools([tool("same").to_string()]);
