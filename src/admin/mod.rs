@@ -15,6 +15,7 @@
 //! or an environment.
 
 mod ready;
+mod reason;
 mod report;
 mod status;
 #[cfg(test)]
@@ -31,9 +32,9 @@ use crate::telemetry::metrics;
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use report::StatusReport;
 pub use status::{
-    CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
-    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Status,
+    CatalogStatus, ConfigurationStatus, DependenceFinding, GatewayState, InstanceOwner,
+    InstanceStatus, LastError, ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo,
+    ServerStart, ServerState, ServerStatus, ServerTransport, Status,
 };
 
 /// The source of the gateway's status.

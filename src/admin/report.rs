@@ -17,12 +17,15 @@ use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::ReloadOutcome;
-use crate::upstream::{InstanceScope, InstanceView, LifeState, ServerOverview};
+use crate::upstream::{
+    DependenceVerdict, InstanceScope, InstanceView, LifeState, ListDependence, ServerOverview,
+};
 
+use super::reason::instance_reason;
 use super::{
-    CatalogStatus, ConfigurationStatus, GatewayState, InstanceOwner, InstanceStatus, LastError,
-    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Status, StatusSource,
+    CatalogStatus, ConfigurationStatus, DependenceFinding, GatewayState, InstanceOwner,
+    InstanceStatus, LastError, ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo,
+    ServerStart, ServerState, ServerStatus, ServerTransport, Status, StatusSource,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -147,6 +150,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         next_retry_at: next_retry(&view),
         warnings: view.warnings,
         stdout_lines: member.metrics.stdout_lines(),
+        lists_by_capabilities: list_dependence(view.list_dependence),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),
     }
@@ -159,6 +163,8 @@ fn instance(view: &InstanceView) -> InstanceStatus {
         InstanceScope::Principal(principal) => (InstanceOwner::Client, Some(principal)),
     };
     InstanceStatus {
+        reason: instance_reason(view),
+        era: view.era.map(era),
         owner,
         client: client.map(|client| client.as_str().to_owned()),
         capabilities: serde_json::from_slice(&view.owner.told.capabilities).unwrap_or_default(),
@@ -168,6 +174,16 @@ fn instance(view: &InstanceView) -> InstanceStatus {
         pid: view.pid,
         last_error: view.last_error.as_ref().map(last_error),
     }
+}
+
+fn list_dependence(known: DependenceVerdict) -> ListDependenceStatus {
+    let since = known.since.and_then(|since| Timestamp::from_second(since.try_into().ok()?).ok());
+    let verdict = match known.found {
+        ListDependence::Unknown => DependenceFinding::Unknown,
+        ListDependence::Independent => DependenceFinding::No,
+        ListDependence::Dependent => DependenceFinding::Yes,
+    };
+    ListDependenceStatus { verdict, since }
 }
 
 fn era(spoken: Era) -> ServerEra {

@@ -192,15 +192,44 @@ pub struct ServerStatus {
     pub warnings: Vec<String>,
     /// How many lines it printed to standard output that are no messages.
     pub stdout_lines: u64,
+    /// Whether its lists depend on what clients can do.
+    pub lists_by_capabilities: ListDependenceStatus,
     /// How many instances it has besides the first, which all the rest is about.
     pub instance_count: usize,
-    /// Those that have been there longest.
+    /// The first, and the others that have been there longest.
     pub instances: Vec<InstanceStatus>,
 }
 
-/// How one more instance of a server stands: a child, or a session with it.
+/// Whether a server's lists depend on what clients can do, so that each set of capabilities is
+/// listed by an instance of its own. It is found out for child processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ListDependenceStatus {
+    /// What is known.
+    pub verdict: DependenceFinding,
+    /// Since when, possibly an earlier run.
+    pub since: Option<Timestamp>,
+}
+
+/// What is known of how lists depend on capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DependenceFinding {
+    /// Nothing.
+    Unknown,
+    /// All clients have the same lists.
+    No,
+    /// Clients may have other lists.
+    Yes,
+}
+
+/// How one instance of a server stands: a child, or a session with it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InstanceStatus {
+    /// Why it is there, in words: `main`, `client capabilities: elicitation(form), roots`,
+    /// `client ci's own`.
+    pub reason: String,
+    /// The era that is spoken with it; `None` while the first is not connected.
+    pub era: Option<ServerEra>,
     /// Whose it is.
     pub owner: InstanceOwner,
     /// Which client's, where it is one's own.

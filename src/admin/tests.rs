@@ -40,6 +40,10 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         next_retry_at: None,
         warnings: Vec::new(),
         stdout_lines: 0,
+        lists_by_capabilities: ListDependenceStatus {
+            verdict: DependenceFinding::No,
+            since: Some(at(2)),
+        },
         instance_count: 0,
         instances: Vec::new(),
     }
@@ -155,6 +159,8 @@ fn the_status_is_json_with_rfc_3339_times_and_lower_case_states() {
         ("/servers/0/transport", json!("stdio")),
         ("/servers/0/era", json!("legacy")),
         ("/servers/0/state", json!("backoff")),
+        ("/servers/0/lists_by_capabilities/verdict", json!("no")),
+        ("/servers/0/lists_by_capabilities/since", json!("2027-01-15T08:00:02Z")),
         ("/servers/0/last_error/message", json!("it exited")),
         ("/servers/0/next_retry_at", json!("2027-01-15T08:00:09Z")),
     ] {

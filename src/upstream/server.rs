@@ -397,7 +397,8 @@ impl Server {
     /// A summary for status pages.
     pub fn view(&self) -> ServerOverview {
         let main = self.main.view();
-        let (instances, instance_count) = self.kin.pool.view();
+        let (mut instances, instance_count) = self.kin.pool.view();
+        instances.insert(0, main.clone());
         let notes = self.main.notes();
         let both = self.version().filter(|version| self.kin.wants_legacy(*version, Era::Legacy));
         let other = both.and_then(|_| self.kin.legacy_side.version());
@@ -413,6 +414,7 @@ impl Server {
             pid: main.pid,
             warnings: notes.warnings.clone(),
             first_verdict: notes.first_verdict,
+            list_dependence: self.kin.lists.dependence_verdict(),
             instances,
             instance_count,
         }

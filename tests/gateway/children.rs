@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::input::{ann, ask, asking, form, retry};
+use crate::support::gateway::of;
 use crate::support::upstream::{Received, every_kind, tool};
-use crate::support::{Gateway, Kind, Step, Upstream, within};
+use crate::support::{Gateway, Kind, Step, Upstream, client_table, within};
 
 const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
 
@@ -247,5 +248,32 @@ async fn a_server_of_both_eras_that_capabilities_are_hidden_from_is_spoken_to_in
             assert!(!client.call("s__echo", json!({})).await.is_error(), "{transport} {era}");
         }
         assert!(legacy.all("initialize").is_empty(), "{transport}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_says_how_many_instances_there_are_and_why() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio())
+        .server("own", upstream.stdio() + "isolation = \"client\"\n")
+        .toml(&client_table("ci", "key", ""))
+        .start()
+        .await;
+    let status = gateway.server("s").await;
+    let unknown = json!({ "verdict": "unknown", "since": null });
+    assert_eq!(status["lists_by_capabilities"], unknown, "{status}");
+    let client = gateway.modern().key("key").offering(set(SETS[0])).await;
+    client.tool_names().await;
+    for tool in ["s__echo", "own__echo"] {
+        assert!(!client.call(tool, json!({})).await.is_error());
+    }
+    let status = gateway.wait_for(|status| of(status, "s")["instance_count"] == 1).await;
+    let found = &of(&status, "s")["lists_by_capabilities"];
+    assert!(found["verdict"] == "no" && found["since"].is_string(), "{found}");
+    for (server, why) in [("s", "client capabilities: roots"), ("own", "client ci's own")] {
+        let all = of(&status, server)["instances"].as_array().unwrap();
+        let reasons: Vec<_> = all.iter().map(|one| one["reason"].as_str().unwrap()).collect();
+        assert!(reasons[0] == "main" && reasons.contains(&why), "{reasons:?}");
+        assert!(all.iter().all(|one| one["era"] == "legacy"), "{all:?}");
     }
 }

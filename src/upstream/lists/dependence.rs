@@ -20,7 +20,7 @@ use super::ListingPart;
 
 /// What is known of how a server's lists depend on capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::upstream) enum ListDependence {
+pub enum ListDependence {
     /// It has not been found out.
     #[default]
     Unknown,
@@ -28,6 +28,15 @@ pub(in crate::upstream) enum ListDependence {
     Independent,
     /// Clients may have other lists, or the server did not tell.
     Dependent,
+}
+
+/// Whether a server's lists depend on capabilities, and how long that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DependenceVerdict {
+    /// What was found out.
+    pub found: ListDependence,
+    /// When it was, in seconds since 1970.
+    pub since: Option<u64>,
 }
 
 impl ServerShared {
@@ -55,13 +64,18 @@ impl ServerShared {
 
 impl Instance {
     /// Whether the instance is there only to find out whether lists depend on
-    /// capabilities, and has done so.
-    pub(in crate::upstream) fn has_found_out(&self) -> bool {
+    /// capabilities.
+    pub(in crate::upstream) fn finds_out(&self) -> bool {
         let told = &self.owner.told;
         self.owner.lists()
             && !self.was_called()
-            && self.kin.lists.dependence() == ListDependence::Independent
+            && self.kin.lists.dependence() != ListDependence::Dependent
             && self.kin.full_declaration(told).is_some_and(|all| all == *told)
+    }
+
+    /// Whether it is there only for that, and has done so.
+    pub(in crate::upstream) fn has_found_out(&self) -> bool {
+        self.kin.lists.dependence() == ListDependence::Independent && self.finds_out()
     }
 
     /// Learns from a list that was returned to clients of its own declaration.

@@ -58,7 +58,7 @@ impl ServerShared {
             probed,
             info,
             legacy_refused,
-            dependence: lists.dependence(),
+            dependence: lists.dependence_verdict(),
             base,
             further: further.collect(),
         })

@@ -16,7 +16,7 @@ use crate::policy::Holder;
 
 use crate::upstream::owner::ClientDeclaration;
 
-use super::dependence::ListDependence;
+use super::dependence::{DependenceVerdict, ListDependence};
 use super::store::KnownServer;
 
 /// The lists of one server.
@@ -31,7 +31,7 @@ pub(in crate::upstream) struct OfferedLists {
     /// Counts the changes of the further lists.
     version: AtomicU64,
     /// Whether the further lists of a child differ from `base`.
-    dependence: Mutex<ListDependence>,
+    dependence: Mutex<DependenceVerdict>,
     /// Whether the server itself has returned `base`. Until then it may be that
     /// of an earlier run.
     pub(super) is_current: AtomicBool,
@@ -82,7 +82,7 @@ impl OfferedLists {
         let lists = Self::default();
         let Some(known) = known else { return lists };
         lists.base.store(Some(Arc::clone(&known.base)));
-        lists.set_dependence(known.dependence);
+        *lists.dependence.lock() = known.dependence;
         let now = clock::now();
         let long_ago = now.checked_sub(RECENT).unwrap_or(now);
         let further = known.further.iter().map(|(told, list)| {
@@ -101,12 +101,18 @@ impl OfferedLists {
 
     /// What is known of how the lists depend on capabilities.
     pub(in crate::upstream) fn dependence(&self) -> ListDependence {
+        self.dependence.lock().found
+    }
+
+    /// That, and how long it is known.
+    pub(in crate::upstream) fn dependence_verdict(&self) -> DependenceVerdict {
         *self.dependence.lock()
     }
 
     /// Records what is known of how the lists depend on capabilities.
     pub(in crate::upstream) fn set_dependence(&self, dependence: ListDependence) {
-        *self.dependence.lock() = dependence;
+        let since = (dependence != ListDependence::Unknown).then(|| clock::unix_now().as_secs());
+        *self.dependence.lock() = DependenceVerdict { found: dependence, since };
     }
 
     /// Makes room for a list that no client has asked for by its declaration.

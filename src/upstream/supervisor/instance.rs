@@ -300,9 +300,15 @@ impl Instance {
     /// A summary for status pages.
     pub(in crate::upstream) fn view(&self) -> InstanceView {
         let state = self.state.borrow().clone();
+        let connected = self.connection.load().as_ref().map(|it| it.peer().era());
+        // Only servers that speak Legacy have further instances.
+        let era = connected.or_else(|| (!self.is_main()).then_some(Era::Legacy));
+        let finds_out = self.finds_out();
         let notes = self.notes();
         InstanceView {
             owner: Arc::clone(&self.owner),
+            era,
+            finds_out,
             state,
             since: notes.since.unwrap_or_else(clock::wall_now),
             pid: notes.pid,

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::call::ServerFault;
 use crate::mcp::Era;
+use crate::upstream::lists::dependence::DependenceVerdict;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::transport::peer::Peer;
 
@@ -70,17 +71,23 @@ pub struct ServerOverview {
     pub warnings: Vec<String>,
     /// When it was first ready, or first failed.
     pub first_verdict: Option<SystemTime>,
-    /// Its instances besides the main one, oldest first, at most a hundred.
+    /// Whether its lists depend on the capabilities of clients.
+    pub list_dependence: DependenceVerdict,
+    /// Its instances: the main one, then the others, oldest first, at most a hundred.
     pub instances: Vec<InstanceView>,
-    /// The number of those instances.
+    /// The number of those besides the main one.
     pub instance_count: usize,
 }
 
-/// A summary of an instance besides the main one.
+/// A summary of an instance.
 #[derive(Debug, Clone)]
 pub struct InstanceView {
     /// Its scope and capabilities.
     pub owner: Arc<InstanceKey>,
+    /// The era that is spoken with it; `None` while the main one is not connected.
+    pub era: Option<Era>,
+    /// Whether it is there only to find out whether lists depend on capabilities.
+    pub finds_out: bool,
     /// Its state.
     pub state: LifeState,
     /// When it entered this state.

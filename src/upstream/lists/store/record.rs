@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::call::ServerName;
 use crate::catalog::{ByKind, Freshness, Kind, ServerList, ServerOffers};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::upstream::lists::dependence::ListDependence;
+use crate::upstream::lists::dependence::{DependenceVerdict, ListDependence};
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
@@ -26,6 +26,8 @@ pub(super) struct KeptRecord {
     legacy_refused: Option<u64>,
     /// Whether the lists depend on capabilities, if it was found out.
     dependent: Option<bool>,
+    /// When it was.
+    dependent_since: Option<u64>,
     lists: Vec<KeptList>,
     /// The declarations of clients, and the position of their list; that of the
     /// main instance is the first.
@@ -62,7 +64,7 @@ pub(in crate::upstream) struct KnownServer {
     /// When a Modern server refused to speak Legacy.
     pub(in crate::upstream) legacy_refused: Option<u64>,
     /// Whether its lists depend on capabilities.
-    pub(in crate::upstream) dependence: ListDependence,
+    pub(in crate::upstream) dependence: DependenceVerdict,
     /// The list of its main instance.
     pub(in crate::upstream) base: Arc<ServerList>,
     /// The lists for clients that declare more.
@@ -107,7 +109,8 @@ impl KnownServer {
             probed: self.probed,
             info: String::from_utf8(self.info.to_vec()).ok()?,
             legacy_refused: self.legacy_refused,
-            dependent: match self.dependence {
+            dependent_since: self.dependence.since,
+            dependent: match self.dependence.found {
                 ListDependence::Unknown => None,
                 ListDependence::Independent => Some(false),
                 ListDependence::Dependent => Some(true),
@@ -141,10 +144,13 @@ impl KeptRecord {
             probed: self.probed,
             info: self.info.into(),
             legacy_refused: self.legacy_refused,
-            dependence: match self.dependent {
-                None => ListDependence::Unknown,
-                Some(false) => ListDependence::Independent,
-                Some(true) => ListDependence::Dependent,
+            dependence: DependenceVerdict {
+                found: match self.dependent {
+                    None => ListDependence::Unknown,
+                    Some(false) => ListDependence::Independent,
+                    Some(true) => ListDependence::Dependent,
+                },
+                since: self.dependent_since,
             },
             further: further.collect(),
             base: lists.into_iter().next()?,

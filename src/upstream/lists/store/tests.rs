@@ -7,7 +7,7 @@ use super::*;
 use crate::catalog::{ByKind, Freshness, Kind, ServerList, ServerOffers};
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::upstream::lists::dependence::ListDependence;
+use crate::upstream::lists::dependence::{DependenceVerdict, ListDependence};
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
@@ -49,7 +49,7 @@ pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
         probed: Some(7),
         info: Bytes::from_static(br#"{"name":"n","version":"1"}"#),
         legacy_refused: None,
-        dependence: ListDependence::Independent,
+        dependence: DependenceVerdict { found: ListDependence::Independent, since: Some(8) },
         further: vec![
             (told(Some(Era::Legacy), "{}"), list("legacy", Era::Legacy)),
             (told(None, r#"{"roots":{}}"#), Arc::clone(&base)),
