@@ -116,6 +116,22 @@ async fn lists_are_those_of_the_clients_era() {
 }
 
 #[tokio::test]
+async fn a_legacy_child_that_lists_the_same_starts_with_the_first_call() {
+    let [modern, _legacy] = server_of_both_eras().await;
+    let builder = || Gateway::with("s", modern.stdio()).gateway("state_dir = \"state\"");
+    let gateway = builder().start().await;
+    let names = gateway.legacy().await.tool_names().await;
+    assert_eq!(modern.starts(), 2, "nothing was known of its lists in Legacy");
+    let gateway = builder().in_folder(gateway.stop().await).start().await;
+    let client = gateway.legacy().await;
+    assert_eq!(client.tool_names().await, names);
+    gateway.wait_for(|status| of(status, "s")["state"] == "ready").await;
+    assert_eq!((client.tool_names().await, modern.starts()), (names, 3), "the main instance");
+    assert_eq!(who(&client).await, "legacy");
+    assert_eq!(modern.starts(), 4);
+}
+
+#[tokio::test]
 async fn a_modern_server_is_tried_in_legacy_once() {
     for way in [0, 1] {
         let modern = Upstream::modern().await;

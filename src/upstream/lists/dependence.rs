@@ -46,6 +46,9 @@ impl ServerShared {
         &self,
         told: ClientDeclaration,
     ) -> Option<ClientDeclaration> {
+        if self.lists_the_same_in_legacy(&told) {
+            return None;
+        }
         let Some(all) = self.full_declaration(&told) else { return Some(told) };
         match self.lists.dependence() {
             ListDependence::Unknown => Some(all),
@@ -54,11 +57,24 @@ impl ServerShared {
         }
     }
 
+    /// Whether a child of a server of both eras is known to list the same for
+    /// these Legacy clients as the main instance, which tells of changes.
+    fn lists_the_same_in_legacy(&self, told: &ClientDeclaration) -> bool {
+        let (base, own) = (self.lists.base.load(), self.lists.of(told));
+        let is_same =
+            || base.as_ref().zip(own).is_some_and(|(base, own)| base.offers_the_same(&own));
+        told.other_era.is_some() && self.is_child() && is_same()
+    }
+
+    fn is_child(&self) -> bool {
+        matches!(self.config.target, ServerKind::Command(_))
+    }
+
     /// All capabilities that matter to a Legacy child, if these are among them.
     fn full_declaration(&self, told: &ClientDeclaration) -> Option<ClientDeclaration> {
         let version = self.version().filter(|version| version.era() == Era::Legacy)?;
-        let is_child = matches!(self.config.target, ServerKind::Command(_));
-        (is_child && told.other_era.is_none() && is_among_all(told)).then(|| declare_all(version))
+        (self.is_child() && told.other_era.is_none() && is_among_all(told))
+            .then(|| declare_all(version))
     }
 }
 
