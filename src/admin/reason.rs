@@ -67,7 +67,8 @@ mod tests {
         let capabilities = capabilities.to_owned().into();
         let told = ClientDeclaration { other_era, capabilities };
         InstanceView {
-            owner: Arc::new(InstanceKey { whose, told }),
+            owner: Arc::new(InstanceKey { whose, told: told.clone() }),
+            told,
             era: Some(Era::Legacy),
             finds_out: false,
             state: LifeState::Ready,

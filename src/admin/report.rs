@@ -167,7 +167,7 @@ fn instance(view: &InstanceView) -> InstanceStatus {
         era: view.era.map(era),
         owner,
         client: client.map(|client| client.as_str().to_owned()),
-        capabilities: serde_json::from_slice(&view.owner.told.capabilities).unwrap_or_default(),
+        capabilities: serde_json::from_slice(&view.told.capabilities).unwrap_or_default(),
         state: state(&view.state),
         since: time(view.since),
         in_flight: view.calls,

@@ -39,7 +39,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Context, Endpoint, Failure, Principal, Reply, boxed};
+use crate::call::{Call, Client, Context, Endpoint, Failure, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
@@ -86,6 +86,12 @@ impl Gateway {
             info: own_info(),
             cursors,
         }
+    }
+
+    /// Records what a client declares, before anything is done for it: the servers of a gateway with
+    /// only one client are told of it when they start.
+    pub fn meet_client(&self, client: &Client) {
+        self.snapshots.meet_client(client.abilities());
     }
 
     /// Ends a Legacy client's session: servers release what they hold for it.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-use crate::call::{Named, ServerName};
+use crate::call::{Abilities, Named, ServerName};
 use crate::catalog::{CacheScope, MergeWarning};
 use crate::clock;
 use crate::config::Config;
@@ -105,6 +105,11 @@ impl Snapshots {
     /// The current snapshot, to be held across an await.
     pub fn load_full(&self) -> Arc<Snapshot> {
         self.current.load_full()
+    }
+
+    /// Records what a client declares, before anything is done for it.
+    pub fn meet_client(&self, abilities: &Abilities) {
+        self.surroundings.meet_client(abilities);
     }
 
     /// Notifies of every change of the lists that clients see.

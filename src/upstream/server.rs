@@ -115,7 +115,8 @@ impl Server {
             ClientDeclaration::new(version, abilities)
         };
         let told = told.adapt_to(&self.kin.config);
-        let is_special = told != ClientDeclaration::main();
+        let is_special =
+            told != ClientDeclaration::main() && told != self.kin.main_declaration(version);
         (is_special && !self.kin.config.has_one_instance()).then_some(told)
     }
 
@@ -274,7 +275,8 @@ impl Server {
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
         let owner = InstanceKey::of(version, &self.kin.config, context);
-        if owner.is_main() {
+        let is_of_main = owner.lists() && owner.told == self.kin.main_declaration(version);
+        if owner.is_main() || is_of_main {
             return Ok((Arc::clone(&self.main), InUse::begin(&self.main)));
         }
         let holder = Holder::identify(&context.principal, context.address);

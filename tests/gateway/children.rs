@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::input::{ann, ask, asking, form, retry};
 use crate::support::gateway::of;
 use crate::support::upstream::{Received, every_kind, tool};
-use crate::support::{Gateway, Kind, Step, Upstream, client_table, within};
+use crate::support::{Gateway, Host, Kind, Step, Upstream, Way, client_table, within};
 
 const SETS: [&str; 3] = [r#"{"roots":{}}"#, r#"{"elicitation":{}}"#, r#"{"sampling":{}}"#];
 
@@ -276,4 +276,63 @@ async fn the_status_says_how_many_instances_there_are_and_why() {
         assert!(reasons[0] == "main" && reasons.contains(&why), "{reasons:?}");
         assert!(all.iter().all(|one| one["era"] == "legacy"), "{all:?}");
     }
+}
+
+/// Initializes a Legacy client, or lets a Modern one list, and has it call.
+async fn connect_and_call(host: &mut Host, era: &str, capabilities: Value) {
+    let call = json!({ "name": "s__echo", "arguments": {} });
+    let answer = if era == "Legacy" {
+        let opening = json!({
+            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": { "name": "host", "version": "1" },
+        });
+        host.request("initialize", opening).await;
+        host.notify("notifications/initialized", json!({})).await;
+        host.request("tools/list", json!({})).await;
+        host.request("tools/call", call).await
+    } else {
+        let meta = json!({ "io.modelcontextprotocol/clientCapabilities": capabilities });
+        host.modern("tools/list", json!({ "_meta": meta })).await;
+        let call = json!({ "name": call["name"], "arguments": {}, "_meta": meta });
+        host.modern("tools/call", call).await
+    };
+    assert_eq!(answer["result"]["isError"], Value::Null, "{era} {answer}");
+}
+
+#[tokio::test]
+async fn the_only_clients_capabilities_are_told_to_the_first_child_and_its_calls_need_no_other() {
+    for era in ["Legacy", "Modern"] {
+        let upstream = Upstream::legacy().await;
+        let gateway = Gateway::with("s", upstream.stdio()).gateway("list_wait = \"15s\"");
+        let gateway = gateway.for_a_host().start_at_once().await;
+        let mut host = Host::of(&gateway, Way::Here);
+        connect_and_call(&mut host, era, json!({ "roots": {} })).await;
+        assert_eq!(told(&upstream), [json!({ "roots": {} })], "{era}");
+        assert_eq!(upstream.starts(), 1, "{era}");
+        let status = gateway.server("s").await;
+        assert_eq!(status["instances"][0]["capabilities"], json!({ "roots": {} }), "{era}");
+    }
+}
+
+#[tokio::test]
+async fn children_start_without_the_only_client_if_it_takes_too_long() {
+    for era in ["Legacy", "Modern"] {
+        let upstream = Upstream::legacy().await;
+        let gateway = Gateway::with("s", upstream.stdio()).for_a_host().start().await;
+        assert_eq!(told(&upstream), [json!({})], "{era}");
+        let mut host = Host::of(&gateway, Way::Here);
+        connect_and_call(&mut host, era, json!({ "roots": {} })).await;
+        assert_eq!(told(&upstream).pop(), Some(json!({ "roots": {} })), "{era}");
+    }
+}
+
+#[tokio::test]
+async fn lists_that_were_kept_start_no_child_for_the_only_client_but_the_first() {
+    let upstream = Upstream::legacy().await;
+    let builder = || Gateway::with("s", upstream.stdio()).gateway("state_dir = \"state\"");
+    let gateway = builder().start().await;
+    let gateway = builder().in_folder(gateway.stop().await).for_a_host().start_at_once().await;
+    let mut host = Host::of(&gateway, Way::Here);
+    connect_and_call(&mut host, "Legacy", json!({ "roots": {} })).await;
+    assert_eq!(told(&upstream), [json!({}), json!({ "roots": {} })]);
 }

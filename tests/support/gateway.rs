@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use tempfile::TempDir;
 use trunkline::cli::CommonArgs;
-use trunkline::cli::serve::{Reloader, Running};
+use trunkline::cli::serve::{Doors, Reloader, Running};
 use trunkline::codec::file::FileError;
 use trunkline::config::{Config, ConfigSource, Environment, SystemEnvironment};
 use trunkline::crypto::sha256;
@@ -41,9 +41,16 @@ pub struct Builder {
     rest: String,
     variables: HashMap<String, String>,
     folder: Option<TempDir>,
+    is_for_a_host: bool,
 }
 
 impl Builder {
+    /// Without a listener for clients, as `trunkline stdio` runs it.
+    pub fn for_a_host(mut self) -> Self {
+        self.is_for_a_host = true;
+        self
+    }
+
     /// A line of `[gateway]`.
     pub fn gateway(mut self, line: &str) -> Self {
         self.gateway.push_str(line);
@@ -109,7 +116,9 @@ impl Builder {
         let config = Config::read(&ConfigSource::open(&path).unwrap(), &world)
             .unwrap_or_else(|faults| panic!("{faults}"));
         let guardian = Guardian::start(Path::new(TRUNKLINE));
-        let running = Running::start(config, &path, guardian).await.unwrap();
+        let mut doors = Doors::of(&config);
+        doors.clients = doors.clients.filter(|_| !self.is_for_a_host);
+        let running = Running::open(config, &path, guardian, doors).await.unwrap();
         let reloader = Arc::new(running.reloader(CommonArgs::with_config(path.clone()), None));
         Gateway { running, reloader, folder, path }
     }

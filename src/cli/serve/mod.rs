@@ -193,6 +193,10 @@ impl Running {
         let otel = settings::otel(&config, &metrics)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics));
         let surroundings = with_store(surroundings, &config, path).await;
+        let surroundings = match doors.clients {
+            Some(_) => surroundings,
+            None => surroundings.for_one_client(),
+        };
         let startup = StartUp { config, surroundings, info: own_info() };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());

@@ -97,6 +97,7 @@ impl McpService {
         match opened {
             Ok(session) => {
                 let context = in_session(&session, posted, Meta::default());
+                self.gateway.meet_client(&context.client);
                 session.introduced(&context, self.gateway.shown(&context));
                 let version = session.client().version;
                 let introduction = Introduction::Initialize(version);

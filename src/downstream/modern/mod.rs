@@ -71,6 +71,7 @@ impl McpService {
         let refuse = |id: &Id, failure: &Failure| response::refusal(Some(id), failure);
         let token = meta.progress_token.clone();
         let context = posted.context(client(&meta), meta);
+        self.gateway.meet_client(&context.client);
         if let Some(kind) = Kind::listed_by(&method) {
             let gateway = Arc::clone(&self.gateway);
             return Box::pin(async move {

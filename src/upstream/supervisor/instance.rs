@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
 use crate::clock::{self, LastUse};
 use crate::config::{ServerConfig, ServerKind, StartChoice};
-use crate::mcp::Era;
+use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
 use crate::upstream::UpstreamError;
@@ -97,6 +97,15 @@ impl Instance {
     /// Whether this is the main instance, which lives as long as its server.
     pub(in crate::upstream) fn is_main(&self) -> bool {
         self.owner.is_main()
+    }
+
+    /// The owner, with what the server is told when a Legacy connection is opened.
+    pub(in crate::upstream) fn declared_owner(&self) -> Arc<InstanceKey> {
+        if !self.is_main() {
+            return Arc::clone(&self.owner);
+        }
+        let told = self.kin.main_declaration(ProtocolVersion::LATEST_LEGACY);
+        Arc::new(InstanceKey { whose: self.owner.whose.clone(), told })
     }
 
     /// Sends a call.
@@ -303,10 +312,15 @@ impl Instance {
         let connected = self.connection.load().as_ref().map(|it| it.peer().era());
         // Only servers that speak Legacy have further instances.
         let era = connected.or_else(|| (!self.is_main()).then_some(Era::Legacy));
+        let told = match era {
+            Some(Era::Legacy) => self.declared_owner().told.clone(),
+            _ => self.owner.told.clone(),
+        };
         let finds_out = self.finds_out();
         let notes = self.notes();
         InstanceView {
             owner: Arc::clone(&self.owner),
+            told,
             era,
             finds_out,
             state,

@@ -95,9 +95,8 @@ impl<'a> Life<'a> {
         let instance = self.instance;
         let is_main = instance.is_main();
         let mut wait_for_demand = is_main && instance.config().start == StartChoice::Lazy;
-        if is_main && !wait_for_demand && instance.kin.lists.is_restored() {
-            // Clients can list already. Programs that start would only slow that down.
-            let _ = timeout(HEAD_START, instance.demand.notified()).await;
+        if is_main && !wait_for_demand {
+            self.delay_first_start().await;
         }
         loop {
             if wait_for_demand {
@@ -131,6 +130,17 @@ impl<'a> Life<'a> {
                     false
                 }
             };
+        }
+    }
+
+    /// Waits a moment before the first start, if something gains by it.
+    async fn delay_first_start(&self) {
+        let instance = self.instance;
+        if instance.kin.lists.is_restored() {
+            // Clients can list already. Programs that start would only slow that down.
+            let _ = timeout(HEAD_START, instance.demand.notified()).await;
+        } else {
+            instance.kin.await_sole_client().await;
         }
     }
 

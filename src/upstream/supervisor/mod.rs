@@ -5,6 +5,8 @@
 //! a task of its own ([`life`]). The main instance is shared; where one cannot
 //! serve all clients, the [`pool`] opens further ones, bounded in number; a
 //! server that speaks both eras has some for Legacy clients ([`legacy_side`]).
+//! Where there is only one client, the main instance is told what that client
+//! can do ([`sole_client`]).
 //! [`remembered_era`] is what is known of the main instance's era.
 //! [`shared`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
@@ -17,5 +19,6 @@ mod opening;
 pub mod restart;
 pub(in crate::upstream) mod remembered_era;
 pub(in crate::upstream) mod pool;
+pub(in crate::upstream) mod sole_client;
 pub(in crate::upstream) mod start_queue;
 pub(in crate::upstream) mod state;

@@ -26,6 +26,9 @@ impl Life<'_> {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
             (era, _) => era,
         };
+        if self.instance.is_main() {
+            self.instance.kin.settle_main_declaration();
+        }
         if era == EraChoice::Auto {
             self.instance.kin.era.note_probe(clock::unix_now().as_secs());
         }
@@ -57,7 +60,7 @@ impl Life<'_> {
         }
         let opening = http::HttpOpening {
             server: config.name.clone(),
-            owner: Arc::clone(&self.instance.owner),
+            owner: self.instance.declared_owner(),
             client: Arc::clone(&client),
             era,
             patience: config.start_timeout / 3,
@@ -88,7 +91,7 @@ impl Life<'_> {
         let (input, output) = http::sse::open(client, config).await?;
         let opening = stdio::StdioOpening {
             server: config.name.clone(),
-            owner: Arc::clone(&self.instance.owner),
+            owner: self.instance.declared_owner(),
             era: EraChoice::Legacy,
             patience: config.start_timeout / 3,
             limit,
@@ -126,7 +129,7 @@ impl Life<'_> {
         self.instance.notes().pid = u32::try_from(child.id()).ok();
         let opening = stdio::StdioOpening {
             server: config.name.clone(),
-            owner: Arc::clone(&self.instance.owner),
+            owner: self.instance.declared_owner(),
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,

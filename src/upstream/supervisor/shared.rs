@@ -27,6 +27,7 @@ use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::remembered_era::RememberedEra;
+use crate::upstream::supervisor::sole_client::{SettledClient, SoleClient};
 use crate::upstream::supervisor::start_queue::StartQueue;
 use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
@@ -51,6 +52,8 @@ pub struct ServerContext {
     pub(in crate::upstream) store: Option<Arc<ListStore>>,
     /// The turns of child processes that start.
     pub(in crate::upstream) starts: Arc<StartQueue>,
+    /// The only client, if there is no listener for others.
+    pub(in crate::upstream) sole_client: Option<Arc<SoleClient>>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
     /// Whether a server has other lists for Legacy clients than for Modern ones.
@@ -69,6 +72,7 @@ impl ServerContext {
             hub: Arc::default(),
             store: None,
             starts: StartQueue::new(usize::MAX),
+            sole_client: None,
             share: Arc::new(AtomicUsize::new(100)),
             lists_by_era: Arc::default(),
         }
@@ -79,6 +83,20 @@ impl ServerContext {
     #[must_use]
     pub fn with_store(self, store: Arc<ListStore>) -> Self {
         Self { store: Some(store), ..self }
+    }
+
+    /// Has the main instances of servers told what the only client can do, which is
+    /// yet to come.
+    #[must_use]
+    pub fn for_one_client(self) -> Self {
+        Self { sole_client: Some(Arc::default()), ..self }
+    }
+
+    /// Records what a client declares, if it is the only one.
+    pub fn meet_client(&self, abilities: &Abilities) {
+        if let Some(client) = &self.sole_client {
+            client.meet(abilities);
+        }
     }
 
     /// Whether a server has, or had, other lists for Legacy clients than for
@@ -128,6 +146,8 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) era: RememberedEra,
     /// Whether it speaks Legacy as well, if that version is Modern.
     pub(in crate::upstream) legacy_side: LegacySide,
+    /// The only client, as the main instance was told of it.
+    pub(super) main_client: Mutex<SettledClient>,
     /// Whether list requests still wait for its first list.
     pub(in crate::upstream) patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
@@ -159,6 +179,7 @@ impl ServerShared {
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
             legacy_side: LegacySide::restored(known, clock::unix_now().as_secs()),
+            main_client: Mutex::default(),
             patience: ListPatience::default(),
             unkept: Notify::new(),
             client: Mutex::default(),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::call::ServerFault;
 use crate::mcp::Era;
 use crate::upstream::lists::dependence::DependenceVerdict;
-use crate::upstream::owner::InstanceKey;
+use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::transport::peer::Peer;
 
 /// The state of a server or one of its instances.
@@ -82,8 +82,10 @@ pub struct ServerOverview {
 /// A summary of an instance.
 #[derive(Debug, Clone)]
 pub struct InstanceView {
-    /// Its scope and capabilities.
+    /// Its key.
     pub owner: Arc<InstanceKey>,
+    /// What the server was told of its clients.
+    pub told: ClientDeclaration,
     /// The era that is spoken with it; `None` while the main one is not connected.
     pub era: Option<Era>,
     /// Whether it is there only to find out whether lists depend on capabilities.

@@ -1,0 +1,124 @@
+//! The only client of a gateway without a listener: the process that started it.
+//!
+//! Its capabilities are known a moment after the gateway's start, and no other
+//! client has different ones. So the main instance of a Legacy server waits a
+//! moment to be told them, and serves the client's calls as well: a second
+//! instance would only cost.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::call::Abilities;
+use crate::config::EraChoice;
+use crate::mcp::{Era, ProtocolVersion};
+
+use crate::upstream::owner::ClientDeclaration;
+use crate::upstream::supervisor::shared::ServerShared;
+
+/// The abilities of the only client, once they are known.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct SoleClient(watch::Sender<Option<Abilities>>);
+
+impl SoleClient {
+    /// Records what the client declares in its first request.
+    pub(in crate::upstream) fn meet(&self, abilities: &Abilities) {
+        if self.0.borrow().is_none() {
+            self.0.send_if_modified(|known| {
+                let is_first = known.is_none();
+                known.get_or_insert_with(|| abilities.clone());
+                is_first
+            });
+        }
+    }
+
+    fn abilities(&self) -> Option<Abilities> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the client is known, or takes too long.
+    async fn met(&self) {
+        let mut known = self.0.subscribe();
+        let _ = timeout(PATIENCE, known.wait_for(Option::is_some)).await;
+    }
+}
+
+/// What was known of the only client when the main instance was last started.
+#[derive(Debug, Default)]
+pub(in crate::upstream) enum SettledClient {
+    /// It has not been started.
+    #[default]
+    NotYet,
+    /// Nothing.
+    Unknown,
+    /// Its abilities.
+    Known(Abilities),
+}
+
+impl ServerShared {
+    /// The client whose capabilities the main instance is told, if it is for one
+    /// client alone.
+    fn sole_client(&self) -> Option<&SoleClient> {
+        let client = self.surroundings.sole_client.as_deref();
+        client.filter(|_| !self.config.has_one_instance() && self.config.era != EraChoice::Modern)
+    }
+
+    /// Waits for that client before the first start of the main instance.
+    pub(in crate::upstream) async fn await_sole_client(&self) {
+        if let Some(client) = self.sole_client() {
+            client.met().await;
+        }
+    }
+
+    /// Decides what the main instance is told, which is about to be opened.
+    pub(in crate::upstream) fn settle_main_declaration(&self) {
+        if let Some(client) = self.sole_client() {
+            *self.main_client.lock() =
+                client.abilities().map_or(SettledClient::Unknown, SettledClient::Known);
+        }
+    }
+
+    /// What the main instance is told at a server with which the gateway speaks
+    /// this version: of a client only if there is one alone.
+    pub(in crate::upstream) fn main_declaration(
+        &self,
+        version: ProtocolVersion,
+    ) -> ClientDeclaration {
+        let client = self.sole_client().filter(|_| version.era() == Era::Legacy);
+        let told = client.and_then(|client| {
+            match &*self.main_client.lock() {
+                // It is going to be told what is known then.
+                SettledClient::NotYet => client.abilities(),
+                SettledClient::Unknown => None,
+                SettledClient::Known(abilities) => Some(abilities.clone()),
+            }
+        });
+        let told = told.map(|abilities| ClientDeclaration::new(version, &abilities));
+        told.map_or_else(ClientDeclaration::main, |told| told.adapt_to(&self.config))
+    }
+}
+
+/// How long the first start of a server waits for the client.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_declaration_of_the_client_counts_and_is_waited_for_no_longer_than_needed() {
+        let client = SoleClient::default();
+        assert!(client.met().now_or_never().is_none());
+        client.met().await;
+        assert_eq!(client.abilities(), None, "it took too long");
+        let rooted = Abilities::parse(br#"{"roots":{}}"#);
+        for abilities in [&rooted, &Abilities::none()] {
+            client.meet(abilities);
+            assert_eq!(client.abilities().as_ref(), Some(&rooted));
+        }
+        assert!(client.met().now_or_never().is_some());
+    }
+}
