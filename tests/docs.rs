@@ -46,6 +46,16 @@ fn the_bench_page_does_what_it_says() {
 }
 
 #[test]
+fn the_import_page_does_what_it_says() {
+    let page = Page::open("docs/import.md");
+    let place = Place::new();
+    let cursor = place.path("home/.cursor/mcp.json");
+    std::fs::create_dir_all(cursor.parent().expect("a folder")).unwrap();
+    std::fs::write(cursor, &page.blocks("json").first().expect("the client's file").text).unwrap();
+    page.check_consoles(&place);
+}
+
+#[test]
 fn the_readmes_settings_can_be_pasted() {
     let page = Page::open("README.md");
     let agents = page.blocks("json");
@@ -305,6 +315,7 @@ impl Place {
         let admin = format!("\n[admin]\nlisten = \"127.0.0.1:{operators}\"\n");
         std::fs::write(place.path("gateway.toml"), place.as_here(&shipped) + &admin).unwrap();
         std::fs::create_dir(place.path("bin")).unwrap();
+        std::fs::create_dir(place.path("home")).unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_trunkline"));
         std::os::unix::fs::symlink(program, place.path("bin/trunkline")).unwrap();
         place
@@ -337,6 +348,8 @@ impl Place {
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .current_dir(self.folder.path())
+            .env("HOME", self.path("home"))
+            .env_remove("XDG_CONFIG_HOME")
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .envs([
                 ("GITHUB_TOKEN", "t"),

@@ -7,10 +7,15 @@ pub mod cert;
 pub mod example;
 pub mod serve;
 
+mod add;
 mod bench;
 mod check;
 mod completions;
+mod export;
+mod gateway_file;
+mod import;
 mod key;
+mod replace_file;
 mod stdio;
 
 use std::io::Write;
@@ -55,6 +60,14 @@ enum CliCommand {
     Cert(cert::CertArgs),
     /// Create an API key for a client, and its hash for the configuration
     Key(key::KeyArgs),
+    /// Take over the servers that other programs have configured
+    Import(import::ImportArgs),
+    /// Point a client at the gateway
+    Export(Box<export::ExportArgs>),
+    /// Add a server to the configuration
+    Add(add::AddArgs),
+    /// Remove a server from the configuration
+    Remove(add::RemoveArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Print the version
@@ -109,6 +122,10 @@ pub fn run() -> ExitCode {
             Ok(text) => write_to_stdout(&text),
             Err(error) => report_error(&error),
         },
+        CliCommand::Import(args) => import::run(&args),
+        CliCommand::Export(args) => export::run(&args),
+        CliCommand::Add(args) => add::add_server(&args),
+        CliCommand::Remove(args) => add::remove_server(&args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Version => {
             write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))

@@ -14,6 +14,7 @@
 )]
 
 mod commands;
+mod import;
 #[path = "../system/process.rs"]
 mod process;
 mod serve;

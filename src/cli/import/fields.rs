@@ -1,0 +1,192 @@
+//! The fields of one object of a foreign configuration: each is taken once, and what is left over
+//! has no counterpart.
+
+use serde_json::{Map, Value as Json};
+
+use super::imported::ImportedText;
+use super::references::ReferenceContext;
+
+/// An object whose fields are taken one by one.
+pub(super) struct ForeignFields<'a> {
+    /// Where it is, such as `mcpServers.github`.
+    path: String,
+    fields: Map<String, Json>,
+    references: &'a ReferenceContext,
+    pub(super) notes: Vec<String>,
+}
+
+/// A field has another type than its program documents.
+pub(super) type FieldFault = String;
+
+impl<'a> ForeignFields<'a> {
+    /// The fields of a value.
+    ///
+    /// # Errors
+    /// The value is no object.
+    pub(super) fn open(
+        path: impl Into<String>,
+        value: &Json,
+        references: &'a ReferenceContext,
+    ) -> Result<Self, FieldFault> {
+        let path = path.into();
+        match value {
+            Json::Object(fields) => {
+                Ok(Self { path, fields: fields.clone(), references, notes: Vec::new() })
+            }
+            other => Err(wrong_kind(&path, "an object", other)),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Json> {
+        // Not `swap_remove`: the order of the rest is the order of the notes.
+        self.fields.shift_remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Takes fields that mean nothing to a gateway.
+    pub(super) fn skip(&mut self, names: &[&str]) {
+        for name in names {
+            self.take(name);
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a plain text.
+    pub(super) fn take_string(&mut self, name: &str) -> Result<Option<String>, FieldFault> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong_kind(&self.field_path(name), "a text", &other)),
+        }
+    }
+
+    /// Takes a text with references.
+    pub(super) fn take_text(&mut self, name: &str) -> Result<Option<ImportedText>, FieldFault> {
+        Ok(self.take_string(name)?.map(|text| self.split_text(&text)))
+    }
+
+    pub(super) fn take_bool(&mut self, name: &str) -> Result<Option<bool>, FieldFault> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Json::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(wrong_kind(&self.field_path(name), "true or false", &other)),
+        }
+    }
+
+    /// Takes a number that is not negative.
+    pub(super) fn take_number(&mut self, name: &str) -> Result<Option<f64>, FieldFault> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        match value.as_f64() {
+            Some(number) if number >= 0.0 => Ok(Some(number)),
+            _ => Err(wrong_kind(&self.field_path(name), "a number", &value)),
+        }
+    }
+
+    /// Takes a list of plain texts; a single text is a list of one.
+    pub(super) fn take_strings(&mut self, name: &str) -> Result<Vec<String>, FieldFault> {
+        let path = self.field_path(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Json::String(text)) => Ok(vec![text]),
+            Some(Json::Array(items)) => {
+                items.into_iter().map(|item| read_scalar(&path, item)).collect()
+            }
+            Some(other) => Err(wrong_kind(&path, "a list of texts", &other)),
+        }
+    }
+
+    /// Takes a list of texts with references.
+    pub(super) fn take_texts(&mut self, name: &str) -> Result<Vec<ImportedText>, FieldFault> {
+        let texts = self.take_strings(name)?;
+        Ok(texts.iter().map(|text| self.split_text(text)).collect())
+    }
+
+    /// Takes a table of texts with references.
+    pub(super) fn take_pairs(
+        &mut self,
+        name: &str,
+    ) -> Result<Vec<(String, ImportedText)>, FieldFault> {
+        let path = self.field_path(name);
+        let pairs = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some(Json::Object(pairs)) => pairs,
+            Some(other) => return Err(wrong_kind(&path, "a table of texts", &other)),
+        };
+        let mut taken = Vec::new();
+        for (key, value) in pairs {
+            if value.is_null() {
+                continue;
+            }
+            let text = read_scalar(&format!("{path}.{key}"), value)?;
+            taken.push((key, self.split_text(&text)));
+        }
+        Ok(taken)
+    }
+
+    /// Takes an object.
+    pub(super) fn take_object(&mut self, name: &str) -> Result<Option<Self>, FieldFault> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(value) => Self::open(self.field_path(name), &value, self.references).map(Some),
+        }
+    }
+
+    /// Takes a list of objects.
+    pub(super) fn take_objects(&mut self, name: &str) -> Result<Vec<Self>, FieldFault> {
+        let path = self.field_path(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(Json::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| Self::open(format!("{path}[{at}]"), item, self.references))
+                .collect(),
+            Some(other) => Err(wrong_kind(&path, "a list", &other)),
+        }
+    }
+
+    pub(super) fn split_text(&mut self, text: &str) -> ImportedText {
+        self.references.split_text(text, &mut self.notes)
+    }
+
+    pub(super) fn references(&self) -> &'a ReferenceContext {
+        self.references
+    }
+
+    /// The notes, and one for each field that was not taken.
+    pub(super) fn finish(mut self) -> Vec<String> {
+        let names = self.fields.iter().filter(|(_, value)| !value.is_null());
+        let left: Vec<_> = names.map(|(name, _)| format!("`{name}` has no counterpart")).collect();
+        self.notes.extend(left);
+        self.notes
+    }
+
+    pub(super) fn field_path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+}
+
+/// A text, or the text of a number or boolean: YAML writes `8080` for both.
+fn read_scalar(path: &str, value: Json) -> Result<String, FieldFault> {
+    match value {
+        Json::String(text) => Ok(text),
+        Json::Number(number) => Ok(number.to_string()),
+        Json::Bool(value) => Ok(value.to_string()),
+        other => Err(wrong_kind(path, "a text", &other)),
+    }
+}
+
+/// Names the kinds only: the value may be a secret.
+fn wrong_kind(path: &str, expected: &str, found: &Json) -> FieldFault {
+    let found = match found {
+        Json::Null => "null",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "an object",
+    };
+    format!("{path}: expected {expected}, found {found}")
+}

@@ -1,0 +1,199 @@
+//! Servers and profiles as TOML, as a person would write them.
+
+use std::fmt::Write as _;
+
+use toml_edit::{Array, InlineTable, Value};
+
+use crate::text::escape_controls;
+
+use super::imported::{
+    ImportedPiece, ImportedProfile, ImportedServer, ImportedTarget, ImportedText, ImportedTool,
+    SettingText,
+};
+
+/// What is before a setting that the gateway does not have yet: nothing, once it has them all.
+const PENDING: &str = "#";
+
+/// The path of the file that holds a secret, by its place in the server: `${file:PATH}`.
+pub(super) trait SecretPaths {
+    /// The path of the secret in the text that is used as `usage`.
+    fn secret_path(&mut self, usage: &str, secret: &crate::config::Secret) -> String;
+}
+
+/// The TOML of a server: `[servers.NAME]`, and the tables of its tools.
+pub(super) fn render_server(
+    server: &ImportedServer,
+    name: &str,
+    secrets: &mut dyn SecretPaths,
+) -> String {
+    let mut lines = vec![format!("[servers.{}]", render_key(name))];
+    render_target(&server.target, &mut lines, secrets);
+    for (setting, value) in &server.settings {
+        let value = match value {
+            SettingText::Text(text) => quote_text(text),
+            SettingText::Number(number) => Value::from(*number),
+            SettingText::Pairs(pairs) => render_pairs(pairs, secrets),
+        };
+        push_setting(&mut lines, setting, value);
+    }
+    for (setting, tools) in [("tools.allow", &server.allow), ("tools.deny", &server.deny)] {
+        if !tools.is_empty() {
+            push_setting(&mut lines, setting, quote_list(tools));
+        }
+    }
+    for tool in &server.tools {
+        render_tool(tool, name, &mut lines);
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut dyn SecretPaths) {
+    match target {
+        ImportedTarget::Command { command, args, env, pass_env, cwd } => {
+            push_setting(lines, "command", quote_text(command));
+            if !args.is_empty() {
+                let args = args.iter().enumerate().map(|(at, text)| {
+                    quote_text(&render_text(text, &format!("arg-{}", at + 1), secrets))
+                });
+                push_setting(lines, "args", args.collect::<Array>());
+            }
+            if !env.is_empty() {
+                push_setting(lines, "env", render_pairs(env, secrets));
+            }
+            if !pass_env.is_empty() {
+                push_setting(lines, "pass_env", quote_list(pass_env));
+            }
+            if let Some(cwd) = cwd {
+                push_setting(lines, "cwd", quote_text(cwd));
+            }
+        }
+        ImportedTarget::Http { url, headers, transport } => {
+            push_setting(lines, "url", quote_text(&render_text(url, "url", secrets)));
+            if !headers.is_empty() {
+                push_setting(lines, "headers", render_pairs(headers, secrets));
+            }
+            if let Some(transport) = transport {
+                push_setting(lines, "transport", Value::from(*transport));
+            }
+        }
+        ImportedTarget::OpenApi { url } => {
+            push_setting(lines, "kind", Value::from("openapi"));
+            push_setting(lines, "url", quote_text(&render_text(url, "url", secrets)));
+        }
+    }
+}
+
+fn render_tool(tool: &ImportedTool, server: &str, lines: &mut Vec<String>) {
+    let (server, native) = (render_key(server), render_key(&tool.native));
+    lines.extend([String::new(), format!("[servers.{server}.tools.{native}]")]);
+    // Above the settings: a comment belongs to the setting below it.
+    lines.extend(tool.pending.iter().map(|line| format!("{PENDING}{line}")));
+    if let Some(public) = &tool.public {
+        push_setting(lines, "name", quote_text(public));
+    }
+    if let Some(description) = &tool.description {
+        push_setting(lines, "description", quote_text(description));
+    }
+}
+
+/// The TOML of a profile; its servers are named as in the gateway.
+pub(super) fn render_profile(profile: &ImportedProfile, name: &str) -> String {
+    let mut lines = vec![format!("[profiles.{}]", render_key(name))];
+    for (setting, names) in [("servers", &profile.servers), ("tools", &profile.tools)] {
+        if let Some(names) = names {
+            push_setting(&mut lines, setting, quote_list(names));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A text as the value of a setting with substitution.
+fn render_text(text: &ImportedText, usage: &str, secrets: &mut dyn SecretPaths) -> String {
+    let pieces = text.0.iter().map(|piece| match piece {
+        // `$${` is a `${` that is meant as it is.
+        ImportedPiece::Plain(text) => text.replace("${", "$${"),
+        ImportedPiece::Variable(name) => format!("${{env:{name}}}"),
+        ImportedPiece::File(path) => format!("${{file:{path}}}"),
+        ImportedPiece::Secret(secret) => {
+            format!("${{file:{}}}", secrets.secret_path(usage, secret))
+        }
+    });
+    pieces.collect()
+}
+
+fn render_pairs(pairs: &[(String, ImportedText)], secrets: &mut dyn SecretPaths) -> Value {
+    let mut table = InlineTable::new();
+    for (name, text) in pairs {
+        table.insert(name, quote_text(&render_text(text, name, secrets)));
+    }
+    table.fmt();
+    Value::from(table)
+}
+
+fn push_setting(lines: &mut Vec<String>, name: &str, value: impl Into<Value>) {
+    let value = value.into().to_string();
+    lines.push(format!("{name} = {}", value.trim()));
+}
+
+fn quote_list(texts: &[String]) -> Value {
+    texts.iter().map(|text| quote_text(text)).collect::<Array>().into()
+}
+
+/// A text as a string on one line. Line ends are escaped, so that no text looks like a setting of
+/// its own, and so is everything that could make a terminal or an editor show another text.
+pub(super) fn quote_text(text: &str) -> Value {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if is_invisible(c) => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    // The default form is equal in value, and may be on several lines.
+    quoted.parse().unwrap_or_else(|_| Value::from(text))
+}
+
+/// Whether a character is shown as an escape when it is printed.
+fn is_invisible(c: char) -> bool {
+    escape_controls(c.encode_utf8(&mut [0; 4])).len() > c.len_utf8()
+}
+
+/// A name as a key, in quotes if it needs them.
+fn render_key(name: &str) -> String {
+    toml_edit::Key::new(name).to_string()
+}
+
+/// The lines of a block as comments: without a blank behind the `#`, so that removing it is enough.
+pub(super) fn comment_out(block: &str) -> String {
+    let lines = block.lines().map(|line| match line {
+        "" => "#\n".to_owned(),
+        line if line.starts_with('#') => format!("{line}\n"),
+        line => format!("#{line}\n"),
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_one_line_whatever_it_contains() {
+        for text in
+            ["a\n[servers.evil]\n", "\"\"\"", "'''", "\\", "\u{1b}[31m", "a\u{202e}b", "ä\u{7f}\t"]
+        {
+            let line = format!("x = {}", quote_text(text));
+            assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{7f}']), "{line}");
+            let table: toml::Table = line.parse().unwrap();
+            assert_eq!(table["x"].as_str(), Some(text));
+        }
+    }
+}

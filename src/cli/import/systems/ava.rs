@@ -1,0 +1,225 @@
+//! AVA: `mcp.servers` and `contexts` of `config/ai-agent.yaml`.
+//!
+//! AVA calls a tool `mcp_{server}_{tool}` unless `expose_as` says otherwise, and a context lists
+//! the tools of a call by these names. A tool that is named anywhere keeps its name.
+
+use serde_json::Value as Json;
+
+use super::super::fields::{FieldFault, ForeignFields};
+use super::super::imported::{
+    ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool, SettingText,
+};
+use super::super::render::quote_text;
+use super::super::server_map::{TimeUnit, program_path, push_timeout};
+use super::super::shapes::ShapeContext;
+
+pub(in crate::cli::import) fn read_ava(
+    document: &Json,
+    context: &ShapeContext<'_>,
+) -> Result<ImportedFile, FieldFault> {
+    let mut file = ImportedFile::default();
+    let Some(mcp) = document.get("mcp") else { return Ok(file) };
+    let mut mcp = ForeignFields::open("mcp", mcp, context.references)?;
+    let is_on = mcp.take_bool("enabled")?.unwrap_or(true);
+    let servers = document.pointer("/mcp/servers").and_then(Json::as_object);
+    for (name, entry) in servers.into_iter().flatten() {
+        match read_entry(name, entry, context) {
+            Ok(mut server) => {
+                if !is_on {
+                    server.inactive = Some("`mcp.enabled` is false where it was found".to_owned());
+                }
+                file.servers.push(server);
+            }
+            Err(fault) => file.notes.push(format!("`{name}` is left out: {fault}")),
+        }
+    }
+    mcp.skip(&["servers"]);
+    file.notes.extend(mcp.finish());
+    read_contexts(document, &mut file, context)?;
+    Ok(file)
+}
+
+fn read_entry(
+    name: &str,
+    entry: &Json,
+    context: &ShapeContext<'_>,
+) -> Result<ImportedServer, FieldFault> {
+    let path = format!("mcp.servers.{name}");
+    let mut fields = ForeignFields::open(path, entry, context.references)?;
+    fields.skip(&["transport"]);
+    let target = match fields.take_text("url")? {
+        Some(url) => {
+            let headers = fields.take_pairs("headers")?;
+            ImportedTarget::Http { url, headers, transport: None }
+        }
+        None => read_command(&mut fields)?,
+    };
+    let mut server = ImportedServer::new(name, target);
+    read_restart(&mut fields, &mut server)?;
+    let defaults = read_defaults(&mut fields, &mut server)?;
+    for tool in fields.take_objects("tools")? {
+        let tool = read_tool(tool, &defaults, &mut server)?;
+        server.tools.push(tool);
+    }
+    if !defaults.is_empty() && server.tools.is_empty() {
+        let settings = defaults.join(", ");
+        server
+            .notes
+            .push(format!("for each tool that is slow, as a setting of the tool: {settings}"));
+    }
+    server.notes.extend(fields.finish());
+    Ok(server)
+}
+
+/// The command is a list of the program and its arguments; `args` may add to it.
+fn read_command(fields: &mut ForeignFields<'_>) -> Result<ImportedTarget, FieldFault> {
+    let path = fields.field_path("command");
+    let mut words = fields.take_texts("command")?;
+    if words.is_empty() {
+        return Err(format!("{path}: expected a command or a URL, found neither"));
+    }
+    let program = words.remove(0);
+    words.extend(fields.take_texts("args")?);
+    Ok(ImportedTarget::Command {
+        command: program_path(program.plain_text()?, None),
+        args: words,
+        env: fields.take_pairs("env")?,
+        pass_env: Vec::new(),
+        cwd: fields.take_string("cwd")?,
+    })
+}
+
+fn read_restart(
+    fields: &mut ForeignFields<'_>,
+    server: &mut ImportedServer,
+) -> Result<(), FieldFault> {
+    let Some(mut restart) = fields.take_object("restart")? else { return Ok(()) };
+    let is_on = restart.take_bool("enabled")?.unwrap_or(true);
+    let most = restart.take_number("max_restarts")?;
+    let restarts = if is_on { most } else { Some(0.0) };
+    if let Some(restarts) = restarts {
+        // Restarts are few; more than the setting allows is as good as its maximum.
+        let restarts = format!("{:.0}", restarts.min(1000.0)).parse().unwrap_or(5);
+        server.settings.push(("max_restarts", SettingText::Number(restarts)));
+    }
+    if restart.take_number("backoff_ms")?.is_some() {
+        server.notes.push(
+            "`restart.backoff_ms` has no counterpart: the wait between restarts grows by itself"
+                .to_owned(),
+        );
+    }
+    server.notes.extend(restart.finish().iter().map(|note| format!("restart: {note}")));
+    Ok(())
+}
+
+/// The timeout, and the settings that each tool inherits.
+fn read_defaults(
+    fields: &mut ForeignFields<'_>,
+    server: &mut ImportedServer,
+) -> Result<Vec<String>, FieldFault> {
+    let Some(mut defaults) = fields.take_object("defaults")? else { return Ok(Vec::new()) };
+    if let Some(time) = defaults.take_number("timeout_ms")? {
+        push_timeout(server, "timeout", time, TimeUnit::Milliseconds);
+    }
+    let slow = read_slow_response(&mut defaults)?;
+    server.notes.extend(defaults.finish().iter().map(|note| format!("defaults: {note}")));
+    Ok(slow)
+}
+
+/// What is said while a call is slow, as settings of a tool.
+fn read_slow_response(fields: &mut ForeignFields<'_>) -> Result<Vec<String>, FieldFault> {
+    let mut lines = Vec::new();
+    if let Some(time) = fields.take_number("slow_response_threshold_ms")? {
+        lines.push(format!("slow_after = \"{time}ms\""));
+    }
+    if let Some(message) = fields.take_string("slow_response_message")? {
+        lines.push(format!("slow_message = {}", quote_text(&message)));
+    }
+    Ok(lines)
+}
+
+fn read_tool(
+    mut fields: ForeignFields<'_>,
+    defaults: &[String],
+    server: &mut ImportedServer,
+) -> Result<ImportedTool, FieldFault> {
+    let path = fields.field_path("name");
+    let Some(native) = fields.take_string("name")? else {
+        return Err(format!("{path}: expected a text"));
+    };
+    let public = fields.take_string("expose_as")?;
+    let public = public.unwrap_or_else(|| exposed_name(&server.name, &native));
+    let mut pending = Vec::new();
+    for (field, setting) in
+        [("speech_field", "result.field"), ("speech_template", "result.template")]
+    {
+        if let Some(text) = fields.take_string(field)? {
+            pending.push(format!("{setting} = {}", quote_text(&text)));
+        }
+    }
+    let slow = read_slow_response(&mut fields)?;
+    pending.extend(if slow.is_empty() { defaults.to_vec() } else { slow });
+    let description = fields.take_string("description")?;
+    let notes = fields.finish();
+    server.notes.extend(notes.iter().map(|note| format!("tool `{native}`: {note}")));
+    Ok(ImportedTool { native, public: Some(public), description, pending })
+}
+
+/// The name that AVA gives to a tool.
+fn exposed_name(server: &str, tool: &str) -> String {
+    let snake = |text: &str| {
+        let plain = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+        plain.collect::<String>().to_ascii_lowercase()
+    };
+    let name = format!("mcp_{}_{}", snake(server), snake(tool));
+    crate::text::clip(&name, 64).to_owned()
+}
+
+/// A context becomes a profile with those of its tools that belong to a server.
+fn read_contexts(
+    document: &Json,
+    file: &mut ImportedFile,
+    context: &ShapeContext<'_>,
+) -> Result<(), FieldFault> {
+    let contexts = document.get("contexts").and_then(Json::as_object).into_iter().flatten();
+    for (name, entry) in contexts {
+        let mut fields =
+            ForeignFields::open(format!("contexts.{name}"), entry, context.references)?;
+        let (mut tools, mut others) = (Vec::new(), Vec::new());
+        for tool in fields.take_strings("tools")? {
+            if is_server_tool(&tool, file) { tools.push(tool) } else { others.push(tool) }
+        }
+        let mut notes = Vec::new();
+        if !others.is_empty() {
+            notes.push(format!("AVA's own tools stay with AVA: {}", others.join(", ")));
+        }
+        file.profiles.push(ImportedProfile {
+            name: name.clone(),
+            servers: None,
+            tools: Some(tools),
+            notes,
+        });
+    }
+    Ok(())
+}
+
+/// Whether a context's tool belongs to a server. One that no server lists by itself has AVA's own
+/// name for it, which the server's table then gives to it.
+fn is_server_tool(public: &str, file: &mut ImportedFile) -> bool {
+    let has_name = |tool: &ImportedTool| tool.public.as_deref() == Some(public);
+    if file.servers.iter().any(|server| server.tools.iter().any(has_name)) {
+        return true;
+    }
+    for server in &mut file.servers {
+        let prefix = exposed_name(&server.name, "");
+        if let Some(native) = public.strip_prefix(&prefix).filter(|native| !native.is_empty()) {
+            server.tools.push(ImportedTool {
+                native: native.to_owned(),
+                public: Some(public.to_owned()),
+                ..ImportedTool::default()
+            });
+            return true;
+        }
+    }
+    false
+}

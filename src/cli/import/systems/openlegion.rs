@@ -1,0 +1,64 @@
+//! OpenLegion: the lists `mcp_servers` of each agent in `config/agents.yaml`.
+
+use serde_json::Value as Json;
+
+use super::super::fields::{FieldFault, ForeignFields};
+use super::super::imported::{ImportedFile, ImportedProfile, ImportedServer};
+use super::super::server_map::read_program;
+use super::super::shapes::ShapeContext;
+
+pub(in crate::cli::import) fn read_openlegion(
+    document: &Json,
+    context: &ShapeContext<'_>,
+) -> Result<ImportedFile, FieldFault> {
+    let mut file = ImportedFile::default();
+    let agents = document.get("agents").and_then(Json::as_object).into_iter().flatten();
+    for (agent, entry) in agents {
+        let mut fields = ForeignFields::open(format!("agents.{agent}"), entry, context.references)?;
+        let entries = fields.take_objects("mcp_servers")?;
+        if entries.is_empty() {
+            continue;
+        }
+        let mut names = Vec::new();
+        for entry in entries {
+            match read_entry(entry) {
+                Ok(server) => names.push(add_server(server, agent, &mut file)),
+                Err(fault) => file.notes.push(format!("a server is left out: {fault}")),
+            }
+        }
+        file.profiles.push(ImportedProfile {
+            name: agent.clone(),
+            servers: Some(names),
+            tools: None,
+            notes: Vec::new(),
+        });
+    }
+    Ok(file)
+}
+
+fn read_entry(mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFault> {
+    let path = fields.field_path("name");
+    let Some(name) = fields.take_string("name")? else {
+        return Err(format!("{path}: expected a text"));
+    };
+    let path = fields.field_path("command");
+    let Some(command) = fields.take_string("command")? else {
+        return Err(format!("{path}: expected a command"));
+    };
+    let mut server = ImportedServer::new(name, read_program(&mut fields, &command)?);
+    server.notes = fields.finish();
+    Ok(server)
+}
+
+/// Adds the server of an agent, and returns the name that it got: agents that describe a server
+/// alike share it, and a different one of the same name is called after its agent.
+fn add_server(mut server: ImportedServer, agent: &str, file: &mut ImportedFile) -> String {
+    match file.servers.iter().find(|known| known.name == server.name) {
+        Some(known) if known.target == server.target => return server.name,
+        Some(_) => server.name = format!("{}-{agent}", server.name),
+        None => {}
+    }
+    let name = server.name.clone();
+    file.servers.push(server);
+    name
+}

@@ -1,0 +1,107 @@
+//! `trunkline import`, `export`, `add` and `remove`: what people type, in a home folder of the
+//! test's own.
+
+mod clients;
+mod edits;
+mod export;
+mod hostile;
+mod systems;
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::process::TRUNKLINE;
+use super::{DONE, FAILURE, Ran, WRONG_USE, contains_all};
+
+/// The folder with a configuration of each program, after its documentation.
+fn fixture(name: &str) -> String {
+    let path = format!("{}/tests/fixtures/import/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// A user with a home folder and a project, and nothing in them.
+struct User {
+    folder: tempfile::TempDir,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+impl User {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("home/.config")).unwrap();
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        Self { folder, variables: vec![("DOCS_TOKEN", "hunter2-variable")] }
+    }
+
+    fn home(&self, path: &str) -> PathBuf {
+        self.folder.path().join("home").join(path)
+    }
+
+    fn project(&self, path: &str) -> PathBuf {
+        self.folder.path().join("project").join(path)
+    }
+
+    /// Writes a file, and the folders that it needs.
+    fn has(&self, path: &Path, text: impl AsRef<[u8]>) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(TRUNKLINE);
+        command
+            .args(args)
+            .current_dir(self.folder.path().join("project"))
+            .env_clear()
+            .env("HOME", self.folder.path().join("home"))
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(self.variables.iter().copied());
+        command
+    }
+
+    fn types(&self, args: &[&str]) -> Ran {
+        let ran = Ran(self.command(args).stdin(Stdio::null()).output().unwrap());
+        // No test may see a secret anywhere but in a file of its own.
+        for output in [&ran.0.stdout, &ran.0.stderr] {
+            let output = String::from_utf8_lossy(output);
+            assert!(!output.contains("hunter2"), "a secret in {output}");
+        }
+        ran
+    }
+
+    fn pipes(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut child = self
+            .command(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A reader that has seen enough closes the pipe.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        Ran(child.wait_with_output().unwrap())
+    }
+
+    fn gateway(&self) -> String {
+        let text = std::fs::read_to_string(self.project("gateway.toml")).unwrap();
+        assert!(!text.contains("hunter2"), "a secret in {text}");
+        text
+    }
+
+    /// The files with secrets: their names, modes and texts.
+    fn secrets(&self) -> Vec<(String, u32, String)> {
+        let Ok(entries) = std::fs::read_dir(self.project("secrets")) else { return Vec::new() };
+        let mut secrets: Vec<_> = entries
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                (name, mode, std::fs::read_to_string(path).unwrap())
+            })
+            .collect();
+        secrets.sort();
+        secrets
+    }
+}
