@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 56] = [
+const TESTS: [(&str, &str, &str); 58] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -172,6 +172,7 @@ const TESTS: [(&str, &str, &str); 56] = [
         "a_result_too_large_for_the_cache_is_asked_for_each_time",
     ),
     ("servers.*.restart_window", BOUNDS, "a_failed_child_is_restarted_when_its_window_is_over"),
+    ("servers.*.result.max_size", RESULTS, CUT_RESULTS),
     ("servers.*.start_timeout", BOUNDS, "a_server_that_never_finishes_its_handshake_is_given_up"),
     (
         "servers.*.stop_timeout",
@@ -184,6 +185,7 @@ const TESTS: [(&str, &str, &str); 56] = [
         "a_silent_call_ends_at_its_timeout_and_the_server_hears_it",
     ),
     ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
+    ("servers.*.tools.*.result.max_size", RESULTS, CUT_RESULTS),
     (
         "telemetry.interval",
         "tests/gateway/traces.rs",
@@ -220,6 +222,8 @@ const FIXED: [(&str, &str, &str); 11] = [
 const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
 const BOUNDS: &str = "tests/gateway/bounds.rs";
 const CONNECTIONS: &str = "tests/gateway/connections.rs";
+const RESULTS: &str = "tests/gateway/transforms/results.rs";
+const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
 const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";

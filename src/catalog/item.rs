@@ -244,6 +244,11 @@ impl<'a> ItemFields<'a> {
         Ok(Self(fields))
     }
 
+    /// The names and raw values, in order.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.0.iter().map(|(name, value)| (&**name, value.get()))
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<&'a str> {
         self.0.find(name).map(RawValue::get)
     }

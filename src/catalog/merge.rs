@@ -17,7 +17,7 @@ use super::offers::ServerOffers;
 use super::rules::{ServerRules, ToolChange};
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
-use super::tool_transform::TransformFault;
+use super::tool_transform::{ResultTransform, TransformFault};
 use crate::call::{NativeName, PublicName, ServerName};
 use crate::config::TransformSettings;
 
@@ -112,6 +112,8 @@ pub enum MergeWarning {
 pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
     pub item: Arc<T>,
+    /// How the results of a tool are changed.
+    pub results: Option<Arc<ResultTransform>>,
     pub description: Option<&'a str>,
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
@@ -218,11 +220,14 @@ fn tool_candidates<'a>(
                 Some(given) => (given.to_string(), None),
                 None => (naming.public_name(first, server, tool.native.as_str()), Some(first)),
             };
-            let item = match change.and_then(|change| change.transforms.as_ref()) {
+            let settings = rules.transforms_of(tool.native.as_str());
+            let item = match settings.filter(|settings| settings.changes_listing()) {
                 Some(settings) => change_tool(server, tool, settings, warnings)?,
                 None => Arc::clone(tool),
             };
-            Some(NameCandidate { server, item, description, offers, name, form })
+            let settings = settings.filter(|settings| settings.changes_results());
+            let results = settings.map(|settings| Arc::new(ResultTransform::new(tool, settings)));
+            Some(NameCandidate { server, item, results, description, offers, name, form })
         })
         .collect()
 }
@@ -262,9 +267,9 @@ fn prompt_candidates<'a>(
         .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
             let name = naming.public_name(first, server, prompt.native.as_str());
-            let (description, form) = (None, Some(first));
+            let (results, description, form) = (None, None, Some(first));
             let item = Arc::clone(prompt);
-            NameCandidate { server, item, description, offers, name, form }
+            NameCandidate { server, item, results, description, offers, name, form }
         })
         .collect()
 }

@@ -55,7 +55,7 @@ pub use schema::{ArgumentEditFault, ArgumentSchema, CoercedArguments, SchemaErro
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};
-pub use tool_transform::{ToolTransform, TransformFault};
+pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
     BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
     rewrite_uris,
@@ -68,8 +68,10 @@ pub struct ToolEntry {
     pub public: PublicName,
     /// The server that has it.
     pub server: ServerName,
-    /// The tool as the server listed it.
+    /// The tool as the server listed it, or as the configuration changes it.
     pub tool: Arc<Tool>,
+    /// How its results are changed; `None` if they stay as they are.
+    pub results: Option<Arc<ResultTransform>>,
 }
 
 impl ToolEntry {
@@ -154,7 +156,8 @@ impl Catalog {
             .map(|one| ToolEntry {
                 public: PublicName::new(&one.name),
                 server: one.server.clone(),
-                tool: Arc::clone(&one.item),
+                tool: one.item,
+                results: one.results,
             })
             .collect();
         let by_name =

@@ -14,6 +14,8 @@ pub struct ServerRules {
     shown: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     overrides: BTreeMap<String, ToolChange>,
     variables: BTreeMap<String, String>,
+    /// What changes about the calls and results of tools without an override.
+    transforms: Option<Arc<TransformSettings>>,
 }
 
 /// The configured changes to one tool.
@@ -34,7 +36,7 @@ impl ServerRules {
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
         overrides: BTreeMap<String, ToolChange>,
     ) -> Self {
-        Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new() }
+        Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new(), transforms: None }
     }
 
     /// Adds values for variables of the server's resource templates.
@@ -42,6 +44,21 @@ impl ServerRules {
     pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
         self.variables = variables;
         self
+    }
+
+    /// Sets what changes about the calls and results of tools without an override.
+    #[must_use]
+    pub fn with_transforms(mut self, transforms: Option<Arc<TransformSettings>>) -> Self {
+        self.transforms = transforms;
+        self
+    }
+
+    /// What changes about the calls and results of a tool.
+    pub(super) fn transforms_of(&self, native: &str) -> Option<&Arc<TransformSettings>> {
+        match self.overrides.get(native) {
+            Some(change) => change.transforms.as_ref(),
+            None => self.transforms.as_ref(),
+        }
     }
 
     /// Whether clients see the element at all. Only tools can be hidden so far.

@@ -67,7 +67,11 @@ pub use server::{
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};
-pub use transforms::{ArgumentEdit, ArgumentValue, TextPart, ToolArguments, TransformSettings};
+pub use transforms::{
+    ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,
+    ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
+    ToolArguments, TransformSettings, ValuePath, WhenLarger,
+};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -145,6 +145,9 @@ pub enum ConfigProblem {
     /// A number that JSON does not have, or that no integer of 64 bits holds.
     #[error("JSON has no such number")]
     NoJsonNumber,
+    /// A schema that no tool can have.
+    #[error("not a JSON Schema of an object")]
+    InputSchema,
     /// An argument that clients do not see has a second source, or something for clients.
     #[error("it has no effect beside `{owner}`, which hides the argument from clients")]
     HiddenArgument {
@@ -326,6 +329,7 @@ impl ConfigProblem {
             Self::File { .. } => "a relative path starts at the configuration file's folder",
             Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
             Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
+            Self::InputSchema => "write a schema with type = \"object\" at its root",
             Self::NoJsonNumber => "write a finite number of at most 64 bits, or a text",
             Self::HiddenArgument { .. } => "remove one of them",
             Self::ArgumentName => "choose a name that no other argument of the tool has",

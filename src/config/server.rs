@@ -22,7 +22,7 @@ use super::secret::Secret;
 use super::server_secrets::ServerSecrets;
 use super::setting::{Section, SectionPart, SettingRow, TextSetting};
 use super::substitute::SubstitutedText;
-use super::transforms::TransformSettings;
+use super::transforms::{OutputCheck, ResultBounds, TransformSettings};
 use super::units::{DurationSetting, SizeSetting};
 
 section! {
@@ -111,6 +111,10 @@ section! {
             resource_vars: Vec<(String, String)> = {},
             /// What happens to arguments that do not fit the schema of their tool.
             arguments: ArgumentsChoice = "strict",
+            /// Whether results have to fit the `outputSchema` of their tool.
+            check_output: OutputCheck = "off",
+            /// The form and size of its tools' results.
+            result: ResultBounds = {},
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},
         }

@@ -31,7 +31,8 @@ pub use splice::{Splice, span_of};
 pub use strict::{JsonError, check_depth, parse_strict};
 pub use walk::{Malformed, ObjectError, members};
 pub use write::{
-    error, error_object, notification, request, request_with, response, response_with, string,
+    error, error_object, notification, object_of, request, request_with, response, response_with,
+    string,
 };
 
 use std::borrow::Cow;

@@ -1,5 +1,7 @@
 //! Writes envelopes around raw payloads.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::{Id, Splice};
@@ -46,6 +48,21 @@ pub fn error_object(code: i64, message: &str) -> Bytes {
 pub fn string(text: &str) -> String {
     // Serializing a `str` cannot fail.
     serde_json::to_string(text).unwrap_or_default()
+}
+
+/// An object of raw values.
+pub fn object_of<'a>(members: impl IntoIterator<Item = (&'a str, Cow<'a, str>)>) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for (name, value) in members {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(string(name).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'}');
+    out
 }
 
 /// The payload of an envelope.

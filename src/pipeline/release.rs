@@ -14,12 +14,12 @@ use bytes::Bytes;
 use crate::call::{
     Answer, Call, ErrorBody, Failure, InternalFault, Notice, ResultBody, ResultType, ServerName,
 };
-use crate::catalog::{ResultShape, hide_children, rewrite_uris};
+use crate::catalog::{ResultShape, ResultTransform, hide_children, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::mcp::{Era, Method, notification};
-use crate::policy::{Holder, LargeWork, Patience};
+use crate::policy::{Holder, LargeWork, Patience, shape_result};
 use crate::snapshot::View;
 
 use super::input::Requester;
@@ -43,6 +43,8 @@ pub(super) struct Release {
     lifts_task: bool,
     /// The client asked for progress notifications.
     progress: bool,
+    /// How a tool's result is changed.
+    results: Option<Arc<ResultTransform>>,
     large_work: Arc<LargeWork>,
 }
 
@@ -65,7 +67,7 @@ impl Release {
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let hides = call.method == Method::DirectoryRead;
         let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
-        if !cacheable && tasks.is_none() && uris.is_none() {
+        if !cacheable && tasks.is_none() && uris.is_none() && route.results.is_none() {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -78,13 +80,17 @@ impl Release {
             view: Arc::clone(view),
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
+            results: route.results.cloned(),
             large_work: Arc::clone(large_work),
         }))
     }
 
     /// Whether a result of a server of that era has to be buffered to be rewritten.
     pub(super) fn needs_whole(&self, era: Era) -> bool {
-        self.uris.is_some() || (self.caching && era == Era::Legacy) || self.method.is_task_request()
+        self.uris.is_some()
+            || self.results.is_some()
+            || (self.caching && era == Era::Legacy)
+            || self.method.is_task_request()
     }
 
     /// Rewrites an answer for the client.
@@ -139,7 +145,10 @@ impl Release {
         let result = with_raw(result, renamed);
         let is_cached = self.caching && *result.kind() == ResultType::Complete;
         let told = is_cached.then(|| lift::uncacheable(result.raw())).flatten();
-        with_raw(result, told)
+        let result = with_raw(result, told);
+        let transform = self.results.as_ref();
+        let shaped = transform.and_then(|transform| shape_result(transform, &self.server, &result));
+        with_raw(result, shaped)
     }
 
     /// Renames the task ids in the params of a notification or a request from the server.

@@ -6,7 +6,9 @@ mod completion;
 use std::sync::Arc;
 
 use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerName};
-use crate::catalog::{ElementOrigin, Kind, MAX_URI, PublicReference, Tool, verify_headers};
+use crate::catalog::{
+    ElementOrigin, Kind, MAX_URI, PublicReference, ResultTransform, Tool, verify_headers,
+};
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
@@ -25,6 +27,8 @@ pub(super) struct Route<'a> {
     pub(super) native: Option<NativeName>,
     /// The tool that is called.
     pub(super) tool: Option<&'a Arc<Tool>>,
+    /// How the tool's results are changed.
+    pub(super) results: Option<&'a Arc<ResultTransform>>,
     /// The metrics of the tool.
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
     /// How tasks affect the call.
@@ -101,6 +105,7 @@ fn find_tool<'a>(
     Ok(Route {
         native: Some(tool.native.clone()),
         tool: Some(tool),
+        results: found.entry.results.as_ref(),
         tool_metrics: Some(found.metrics),
         naming: SubjectMember::Name,
         ..Route::to_member(found.member)
@@ -214,6 +219,7 @@ impl<'a> Route<'a> {
             member,
             native: None,
             tool: None,
+            results: None,
             tool_metrics: None,
             task_mode: TaskMode::Unchanged,
             naming: SubjectMember::Nowhere,

@@ -132,6 +132,10 @@ fn complete_checked(
     if let Some(CoercedArguments { raw, .. }) = own.coerce(&raw) {
         return Ok(Some(CoercedArguments { raw, paths }));
     }
+    // Its own schema for the tool wins.
+    if transform.settings.input_schema.is_some() {
+        return Ok(Some(CoercedArguments { raw, paths }));
+    }
     let (tool, lines) = (&tool.native, violations.lines.join("; "));
     tracing::warn!(%tool, violations = lines, "completed arguments do not fit the server's schema");
     Err(explain_to_client(transform, violations))

@@ -3,7 +3,8 @@
 //!
 //! [`Policy::admit`] shows the order. The proof that a call was admitted is a
 //! type: an upstream accepts a [`Permitted`] call and nothing else, and only this
-//! module can make one. Replies do not pass here yet: `pipeline` releases them.
+//! module can make one. Of replies, only the results of tools pass
+//! here, in `transforms`: `pipeline` releases them.
 //! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
 mod arguments;
@@ -21,6 +22,7 @@ pub use large_work::{LargeWork, Patience};
 pub use permit::{CallTarget, Permitted};
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+pub use transforms::shape_result;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -51,6 +51,8 @@ fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
         queue: old.queue,
         queue_timeout: old.queue_timeout,
         arguments: old.arguments,
+        check_output: old.check_output,
+        result: old.result.clone(),
         tools: old.tools.clone(),
         resource_vars: old.resource_vars.clone(),
         read_cache: old.read_cache,

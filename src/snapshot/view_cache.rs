@@ -12,7 +12,7 @@ use crate::catalog::{
     self, ByKind, CacheScope, Catalog, Freshness, Kind, MergeSource, MergeWarning, Naming, Scope,
     Selection, ServerList, ServerRules,
 };
-use crate::config::{self, Config, ProfileConfig, UriChoice};
+use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
 use crate::policy::Holder;
 use crate::telemetry::metrics::Metrics;
 
@@ -234,6 +234,11 @@ fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
 }
 
 fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
+    let complete = |own: &TransformSettings| {
+        let settings = own.or_of_server(config.check_output, &config.result);
+        (!settings.is_empty()).then(|| Arc::new(settings))
+    };
+    let of_others = complete(&TransformSettings::default());
     let overrides: BTreeMap<_, _> = config
         .tools
         .overrides
@@ -242,7 +247,7 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
             let change = catalog::ToolChange {
                 name: tool.name.clone(),
                 description: tool.description.clone(),
-                transforms: (!tool.transforms.is_empty()).then(|| Arc::clone(&tool.transforms)),
+                transforms: complete(&tool.transforms),
             };
             (native.to_string(), change)
         })
@@ -251,6 +256,7 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
     let variables = config.resource_vars.iter().cloned().collect();
     ServerRules::new(move |native| config.tools.admits_tool(native), overrides)
         .with_variables(variables)
+        .with_transforms(of_others)
 }
 
 /// The least size of a view.

@@ -538,6 +538,39 @@ const SERVER_RULES: &[(&str, &str)] = &[
         "3: servers.x.tools.t.arguments.a.value: expected a JSON value, found a date; write a text, a number,",
     ),
     (
+        "command = \"x\"\ntools.t.result.field = \"a..b\"",
+        "3: servers.x.tools.t.result.field: \"a..b\" is not a path of a value; write names with dots",
+    ),
+    (
+        "command = \"x\"\ntools.t.result.template = \"{a\"",
+        "3: servers.x.tools.t.result.template: \"{a\" is not a template; write a text with paths",
+    ),
+    (
+        "command = \"x\"\nresult.max_size = \"512B\"",
+        "3: servers.x.result.max_size: out of range; expected a value from 1KiB to 2GiB",
+    ),
+    ("command = \"x\"\nresult.field = \"a\"", "3: servers.x.result.field: unknown key"),
+    (
+        "command = \"x\"\nresult.when_larger = \"cut\"",
+        "3: servers.x.result.when_larger: \"cut\" is not one of the choices",
+    ),
+    (
+        "command = \"x\"\ncheck_output = \"on\"",
+        "3: servers.x.check_output: \"on\" is not one of the choices",
+    ),
+    (
+        "command = \"x\"\ntools.t.input_schema = { properties = {} }",
+        "3: servers.x.tools.t.input_schema: not a JSON Schema of an object; write a schema with type",
+    ),
+    (
+        "command = \"x\"\ntools.t.input_schema = { type = \"object\", title = \"${env:A}\" }",
+        "3: servers.x.tools.t.input_schema.title: substitution is not supported in this setting",
+    ),
+    (
+        "command = \"x\"\ntools.t.input_schema = \"none.json\"",
+        "3: servers.x.tools.t.input_schema: the file `none.json` cannot be read",
+    ),
+    (
         "command = \"x\"\ntools.t.arguments = { a = { rename = \"b\" }, b = { default = 1 } }",
         "3: servers.x.tools.t.arguments.a.rename: not a free name for an argument",
     ),

@@ -60,7 +60,13 @@ impl Setting for ArgumentValue {
             return Some(from_pieces(node.text_pieces::<Self>(HeaderReferences::Allowed, reader)?));
         }
         let mut substitutions = 0;
-        let value = read_json(node, &mut substitutions, reader)?;
+        let mut substitute = |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>| {
+            let pieces = node.text_pieces::<Self>(HeaderReferences::Refused, reader)?;
+            let is_substituted = |piece: &&TextPiece| matches!(piece, TextPiece::Substituted(_));
+            substitutions += pieces.iter().filter(is_substituted).count();
+            Some(pieces.into_iter().filter_map(TextPiece::into_text).collect())
+        };
+        let value = read_json(node, &mut substitute, reader)?;
         Some(match substitutions {
             0 => Self::Literal(value),
             _ => Self::Substituted(Secret::new(value.to_string())),
@@ -93,19 +99,25 @@ fn from_pieces(pieces: Vec<TextPiece>) -> ArgumentValue {
     }
 }
 
-/// A value of the file as JSON; counts its substitutions.
+/// A value of the file as JSON, without substitutions.
+pub(super) fn plain_json(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
+    let mut read = |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>| {
+        node.expect_plain_string::<ArgumentValue>(reader).map(str::to_owned)
+    };
+    read_json(node, &mut read, reader)
+}
+
+/// Reads the texts within a value.
+type TextReader<'a> = dyn FnMut(&ConfigNode<'_>, &mut ConfigReader<'_>) -> Option<String> + 'a;
+
+/// A value of the file as JSON.
 fn read_json(
     node: &ConfigNode<'_>,
-    substitutions: &mut usize,
+    read_text: &mut TextReader<'_>,
     reader: &mut ConfigReader<'_>,
 ) -> Option<Json> {
     Some(match node.value {
-        DeValue::String(_) => {
-            let pieces = node.text_pieces::<ArgumentValue>(HeaderReferences::Refused, reader)?;
-            let is_substituted = |piece: &&TextPiece| matches!(piece, TextPiece::Substituted(_));
-            *substitutions += pieces.iter().filter(is_substituted).count();
-            pieces.into_iter().filter_map(TextPiece::into_text).collect::<String>().into()
-        }
+        DeValue::String(_) => read_text(node, reader)?.into(),
         DeValue::Boolean(value) => Json::Bool(*value),
         DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
             Ok(value) => value.into(),
@@ -118,13 +130,13 @@ fn read_json(
         DeValue::Array(_) => {
             let items = node.expect_items::<ArgumentValue>(reader)?;
             let items: Vec<_> =
-                items.iter().map(|item| read_json(item, substitutions, reader)).collect();
+                items.iter().map(|item| read_json(item, read_text, reader)).collect();
             Json::Array(items.into_iter().collect::<Option<_>>()?)
         }
         DeValue::Table(_) => {
             let members = node.as_table()?.all_nodes();
             let members = members.iter().map(|node| {
-                Some((node.key_name().to_owned(), read_json(node, substitutions, reader)?))
+                Some((node.key_name().to_owned(), read_json(node, read_text, reader)?))
             });
             let members: Vec<_> = members.collect();
             Json::Object(members.into_iter().collect::<Option<Map<_, _>>>()?)

@@ -2,9 +2,18 @@
 
 mod arguments;
 mod json;
+mod results;
+mod schema;
+mod template;
 
 pub use arguments::{ArgumentEdit, ToolArguments};
 pub use json::{ArgumentValue, TextPart};
+pub use results::{
+    FormatChoice, OutputCheck, ResultBounds, ResultSettings, StripChoice, StructuredChoice,
+    WhenLarger,
+};
+pub use schema::InputSchema;
+pub use template::{MessageTemplate, TemplatePart, ValuePath};
 
 use std::sync::Arc;
 
@@ -20,6 +29,14 @@ section! {
             /// What happens to arguments that do not fit its schema, by default as the server's
             /// `arguments` says; or what the gateway changes about single arguments.
             arguments: ToolArguments,
+            /// The input schema that clients see and that arguments have to fit, instead of the
+            /// server's own: a table, or the path of a JSON file. The server gets what fits it.
+            input_schema: Option<InputSchema>,
+            /// Whether results have to fit the tool's `outputSchema`. By default as the server's
+            /// `check_output` says.
+            check_output: Option<OutputCheck>,
+            /// The shape and size of results.
+            result: ResultSettings = {},
         }
     }
 }
@@ -27,7 +44,37 @@ section! {
 impl TransformSettings {
     /// Whether anything changes.
     pub fn is_empty(&self) -> bool {
-        self.arguments.edits.is_empty()
+        !self.changes_arguments() && !self.changes_results()
+    }
+
+    /// Whether the server gets other arguments than clients send, or clients see another schema.
+    pub fn changes_arguments(&self) -> bool {
+        !self.arguments.edits.is_empty() || self.input_schema.is_some()
+    }
+
+    /// Whether clients see another tool than the server lists.
+    pub fn changes_listing(&self) -> bool {
+        self.changes_arguments() || self.drops_structured()
+    }
+
+    /// Whether clients get no structured content.
+    pub fn drops_structured(&self) -> bool {
+        self.result.makes_message() && self.result.structured == StructuredChoice::Drop
+    }
+
+    /// Whether results are checked or changed.
+    pub fn changes_results(&self) -> bool {
+        let is_checked = self.check_output.is_some_and(|check| check != OutputCheck::Off);
+        is_checked || self.result.makes_message() || self.result.bounds.change_results()
+    }
+
+    /// The same settings, with those of the server where the tool has none of its own.
+    #[must_use]
+    pub fn or_of_server(&self, check: OutputCheck, bounds: &ResultBounds) -> Self {
+        let mut settings = self.clone();
+        settings.check_output = settings.check_output.or(Some(check));
+        settings.result.bounds = settings.result.bounds.or(bounds);
+        settings
     }
 }
 

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use crate::call::{ArgumentViolations, OtherViolations};
 use crate::catalog::ToolTransform;
 use crate::config::{ArgumentEdit, ArgumentValue, TextPart};
-use crate::jsonrpc::{Members, string};
+use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::header::single_value;
 
 /// Makes the server's arguments from the client's: under the server's names, with fixed and default
@@ -46,7 +46,7 @@ pub(in crate::policy) fn complete_arguments(
             complete.push((name, value));
         }
     }
-    Ok(write_object(&complete))
+    Ok(object_of(complete))
 }
 
 /// What a client is told about arguments that do not fit the server's own schema once they are
@@ -122,22 +122,6 @@ fn configured_value<'a>(
         }
     }
     Ok(Some(string(&text).into()))
-}
-
-fn write_object(members: &[(&str, Cow<'_, str>)]) -> Vec<u8> {
-    let size = members.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
-    let mut out = Vec::with_capacity(size);
-    out.push(b'{');
-    for (index, (name, value)) in members.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(string(name).as_bytes());
-        out.push(b':');
-        out.extend_from_slice(value.as_bytes());
-    }
-    out.push(b'}');
-    out
 }
 
 /// A name as a step of a JSON pointer.

@@ -1,6 +1,18 @@
-//! Transforms: what the configuration changes about the arguments of a tool's calls. Pure functions
-//! over bytes; `policy` decides when they run, and the catalog has the schema that clients see.
+//! Transforms: what the configuration changes about the arguments and results of a tool. Pure
+//! functions over bytes: `policy` and `pipeline` decide when they run, and the catalog has the
+//! schema that clients see.
 
 mod arguments;
+mod clean;
+mod contents;
+mod cut;
+mod format;
+mod message;
+mod result;
+mod size;
 
 pub(super) use arguments::{complete_arguments, explain_to_client};
+pub use result::shape_result;
+
+/// The deepest nesting of a result that is changed.
+const MAX_RESULT_DEPTH: usize = 64;

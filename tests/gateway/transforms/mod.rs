@@ -1,3 +1,5 @@
 //! What the configuration changes about the arguments and results of a tool.
 
 mod arguments;
+mod page;
+mod results;

@@ -50,6 +50,8 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         arguments: _,
         // Applied to the lists when they are merged.
         resource_vars: _,
+        check_output: _,
+        result: _,
         tools: _,
     } = config;
     let mut digest = FieldDigest(Context::with_key(key));

@@ -1,0 +1,180 @@
+//! Characters that a result need not have: controls, ANSI sequences and invisible ones.
+
+use std::borrow::Cow;
+
+use crate::config::StripChoice;
+use crate::jsonrpc::string;
+
+/// Strips the texts in raw JSON, keys excepted; `None` if none of them changes.
+pub(super) fn strip_texts(raw: &str, choices: &[StripChoice]) -> Option<String> {
+    let mut out = String::new();
+    let mut done = 0;
+    for (start, end) in texts_in(raw) {
+        let Some(token) = raw.get(start..end).filter(|token| may_change(token)) else { continue };
+        let Ok(text) = serde_json::from_str::<Cow<'_, str>>(token) else { continue };
+        if let Cow::Owned(stripped) = strip_text(&text, choices)
+            && stripped != text
+        {
+            out.push_str(raw.get(done..start)?);
+            out.push_str(&string(&stripped));
+            done = end;
+        }
+    }
+    if done == 0 {
+        return None;
+    }
+    out.push_str(raw.get(done..)?);
+    Some(out)
+}
+
+/// The spans of the texts in raw JSON, without those that are keys.
+fn texts_in(raw: &str) -> Vec<(usize, usize)> {
+    let bytes = raw.as_bytes();
+    let (mut spans, mut at) = (Vec::new(), 0);
+    while let Some(start) = find_from(bytes, at, |byte| byte == b'"') {
+        let mut end = start + 1;
+        while let Some(byte) = bytes.get(end).filter(|byte| **byte != b'"') {
+            end += if *byte == b'\\' { 2 } else { 1 };
+        }
+        at = end + 1;
+        let next = find_from(bytes, at, |byte| !byte.is_ascii_whitespace());
+        if next.and_then(|next| bytes.get(next)) != Some(&b':') {
+            spans.push((start, at));
+        }
+    }
+    spans
+}
+
+fn find_from(bytes: &[u8], from: usize, is_wanted: impl Fn(u8) -> bool) -> Option<usize> {
+    let found = bytes.get(from..)?.iter().position(|byte| is_wanted(*byte))?;
+    Some(from + found)
+}
+
+/// Whether a JSON string can have any of the characters: controls are escaped in it.
+fn may_change(token: &str) -> bool {
+    token.bytes().any(|byte| byte == b'\\' || byte >= 0x7f)
+}
+
+fn strip_text<'a>(text: &'a str, choices: &[StripChoice]) -> Cow<'a, str> {
+    let mut stripped = Cow::Borrowed(text);
+    // A sequence begins with a control, which must still be there.
+    if choices.contains(&StripChoice::Ansi) && stripped.contains(['\u{1b}', '\u{9b}']) {
+        stripped = Cow::Owned(without_sequences(&stripped));
+    }
+    if choices.contains(&StripChoice::Control) && stripped.contains(is_stripped_control) {
+        stripped = Cow::Owned(stripped.replace(is_stripped_control, ""));
+    }
+    if choices.contains(&StripChoice::Invisible) && stripped.contains(is_invisible) {
+        stripped = Cow::Owned(without_invisible(&stripped));
+    }
+    stripped
+}
+
+fn is_stripped_control(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\n' | '\r')
+}
+
+/// The text without escape sequences (ECMA-48): control sequences, strings such as window titles,
+/// and all other escapes.
+fn without_sequences(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let introducer = match c {
+            '\u{9b}' => Some('['),
+            '\u{1b}' => chars.next(),
+            _ => {
+                out.push(c);
+                continue;
+            }
+        };
+        match introducer {
+            Some('[') => {
+                while chars.next_if(|c| matches!(c, '\u{20}'..='\u{3f}')).is_some() {}
+                chars.next_if(|c| matches!(c, '\u{40}'..='\u{7e}'));
+            }
+            Some(']' | 'P' | '^' | '_' | 'X') => {
+                while chars
+                    .next_if(|c| !matches!(c, '\u{7}' | '\u{1b}' | '\u{9c}' | '\n'))
+                    .is_some()
+                {}
+                // The terminator: BEL, ST, or ESC and a backslash.
+                if chars.next_if_eq(&'\u{1b}').is_some() {
+                    chars.next_if_eq(&'\\');
+                } else {
+                    chars.next_if(|c| matches!(c, '\u{7}' | '\u{9c}'));
+                }
+            }
+            Some('\u{20}'..='\u{2f}') => {
+                while chars.next_if(|c| matches!(c, '\u{20}'..='\u{2f}')).is_some() {}
+                chars.next();
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// The text without characters that nobody sees. Joiners stay between letters of scripts that need
+/// them, and within emoji.
+fn without_invisible(text: &str) -> String {
+    let all: Vec<char> = text.chars().collect();
+    let is_joined = |place: Option<usize>| {
+        let near = place.and_then(|place| all.get(place));
+        near.is_some_and(|c| !c.is_ascii() && !is_invisible(*c))
+    };
+    let kept = all.iter().enumerate().filter(|(place, c)| match c {
+        '\u{200c}' | '\u{200d}' => {
+            is_joined(place.checked_sub(1)) && is_joined(place.checked_add(1))
+        }
+        c => !is_invisible(**c),
+    });
+    kept.map(|(_, c)| *c).collect()
+}
+
+/// Zero-width characters, bidirectional controls, tags and the selectors that can carry data.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_asked_for_is_stripped() {
+        use StripChoice::{Ansi, Control, Invisible};
+        for (choices, raw, expected) in [
+            (&[Ansi][..], r#"["\u001b[1;31mred\u001b[0m\u0007"]"#, Some(r#"["red\u0007"]"#)),
+            (
+                &[Ansi],
+                r#"["\u001b]0;title\u0007a\u001b]8;;u\u001b\\b\u001b(Bc\u009b2Jd"]"#,
+                Some(r#"["abcd"]"#),
+            ),
+            (&[Ansi], r#"["\u001b"]"#, Some(r#"[""]"#)),
+            (&[Control], r#"["a\u0000\u0007\u009b\n\tb\u007f"]"#, Some(r#"["a\n\tb"]"#)),
+            (&[Control, Ansi], r#"["\u001b[1mx"]"#, Some(r#"["x"]"#)),
+            (&[Control], r#"["\u001b[1mx"]"#, Some(r#"["[1mx"]"#)),
+            (&[Invisible], "[\"a\u{200b}b\u{e0041}\u{202e}\"]", Some("[\"ab\"]")),
+            (&[Invisible], "[\"a\\u200d\"]", Some("[\"a\"]")),
+            (&[Invisible], "[\"👩\u{200d}👩 می\u{200c}خ\"]", None),
+            (
+                &[Control, Ansi, Invisible],
+                r#"{"k\u0000":["plain \" é",12345678901234567890123]}"#,
+                None,
+            ),
+            (
+                &[Control],
+                r#"{"k\u0000" : "\\\u0000", "n": 1e400}"#,
+                Some(r#"{"k\u0000" : "\\", "n": 1e400}"#),
+            ),
+        ] {
+            assert_eq!(strip_texts(raw, choices).as_deref(), expected, "{raw}");
+        }
+    }
+}

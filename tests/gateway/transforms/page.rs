@@ -1,0 +1,80 @@
+//! The examples of docs/results.md, each made with a server and a client.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Step, Upstream};
+
+/// The blocks of the page: the words behind the fence, and the text.
+fn blocks() -> Vec<(String, String)> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let parts: Vec<&str> = page.split("\n```").collect();
+    let opened = parts.iter().skip(1).step_by(2).map(|part| part.split_once('\n').unwrap());
+    opened.map(|(words, text)| (words.to_owned(), text.to_owned())).collect()
+}
+
+fn only(kind: &str) -> String {
+    blocks().into_iter().find(|(words, _)| words == kind).unwrap().1
+}
+
+fn object(kind: &str) -> Value {
+    serde_json::from_str(&only(kind)).unwrap()
+}
+
+#[tokio::test]
+async fn the_pages_arguments_reach_the_server() {
+    let received = object("json received");
+    let upstream = Upstream::modern().await;
+    let kind =
+        |value: &Value| json!({ "type": if value.is_number() { "integer" } else { "string" } });
+    let received_members = received.as_object().unwrap();
+    let properties: Value =
+        received_members.iter().map(|(name, value)| (name.clone(), kind(value))).collect();
+    let mut schema = json!({ "type": "object", "properties": properties });
+    schema["properties"]["old"] = json!({ "type": "string" });
+    upstream.tool(&json!({ "name": "find", "inputSchema": schema }), |_| vec![Step::text("ok")]);
+    let gateway = Gateway::with("tracker", upstream.http())
+        .toml(&only("toml arguments"))
+        .variable("TRACKER_TOKEN", "hunter2")
+        .start()
+        .await;
+    for (era, client) in gateway.both().await {
+        let ask = client.ask_call("tracker__find", object("json sent")).header("X-User", "ann");
+        let said = ask.send().await.said().await;
+        assert_eq!(said.text(), "ok", "{era}: {said:?}");
+        assert_eq!(upstream.calls().pop().unwrap().params["arguments"], received, "{era}");
+        let tools = client.tools().await;
+        let tool = tools.iter().find(|tool| tool["name"] == "tracker__find").unwrap();
+        let seen: Vec<_> = tool["inputSchema"]["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(seen.len(), 2, "{era}: {seen:?}");
+        assert!(seen.contains(&&"query".to_owned()) && seen.contains(&&"limit".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn the_pages_messages_are_what_clients_get() {
+    let answer = object("json answer");
+    let all = blocks();
+    let examples: Vec<_> = all.windows(2).filter(|pair| pair[0].0 == "toml result").collect();
+    assert_eq!(examples.len(), 3, "each with its message");
+    for pair in examples {
+        assert_eq!(pair[1].0, "text message");
+        for is_structured in [true, false] {
+            let upstream = Upstream::legacy().await;
+            let result = if is_structured {
+                json!({ "content": [], "structuredContent": answer })
+            } else {
+                json!({ "content": [{ "type": "text", "text": answer.to_string() }] })
+            };
+            upstream.does("get_atis", move |_| vec![Step::Raw(result.to_string())]);
+            let gateway = Gateway::with("weather", upstream.http()).toml(&pair[0].1).start().await;
+            for (era, client) in gateway.both().await {
+                let said = client.call("weather__get_atis", json!({})).await;
+                assert_eq!(said.text(), pair[1].1.trim_end(), "{era}: {}", pair[0].1);
+                assert_eq!(said.result()["structuredContent"], answer, "{era}");
+            }
+        }
+    }
+}
