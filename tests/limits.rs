@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 58] = [
+const TESTS: [(&str, &str, &str); 60] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
@@ -173,6 +173,11 @@ const TESTS: [(&str, &str, &str); 58] = [
     ),
     ("servers.*.restart_window", BOUNDS, "a_failed_child_is_restarted_when_its_window_is_over"),
     ("servers.*.result.max_size", RESULTS, CUT_RESULTS),
+    (
+        "servers.*.slow_after",
+        SLOW_CALLS,
+        "a_client_with_a_token_hears_of_a_slow_call_before_its_result",
+    ),
     ("servers.*.start_timeout", BOUNDS, "a_server_that_never_finishes_its_handshake_is_given_up"),
     (
         "servers.*.stop_timeout",
@@ -186,6 +191,11 @@ const TESTS: [(&str, &str, &str); 58] = [
     ),
     ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     ("servers.*.tools.*.result.max_size", RESULTS, CUT_RESULTS),
+    (
+        "servers.*.tools.*.slow_after",
+        SLOW_CALLS,
+        "a_call_that_reports_its_own_progress_is_not_called_slow",
+    ),
     (
         "telemetry.interval",
         "tests/gateway/traces.rs",
@@ -222,6 +232,7 @@ const FIXED: [(&str, &str, &str); 11] = [
 const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
 const BOUNDS: &str = "tests/gateway/bounds.rs";
 const CONNECTIONS: &str = "tests/gateway/connections.rs";
+const SLOW_CALLS: &str = "tests/gateway/transforms/slow_calls.rs";
 const RESULTS: &str = "tests/gateway/transforms/results.rs";
 const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
 const LIMITS: &str = "tests/gateway/limits.rs";

@@ -133,6 +133,8 @@ enum ReplySource {
     Ready(Option<Result<Answer, Failure>>),
     Passing(Option<Passing>),
     Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
+    /// A reply that has not begun.
+    Starting(Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>),
     Done,
 }
 
@@ -150,6 +152,20 @@ impl Reply {
     /// A reply with events over time. The stream ends with an [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
         Self { source: ReplySource::Stream(Box::pin(events)), answers: None, held: None }
+    }
+
+    /// A reply that is read before it has begun.
+    pub fn starting(begun: impl Future<Output = Result<Self, Failure>> + Send + 'static) -> Self {
+        Self { source: ReplySource::Starting(Box::pin(begun)), answers: None, held: None }
+    }
+
+    /// Continues as a reply that has begun.
+    fn continue_as(&mut self, begun: Result<Self, Failure>) {
+        let Self { source, answers, held } =
+            begun.unwrap_or_else(|failure| Self::ready(Err(failure)));
+        self.source = source;
+        self.answers = answers;
+        self.held = held;
     }
 
     /// Sets the channel for responses to the server's input requests.
@@ -185,11 +201,16 @@ impl Reply {
     /// # Cancel safety
     /// Safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
+        if let ReplySource::Starting(begun) = &mut self.source {
+            let begun = begun.await;
+            self.continue_as(begun);
+        }
         let mut event = match &mut self.source {
             ReplySource::Ready(answer) => answer.take().map(Event::Answer),
             ReplySource::Passing(passing) => passing.take().map(Event::Passing),
             ReplySource::Stream(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
-            ReplySource::Done => None,
+            // A reply begins once.
+            ReplySource::Starting(_) | ReplySource::Done => None,
         };
         if event.as_ref().is_none_or(Event::is_last) {
             self.source = ReplySource::Done;
@@ -208,6 +229,7 @@ impl fmt::Debug for Reply {
             ReplySource::Ready(_) => "Reply::Ready",
             ReplySource::Passing(_) => "Reply::Passing",
             ReplySource::Stream(_) => "Reply::Stream",
+            ReplySource::Starting(_) => "Reply::Starting",
             ReplySource::Done => "Reply::Done",
         })
     }

@@ -225,7 +225,7 @@ fn tool_candidates<'a>(
                 Some(settings) => change_tool(server, tool, settings, warnings)?,
                 None => Arc::clone(tool),
             };
-            let settings = settings.filter(|settings| settings.changes_results());
+            let settings = settings.filter(|settings| settings.follows_results());
             let results = settings.map(|settings| Arc::new(ResultTransform::new(tool, settings)));
             Some(NameCandidate { server, item, results, description, offers, name, form })
         })

@@ -115,6 +115,12 @@ section! {
             check_output: OutputCheck = "off",
             /// The form and size of its tools' results.
             result: ResultBounds = {},
+            /// How long a call of a tool takes before its client hears of it: a progress
+            /// notification if it has sent a token, else a log message if it has asked for these,
+            /// else nothing. By default never.
+            slow_after: Option<Duration> as Option<DurationSetting>,
+            /// What the client hears then, by default that the gateway still works on it.
+            slow_message: Option<String>,
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},
         }

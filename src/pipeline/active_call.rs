@@ -22,6 +22,7 @@ use super::input::Requester;
 use super::record::Record;
 use super::release::Release;
 use super::route::Route;
+use super::slow_call::SlowNotice;
 
 /// The reply to one call. Its access log, metrics and trace record how the call ended, even if the
 /// client has disconnected.
@@ -38,6 +39,8 @@ pub struct ActiveCall {
     /// Events that arrived while the call was parked.
     backlog: VecDeque<Event>,
     ticket: Option<Ticket>,
+    /// What the client hears if the call takes long; `None` for most calls.
+    slow: Option<Box<SlowNotice>>,
 }
 
 /// Input requests of the server that the client has not received yet.
@@ -61,6 +64,7 @@ impl ActiveCall {
             open: OpenQuestions::default(),
             backlog: VecDeque::new(),
             ticket: None,
+            slow: None,
         }
     }
 
@@ -73,6 +77,8 @@ impl ActiveCall {
     ) {
         self.asker.server = Some(route.server().clone());
         self.release = release;
+        let results = route.results;
+        self.slow = results.and_then(|it| SlowNotice::prepare(&it.settings, &call.context));
         if let Some(record) = &mut self.record {
             record.set_route(route);
             call.context.trace.sent = record.trace_to_send(&call.context.trace);
@@ -89,6 +95,11 @@ impl ActiveCall {
         if let Some(record) = &mut self.record {
             record.mark_sent();
         }
+    }
+
+    /// Whether the client hears of the call if it takes long.
+    pub(super) fn tells_when_slow(&self) -> bool {
+        self.slow.is_some()
     }
 
     /// Takes the record of a call that continues as another active call.
@@ -136,6 +147,7 @@ impl ActiveCall {
         loop {
             let event = match (self.backlog.pop_front(), self.open.due) {
                 (Some(event), _) => Some(event),
+                (None, None) if self.slow.is_some() => self.next_or_slow().await,
                 (None, None) => self.reply.next().await,
                 (None, Some(due)) => match timeout_at(due, self.reply.next()).await {
                     Ok(event) => event,
@@ -171,11 +183,22 @@ impl ActiveCall {
                         None => Some(notice),
                     };
                     if let Some(notice) = notice {
+                        // The client hears of the call.
+                        self.slow = None;
                         return Some(Event::Notice(notice));
                     }
                 }
                 Some(Event::Pause(_)) | None => return event,
             }
+        }
+    }
+
+    /// The next event of the reply, or the notification of a slow call once that is due.
+    async fn next_or_slow(&mut self) -> Option<Event> {
+        let due = self.slow.as_ref().map_or_else(clock::now, |slow| slow.due);
+        match timeout_at(due, self.reply.next()).await {
+            Ok(event) => event,
+            Err(_) => self.slow.take().map(|slow| Event::Notice(slow.notice)),
         }
     }
 

@@ -22,6 +22,7 @@ mod listing;
 mod record;
 mod release;
 mod route;
+mod slow_call;
 mod subscriptions;
 mod tasks;
 
@@ -54,6 +55,7 @@ use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use record::Record;
 use release::Release;
+use slow_call::send_slow;
 
 /// State shared by all calls.
 pub struct Gateway {
@@ -271,6 +273,7 @@ async fn send(
     // Send. All but the usual attempt are boxed, to keep the future of every call small.
     active.mark_sent();
     match attempt {
+        CallAttempt::Direct if active.tells_when_slow() => Ok(send_slow(member, permitted)),
         CallAttempt::Direct => member.server.call(permitted, &member.config).await,
         CallAttempt::Resumed { parked, input } => {
             Box::pin(active.resume(&permitted, parked, &input)).await

@@ -65,9 +65,10 @@ impl Release {
         let reads = call.method == Method::ResourcesRead;
         let cacheable = reads || call.method == Method::SkillsGet;
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
+        let results = route.results.filter(|it| it.settings.changes_results());
         let hides = call.method == Method::DirectoryRead;
         let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
-        if !cacheable && tasks.is_none() && uris.is_none() && route.results.is_none() {
+        if !cacheable && tasks.is_none() && uris.is_none() && results.is_none() {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -80,7 +81,7 @@ impl Release {
             view: Arc::clone(view),
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
-            results: route.results.cloned(),
+            results: results.cloned(),
             large_work: Arc::clone(large_work),
         }))
     }

@@ -235,7 +235,7 @@ fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
 
 fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
     let complete = |own: &TransformSettings| {
-        let settings = own.or_of_server(config.check_output, &config.result);
+        let settings = own.or_of_server(config);
         (!settings.is_empty()).then(|| Arc::new(settings))
     };
     let of_others = complete(&TransformSettings::default());

@@ -16,10 +16,13 @@ pub use schema::InputSchema;
 pub use template::{MessageTemplate, TemplatePart, ValuePath};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::macros::section;
 use super::reader::{ConfigReader, ConfigTable};
+use super::server::ServerConfig;
 use super::setting::{Section, SectionPart, SettingRow};
+use super::units::DurationSetting;
 
 section! {
     /// What changes about the calls and results of one tool.
@@ -37,6 +40,11 @@ section! {
             check_output: Option<OutputCheck>,
             /// The shape and size of results.
             result: ResultSettings = {},
+            /// How long a call of the tool takes before its client hears of it. By default as the
+            /// server's `slow_after` says.
+            slow_after: Option<Duration> as Option<DurationSetting>,
+            /// What the client hears then.
+            slow_message: Option<String>,
         }
     }
 }
@@ -44,7 +52,12 @@ section! {
 impl TransformSettings {
     /// Whether anything changes.
     pub fn is_empty(&self) -> bool {
-        !self.changes_arguments() && !self.changes_results()
+        !self.changes_arguments() && !self.follows_results()
+    }
+
+    /// Whether the way back of a call matters: its result, or its time.
+    pub fn follows_results(&self) -> bool {
+        self.changes_results() || self.slow_after.is_some()
     }
 
     /// Whether the server gets other arguments than clients send, or clients see another schema.
@@ -70,10 +83,12 @@ impl TransformSettings {
 
     /// The same settings, with those of the server where the tool has none of its own.
     #[must_use]
-    pub fn or_of_server(&self, check: OutputCheck, bounds: &ResultBounds) -> Self {
+    pub fn or_of_server(&self, server: &ServerConfig) -> Self {
         let mut settings = self.clone();
-        settings.check_output = settings.check_output.or(Some(check));
-        settings.result.bounds = settings.result.bounds.or(bounds);
+        settings.check_output = settings.check_output.or(Some(server.check_output));
+        settings.result.bounds = settings.result.bounds.or(&server.result);
+        settings.slow_after = settings.slow_after.or(server.slow_after);
+        settings.slow_message = settings.slow_message.or_else(|| server.slow_message.clone());
         settings
     }
 }

@@ -3,3 +3,4 @@
 mod arguments;
 mod page;
 mod results;
+mod slow_calls;

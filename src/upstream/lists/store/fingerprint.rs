@@ -52,6 +52,8 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         resource_vars: _,
         check_output: _,
         result: _,
+        slow_after: _,
+        slow_message: _,
         tools: _,
     } = config;
     let mut digest = FieldDigest(Context::with_key(key));

@@ -1,0 +1,55 @@
+//! What a client hears of a call that takes long: one notification, never a result.
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::call::Call;
+use crate::call::{Context, Notice, Reply};
+use crate::clock;
+use crate::config::TransformSettings;
+use crate::jsonrpc::string;
+use crate::mcp::{LogLevel, notification};
+use crate::policy::Permitted;
+use crate::snapshot::SnapshotServer;
+
+/// The notification of a slow call, and when it is due.
+pub(super) struct SlowNotice {
+    pub(super) due: Instant,
+    pub(super) notice: Notice,
+}
+
+impl SlowNotice {
+    /// The notification that this client takes: progress if it has sent a token, else a log message
+    /// if it has asked for these; `None` if it takes neither, or no time is configured.
+    pub(super) fn prepare(settings: &TransformSettings, context: &Context) -> Option<Box<Self>> {
+        let due = clock::now() + settings.slow_after?;
+        let message = settings.slow_message.as_deref().unwrap_or(DEFAULT_MESSAGE);
+        let notice = match &context.progress_token {
+            Some(token) => progress_notice(token, message),
+            None => log_notice(context.log?, message),
+        };
+        Some(Box::new(Self { due, notice: notice? }))
+    }
+}
+
+/// Sends a call, and does not wait until its reply begins: the client may hear of it before.
+pub(super) fn send_slow(member: &SnapshotServer, permitted: Permitted<Call>) -> Reply {
+    let member = member.clone();
+    Reply::starting(async move { member.server.call(permitted, &member.config).await })
+}
+
+fn progress_notice(token: &Bytes, message: &str) -> Option<Notice> {
+    let head = [b"{\"progressToken\":", &token[..], b",\"progress\":0,\"message\":"].concat();
+    let params = [&head[..], string(message).as_bytes(), b"}"].concat();
+    let notice = Notice::progress(notification::PROGRESS.to_owned(), params.into());
+    notice.map(|(notice, _)| notice)
+}
+
+fn log_notice(least: LogLevel, message: &str) -> Option<Notice> {
+    let params = json!({ "level": "info", "logger": "trunkline", "data": message }).to_string();
+    Notice::line(notification::MESSAGE.to_owned(), params.into(), least)
+}
+
+/// What clients hear if the configuration says nothing else.
+const DEFAULT_MESSAGE: &str = "Still working on it.";
