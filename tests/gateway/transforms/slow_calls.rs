@@ -58,9 +58,10 @@ async fn a_client_that_asks_for_logs_hears_a_log_message_and_no_other_client_hea
 async fn a_call_that_reports_its_own_progress_is_not_called_slow() {
     let upstream = Upstream::legacy().await;
     upstream.does("busy", |_| {
-        vec![Step::Progress(1), Step::Pause(Duration::from_millis(100)), Step::text("done")]
+        vec![Step::Progress(1), Step::Pause(Duration::from_millis(2500)), Step::text("done")]
     });
-    let settings = "slow_after = \"1m\"\ntools.busy.slow_after = \"60ms\"";
+    // Long enough for the first progress to arrive on a loaded machine.
+    let settings = "slow_after = \"1m\"\ntools.busy.slow_after = \"2s\"";
     let gateway = Gateway::with("s", upstream.http() + settings).start().await;
     for (era, client) in gateway.both().await {
         let said = client.ask_call("s__busy", json!({})).token(json!(7)).send().await.said().await;
