@@ -336,3 +336,16 @@ async fn lists_that_were_kept_start_no_child_for_the_only_client_but_the_first()
     connect_and_call(&mut host, "Legacy", json!({ "roots": {} })).await;
     assert_eq!(told(&upstream), [json!({}), json!({ "roots": {} })]);
 }
+
+#[tokio::test]
+async fn the_only_clients_capabilities_stay_hidden_where_the_configuration_says_so() {
+    let isolated = HIDDEN.to_owned() + "isolation = \"client\"\n";
+    for more in [HIDDEN, &isolated, "max_instances = 0\n"] {
+        let upstream = Upstream::legacy().await;
+        let gateway = Gateway::with("s", upstream.stdio() + more).gateway("list_wait = \"15s\"");
+        let gateway = gateway.for_a_host().start_at_once().await;
+        let mut host = Host::of(&gateway, Way::Here);
+        connect_and_call(&mut host, "Legacy", json!({ "roots": {} })).await;
+        assert!(told(&upstream).iter().all(|told| *told == json!({})), "{more}");
+    }
+}
