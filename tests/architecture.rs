@@ -115,8 +115,8 @@ fn modules() -> Vec<String> {
         .collect()
 }
 
-/// A module uses itself and those after it. `telemetry` stands last: all may use
-/// it, and it uses none.
+/// A module uses itself and those after it. `telemetry` stands behind all that know the protocol:
+/// they may use it, and it uses none of them.
 fn allowed(modules: &[String], module: &str, used: &str) -> bool {
     let places: BTreeMap<_, _> =
         modules.iter().enumerate().map(|(at, module)| (&**module, at)).collect();

@@ -78,6 +78,18 @@ fn the_readmes_settings_can_be_pasted() {
 }
 
 #[test]
+fn the_settings_on_the_page_about_events_can_be_pasted() {
+    let blocks = Page::open("docs/events.md").blocks("toml gateway");
+    assert!(blocks.len() >= 3, "a webhook, a program and a file");
+    for block in blocks {
+        let place = Place::new();
+        std::fs::write(place.path("pasted.toml"), &block.text).unwrap();
+        let done = place.run("trunkline check --config pasted.toml");
+        assert!(done.status.success(), "docs/events.md:{}: {done:?}", block.line);
+    }
+}
+
+#[test]
 fn every_setting_to_try_in_the_shipped_configuration_works() {
     let place = Place::new();
     place.rewrite(|line| match line.strip_prefix('#') {

@@ -12,8 +12,11 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 60] = [
+const TESTS: [(&str, &str, &str); 63] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
+    ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
+    ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
+    ("events.timeout", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
         "gateway.drain",
@@ -235,6 +238,7 @@ const CONNECTIONS: &str = "tests/gateway/connections.rs";
 const SLOW_CALLS: &str = "tests/gateway/transforms/slow_calls.rs";
 const RESULTS: &str = "tests/gateway/transforms/results.rs";
 const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
+const EVENTS: &str = "tests/gateway/events.rs";
 const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde_json::Value;
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion};
 
@@ -88,6 +89,17 @@ impl Client {
     #[must_use]
     pub fn without_capabilities(&self) -> Self {
         Self::new(self.version, self.info.clone(), Bytes::from_static(b"{}"))
+    }
+
+    /// The name and version of its software, as it says; empty if it does not.
+    pub fn name_and_version(&self) -> (String, String) {
+        let info: Value = self
+            .info
+            .as_deref()
+            .and_then(|info| serde_json::from_slice(info).ok())
+            .unwrap_or_default();
+        let text = |key| info.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (text("name"), text("version"))
     }
 
     /// Which server requests the client can answer.

@@ -25,6 +25,7 @@ use super::wording::{nearest_choice, shorten_text};
 pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     check_listeners(root, reader);
     check_naming(root, reader);
+    check_events(root, reader);
     let clients = root.find_node("clients").and_then(|node| node.as_table());
     let clients: Vec<_> = clients.iter().flat_map(ConfigTable::all_nodes).collect();
     let clients: Vec<_> = clients.iter().filter_map(ConfigNode::as_table).collect();
@@ -111,6 +112,27 @@ fn check_naming(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let settings = ["name_format", "name_case", "reserved_names"];
     for node in settings.iter().filter_map(|key| gateway.find_node(key)) {
         node.report_fault_at_key(reader, ConfigProblem::NoNaming);
+    }
+}
+
+/// Events have one receiver, with its own settings only; requests to a webhook are signed.
+fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    const OWNED: [(&str, &str); 2] = [("url", "secret"), ("command", "args")];
+    let Some(events) = root.find_node("events").and_then(|node| node.as_table()) else { return };
+    let receivers = ["url", "command", "file"].map(|key| events.find_node(key));
+    match receivers.iter().flatten().collect::<Vec<_>>()[..] {
+        [] if events.all_nodes().is_empty() => {}
+        [] => reader.report_fault(events.name_span.clone(), &events.key, ConfigProblem::NoReceiver),
+        [_] => {}
+        [_, second, ..] => second.report_fault_at_key(reader, ConfigProblem::ManyReceivers),
+    }
+    for (owner, key) in OWNED {
+        if let (None, Some(node)) = (events.find_node(owner), events.find_node(key)) {
+            node.report_fault_at_key(reader, ConfigProblem::OtherReceiver { owner });
+        }
+    }
+    if let (Some(url), None) = (events.find_node("url"), events.find_node("secret")) {
+        url.report_fault_at_key(reader, ConfigProblem::Unsigned);
     }
 }
 

@@ -203,7 +203,8 @@ impl LimitsConfig {
 }
 
 section! {
-    /// The admin listener: `/healthz`, `/readyz`, `/status` and `/metrics`.
+    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/metrics` and
+    /// `POST /servers/NAME/refresh`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct AdminConfig {
         settings {

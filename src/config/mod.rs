@@ -21,6 +21,7 @@
 mod check;
 mod clients;
 mod docs;
+mod events;
 mod fault;
 mod gateway;
 mod kinds;
@@ -50,6 +51,7 @@ mod wording;
 
 pub use clients::{ClientConfig, KeyHash};
 pub use docs::{json_schema, reference};
+pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
     AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
@@ -101,6 +103,8 @@ section! {
             log: LogConfig = {},
             /// OpenTelemetry traces and metrics.
             telemetry: TelemetryConfig = {},
+            /// Lifecycle events for the operator's own programs.
+            events: EventsConfig = {},
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
             /// Subsets of the catalog, each at a URL of its own.

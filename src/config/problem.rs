@@ -239,6 +239,27 @@ pub enum ConfigProblem {
     /// A log filter that does not parse.
     #[error("not a log filter")]
     Filter,
+    /// A pattern that matches no type of event.
+    #[error("no type of event matches")]
+    NoEventType,
+    /// A text that is not the key of a webhook.
+    #[error("not a signing key: expected `whsec_` and 24 to 64 bytes in Base64")]
+    SigningSecret,
+    /// More than one receiver of events.
+    #[error("`[events]` has more than one of `url`, `command` and `file`")]
+    ManyReceivers,
+    /// Settings of events without a receiver.
+    #[error("`[events]` has none of `url`, `command` and `file`")]
+    NoReceiver,
+    /// A webhook without a key.
+    #[error("`url` needs a `secret`, which signs the requests")]
+    Unsigned,
+    /// A setting for another receiver of events.
+    #[error("this setting is only for events with `{owner}`")]
+    OtherReceiver {
+        /// `url` or `command`.
+        owner: &'static str,
+    },
     /// Further faults were left out.
     #[error("{count} more faults are not shown")]
     More {
@@ -259,6 +280,9 @@ pub enum UrlProblem {
     /// It has `user:password@`.
     #[error("it carries a user name or a password")]
     Credentials,
+    /// It is plain `http`, and not on this machine.
+    #[error("it is plain `http` to another machine")]
+    Unencrypted,
     /// It has a `#fragment`.
     #[error("it has a fragment")]
     Fragment,
@@ -300,6 +324,8 @@ impl ConfigProblem {
                 | Self::HostsMissing { .. }
                 | Self::ClientsMissing { .. }
                 | Self::NoKey
+                | Self::NoReceiver
+                | Self::Unsigned
         )
     }
 
@@ -316,11 +342,12 @@ impl ConfigProblem {
             Self::Url(UrlProblem::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }
+            Self::Url(UrlProblem::Unencrypted) => "write https://, or an address of this machine",
             Self::Url(_) => "write a complete URL that starts with https:// or http://",
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
-            Self::Twice | Self::FixedAndForwarded => "keep one of them",
+            Self::Twice | Self::FixedAndForwarded | Self::ManyReceivers => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
             Self::TemplateVariable => "write the name as it appears within { } in the template",
             Self::Nul => "remove the NUL byte",
@@ -363,6 +390,14 @@ impl ConfigProblem {
             Self::Filter => {
                 "write a level, such as \"info\", or \"info,trunkline::upstream=debug\""
             }
+            Self::NoEventType => {
+                "write a name from docs/events.md, such as \"server.ready\", or a pattern such as \
+                 \"server.*\""
+            }
+            Self::SigningSecret => "create one: echo \"whsec_$(openssl rand -base64 32)\"",
+            Self::NoReceiver => "add url = \"https://…\", command = \"…\" or file = \"…\"",
+            Self::Unsigned => "add secret = \"${env:WEBHOOK_SECRET}\"",
+            Self::OtherReceiver { .. } => "remove it, or use the other receiver",
             _ => "see docs/configuration.md",
         }
     }

@@ -10,6 +10,7 @@ use crate::call::{
 use crate::clock;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::telemetry::events::{CallFacts, CallTag, EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{CallMetrics, Entered, Metrics, Operation, ToolMetrics};
 use crate::telemetry::otel::{CallStart, CallTrace, ClientStart, ClientTrace};
 use crate::telemetry::{
@@ -39,8 +40,16 @@ pub(super) struct Record {
     client: ProtocolVersion,
     transport: &'static str,
     routed: Option<Routed>,
+    /// `None` unless events of calls are sent.
+    events: Option<Box<CallEvents>>,
     trace: Option<CallTrace>,
     client_trace: Option<ClientTrace>,
+}
+
+/// How to send the events of a call.
+struct CallEvents {
+    sender: EventSender,
+    tag: CallTag,
 }
 
 struct Routed {
@@ -70,7 +79,7 @@ impl Record {
             http_parent: parse(&context.trace.header),
             tracestate: context.trace.state.as_deref(),
         });
-        Self {
+        let record = Self {
             told: false,
             left: CallOutcome::Cancelled,
             metrics: Arc::clone(&gateway.metrics),
@@ -86,9 +95,24 @@ impl Record {
             client: context.client.version,
             transport: context.transport,
             routed: None,
+            events: call_events(gateway.snapshots.events()),
             trace: Some(trace),
             client_trace: None,
-        }
+        };
+        record.send_event(LifecycleEvent::CallBegun);
+        record
+    }
+
+    /// Sends an event of this call, if any are sent.
+    fn send_event<'a>(&'a self, write: impl FnOnce(CallFacts<'a>) -> LifecycleEvent<'a>) {
+        let Some(events) = &self.events else { return };
+        events.sender.send(&write(CallFacts {
+            call: events.tag.as_str(),
+            client: self.principal.as_str(),
+            profile: self.endpoint.profile(),
+            method: self.method.as_str(),
+            subject: subject(&self.method, requested_name(&self.params)),
+        }));
     }
 
     pub(super) fn set_route(&mut self, route: &Route<'_>) {
@@ -193,6 +217,8 @@ impl Record {
             transport: self.transport,
         }
         .write_to_log();
+        let server = routed.map(|to| to.server.as_str());
+        self.send_event(|call| LifecycleEvent::CallEnded { call, server, outcome, duration });
         self.operation.record_duration(&outcome, duration);
         self.metrics.count_error(&outcome);
         for counts in self.counts.iter().flatten() {
@@ -259,6 +285,12 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
     if let Failure::OverLimit { limit, .. } = failure {
         metrics.count_limit_refused(limit);
     }
+}
+
+/// How to send the events of the next call; `None` if none are sent.
+fn call_events(sender: &EventSender) -> Option<Box<CallEvents>> {
+    let tag = sender.tag_call()?;
+    Some(Box::new(CallEvents { sender: sender.clone(), tag }))
 }
 
 /// The name or URI that a call asks for, as the client wrote it.

@@ -10,11 +10,12 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::call::{Abilities, Named, ServerName};
-use crate::catalog::{CacheScope, MergeWarning};
+use crate::catalog::{CacheScope, Kind, MergeWarning};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{LimitRegistry, Policy};
+use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{self, ServerContext, SubscriptionHub};
 
@@ -141,6 +142,11 @@ impl Snapshots {
         }
     }
 
+    /// Where lifecycle events are sent.
+    pub fn events(&self) -> &EventSender {
+        &self.surroundings.events
+    }
+
     /// The subscriptions of clients at all servers.
     pub fn hub(&self) -> &SubscriptionHub {
         &self.surroundings.hub
@@ -244,6 +250,9 @@ impl Snapshots {
         if changed || for_some || reselected {
             next.departed.note(&before, &next, clock::now());
         }
+        if changed || for_some {
+            send_list_changed(self.events(), &before, &next);
+        }
         self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(clock::wall_now());
@@ -262,6 +271,28 @@ async fn settle_all(servers: impl Iterator<Item = &Arc<upstream::Server>>) {
         settling.spawn(async move { server.settled().await });
     }
     while settling.join_next().await.is_some() {}
+}
+
+/// Tells which lists changed, and of which servers.
+fn send_list_changed(events: &EventSender, before: &Snapshot, next: &Snapshot) {
+    if !events.wants(EventType::ListChanged) {
+        return;
+    }
+    let has_changed = |kind: &Kind| {
+        let digest = |snapshot: &Snapshot| *snapshot.plain.catalog.list(*kind).digest();
+        digest(before) != digest(next)
+    };
+    let lists: Vec<_> = Kind::ALL.into_iter().filter(has_changed).map(Kind::member).collect();
+    let is_same = |name: &ServerName| {
+        let lists = (before.plain.list(name), next.plain.list(name));
+        matches!(lists, (None, None))
+            || matches!(lists, (Some(old), Some(new)) if Arc::ptr_eq(old, new))
+    };
+    let gone = before.servers().filter(|member| next.server(&member.config.name).is_none());
+    let servers = next.servers().chain(gone).map(|member| &member.config.name);
+    let servers = servers.filter(|name| !is_same(name)).map(ServerName::as_str);
+    let servers: Vec<_> = servers.take(MOST_SERVERS).collect();
+    events.send(&LifecycleEvent::ListChanged { lists: &lists, servers: &servers });
 }
 
 /// The inputs of a snapshot.

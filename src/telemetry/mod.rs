@@ -1,6 +1,6 @@
-//! Observability: the log, the access log, metrics and traces.
+//! Observability: the log, the access log, metrics, traces and lifecycle events.
 //!
-//! Every module may use this one, and it knows none of them: names, methods,
+//! Every module that knows the protocol may use this one, and it knows none of them: names, methods,
 //! versions and reasons are plain text and numbers. Two rules follow. A metric's
 //! label is either `&'static str` or a name from the configuration or the
 //! catalog, never a client's input, so that clients cannot create series. And no
@@ -12,9 +12,13 @@
 //! over OTLP ([`otel`]). The push adds no cost to a call. The sampling decision
 //! comes before a trace is built: an unsampled call pays for one branch.
 //!
+//! [`events`] sends what happens to a receiver of the operator's: a webhook, a program or a file.
+//!
 //! [`log`] owns standard error. Lines go through a bounded buffer that a separate
 //! thread writes, so a blocked reader loses lines but never delays calls.
 
+pub mod events;
+mod https;
 pub mod log;
 pub mod metrics;
 pub mod otel;
@@ -22,6 +26,7 @@ mod record;
 mod subject;
 mod traceparent;
 
+pub use https::TlsSetupError;
 pub use record::{CallOutcome, CallRecord};
 pub use subject::CallSubject;
 pub use traceparent::{Sampled, TraceIdText, TraceParent, TraceParentError};

@@ -25,6 +25,7 @@ mod calls;
 mod children;
 mod connections;
 mod departed_tools;
+mod events;
 mod given_up;
 mod http_servers;
 mod input;

@@ -3,6 +3,7 @@
 
 pub mod settings;
 
+mod event_delivery;
 mod reload;
 pub(super) mod signals;
 mod watch;
@@ -19,12 +20,14 @@ use tokio::task::JoinHandle;
 use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
+use crate::clock;
 use crate::config::{Config, ConfigSource, LogFormatChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
 use crate::snapshot::{Snapshots, StartUp};
+use crate::telemetry::events::EventDelivery;
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Otel;
@@ -150,7 +153,8 @@ pub struct Running {
     admin_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
     otel: Mutex<Option<Otel>>,
-    _guardian: Guardian,
+    events: Arc<EventDelivery>,
+    guardian: Guardian,
     /// The worker threads that serve clients; the last to end.
     _workers: Arc<Workers>,
 }
@@ -191,7 +195,9 @@ impl Running {
         let admin_socket = bind(doors.operators).await?;
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
-        let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics));
+        let events = event_delivery::start_events(&config, &guardian, &metrics).await;
+        let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
+            .with_events(events.sender().clone());
         let surroundings = with_store(surroundings, &config, path).await;
         let surroundings = match doors.clients {
             Some(_) => surroundings,
@@ -239,7 +245,8 @@ impl Running {
             admin_listener,
             follower,
             otel: Mutex::new(otel),
-            _guardian: guardian,
+            events: Arc::new(events),
+            guardian,
             _workers: workers,
         })
     }
@@ -250,6 +257,7 @@ impl Running {
         let within = self.gateway.snapshots.load().config.gateway.drain;
         tracing::info!(?within, "stopping: calls in flight may finish");
         self.report.draining();
+        let stopping = clock::now();
         self.switch.start(within);
         if let Some(clients) = self.client_listener {
             let _ = clients.await;
@@ -261,6 +269,7 @@ impl Running {
             let _ = operators.await;
         }
         self.follower.abort();
+        self.events.finish(within.saturating_sub(stopping.elapsed()).max(EVENTS_PATIENCE)).await;
         if let Some(otel) = self.otel.into_inner() {
             otel.shutdown(OTEL_PATIENCE).await;
         }
@@ -350,5 +359,7 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long the admin listener may take to end.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
+/// How long sending the last events may take, even if the drain time is over.
+const EVENTS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long sending the last spans and metrics may take.
 const OTEL_PATIENCE: Duration = Duration::from_secs(3);

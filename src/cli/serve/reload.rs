@@ -13,11 +13,13 @@ use crate::codec::file::FileReader;
 use crate::config::{Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
+use crate::telemetry::events::{EventDelivery, LifecycleEvent};
 use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
+use crate::upstream::child::Guardian;
 
-use super::{Running, levels, settings};
+use super::{Running, event_delivery, levels, settings};
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -27,6 +29,8 @@ pub struct Reloader {
     clients: LiveSettings,
     operators: LiveSettings,
     log: Option<LogHandle>,
+    events: Arc<EventDelivery>,
+    guardian: Guardian,
     environment: Arc<dyn Environment + Send + Sync>,
     pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
@@ -45,6 +49,8 @@ impl Running {
             clients: self.clients.clone(),
             operators: self.operators.clone(),
             log,
+            events: Arc::clone(&self.events),
+            guardian: self.guardian.clone(),
             environment: Arc::new(SystemEnvironment),
             reader: FileReader::default(),
             one_at_a_time: Mutex::new(()),
@@ -94,6 +100,8 @@ impl Reloader {
         }
         if outcome == ReloadOutcome::Rejected {
             tracing::error!(faults = faults.len(), "the configuration stays as it was");
+            let rejected = LifecycleEvent::ConfigRejected { faults: faults.len() };
+            self.events.sender().send(&rejected);
         }
         self.gateway.metrics.count_reload(outcome);
         self.report.reloaded(outcome, faults);
@@ -148,6 +156,9 @@ impl Reloader {
         {
             return Err(vec![error.to_string()]);
         }
+        if config.events != running.events {
+            self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
+        }
         let plan = self.gateway.snapshots.apply(config).await;
         self.publish(listeners, digest);
         tracing::info!(
@@ -157,6 +168,12 @@ impl Reloader {
             removed = plan.removed.len(),
             "the new configuration runs"
         );
+        self.events.sender().send(&LifecycleEvent::ConfigApplied {
+            kept: plan.kept.len(),
+            replaced: plan.replaced.len(),
+            added: plan.added.len(),
+            removed: plan.removed.len(),
+        });
         Ok(ReloadOutcome::Applied)
     }
 
@@ -194,6 +211,7 @@ fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
         ("admin.listen", old.admin.listen != new.admin.listen),
         ("log.format", old.log.format != new.log.format),
         ("telemetry", old.telemetry != new.telemetry),
+        ("events.queue_dir", old.events.queue_dir != new.events.queue_dir),
     ];
     for (key, _) in changed.iter().filter(|(_, changed)| *changed) {
         tracing::warn!("{key} has changed: it takes effect at the next start");

@@ -19,6 +19,24 @@ fn each_rule_for_a_server_is_told_with_line_key_and_help() {
 }
 
 #[test]
+fn a_webhook_on_this_machine_needs_no_tls() {
+    for (url, is_accepted) in [
+        ("https://hooks.example.com/x?token=y", true),
+        ("http://localhost:9000/x", true),
+        ("http://127.0.0.2/x", true),
+        ("http://[::1]:9000/x", true),
+        ("http://[::ffff:127.0.0.1]/x", true),
+        ("http://localhost.example.com/x", false),
+        ("http://0.0.0.0/x", false),
+        ("http://192.168.0.1/x", false),
+    ] {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let text = format!("[events]\nurl = \"{url}\"\nsecret = \"{secret}\"");
+        assert_eq!(World::new().read(&text).is_ok(), is_accepted, "{url}");
+    }
+}
+
+#[test]
 fn headers_that_the_gateway_writes_itself_are_refused() {
     for name in [
         "Connection",
@@ -247,11 +265,39 @@ const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
         "x = 1",
-        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, servers, profiles, clients",
+        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, events, servers, profiles, clients",
     ),
     (
         "gateway = 1",
         "1: gateway: expected a table, found an integer; write its settings below a [header] of its own, or within { }",
+    ),
+    (
+        "[events]\nurl = \"http://hooks.example.com\"\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
+        "2: events.url: not a usable URL: it is plain `http` to another machine; write https://, or an address of this machine",
+    ),
+    (
+        "[events]\nurl = \"https://hooks.example.com\"",
+        "2: events.url: `url` needs a `secret`, which signs the requests; add secret = \"${env:WEBHOOK_SECRET}\"",
+    ),
+    (
+        "[events]\nurl = \"http://[::1]/\"\nsecret = \"hush\"",
+        "3: events.secret: not a signing key: expected `whsec_` and 24 to 64 bytes in Base64; create one: echo \"whsec_$(openssl rand -base64 32)\"",
+    ),
+    (
+        "[events]\ncommand = \"x\"\nfile = \"y\"",
+        "3: events.file: `[events]` has more than one of `url`, `command` and `file`; keep one of them",
+    ),
+    (
+        "[events]\ntypes = [\"*\"]",
+        "1: events: `[events]` has none of `url`, `command` and `file`; add url = \"https://…\", command = \"…\" or file = \"…\"",
+    ),
+    (
+        "[events]\nfile = \"x\"\nargs = [\"y\"]",
+        "3: events.args: this setting is only for events with `command`; remove it, or use the other receiver",
+    ),
+    (
+        "[events]\nfile = \"x\"\ntypes = [\"servers.*\"]",
+        "3: events.types[0]: no type of event matches; write a name from docs/events.md, such as \"server.ready\", or a pattern such as \"server.*\"",
     ),
     (
         "[gateway]\nlisten = \"localhost\"",

@@ -18,6 +18,7 @@ use crate::config::LimitsConfig;
 use crate::crypto::random_bytes;
 use crate::pipeline::Gateway;
 use crate::policy::Holder;
+use crate::telemetry::events::{ClientFacts, EventType, LifecycleEvent};
 use crate::upstream::QuestionableSession;
 
 use super::outbox::OutboxBounds;
@@ -90,6 +91,7 @@ impl Sessions {
         let askable: Arc<dyn QuestionableSession> = Arc::clone(&session) as _;
         self.gateway.client_came(session.id(), session.subscriber(), Arc::downgrade(&askable));
         drop(open);
+        self.send_opened(&session);
         if let Some(ended) = ended {
             tracing::debug!("the longest idle session ended: its client opens too many");
             self.end(&ended);
@@ -149,7 +151,23 @@ impl Sessions {
 
     fn end(&self, session: &ClientSession) {
         self.gateway.client_left(session.id());
-        self.gateway.metrics.record_session(session.end());
+        let lasted = session.end();
+        self.gateway.metrics.record_session(lasted);
+        let events = self.gateway.snapshots.events();
+        if events.wants(EventType::ClientClosed) {
+            let (name, version) = session.client().name_and_version();
+            let client = client_facts(session, (&name, &version));
+            events.send(&LifecycleEvent::ClientClosed { client, lasted });
+        }
+    }
+
+    fn send_opened(&self, session: &ClientSession) {
+        let events = self.gateway.snapshots.events();
+        if events.wants(EventType::ClientOpened) {
+            let (name, version) = session.client().name_and_version();
+            let client = client_facts(session, (&name, &version));
+            events.send(&LifecycleEvent::ClientOpened(client));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenSessions> {
@@ -219,6 +237,15 @@ impl OpenSessions {
             held.insert(place, id);
         }
     }
+}
+
+/// What events tell of a session's client.
+fn client_facts<'a>(
+    session: &'a ClientSession,
+    (name, version): (&'a str, &'a str),
+) -> ClientFacts<'a> {
+    let protocol_version = session.client().version.as_str();
+    ClientFacts { client: session.owner().principal().as_str(), name, version, protocol_version }
 }
 
 /// How long a session lasts without a request.

@@ -15,6 +15,7 @@
 //! and the OTLP push reads the same histograms that `/metrics` shows.
 
 mod entries;
+mod event_counts;
 mod handles;
 mod histogram;
 mod operation;
@@ -37,6 +38,7 @@ use entries::{Entries, MetricProjection};
 use operation::OperationTable;
 
 pub(super) use entries::Labels;
+pub use event_counts::{EventCounts, EventFate};
 pub use handles::{Availability, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics};
 pub use histogram::{BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
@@ -57,6 +59,7 @@ pub struct Metrics {
     errors: Family<[(&'static str, &'static str); 2], Counter>,
     limits: Family<[(&'static str, String); 1], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
+    events: EventCounts,
     config_loaded: Gauge<f64, AtomicU64>,
     sessions: Level,
     streams: Level,
@@ -101,6 +104,7 @@ impl Metrics {
             errors: Family::default(),
             limits: Family::default(),
             reloads: Family::default(),
+            events: EventCounts::default(),
             config_loaded: Gauge::default(),
             sessions: Level::default(),
             streams: Level::default(),
@@ -158,6 +162,11 @@ impl Metrics {
     /// Counts a configuration reload.
     pub fn count_reload(&self, outcome: ReloadOutcome) {
         self.reloads.get_or_create(&[("outcome", outcome.label())]).inc();
+    }
+
+    /// The counts of lifecycle events.
+    pub fn event_counts(&self) -> &EventCounts {
+        &self.events
     }
 
     /// Records when the active configuration was loaded.
@@ -327,6 +336,11 @@ impl Metrics {
             "trunkline_reloads",
             "Attempts to load the configuration, by outcome",
             self.reloads.clone(),
+        );
+        registry.register(
+            "trunkline_events",
+            "Lifecycle events that left the queue, by outcome",
+            self.events.family(),
         );
         registry.register_with_unit(
             "trunkline_config_loaded_timestamp",

@@ -20,6 +20,7 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     metrics.count_error(&CallOutcome::Refused { reason: "rate" });
     metrics.count_limit_refused("LIMIT");
     metrics.count_reload(ReloadOutcome::Applied);
+    metrics.event_counts().count(EventFate::Delivered, 1);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
 }
 
@@ -158,7 +159,8 @@ of servers, as in the semantic conventions for MCP.
 
 const PAGE_TAIL: &str = "
 `outcome` of a call is one of `OUTCOMES`;
-of a reload `applied`, `unchanged` or `rejected`.
+of a reload `applied`, `unchanged` or `rejected`; of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
+was full) or `given_up` (the receiver did not take it in time).
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
 their series disappear with the last call that uses them.

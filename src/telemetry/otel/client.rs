@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use http::{HeaderName, HeaderValue, Request, Response};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_http::{Bytes, HttpClient, HttpError};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::runtime::Handle;
 
 use super::{OtelError, OtelSettings};
+use crate::telemetry::https::{https_connector, platform_tls_config};
 use crate::text::error_chain;
 
 /// Sends to the collector from any thread: the SDK exports spans from its own
@@ -33,12 +33,11 @@ struct OtlpClientState {
 
 impl OtlpClient {
     pub(super) fn new(settings: &OtelSettings, runtime: Handle) -> Result<Self, OtelError> {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(build_tls_config(settings)?)
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .build();
+        let tls = match &settings.tls {
+            Some(config) => config.clone(),
+            None => platform_tls_config(&settings.endpoint)?,
+        };
+        let connector = https_connector(tls);
         let mut headers = settings.headers.clone();
         for (_, value) in &mut headers {
             value.set_sensitive(true);
@@ -81,24 +80,4 @@ impl HttpClient for OtlpClient {
         self.note_outcome(&outcome);
         outcome
     }
-}
-
-fn build_tls_config(settings: &OtelSettings) -> Result<ClientConfig, OtelError> {
-    if let Some(config) = &settings.tls {
-        return Ok(config.clone());
-    }
-    let mut roots = RootCertStore::empty();
-    // Plain `http` does not need the root certificates, and reading them takes
-    // milliseconds.
-    if settings.endpoint.scheme() == "https" {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            return Err(OtelError::Roots(found.errors));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(config?.with_root_certificates(roots).with_no_client_auth())
 }

@@ -31,6 +31,7 @@ use opentelemetry_sdk::trace::{
 use tokio::runtime::Handle;
 use url::Url;
 
+use super::https::TlsSetupError;
 use super::metrics::Metrics;
 use client::OtlpClient;
 use push::MetricsPush;
@@ -98,12 +99,9 @@ pub enum OtelError {
     /// The endpoint is not `http` or `https`, or has a query, fragment, user or password.
     #[error("an OTLP endpoint is an http or https URL without query, fragment or user")]
     Endpoint,
-    /// The platform's root certificates cannot be read.
-    #[error("no root of trust of the platform could be read ({} faults)", .0.len())]
-    Roots(Vec<rustls_native_certs::Error>),
     /// TLS cannot be set up.
-    #[error("TLS towards the OTLP endpoint could not be set up")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsSetupError),
     /// The SDK rejected the settings.
     #[error("the OTLP exporter could not be built")]
     Exporter(#[from] ExporterBuildError),

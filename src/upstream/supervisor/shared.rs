@@ -17,6 +17,7 @@ use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Holder;
+use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
 use crate::upstream::first_list::ListPatience;
@@ -42,6 +43,8 @@ pub struct ServerContext {
     pub listed: Arc<Notify>,
     /// The source of metrics handles.
     pub metrics: Arc<Metrics>,
+    /// Where lifecycle events are sent.
+    pub events: EventSender,
     /// Stops all servers at once, including those that no snapshot names.
     pub stop: CancellationToken,
     /// Tracks the tasks of all servers.
@@ -66,6 +69,7 @@ impl ServerContext {
         Self {
             guardian,
             metrics,
+            events: EventSender::disabled(),
             listed: Arc::new(Notify::new()),
             stop: CancellationToken::new(),
             alive: TaskTracker::new(),
@@ -97,6 +101,12 @@ impl ServerContext {
         if let Some(client) = &self.sole_client {
             client.meet(abilities);
         }
+    }
+
+    /// Has lifecycle events sent.
+    #[must_use]
+    pub fn with_events(self, events: EventSender) -> Self {
+        Self { events, ..self }
     }
 
     /// Whether a server has, or had, other lists for Legacy clients than for
@@ -160,6 +170,19 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) users: TaskTracker,
     /// Whether a snapshot names this server; only then do the metrics show it.
     shown: AtomicBool,
+    /// What the last event said of the server.
+    reported: Mutex<ReportedHealth>,
+}
+
+/// What the last event said of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ReportedHealth {
+    /// Nothing yet, or it has rested since.
+    #[default]
+    Unknown,
+    Ready,
+    Lost,
+    Failed,
 }
 
 impl ServerShared {
@@ -186,6 +209,7 @@ impl ServerShared {
             files: FileReader::default(),
             users: TaskTracker::new(),
             shown: AtomicBool::new(false),
+            reported: Mutex::default(),
         };
         if !shared.lists.are_same_in_both_eras() {
             shared.surroundings.note_lists_by_era();
@@ -262,6 +286,34 @@ impl ServerShared {
         let takes_calls = matches!(state, LifeState::Idle | LifeState::Ready);
         let availability = if takes_calls { Availability::Up } else { Availability::Down };
         self.metrics.set_availability(availability);
+        self.report_health(state);
+    }
+
+    /// Sends an event if the server takes calls, or does not, unlike before.
+    fn report_health(&self, state: &LifeState) {
+        let mut reported = self.reported.lock();
+        let health = match (state, *reported) {
+            (LifeState::Ready, _) => ReportedHealth::Ready,
+            (LifeState::Failed, _) => ReportedHealth::Failed,
+            (LifeState::Backoff { .. }, ReportedHealth::Unknown | ReportedHealth::Ready)
+            | (LifeState::Connecting, ReportedHealth::Ready) => ReportedHealth::Lost,
+            (LifeState::Idle, _) => ReportedHealth::Unknown,
+            (_, before) => before,
+        };
+        if std::mem::replace(&mut *reported, health) == health {
+            return;
+        }
+        let server = self.config.name.as_str();
+        self.surroundings.events.send(&match health {
+            ReportedHealth::Unknown => return,
+            ReportedHealth::Ready => LifecycleEvent::ServerReady {
+                server,
+                protocol_version: self.version().map(ProtocolVersion::as_str),
+                tools: self.lists.base.load().as_ref().map_or(0, |list| list.tools.len()),
+            },
+            ReportedHealth::Lost => LifecycleEvent::ServerLost { server },
+            ReportedHealth::Failed => LifecycleEvent::ServerFailed { server },
+        });
     }
 }
 

@@ -1,0 +1,102 @@
+//! Translates `[events]` into the settings of the delivery, and starts the program that reads events.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::AsyncWrite;
+use tokio::process::ChildStdin;
+use tokio::task::spawn_blocking;
+
+use crate::call::ServerName;
+use crate::config::{Config, EventsConfig};
+use crate::telemetry::events::{
+    EventDelivery, EventProgram, EventReceiver, EventSettings, RunningProgram, SigningKey,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::child::{Child, ChildSpec, Guardian};
+
+/// Starts the delivery of a configuration's events.
+pub(super) async fn start_events(
+    config: &Config,
+    guardian: &Guardian,
+    metrics: &Metrics,
+) -> EventDelivery {
+    let settings = event_settings(&config.events, guardian);
+    let folder = config.events.queue_dir.clone();
+    EventDelivery::start(settings, folder, metrics.event_counts().clone()).await
+}
+
+/// The settings of the delivery; `None` without a receiver.
+pub(super) fn event_settings(config: &EventsConfig, guardian: &Guardian) -> Option<EventSettings> {
+    Some(EventSettings {
+        types: config.chosen_types().collect(),
+        source: config.source.clone(),
+        receiver: event_receiver(config, guardian)?,
+        queue_size: config.queue_size,
+        retry_for: config.retry_for,
+        timeout: config.timeout,
+    })
+}
+
+fn event_receiver(config: &EventsConfig, guardian: &Guardian) -> Option<EventReceiver> {
+    if let Some(url) = &config.url {
+        // The configuration has checked the key.
+        let key = SigningKey::parse(config.secret.as_ref()?.expose()).ok()?;
+        return Some(EventReceiver::Webhook { url: url.clone(), key });
+    }
+    if let Some(program) = &config.command {
+        let mut spec = ChildSpec::new(program);
+        spec.args.clone_from(&config.args);
+        spec.stop_timeout = STOP_TIMEOUT;
+        let reader = ReaderProcess { spec, guardian: guardian.clone() };
+        return Some(EventReceiver::Program(Arc::new(reader)));
+    }
+    config.file.clone().map(EventReceiver::File)
+}
+
+/// The program of `events.command`: a child process like those of servers.
+#[derive(Debug)]
+struct ReaderProcess {
+    spec: ChildSpec,
+    guardian: Guardian,
+}
+
+/// The program while it runs.
+struct StartedReader {
+    child: Child,
+    input: ChildStdin,
+}
+
+#[async_trait]
+impl EventProgram for ReaderProcess {
+    async fn start(&self) -> io::Result<Box<dyn RunningProgram>> {
+        let (spec, guardian) = (self.spec.clone(), self.guardian.clone());
+        let spawned = spawn_blocking(move || {
+            let name = ServerName::new(LOG_NAME).map_err(io::Error::other)?;
+            Child::spawn(&name, &spec, &guardian).map_err(io::Error::other)
+        });
+        let (child, input, mut output) = spawned.await.map_err(io::Error::other)??;
+        // It has nothing to say there, and must not wait for a reader.
+        tokio::spawn(async move { tokio::io::copy(&mut output, &mut tokio::io::sink()).await });
+        Ok(Box::new(StartedReader { child, input }))
+    }
+}
+
+#[async_trait]
+impl RunningProgram for StartedReader {
+    fn input(&mut self) -> &mut (dyn AsyncWrite + Send + Sync + Unpin) {
+        &mut self.input
+    }
+
+    async fn stop(self: Box<Self>) {
+        drop(self.input);
+        self.child.stop().await;
+    }
+}
+
+/// What the log calls the program, in lines from its standard error.
+const LOG_NAME: &str = "events";
+/// How long each step to end the program may take.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,0 +1,166 @@
+//! `[events]`: lifecycle events for the operator's own programs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use url::Url;
+
+use crate::telemetry::events::{EventType, SigningKey};
+
+use super::macros::section;
+use super::pattern::Pattern;
+use super::problem::{ConfigProblem, UrlProblem};
+use super::process::ProgramSetting;
+use super::reader::{ConfigNode, ConfigReader};
+use super::secret::Secret;
+use super::setting::{Setting, TextSetting};
+use super::substitute::SubstitutedText;
+use super::units::{DurationSetting, SizeSetting};
+
+section! {
+    /// Lifecycle events, as [CloudEvents](events.md), for one receiver: a webhook (`url`), a program
+    /// (`command`) or a file (`file`). Without any, there are no events.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct EventsConfig {
+        settings {
+            /// The webhook: `https`, or `http` on this machine. Each event is one signed request.
+            url: Option<Url> as Option<WebhookUrl>,
+            /// The key that signs the requests, by the scheme of Standard Webhooks: `whsec_` and 24
+            /// to 64 bytes in Base64. Required with `url`.
+            secret: Option<Secret> as Option<SigningSecret>,
+            /// The program: a name looked up in `PATH`, or a path. It reads one event per line from
+            /// its standard input.
+            command: Option<String> as Option<ProgramSetting>,
+            /// Its arguments. Other users of the machine can see them.
+            args: Vec<String> as Vec<SubstitutedText> = [],
+            /// The file to which events are appended, one per line.
+            file: Option<PathBuf>,
+            /// The types that are sent, with `*` and `?`. By default all but `call.*`.
+            types: Vec<Pattern> as Vec<EventTypePattern> = ["server.*", "list.*", "client.*", "config.*"],
+            /// The `source` of the events, which tells gateways apart.
+            source: String as EventSourceSetting = "trunkline",
+            /// How many bytes of events may wait for the receiver. Beyond it, the oldest events of
+            /// calls are dropped, and then the oldest of all.
+            queue_size: usize as SizeSetting = "1MiB",
+            /// The folder in which waiting events are kept as well, so that the next start sends
+            /// them; it has at most twice `queue_size`. It must be one that no other user can write
+            /// to, and belongs to one gateway. Read at the start.
+            queue_dir: Option<PathBuf>,
+            /// The age at which an event that the receiver does not take is given up.
+            retry_for: Duration as DurationSetting = "1d",
+            /// How long one attempt may take.
+            timeout: Duration as DurationSetting = "10s",
+        }
+    }
+}
+
+impl EventsConfig {
+    /// The types that are sent.
+    pub fn chosen_types(&self) -> impl Iterator<Item = EventType> {
+        EventType::ALL
+            .into_iter()
+            .filter(|one| self.types.iter().any(|pattern| pattern.matches(one.name())))
+    }
+}
+
+/// The URL of a webhook: events name clients and tools, so they leave the machine encrypted only.
+pub(super) struct WebhookUrl;
+
+impl Setting for WebhookUrl {
+    type Value = Url;
+
+    fn kind_word() -> String {
+        <Url as Setting>::kind_word()
+    }
+
+    fn example_value() -> String {
+        "\"https://hooks.example.com/trunkline\"".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Url> {
+        // Many receivers are known by a secret in the URL.
+        reader.hidden.push(node.span.clone());
+        let url = <Url as Setting>::read_value(node, reader)?;
+        if url.scheme() == "https" || is_loopback(&url) {
+            return Some(url);
+        }
+        node.report_fault(reader, UrlProblem::Unencrypted.into());
+        None
+    }
+
+    fn json_schema() -> Json {
+        <Url as Setting>::json_schema()
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+/// The key of a webhook.
+pub(super) struct SigningSecret;
+
+impl Setting for SigningSecret {
+    type Value = Secret;
+
+    fn kind_word() -> String {
+        <Secret as Setting>::kind_word()
+    }
+
+    fn example_value() -> String {
+        "\"${env:WEBHOOK_SECRET}\"".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
+        let secret = <Secret as Setting>::read_value(node, reader)?;
+        if SigningKey::parse(secret.expose()).is_err() {
+            node.report_fault(reader, ConfigProblem::SigningSecret);
+            return None;
+        }
+        Some(secret)
+    }
+
+    fn json_schema() -> Json {
+        <Secret as Setting>::json_schema()
+    }
+}
+
+/// A pattern that matches the name of at least one event type.
+pub(super) struct EventTypePattern;
+
+impl TextSetting for EventTypePattern {
+    type Value = Pattern;
+    const WORD: &'static str = "pattern";
+    const RULE: &'static str = <Pattern as TextSetting>::RULE;
+    const EXAMPLE: &'static str = "\"server.*\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Pattern>, ConfigProblem> {
+        let Some(pattern) = Pattern::new(text) else { return Ok(None) };
+        if EventType::ALL.iter().any(|one| pattern.matches(one.name())) {
+            return Ok(Some(pattern));
+        }
+        Err(ConfigProblem::NoEventType)
+    }
+}
+
+/// The `source` of events: a short URI reference.
+pub(super) struct EventSourceSetting;
+
+impl TextSetting for EventSourceSetting {
+    type Value = String;
+    const WORD: &'static str = "URI reference";
+    const RULE: &'static str = "1 to 128 visible ASCII characters";
+    const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let is_valid = (1..=128).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte));
+        Ok(is_valid.then(|| text.to_owned()))
+    }
+}

@@ -1,0 +1,143 @@
+//! The task that delivers: one event after the other, each until the receiver has taken it or the
+//! time for it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use super::EventSettings;
+use super::queue::{EventQueue, QueuedEvent};
+use super::sink::{DeliveryError, EventSink};
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::telemetry::metrics::EventFate;
+use crate::text::error_chain;
+
+/// The settings in force; `None` while events are off.
+pub(super) type LiveEventSettings = watch::Receiver<Option<Arc<EventSettings>>>;
+
+/// Delivers until `finish` is told, and then what is in the queue, or until it is dropped.
+pub(super) async fn deliver_events(
+    queue: Arc<EventQueue>,
+    mut settings: LiveEventSettings,
+    mut finish: oneshot::Receiver<()>,
+) {
+    loop {
+        let current = settings.borrow_and_update().clone();
+        let mut sink = current.as_ref().map(|current| EventSink::new(&current.receiver));
+        let is_over = {
+            let deliver = async {
+                match (&current, &mut sink) {
+                    (Some(current), Some(sink)) => deliver_to(&queue, current, sink).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            let mut deliver = std::pin::pin!(deliver);
+            tokio::select! {
+                () = &mut deliver => true,
+                changed = settings.changed() => changed.is_err(),
+                _ = &mut finish => {
+                    let drained = async {
+                        if current.is_some() {
+                            queue.drained().await;
+                        }
+                    };
+                    tokio::select! {
+                        () = deliver => {}
+                        () = drained => {}
+                    }
+                    true
+                }
+            }
+        };
+        if let Some(sink) = sink {
+            sink.close().await;
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// Delivers to one receiver, without end.
+async fn deliver_to(queue: &EventQueue, settings: &EventSettings, sink: &mut EventSink) {
+    let mut attempts = Attempts::new();
+    loop {
+        match queue.first() {
+            Some(event) => {
+                let fate = attempts.deliver(&event, settings, sink).await;
+                queue.remove(&event, fate);
+            }
+            None => queue.added.notified().await,
+        }
+    }
+}
+
+/// The attempts at one receiver.
+struct Attempts {
+    backoff: Backoff,
+    dice: fastrand::Rng,
+    /// Whether the last attempt failed: only changes are logged.
+    is_failing: bool,
+}
+
+impl Attempts {
+    fn new() -> Self {
+        let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
+        Self { backoff, dice: fastrand::Rng::new(), is_failing: false }
+    }
+
+    /// Delivers one event, until it is taken or given up.
+    async fn deliver(
+        &mut self,
+        event: &Arc<QueuedEvent>,
+        settings: &EventSettings,
+        sink: &mut EventSink,
+    ) -> EventFate {
+        let mut rejections = 0;
+        loop {
+            let error = match sink.deliver(event, settings.timeout).await {
+                Ok(()) => {
+                    self.note_success();
+                    return EventFate::Delivered;
+                }
+                Err(error) => error,
+            };
+            self.note_failure(&error);
+            rejections += u32::from(error.is_rejection());
+            let age = clock::wall_now().duration_since(event.at).unwrap_or_default();
+            if rejections >= MOST_REJECTIONS || age >= settings.retry_for {
+                tracing::warn!(
+                    id = &*event.id,
+                    r#type = event.kind.name(),
+                    "an event is given up: {}",
+                    error_chain(&error)
+                );
+                return EventFate::GivenUp;
+            }
+            let wait = self.backoff.jittered_wait_after(Duration::ZERO, &mut self.dice);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn note_success(&mut self) {
+        self.backoff.reset();
+        if std::mem::take(&mut self.is_failing) {
+            tracing::info!("the receiver of events takes them again");
+        }
+    }
+
+    fn note_failure(&mut self, error: &DeliveryError) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!("the receiver of events does not take them: {}", error_chain(error));
+        }
+    }
+}
+
+/// The first pause after a failed attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between two attempts.
+const LAST_PAUSE: Duration = Duration::from_mins(1);
+/// How often an event is sent to a receiver that rejects it.
+const MOST_REJECTIONS: u32 = 5;

@@ -1,0 +1,227 @@
+//! The queue on disk: what was not delivered is sent again after a restart.
+//!
+//! One file, to which lines are appended: an event, or `-ID` once the event is no longer in the
+//! queue. It survives the end of the process, not that of the system: nothing waits for the disk.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::kind::EventType;
+use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVED};
+use crate::codec::file::{FileError, FileReader, is_own, read_own_file};
+use crate::text::error_chain;
+
+/// Why no queue is kept in a folder.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error("cannot create, read or write it")]
+    System(#[from] io::Error),
+    #[error("expected a folder that only the gateway's own user can write to")]
+    Foreign,
+    #[error("another gateway keeps its events there")]
+    InUse,
+    #[error("cannot read the events")]
+    File(#[from] FileError),
+}
+
+/// The journal of one gateway.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: Option<File>,
+    /// Held for as long as the gateway runs.
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens the journal in a folder, which is created if missing, and reads the events that an
+    /// earlier run has left.
+    pub(super) fn open(
+        folder: &Path,
+        limit: usize,
+    ) -> Result<(Self, Vec<QueuedEvent>), JournalError> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+        let metadata = fs::metadata(folder)?;
+        if !metadata.is_dir() || !is_own(&metadata) {
+            return Err(JournalError::Foreign);
+        }
+        let lock =
+            File::options().create(true).append(true).mode(FILE_MODE).open(folder.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(JournalError::InUse),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let path = folder.join(EVENTS);
+        // A gateway with a larger queue may have written it.
+        let bytes = match read_own_file(&path, limit.saturating_mul(2).max(LARGEST)) {
+            Ok(bytes) => bytes,
+            Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok((Self { path, file: None, _lock: lock }, read_events(&bytes)))
+    }
+
+    /// Writes changes of the queue.
+    pub(super) fn write(&mut self, changes: &JournalChanges) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) if !changes.rewrite => file.write_all(&changes.lines),
+            _ => {
+                let draft = self.path.with_extension("tmp");
+                let _ = fs::remove_file(&draft);
+                let mut options = File::options();
+                let mut file =
+                    options.append(true).create_new(true).mode(FILE_MODE).open(&draft)?;
+                file.write_all(&changes.lines)?;
+                fs::rename(&draft, &self.path)?;
+                self.file = Some(file);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes the changes of a queue to its journal until it is dropped.
+pub(super) async fn keep_journal(queue: Arc<EventQueue>, mut journal: Journal) {
+    let mut is_failing = false;
+    loop {
+        queue.unsaved.notified().await;
+        let Some(changes) = queue.take_changes() else { continue };
+        let number = changes.number;
+        let written = tokio::task::spawn_blocking(move || {
+            let written = journal.write(&changes);
+            (journal, written)
+        });
+        let Ok((back, written)) = written.await else { return };
+        journal = back;
+        match written {
+            Ok(()) => {
+                is_failing = false;
+                queue.note_saved(number);
+            }
+            Err(error) => {
+                // What the file lacks is written with the next change.
+                queue.keep_journal();
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!("events are not kept on disk: {}", error_chain(&error));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Opens the journal on a blocking thread, within a bound of time.
+pub(super) async fn open_journal(
+    folder: &Path,
+    limit: usize,
+) -> Result<(Journal, Vec<QueuedEvent>), String> {
+    let path = folder.to_owned();
+    let opened = FileReader::new(OPEN_TIME).run(move || Journal::open(&path, limit)).await;
+    match opened {
+        Ok(Ok(opened)) => Ok(opened),
+        Ok(Err(error)) => Err(error_chain(&error)),
+        Err(error) => Err(error_chain(&error)),
+    }
+}
+
+/// The events that were added and not removed. Lines that are not understood, such as one that was
+/// cut in the middle, are left out.
+fn read_events(bytes: &[u8]) -> Vec<QueuedEvent> {
+    let mut events: Vec<QueuedEvent> = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        if let Some(id) = line.strip_prefix(REMOVED) {
+            // Events leave in about the order in which they came.
+            if let Some(place) = events.iter().position(|event| event.id.as_bytes() == id) {
+                events.remove(place);
+            }
+        } else if let Some(event) = read_event(line) {
+            events.push(event);
+        }
+    }
+    events
+}
+
+fn read_event(line: &[u8]) -> Option<QueuedEvent> {
+    #[derive(Deserialize)]
+    struct WrittenEvent<'a> {
+        id: &'a str,
+        r#type: &'a str,
+        time: Timestamp,
+    }
+    let written: WrittenEvent<'_> = serde_json::from_slice(line).ok()?;
+    Some(QueuedEvent {
+        id: written.id.into(),
+        kind: EventType::parse(written.r#type)?,
+        at: SystemTime::from(written.time),
+        json: Bytes::copy_from_slice(line),
+    })
+}
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const EVENTS: &str = "events.queue";
+const LOCK: &str = "events.lock";
+/// The largest journal that is read, in bytes, unless the queue may be larger.
+const LARGEST: usize = 64 << 20;
+/// How long reading the journal may take.
+const OPEN_TIME: Duration = Duration::from_secs(2);
+/// How long to wait after a failed write.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::telemetry::metrics::{EventCounts, EventFate};
+
+    fn line(id: &str) -> String {
+        format!(r#"{{"id":"{id}","type":"trunkline.server.lost","time":"2026-11-23T12:00:00Z"}}"#)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn events_that_were_not_delivered_are_there_after_a_restart() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("queue");
+        let queue = EventQueue::new(EventCounts::default());
+        queue.set_limit(10_000);
+        queue.keep_journal();
+        let (mut journal, left) = Journal::open(&folder, 10_000).unwrap();
+        assert!(left.is_empty());
+        for id in ["a", "b", "c"] {
+            queue.push(read_event(line(id).as_bytes()).unwrap());
+            journal.write(&queue.take_changes().unwrap()).unwrap();
+        }
+        queue.remove(&queue.first().unwrap(), EventFate::Delivered);
+        journal.write(&queue.take_changes().unwrap()).unwrap();
+        let path = folder.join(EVENTS);
+        assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600), "for the gateway's user alone");
+        assert!(matches!(Journal::open(&folder, 10_000), Err(JournalError::InUse)));
+        // The process was killed in the middle of a line.
+        File::options().append(true).open(&path).unwrap().write_all(b"{\"id\":\"d").unwrap();
+        drop(journal);
+        let (_, left) = Journal::open(&folder, 10_000).unwrap();
+        let ids: Vec<_> = left.iter().map(|event| &*event.id).collect();
+        assert_eq!(ids, ["b", "c"]);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Journal::open(folder.path(), 10), Err(JournalError::Foreign)));
+    }
+}

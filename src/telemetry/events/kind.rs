@@ -1,0 +1,88 @@
+//! The types of lifecycle events: the one table of their names.
+
+/// The type of a lifecycle event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// A server takes calls.
+    ServerReady,
+    /// A server that took calls, or that starts, does not.
+    ServerLost,
+    /// A child process failed too often and is left alone for a while.
+    ServerFailed,
+    /// Clients see other lists than before.
+    ListChanged,
+    /// A call was received.
+    CallBegun,
+    /// A call was answered, failed or was cancelled.
+    CallEnded,
+    /// A Legacy client opened a session.
+    ClientOpened,
+    /// The session of a Legacy client ended.
+    ClientClosed,
+    /// A reload put a new configuration in force.
+    ConfigApplied,
+    /// A reload was rejected; the old configuration stays in force.
+    ConfigRejected,
+}
+
+impl EventType {
+    /// All types, in the order of the docs.
+    pub const ALL: [Self; 10] = [
+        Self::ServerReady,
+        Self::ServerLost,
+        Self::ServerFailed,
+        Self::ListChanged,
+        Self::CallBegun,
+        Self::CallEnded,
+        Self::ClientOpened,
+        Self::ClientClosed,
+        Self::ConfigApplied,
+        Self::ConfigRejected,
+    ];
+
+    /// Its name in the setting `events.types`; in an event it follows [`TYPE_PREFIX`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ServerReady => "server.ready",
+            Self::ServerLost => "server.lost",
+            Self::ServerFailed => "server.failed",
+            Self::ListChanged => "list.changed",
+            Self::CallBegun => "call.begun",
+            Self::CallEnded => "call.ended",
+            Self::ClientOpened => "client.opened",
+            Self::ClientClosed => "client.closed",
+            Self::ConfigApplied => "config.applied",
+            Self::ConfigRejected => "config.rejected",
+        }
+    }
+
+    /// Whether there is one for each call: the first to go when the queue is full.
+    pub(super) fn is_of_calls(self) -> bool {
+        matches!(self, Self::CallBegun | Self::CallEnded)
+    }
+
+    /// The type of an event that was written with this `type`.
+    pub(super) fn parse(written: &str) -> Option<Self> {
+        let name = written.strip_prefix(TYPE_PREFIX)?;
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// A set of event types.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventTypes(pub(super) u32);
+
+impl EventTypes {
+    pub(super) fn has(self, one: EventType) -> bool {
+        self.0 & (1 << one as u32) != 0
+    }
+}
+
+impl FromIterator<EventType> for EventTypes {
+    fn from_iter<I: IntoIterator<Item = EventType>>(types: I) -> Self {
+        Self(types.into_iter().fold(0, |bits, one| bits | 1 << one as u32))
+    }
+}
+
+/// What precedes the name in the `type` of an event.
+pub(super) const TYPE_PREFIX: &str = "trunkline.";

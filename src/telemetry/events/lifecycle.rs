@@ -1,0 +1,188 @@
+//! What an event tells: plain names and numbers.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::kind::EventType;
+use crate::telemetry::{CLIP, CallOutcome, CallSubject};
+use crate::text::clip;
+
+/// One lifecycle event. No field holds arguments, results, headers, URIs, a session id or the text of
+/// a server's error, and none may.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum LifecycleEvent<'a> {
+    /// [`EventType::ServerReady`].
+    ServerReady {
+        /// Its name in the configuration.
+        server: &'a str,
+        /// The protocol version that it speaks.
+        protocol_version: Option<&'static str>,
+        /// The number of its tools.
+        tools: usize,
+    },
+    /// [`EventType::ServerLost`].
+    ServerLost {
+        /// Its name in the configuration.
+        server: &'a str,
+    },
+    /// [`EventType::ServerFailed`].
+    ServerFailed {
+        /// Its name in the configuration.
+        server: &'a str,
+    },
+    /// [`EventType::ListChanged`].
+    ListChanged {
+        /// The kinds of the lists that changed for all clients.
+        lists: &'a [&'static str],
+        /// The servers with other lists than before; at most [`MOST_SERVERS`].
+        servers: &'a [&'a str],
+    },
+    /// [`EventType::CallBegun`].
+    CallBegun(CallFacts<'a>),
+    /// [`EventType::CallEnded`].
+    CallEnded {
+        /// The call.
+        #[serde(flatten)]
+        call: CallFacts<'a>,
+        /// The server that it was routed to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server: Option<&'a str>,
+        /// How it ended.
+        #[serde(flatten, serialize_with = "write_outcome")]
+        outcome: CallOutcome,
+        /// From the request's last byte to the reply's last byte.
+        #[serde(rename = "duration_ms", serialize_with = "write_milliseconds")]
+        duration: Duration,
+    },
+    /// [`EventType::ClientOpened`].
+    ClientOpened(ClientFacts<'a>),
+    /// [`EventType::ClientClosed`].
+    ClientClosed {
+        /// The client.
+        #[serde(flatten)]
+        client: ClientFacts<'a>,
+        /// How long the session was open.
+        #[serde(rename = "lasted_ms", serialize_with = "write_milliseconds")]
+        lasted: Duration,
+    },
+    /// [`EventType::ConfigApplied`].
+    ConfigApplied {
+        /// Servers that continue.
+        kept: usize,
+        /// Servers that were started anew.
+        replaced: usize,
+        /// New servers.
+        added: usize,
+        /// Servers that are gone.
+        removed: usize,
+    },
+    /// [`EventType::ConfigRejected`].
+    ConfigRejected {
+        /// The number of faults; the log tells each.
+        faults: usize,
+    },
+}
+
+/// A call, in both of its events.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CallFacts<'a> {
+    /// The same in both events of a call, and in no other.
+    pub call: &'a str,
+    /// The caller's name in the configuration, or `anonymous`.
+    pub client: &'a str,
+    /// The call's profile.
+    pub profile: &'a str,
+    /// The method, as the client wrote it; truncated when long.
+    #[serde(serialize_with = "write_clipped")]
+    pub method: &'a str,
+    /// The tool or prompt, by its public name.
+    #[serde(flatten, serialize_with = "write_subject")]
+    pub subject: CallSubject<'a>,
+}
+
+/// The client of a session.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ClientFacts<'a> {
+    /// Its name in the configuration, or `anonymous`.
+    pub client: &'a str,
+    /// The name of its software, as it says; truncated when long.
+    #[serde(serialize_with = "write_clipped", skip_serializing_if = "str::is_empty")]
+    pub name: &'a str,
+    /// The version of its software, likewise.
+    #[serde(serialize_with = "write_clipped", skip_serializing_if = "str::is_empty")]
+    pub version: &'a str,
+    /// The protocol version of the session.
+    pub protocol_version: &'static str,
+}
+
+impl LifecycleEvent<'_> {
+    pub(super) fn kind(&self) -> EventType {
+        match self {
+            Self::ServerReady { .. } => EventType::ServerReady,
+            Self::ServerLost { .. } => EventType::ServerLost,
+            Self::ServerFailed { .. } => EventType::ServerFailed,
+            Self::ListChanged { .. } => EventType::ListChanged,
+            Self::CallBegun(_) => EventType::CallBegun,
+            Self::CallEnded { .. } => EventType::CallEnded,
+            Self::ClientOpened(_) => EventType::ClientOpened,
+            Self::ClientClosed { .. } => EventType::ClientClosed,
+            Self::ConfigApplied { .. } => EventType::ConfigApplied,
+            Self::ConfigRejected { .. } => EventType::ConfigRejected,
+        }
+    }
+
+    /// The name that the event is about, for receivers that filter: a server or a client.
+    pub(super) fn subject(&self) -> Option<&str> {
+        match self {
+            Self::ServerReady { server, .. }
+            | Self::ServerLost { server }
+            | Self::ServerFailed { server } => Some(server),
+            Self::CallBegun(call) | Self::CallEnded { call, .. } => Some(call.client),
+            Self::ClientOpened(client) | Self::ClientClosed { client, .. } => Some(client.client),
+            Self::ListChanged { .. } | Self::ConfigApplied { .. } | Self::ConfigRejected { .. } => {
+                None
+            }
+        }
+    }
+}
+
+fn write_clipped<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(clip(text, CLIP))
+}
+
+fn write_milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A URI may be a secret, so it is left out.
+fn write_subject<S: Serializer>(
+    subject: &CallSubject<'_>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct SubjectFields<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prompt: Option<&'a str>,
+    }
+    SubjectFields { tool: subject.tool(), prompt: subject.prompt() }.serialize(serializer)
+}
+
+fn write_outcome<S: Serializer>(outcome: &CallOutcome, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct OutcomeFields {
+        outcome: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<i64>,
+    }
+    let (reason, code) = (outcome.failure_reason(), outcome.code());
+    OutcomeFields { outcome: outcome.label(), reason, code }.serialize(serializer)
+}
+
+/// The most servers that one event names.
+pub const MOST_SERVERS: usize = 100;

@@ -1,0 +1,292 @@
+//! Lifecycle events for the operator's own programs: which servers are there, which lists changed,
+//! who is connected, and what is called.
+//!
+//! Events are CloudEvents 1.0 as JSON. Any module sends one through an [`EventSender`], which builds
+//! it only if its type is chosen, puts it into a bounded queue and returns: delivery has tasks of its
+//! own, so that no receiver delays a call. Delivery is in order and at least once: an event leaves the
+//! queue when the receiver has taken it, when its time is over, or when the queue is full. The queue is
+//! in memory and, with a folder, in a journal on disk as well.
+//!
+//! It differs from the log, which is text for people, and from metrics, which count. As in all of
+//! `telemetry`, no argument, result, header, session id or secret is ever an input.
+
+mod delivery;
+mod journal;
+mod kind;
+mod lifecycle;
+mod line_file;
+mod program;
+mod queue;
+mod signature;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::metrics::EventCounts;
+use crate::clock;
+use crate::crypto::random_bytes;
+use delivery::deliver_events;
+use journal::{keep_journal, open_journal};
+use kind::TYPE_PREFIX;
+pub use kind::{EventType, EventTypes};
+pub use lifecycle::{CallFacts, ClientFacts, LifecycleEvent, MOST_SERVERS};
+use queue::{EventQueue, QueuedEvent};
+pub use signature::{SigningKey, SigningKeyError};
+pub use sink::{EventProgram, EventReceiver, RunningProgram};
+
+/// What is sent, and how.
+#[derive(Debug)]
+pub struct EventSettings {
+    /// The types that are sent.
+    pub types: EventTypes,
+    /// The `source` of all events.
+    pub source: String,
+    /// Where they are sent.
+    pub receiver: EventReceiver,
+    /// The most bytes of events that wait.
+    pub queue_size: usize,
+    /// The age at which an event is not sent again.
+    pub retry_for: Duration,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+/// The handle through which modules send events. Clones share one queue.
+#[derive(Debug, Clone)]
+pub struct EventSender(Arc<EventHub>);
+
+#[derive(Debug)]
+struct EventHub {
+    /// The bits of [`EventTypes`].
+    types: AtomicU32,
+    source: ArcSwap<String>,
+    /// Begins all ids of this run.
+    run: String,
+    sent: AtomicU64,
+    calls: AtomicU64,
+    queue: Arc<EventQueue>,
+}
+
+/// The id of a call in its events.
+#[derive(Debug)]
+pub struct CallTag(String);
+
+impl CallTag {
+    /// The text in the events.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An event in the JSON format of CloudEvents 1.0.
+#[derive(Serialize)]
+struct CloudEvent<'a> {
+    specversion: &'static str,
+    id: &'a str,
+    source: &'a str,
+    r#type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    time: &'a str,
+    datacontenttype: &'static str,
+    data: &'a LifecycleEvent<'a>,
+}
+
+impl EventSender {
+    /// A sender of no events, until [`EventDelivery::apply`] is called.
+    fn new(counts: EventCounts) -> Self {
+        let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
+        Self(Arc::new(EventHub {
+            types: AtomicU32::new(0),
+            source: ArcSwap::from_pointee(String::new()),
+            run: HEXLOWER.encode(&run),
+            sent: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            queue: Arc::new(EventQueue::new(counts)),
+        }))
+    }
+
+    /// A sender that nothing receives from.
+    pub fn disabled() -> Self {
+        Self::new(EventCounts::default())
+    }
+
+    /// Whether events of a type are sent at all.
+    #[inline]
+    pub fn wants(&self, kind: EventType) -> bool {
+        self.types().has(kind)
+    }
+
+    /// An id for the events of one call; `None` if none of them is sent.
+    #[inline]
+    pub fn tag_call(&self) -> Option<CallTag> {
+        let types = self.types();
+        (types.has(EventType::CallBegun) || types.has(EventType::CallEnded))
+            .then(|| self.next_tag())
+    }
+
+    /// Sends an event, if its type is chosen. Never waits.
+    pub fn send(&self, event: &LifecycleEvent<'_>) {
+        if self.wants(event.kind()) {
+            self.enqueue(event, clock::wall_now());
+        }
+    }
+
+    fn types(&self) -> EventTypes {
+        EventTypes(self.0.types.load(Relaxed))
+    }
+
+    fn next_tag(&self) -> CallTag {
+        let number = self.0.calls.fetch_add(1, Relaxed);
+        CallTag(format!("{}-c{number}", self.0.run))
+    }
+
+    fn enqueue(&self, event: &LifecycleEvent<'_>, at: SystemTime) {
+        let hub = &self.0;
+        let id = format!("{}-{}", hub.run, hub.sent.fetch_add(1, Relaxed));
+        let json = write_event(event, (&id, &hub.source.load()), at);
+        match json {
+            Ok(json) => hub.queue.push(QueuedEvent {
+                id: id.into(),
+                kind: event.kind(),
+                at,
+                json: json.into(),
+            }),
+            Err(error) => tracing::error!(%error, "an event could not be written"),
+        }
+    }
+}
+
+/// Writes one event as one line.
+fn write_event(
+    event: &LifecycleEvent<'_>,
+    (id, source): (&str, &str),
+    at: SystemTime,
+) -> serde_json::Result<Vec<u8>> {
+    let time = Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH);
+    serde_json::to_vec(&CloudEvent {
+        specversion: "1.0",
+        id,
+        source,
+        r#type: &format!("{TYPE_PREFIX}{}", event.kind().name()),
+        subject: event.subject(),
+        time: &format!("{time:.3}"),
+        datacontenttype: "application/json",
+        data: event,
+    })
+}
+
+/// The running delivery. Dropping it stops it; [`EventDelivery::finish`] delivers first.
+#[derive(Debug)]
+pub struct EventDelivery {
+    sender: EventSender,
+    settings: watch::Sender<Option<Arc<EventSettings>>>,
+    running: Mutex<Option<DeliveryTasks>>,
+}
+
+/// The tasks, which are aborted when this is dropped, and how to have them deliver the rest.
+#[derive(Debug)]
+struct DeliveryTasks {
+    finish: Option<oneshot::Sender<()>>,
+    delivery: JoinHandle<()>,
+    journal: Option<JoinHandle<()>>,
+}
+
+impl Drop for DeliveryTasks {
+    fn drop(&mut self) {
+        self.delivery.abort();
+        if let Some(journal) = &self.journal {
+            journal.abort();
+        }
+    }
+}
+
+impl EventDelivery {
+    /// Starts the delivery on the current runtime. With a folder, events that wait are kept there,
+    /// and those that an earlier run has left come first. Without the folder events are only lost
+    /// more easily, so no fault of it keeps the gateway from starting.
+    pub async fn start(
+        settings: Option<EventSettings>,
+        folder: Option<PathBuf>,
+        counts: EventCounts,
+    ) -> Self {
+        let sender = EventSender::new(counts);
+        let queue = &sender.0.queue;
+        let mut journal = None;
+        if let (Some(settings), Some(folder)) = (&settings, folder) {
+            queue.set_limit(settings.queue_size);
+            match open_journal(&folder, settings.queue_size).await {
+                Ok((open, left)) => {
+                    for event in left {
+                        queue.push(event);
+                    }
+                    queue.keep_journal();
+                    journal = Some(tokio::spawn(keep_journal(Arc::clone(queue), open)));
+                }
+                Err(error) => {
+                    tracing::warn!("events are not kept in {}: {error}", folder.display());
+                }
+            }
+        }
+        let (settings_sender, live) = watch::channel(None);
+        let (finish, finished) = oneshot::channel();
+        let delivery = tokio::spawn(deliver_events(Arc::clone(queue), live, finished));
+        let tasks = DeliveryTasks { finish: Some(finish), delivery, journal };
+        let running = Mutex::new(Some(tasks));
+        let delivery = Self { sender, settings: settings_sender, running };
+        delivery.apply(settings);
+        delivery
+    }
+
+    /// The handle for the modules that send events.
+    pub fn sender(&self) -> &EventSender {
+        &self.sender
+    }
+
+    /// Puts settings in force; events that wait go to the new receiver. `None` turns events off, and
+    /// those that wait stay in the queue.
+    pub fn apply(&self, settings: Option<EventSettings>) {
+        let hub = &self.sender.0;
+        if let Some(settings) = &settings {
+            hub.queue.set_limit(settings.queue_size);
+            hub.source.store(Arc::new(settings.source.clone()));
+        }
+        let types = settings.as_ref().map_or(EventTypes::default(), |settings| settings.types);
+        hub.types.store(types.0, Relaxed);
+        self.settings.send_replace(settings.map(Arc::new));
+    }
+
+    /// Delivers what waits, within this time, and stops.
+    ///
+    /// # Cancel safety
+    /// If it is dropped early, the delivery stops.
+    pub async fn finish(&self, within: Duration) {
+        let Some(mut tasks) = self.running.lock().take() else { return };
+        if let Some(finish) = tasks.finish.take() {
+            let _ = finish.send(());
+        }
+        if tokio::time::timeout(within, &mut tasks.delivery).await.is_err() {
+            tracing::warn!("some events could not be delivered before the end");
+        }
+        if tasks.journal.is_some() {
+            let _ = tokio::time::timeout(JOURNAL_PATIENCE, self.sender.0.queue.saved()).await;
+        }
+    }
+}
+
+/// How long the last write of the journal may take.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,40 @@
+//! A program that reads events from its standard input.
+
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::sink::{DeliveryError, EventProgram, RunningProgram};
+
+/// The standard input of a program, which is started with the first event, and again when it has
+/// ended.
+pub(super) struct ProgramInput {
+    program: Arc<dyn EventProgram>,
+    running: Option<Box<dyn RunningProgram>>,
+}
+
+impl ProgramInput {
+    pub(super) fn new(program: Arc<dyn EventProgram>) -> Self {
+        Self { program, running: None }
+    }
+
+    pub(super) async fn write_line(&mut self, line: &[u8]) -> Result<(), DeliveryError> {
+        let running = match &mut self.running {
+            Some(running) => running,
+            none => none.insert(self.program.start().await?),
+        };
+        let input = running.input();
+        input.write_all(&[line, b"\n"].concat()).await?;
+        Ok(input.flush().await?)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.running = None;
+    }
+
+    pub(super) async fn stop(self) {
+        if let Some(running) = self.running {
+            running.stop().await;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The receiver of events: a webhook, a program or a file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::StatusCode;
+use tokio::io::AsyncWrite;
+use tokio::time::timeout;
+use url::Url;
+
+use super::line_file::append_line;
+use super::program::ProgramInput;
+use super::queue::QueuedEvent;
+use super::signature::SigningKey;
+use super::webhook::Webhook;
+use crate::telemetry::TlsSetupError;
+
+/// Where events are sent.
+#[derive(Debug, Clone)]
+pub enum EventReceiver {
+    /// A webhook, one request for each event.
+    Webhook {
+        /// Its address: `https`, or `http` on this machine.
+        url: Url,
+        /// The key that signs requests.
+        key: SigningKey,
+    },
+    /// The standard input of a program, one line for each event.
+    Program(Arc<dyn EventProgram>),
+    /// A file to which lines are appended.
+    File(PathBuf),
+}
+
+/// A program that reads events. Processes are started elsewhere: this module knows none.
+#[async_trait]
+pub trait EventProgram: fmt::Debug + Send + Sync {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    async fn start(&self) -> io::Result<Box<dyn RunningProgram>>;
+}
+
+/// A program that was started; it is killed when this is dropped.
+#[async_trait]
+pub trait RunningProgram: Send + Sync {
+    /// Its standard input.
+    fn input(&mut self) -> &mut (dyn AsyncWrite + Send + Sync + Unpin);
+
+    /// Closes its standard input, and waits until it has ended.
+    async fn stop(self: Box<Self>);
+}
+
+/// Why an event was not delivered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeliveryError {
+    #[error("no answer within {after:?}")]
+    Timeout { after: Duration },
+    #[error("it could not be reached")]
+    Unreachable(#[from] hyper_util::client::legacy::Error),
+    #[error("it answered {status}")]
+    Status { status: StatusCode },
+    #[error("it redirects to another address, which is not followed")]
+    Redirect,
+    #[error("the address cannot be requested")]
+    Request(#[from] http::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsSetupError),
+    #[error("it cannot be written")]
+    Write(#[from] io::Error),
+    #[error("expected a regular file")]
+    NotRegular,
+}
+
+impl DeliveryError {
+    /// Whether the receiver answered that it does not take this event, rather than that it cannot
+    /// take events now.
+    pub(super) fn is_rejection(&self) -> bool {
+        match self {
+            Self::Status { status } => {
+                let passes = [
+                    StatusCode::REQUEST_TIMEOUT,
+                    StatusCode::TOO_EARLY,
+                    StatusCode::TOO_MANY_REQUESTS,
+                ];
+                status.is_client_error() && !passes.contains(status)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An open receiver.
+pub(super) enum EventSink {
+    Webhook(Box<Webhook>),
+    Program(ProgramInput),
+    File(PathBuf),
+}
+
+impl EventSink {
+    pub(super) fn new(receiver: &EventReceiver) -> Self {
+        match receiver {
+            EventReceiver::Webhook { url, key } => {
+                Self::Webhook(Box::new(Webhook::new(url.clone(), key.clone())))
+            }
+            EventReceiver::Program(program) => {
+                Self::Program(ProgramInput::new(Arc::clone(program)))
+            }
+            EventReceiver::File(path) => Self::File(path.clone()),
+        }
+    }
+
+    /// Delivers one event, within a limit of time.
+    pub(super) async fn deliver(
+        &mut self,
+        event: &Arc<QueuedEvent>,
+        limit: Duration,
+    ) -> Result<(), DeliveryError> {
+        let delivered = async {
+            match self {
+                Self::Webhook(webhook) => webhook.post(event).await,
+                Self::Program(program) => program.write_line(&event.json).await,
+                Self::File(path) => append_line(path, event).await,
+            }
+        };
+        let delivered = timeout(limit, delivered).await;
+        let delivered = delivered.unwrap_or(Err(DeliveryError::Timeout { after: limit }));
+        if let (Err(_), Self::Program(program)) = (&delivered, self) {
+            // It may have read a part of the line.
+            program.kill();
+        }
+        delivered
+    }
+
+    /// Ends a program, once it has read what was written.
+    pub(super) async fn close(self) {
+        if let Self::Program(program) = self {
+            program.stop().await;
+        }
+    }
+}

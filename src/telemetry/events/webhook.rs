@@ -1,0 +1,81 @@
+//! Events as signed requests: CloudEvents in structured mode, signed by the scheme of Standard
+//! Webhooks.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use http_body_util::Full;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::task::spawn_blocking;
+use url::Url;
+
+use super::queue::QueuedEvent;
+use super::signature::SigningKey;
+use super::sink::DeliveryError;
+use crate::clock;
+use crate::codec::body::collect;
+use crate::telemetry::https::{https_connector, platform_tls_config};
+
+type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// The webhook of the configuration.
+pub(super) struct Webhook {
+    url: Url,
+    key: SigningKey,
+    /// Built with the first event: reading the roots of trust takes milliseconds.
+    client: Option<HttpsClient>,
+}
+
+impl Webhook {
+    pub(super) fn new(url: Url, key: SigningKey) -> Self {
+        Self { url, key, client: None }
+    }
+
+    /// Sends one event. Redirects are not followed, and no more of an answer's body is read than
+    /// keeps the connection.
+    pub(super) async fn post(&mut self, event: &Arc<QueuedEvent>) -> Result<(), DeliveryError> {
+        let request = self.write_request(event)?;
+        let client = match &self.client {
+            Some(client) => client,
+            None => self.client.insert(self.build_client().await?),
+        };
+        let response = client.request(request).await?;
+        let (head, body) = response.into_parts();
+        let _ = collect(body, MAX_ANSWER).await;
+        match head.status {
+            status if status.is_success() => Ok(()),
+            status if status.is_redirection() => Err(DeliveryError::Redirect),
+            status => Err(DeliveryError::Status { status }),
+        }
+    }
+
+    async fn build_client(&self) -> Result<HttpsClient, DeliveryError> {
+        let url = self.url.clone();
+        let tls = spawn_blocking(move || platform_tls_config(&url)).await;
+        let tls = tls.map_err(std::io::Error::other)??;
+        Ok(Client::builder(TokioExecutor::new()).build(https_connector(tls)))
+    }
+
+    fn write_request(&self, event: &QueuedEvent) -> Result<Request<Full<Bytes>>, http::Error> {
+        let now = clock::unix_now().as_secs();
+        let signature = self.key.sign(&event.id, now, &event.json);
+        Request::post(self.url.as_str())
+            .header(header::CONTENT_TYPE, CONTENT_TYPE)
+            .header(header::USER_AGENT, USER_AGENT)
+            .header("webhook-id", &*event.id)
+            .header("webhook-timestamp", now)
+            .header("webhook-signature", signature)
+            .body(Full::new(event.json.clone()))
+    }
+}
+
+/// CloudEvents 1.0, HTTP Protocol Binding, "Structured Content Mode".
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
+const USER_AGENT: &str = concat!("trunkline/", env!("CARGO_PKG_VERSION"));
+/// The most bytes of an answer's body that are read.
+const MAX_ANSWER: usize = 64 << 10;

@@ -1,0 +1,46 @@
+//! The counts of lifecycle events, by how they left the queue.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+/// How an event left the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventFate {
+    /// The receiver took it.
+    Delivered,
+    /// The queue was full.
+    Dropped,
+    /// The receiver did not take it in time, or rejected it.
+    GivenUp,
+}
+
+impl EventFate {
+    /// The value of the label `outcome`.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Dropped => "dropped",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+/// The counters of all fates.
+#[derive(Debug, Clone, Default)]
+pub struct EventCounts(Family<[(&'static str, &'static str); 1], Counter>);
+
+impl EventCounts {
+    /// Counts events that left the queue.
+    pub fn count(&self, fate: EventFate, events: u64) {
+        self.0.get_or_create(&[("outcome", fate.label())]).inc_by(events);
+    }
+
+    pub(super) fn family(&self) -> Family<[(&'static str, &'static str); 1], Counter> {
+        self.0.clone()
+    }
+
+    #[cfg(test)]
+    pub(in crate::telemetry) fn of(&self, fate: EventFate) -> u64 {
+        self.0.get_or_create(&[("outcome", fate.label())]).get()
+    }
+}

@@ -1,0 +1,379 @@
+//! Lifecycle events: what is sent to a webhook, a program and a file, and when.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use trunkline::telemetry::metrics::ReloadOutcome;
+
+use crate::support::gateway::Builder;
+use crate::support::{Gateway, Step, Upstream, client_table, until, within};
+
+const KEY: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// A webhook's receiver, which answers with the scripted statuses, and then with 204.
+struct Hook {
+    address: SocketAddr,
+    statuses: Arc<Mutex<VecDeque<u16>>>,
+    received: mpsc::Receiver<(http::request::Parts, Bytes)>,
+}
+
+impl Hook {
+    async fn start() -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap()).await
+    }
+
+    async fn at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, received) = mpsc::channel(1000);
+        let statuses = Arc::new(Mutex::new(VecDeque::new()));
+        let script = Arc::clone(&statuses);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (sender, script) = (sender.clone(), Arc::clone(&script));
+                let service = service_fn(move |request: http::Request<Incoming>| {
+                    let (sender, script) = (sender.clone(), Arc::clone(&script));
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await.unwrap().to_bytes();
+                        let status = script.lock().unwrap().pop_front().unwrap_or(204);
+                        if status == SILENT {
+                            std::future::pending::<()>().await;
+                        }
+                        let _ = sender.send((head, body)).await;
+                        let response = http::Response::builder().status(status);
+                        let response = response.header("location", "http://127.0.0.1:1/elsewhere");
+                        Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
+                    }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { address, statuses, received }
+    }
+
+    fn answers(&self, statuses: &[u16]) -> &Self {
+        *self.statuses.lock().unwrap() = statuses.iter().copied().collect();
+        self
+    }
+
+    /// The next event, with its signature verified.
+    async fn next(&mut self) -> Value {
+        let (head, body) = within(self.received.recv()).await.unwrap();
+        let text = |name: &str| head.headers[name].to_str().unwrap();
+        assert_eq!(head.method, "POST");
+        assert_eq!(text("content-type"), "application/cloudevents+json; charset=utf-8");
+        let signed = [text("webhook-id").as_bytes(), text("webhook-timestamp").as_bytes(), &body];
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap());
+        let signature = text("webhook-signature").strip_prefix("v1,").unwrap();
+        let signature = STANDARD.decode(signature).unwrap();
+        hmac::verify(&key, &signed.join(&b'.'), &signature).expect("the signature is valid");
+        let event: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(event["id"], text("webhook-id"), "by which a receiver knows a repetition");
+        event
+    }
+
+    /// The next event of a type; others are passed over.
+    async fn next_of(&mut self, kind: &str) -> Value {
+        loop {
+            let event = self.next().await;
+            if event["type"] == format!("trunkline.{kind}") {
+                return event;
+            }
+        }
+    }
+}
+
+/// In place of a status: the request is never answered.
+const SILENT: u16 = 0;
+
+fn hook_lines(address: SocketAddr) -> String {
+    format!("[events]\nurl = \"http://{address}/hook\"\nsecret = \"whsec_{KEY}\"\n")
+}
+
+fn sending(upstream: &Upstream, events: &str) -> Builder {
+    Gateway::with("s", upstream.http()).toml(events)
+}
+
+/// The events in a file.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn types(events: &[Value]) -> Vec<String> {
+    let name = |event: &Value| event["type"].as_str().unwrap().replace("trunkline.", "");
+    events.iter().map(name).collect()
+}
+
+async fn count(gateway: &Gateway, outcome: &str) -> u64 {
+    let metrics = gateway.metrics().await;
+    let series = format!("trunkline_events_total{{outcome=\"{outcome}\"}} ");
+    let found = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    found.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
+    let upstream = Upstream::modern().await;
+    let gateway = sending(&upstream, "[events]\nfile = \"events.jsonl\"").start().await;
+    let path = gateway.folder().join("events.jsonl");
+    until(|| types(&lines(&path)).contains(&"list.changed".to_owned())).await;
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let events = lines(&path);
+    let ready = events.iter().find(|event| event["type"] == "trunkline.server.ready").unwrap();
+    assert_eq!(ready["specversion"], "1.0");
+    assert_eq!((&ready["source"], &ready["subject"]), (&json!("trunkline"), &json!("s")));
+    let data = json!({ "server": "s", "protocol_version": "2026-07-28", "tools": 4 });
+    assert_eq!(ready["data"], data);
+    let changed = events.iter().find(|event| event["type"] == "trunkline.list.changed").unwrap();
+    assert_eq!(changed["data"], json!({ "lists": ["tools"], "servers": ["s"] }));
+    // Rotated away: the next event begins a new one.
+    std::fs::rename(&path, path.with_extension("old")).unwrap();
+    assert_eq!(gateway.reload_text("x = 1").await, ReloadOutcome::Rejected);
+    until(|| types(&lines(&path)) == ["config.rejected"]).await;
+    assert_eq!(lines(&path)[0]["data"], json!({ "faults": 1 }));
+}
+
+#[tokio::test]
+async fn a_server_is_lost_and_ready_again_and_failed() {
+    let upstream = Upstream::legacy().await;
+    let gateway = Gateway::with("s", upstream.stdio())
+        .server("f", "command = \"no-such-program-anywhere\"\nmax_restarts = 1")
+        .toml("[events]\nfile = \"events.jsonl\"\ntypes = [\"server.*\"]")
+        .start()
+        .await;
+    let path = gateway.folder().join("events.jsonl");
+    let of = |name: &str| {
+        let mut events = lines(&path);
+        events.retain(|event| event["subject"] == name);
+        types(&events)
+    };
+    until(|| of("f") == ["server.lost", "server.failed"]).await;
+    upstream.crash();
+    until(|| of("s") == ["server.ready", "server.lost", "server.ready"]).await;
+}
+
+#[tokio::test]
+async fn a_webhook_gets_every_event_in_order_although_it_fails_at_first() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("no", |_| vec![Step::Result(json!({ "content": [], "isError": true }))]);
+    let mut hook = Hook::start().await;
+    hook.answers(&[500, 302, 429]);
+    let events = hook_lines(hook.address) + "types = [\"*\"]\nsource = \"urn:test\"\n";
+    let keyed = client_table("ann", "ann-key", "");
+    let gateway = sending(&upstream, &(keyed + &events)).start().await;
+    let first = hook.next().await;
+    assert_eq!(
+        (&first["type"], &first["source"]),
+        (&json!("trunkline.server.ready"), &json!("urn:test"))
+    );
+    for _ in 0..3 {
+        assert_eq!(hook.next().await, first, "it is sent again");
+    }
+    let [_, (_, legacy)] =
+        gateway.both_as("ann-key", "/mcp").await.map(|(era, client)| (era, client));
+    let opened = hook.next_of("client.opened").await;
+    assert_eq!((&opened["subject"], &opened["data"]["client"]), (&json!("ann"), &json!("ann")));
+    assert_eq!(opened["data"]["protocol_version"], "2025-11-25");
+    legacy.call("s__no", json!({})).await;
+    let begun = hook.next_of("call.begun").await;
+    assert_eq!(
+        (&begun["data"]["client"], &begun["data"]["tool"], &begun["data"]["method"]),
+        (&json!("ann"), &json!("s__no"), &json!("tools/call"))
+    );
+    let ended = hook.next().await;
+    assert_eq!(ended["type"], "trunkline.call.ended");
+    assert_eq!(ended["data"]["call"], begun["data"]["call"]);
+    assert_eq!(
+        (&ended["data"]["server"], &ended["data"]["outcome"]),
+        (&json!("s"), &json!("tool_error"))
+    );
+    assert!(ended["data"]["duration_ms"].is_u64());
+    legacy.http("DELETE", "/mcp").of_session().send().await;
+    assert!(hook.next_of("client.closed").await["data"]["lasted_ms"].is_u64());
+    assert!(count(&gateway, "delivered").await >= 5);
+}
+
+#[tokio::test]
+async fn events_wait_for_a_webhook_that_is_down_and_none_delays_a_call() {
+    let upstream = Upstream::modern().await;
+    let address = Hook::start().await.address;
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let down = unused.local_addr().unwrap();
+    drop(unused);
+    assert_ne!(address, down);
+    let gateway = sending(&upstream, &hook_lines(down)).start().await;
+    assert!(!gateway.modern().call("s__echo", json!({})).await.is_error());
+    let mut hook = Hook::at(down).await;
+    assert_eq!(hook.next().await["type"], "trunkline.server.ready");
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_events_of_calls_first_and_counts_them() {
+    let upstream = Upstream::modern().await;
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let down = unused.local_addr().unwrap();
+    drop(unused);
+    let events = hook_lines(down) + "types = [\"*\"]\nqueue_size = \"4KiB\"\n";
+    let gateway = sending(&upstream, &events).start().await;
+    for _ in 0..30 {
+        gateway.modern().call("s__echo", json!({})).await;
+    }
+    let dropped = count(&gateway, "dropped").await;
+    assert!(dropped > 30, "{dropped} of some 60");
+    let mut hook = Hook::at(down).await;
+    let first = hook.next().await;
+    assert_eq!(first["type"], "trunkline.server.ready", "it is older than all that were dropped");
+    gateway.reload_text("x = 1").await;
+    let mut bytes = first.to_string().len();
+    loop {
+        let next = hook.next().await;
+        if next["type"] == "trunkline.config.rejected" {
+            break;
+        }
+        bytes += next.to_string().len();
+    }
+    assert!(bytes <= 4096, "{bytes}: no more than the queue");
+}
+
+#[tokio::test]
+async fn an_event_is_given_up_when_its_time_is_over() {
+    let upstream = Upstream::modern().await;
+    for (statuses, more) in [
+        (&[500; 50][..], "retry_for = \"10ms\""),
+        (&[SILENT; 50], "retry_for = \"10ms\"\ntimeout = \"50ms\""),
+    ] {
+        let hook = Hook::start().await;
+        hook.answers(statuses);
+        let events = hook_lines(hook.address) + "types = [\"server.ready\"]\n" + more;
+        let gateway = sending(&upstream, &events).start().await;
+        within(async {
+            while count(&gateway, "given_up").await != 1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        assert_eq!(count(&gateway, "delivered").await, 0, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_were_not_delivered_are_sent_after_a_restart() {
+    let upstream = Upstream::modern().await;
+    let mut hook = Hook::start().await;
+    hook.answers(&[503; 50]);
+    let events = hook_lines(hook.address) + "types = [\"server.ready\"]\nqueue_dir = \"queue\"\n";
+    let gateway = sending(&upstream, &events).gateway("drain = \"0s\"").start().await;
+    let first = hook.next().await;
+    let folder = gateway.stop().await;
+    let queue = folder.path().join("queue/events.queue");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder.path().join("queue")), mode(&queue)), (0o700, 0o600));
+    assert_eq!(lines(&queue), std::slice::from_ref(&first));
+    while hook.received.try_recv().is_ok() {}
+    hook.answers(&[]);
+    let gateway = sending(&upstream, &events).in_folder(folder).start().await;
+    assert_eq!(hook.next().await, first, "the same as before, with the same id");
+    let next = hook.next().await;
+    assert_eq!(next["type"], first["type"]);
+    assert_ne!(next["id"], first["id"]);
+    let folder = gateway.stop().await;
+    assert_eq!(lines(&folder.path().join("queue/events.queue")), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_program_reads_events_from_its_standard_input_and_is_started_again() {
+    let upstream = Upstream::modern().await;
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.jsonl");
+    let script = folder.path().join("reader.sh");
+    let text =
+        format!("read -r one; read -r two; printf '%s\\n%s\\n' \"$one\" \"$two\" >> {out:?}");
+    std::fs::write(&script, text).unwrap();
+    let events = format!("[events]\ncommand = \"sh\"\nargs = [{script:?}]\n");
+    let gateway = sending(&upstream, &events).start().await;
+    until(|| types(&lines(&out)) == ["server.ready", "list.changed"]).await;
+    for _ in 0..3 {
+        gateway.reload_text("x = 1").await;
+    }
+    until(|| types(&lines(&out)).contains(&"config.rejected".to_owned())).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_reload_changes_the_receiver_and_the_types_and_keeps_the_queue() {
+    let upstream = Upstream::modern().await;
+    let mut hook = Hook::start().await;
+    hook.answers(&[503; 500]);
+    let events = hook_lines(hook.address) + "types = [\"server.ready\"]\n";
+    let gateway = sending(&upstream, &events).start().await;
+    hook.next().await;
+    let file = "[events]\nfile = \"events.jsonl\"\ntypes = [\"config.*\"]";
+    assert_eq!(gateway.reload(sending(&upstream, file)).await, ReloadOutcome::Applied);
+    let path = gateway.folder().join("events.jsonl");
+    until(|| types(&lines(&path)) == ["server.ready", "config.applied"]).await;
+    let applied = json!({ "kept": 1, "replaced": 0, "added": 0, "removed": 0 });
+    assert_eq!(lines(&path)[1]["data"], applied);
+    assert_eq!(gateway.reload(sending(&upstream, "")).await, ReloadOutcome::Applied);
+    gateway.reload_text("x = 1").await;
+    let delivered = count(&gateway, "delivered").await;
+    gateway.stop().await;
+    assert_eq!(delivered, 2, "events are off");
+}
+
+#[tokio::test]
+async fn events_hold_no_arguments_results_sessions_or_secrets() {
+    let upstream = Upstream::legacy().await;
+    upstream.does("leak", |_| {
+        vec![Step::Result(json!({ "content": [{ "type": "text", "text": "hush-result" }] }))]
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let lines = upstream.http() + "headers = { Authorization = \"Bearer ${env:TOKEN}\" }";
+    let gateway = Gateway::with("s", lines)
+        .variable("TOKEN", "hush-token")
+        .toml(&client_table("ann", "hush-key", ""))
+        .toml(&format!("[events]\nfile = {path:?}\ntypes = [\"*\"]"))
+        .start()
+        .await;
+    let mut sessions = Vec::new();
+    for (_, client) in gateway.both_as("hush-key", "/mcp").await {
+        client.call("s__leak", json!({ "a": "hush-argument" })).await;
+        client.read_resource("file:///hush-uri").await;
+        if !client.is_modern() {
+            sessions.push(client.session().to_owned());
+        }
+    }
+    upstream.crash();
+    gateway.stop().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.matches("call.ended").count() >= 4, "{text}");
+    assert!(!text.contains("hush") && !text.contains(&sessions[0]), "{text}");
+}
+
+#[tokio::test]
+async fn without_a_receiver_there_are_no_events() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    gateway.modern().call("s__echo", json!({})).await;
+    assert!(!gateway.metrics().await.contains("trunkline_events_total{"));
+}
