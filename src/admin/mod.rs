@@ -7,8 +7,9 @@
 //! | `/readyz` | 200 when clients should be sent here, 503 otherwise, both with reasons |
 //! | `/status` | everything about servers and configuration, as JSON |
 //! | `/metrics` | OpenMetrics text |
+//! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
 //!
-//! [`respond`] is a function from a request and a [`StatusSource`] to a response, without socket
+//! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a request and a [`StatusSource`] to a response, without socket
 //! or clock. It differs from `listener`, which owns the sockets and decides who may connect, and
 //! from `telemetry`, which records. No page holds a secret: the configuration is named by path and
 //! digest, never shown, and [`ServerStatus`] has no field for an address with credentials, a header
@@ -16,11 +17,13 @@
 
 mod ready;
 mod reason;
+mod refresh;
 mod report;
 mod status;
 #[cfg(test)]
 mod tests;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderName, Method, Request, Response, StatusCode};
@@ -30,6 +33,8 @@ use serde_json::json;
 
 use crate::telemetry::metrics;
 pub use ready::{Readiness, VERDICT_GRACE};
+pub use refresh::{ChangedElements, RefreshRefusal, RefreshReport};
+use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub use status::{
     CatalogStatus, ConfigurationStatus, DependenceFinding, GatewayState, InstanceOwner,
@@ -38,16 +43,34 @@ pub use status::{
 };
 
 /// The source of the gateway's status.
+#[async_trait]
 pub trait StatusSource: Send + Sync {
     /// The status now.
     fn status(&self) -> Status;
 
     /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
     fn metrics(&self) -> String;
+
+    /// Has a server listed anew, for all clients or for one.
+    ///
+    /// # Errors
+    /// [`RefreshRefusal`].
+    async fn refresh(
+        &self,
+        server: &str,
+        client: Option<&str>,
+    ) -> Result<RefreshReport, RefreshRefusal>;
 }
 
 /// Answers a request on the admin listener, whatever its body.
-pub fn respond<B>(request: &Request<B>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+pub async fn respond(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    match refreshed_server(request.uri().path()) {
+        Some(server) => answer_refresh(server, request, source).await,
+        None => answer_page(request, source),
+    }
+}
+
+fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
     let Some(page) = AdminPage::at(request.uri().path()) else {
         return json(
             StatusCode::NOT_FOUND,

@@ -1,13 +1,16 @@
 //! How the running gateway stands, in the words of `/status`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::call::{Client, Principal, ServerName};
 use crate::catalog::{Catalog, Kind};
 use crate::clock;
 use crate::config::{ServerKind, StartChoice};
@@ -18,14 +21,16 @@ use crate::pipeline::Gateway;
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::upstream::{
-    DependenceVerdict, InstanceScope, InstanceView, LifeState, ListDependence, ServerOverview,
+    DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
+    Server, ServerOverview,
 };
 
 use super::reason::instance_reason;
 use super::{
-    CatalogStatus, ConfigurationStatus, DependenceFinding, GatewayState, InstanceOwner,
-    InstanceStatus, LastError, ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo,
-    ServerStart, ServerState, ServerStatus, ServerTransport, Status, StatusSource,
+    CatalogStatus, ChangedElements, ConfigurationStatus, DependenceFinding, GatewayState,
+    InstanceOwner, InstanceStatus, LastError, ListDependenceStatus, RefreshRefusal, RefreshReport,
+    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
+    Status, StatusSource,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -85,6 +90,7 @@ impl StatusReport {
     }
 }
 
+#[async_trait]
 impl StatusSource for StatusReport {
     fn status(&self) -> Status {
         let snapshot = self.gateway.snapshots.load();
@@ -115,7 +121,51 @@ impl StatusSource for StatusReport {
     fn metrics(&self) -> String {
         self.gateway.metrics.encode_text()
     }
+
+    async fn refresh(
+        &self,
+        server: &str,
+        client: Option<&str>,
+    ) -> Result<RefreshReport, RefreshRefusal> {
+        let (running, clients) = self.refreshed(server, client)?;
+        let changes = running.refresh(clients.as_deref()).await?;
+        self.gateway.snapshots.catch_up().await;
+        let lists =
+            changes.into_iter().map(|(kind, ElementChanges { added, removed, changed })| {
+                (kind.member(), ChangedElements { added, removed, changed })
+            });
+        let lists: BTreeMap<_, _> = lists.collect();
+        tracing::info!(server, client, changed = !lists.is_empty(), "listed anew for an operator");
+        let client = client.map(str::to_owned);
+        Ok(RefreshReport { server: server.to_owned(), client, changed: !lists.is_empty(), lists })
+    }
 }
+
+impl StatusReport {
+    /// The server, and the sessions of the client, that a refresh is for.
+    fn refreshed(
+        &self,
+        server: &str,
+        client: Option<&str>,
+    ) -> Result<RefreshTarget, RefreshRefusal> {
+        let snapshot = self.gateway.snapshots.load();
+        let name = ServerName::new(server).map_err(|_| RefreshRefusal::UnknownServer)?;
+        let member = snapshot.server(&name).ok_or(RefreshRefusal::UnknownServer)?;
+        let clients = &snapshot.config.clients;
+        let is_known = |client: &str| match &clients[..] {
+            [] => client == Principal::Anonymous.as_str(),
+            clients => clients.iter().any(|known| *known.name == *client),
+        };
+        if !client.is_none_or(is_known) {
+            return Err(RefreshRefusal::UnknownClient);
+        }
+        let sessions = client.map(|client| self.mcp.clients_of(client));
+        Ok((Arc::clone(&member.server), sessions))
+    }
+}
+
+/// A server, and the clients whose lists are meant, unless all are.
+type RefreshTarget = (Arc<Server>, Option<Vec<Arc<Client>>>);
 
 fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
     let view = member.server.view();

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 struct Told(Status);
 
+#[async_trait]
 impl StatusSource for Told {
     fn status(&self) -> Status {
         self.0.clone()
@@ -12,6 +13,10 @@ impl StatusSource for Told {
 
     fn metrics(&self) -> String {
         "# EOF\n".to_owned()
+    }
+
+    async fn refresh(&self, _: &str, _: Option<&str>) -> Result<RefreshReport, RefreshRefusal> {
+        Err(RefreshRefusal::UnknownServer)
     }
 }
 
@@ -85,7 +90,9 @@ fn status(servers: Vec<ServerStatus>) -> Status {
 /// Status, headers and body of an answer.
 fn ask(method: &str, path: &str, status: Status) -> (http::response::Parts, String) {
     let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
-    let (head, mut body) = respond(&request, &Told(status)).into_parts();
+    let told = Told(status);
+    let answer = futures_util::FutureExt::now_or_never(respond(&request, &told));
+    let (head, mut body) = answer.unwrap().into_parts();
     let frame = futures_util::FutureExt::now_or_never(body.frame()).unwrap();
     let bytes = frame.map_or_else(Bytes::new, |frame| frame.unwrap().into_data().unwrap());
     (head, String::from_utf8(bytes.to_vec()).unwrap())

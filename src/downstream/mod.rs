@@ -34,7 +34,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::PeerAddress;
-use crate::call::{Drain, Failure, RequestFault, boxed};
+use crate::call::{Client, Drain, Failure, RequestFault, boxed};
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
@@ -80,6 +80,11 @@ impl McpService {
     /// How many Legacy sessions are open.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The clients of the open Legacy sessions of a principal, by its name.
+    pub fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
+        self.sessions.clients_of(principal)
     }
 
     /// Identifies the sender of a request, before anything but its head is looked at: the profile

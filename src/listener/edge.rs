@@ -44,12 +44,21 @@ where
 }
 
 /// The stack for operators: the admin pages, which `respond` knows.
-pub fn operators<B: Send + 'static>(
+pub fn operators<B, F>(
     settings: LiveSettings,
     peer: PeerAddress,
-    respond: impl Fn(&Request<B>) -> Response<Full<Bytes>> + Clone + Send + 'static,
-) -> impl Edge<B, Full<Bytes>> {
-    guarded(settings, peer, service_fn(move |request| answer_now(respond(&request))))
+    respond: impl Fn(Request<()>) -> F + Clone + Send + 'static,
+) -> impl Edge<B, Full<Bytes>>
+where
+    B: Send + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
+        // No page reads a body.
+        let answer = respond(request.map(drop));
+        Box::pin(async move { Ok(answer.await) })
+    });
+    guarded(settings, peer, service)
 }
 
 /// The layers that every request passes before anything acts on it, on either listener.

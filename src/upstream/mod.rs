@@ -32,7 +32,7 @@ pub use notifications::{
     Subscriptions, Topic,
 };
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
-pub use server::{Server, ServerAccess};
+pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
 pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};

@@ -1,5 +1,7 @@
 //! One server as the rest of the gateway sees it.
 
+mod refresh;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,6 +26,8 @@ use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard
 use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 use crate::upstream::transport::peer::Peer;
+
+pub use refresh::{ElementChanges, RefreshError};
 
 /// A configured server with its whole life. It outlives snapshots, for as long
 /// as its part of the configuration stays the same.

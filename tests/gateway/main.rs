@@ -42,6 +42,7 @@ mod modern;
 mod operators;
 mod profiles;
 mod prompts;
+mod refresh;
 mod resources;
 mod server_life;
 mod session_errors;

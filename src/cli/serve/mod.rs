@@ -332,7 +332,10 @@ fn serve_operators(
         let live = settings.clone();
         let stack = move |peer| {
             let report = Arc::clone(&report);
-            edge::operators(live.clone(), peer, move |request| admin::respond(request, &*report))
+            edge::operators(live.clone(), peer, move |request| {
+                let report = Arc::clone(&report);
+                async move { admin::respond(&request, &*report).await }
+            })
         };
         socket.serve(settings, stack, draining).await;
     })

@@ -69,6 +69,14 @@ impl Sessions {
         self.lock().sessions.len()
     }
 
+    /// The clients of a principal's sessions.
+    pub(in crate::downstream) fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
+        let open = self.lock();
+        let sessions = open.sessions.values().map(|open| &open.session);
+        let own = sessions.filter(|session| session.owner().principal().as_str() == principal);
+        own.map(|session| Arc::clone(session.client())).collect()
+    }
+
     /// Opens a session for a caller at that address. At a limit, the session of the same holder
     /// that has been idle for longest ends.
     pub(super) fn open(

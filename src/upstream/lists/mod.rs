@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::catalog::{HeaderRules, Kind, ServerList};
 use crate::clock;
@@ -39,6 +40,13 @@ pub(in crate::upstream) struct ListingOutcome {
     pub(in crate::upstream) has_changed: bool,
 }
 
+/// The end of a list request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) struct FinishedListing {
+    pub(in crate::upstream) begun: Instant,
+    pub(in crate::upstream) has_succeeded: bool,
+}
+
 /// How many of its lists a server returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ListingPart {
@@ -52,6 +60,17 @@ impl Instance {
     /// Requests the lists that this instance is responsible for, and notifies
     /// the gateway of a change.
     pub(in crate::upstream) async fn list(
+        &self,
+        connection: &ServerConnection,
+    ) -> Result<ListingOutcome, UpstreamError> {
+        let begun = clock::now();
+        let outcome = self.request_lists(connection).await;
+        let has_succeeded = outcome.is_ok();
+        self.listings.send_replace(Some(FinishedListing { begun, has_succeeded }));
+        outcome
+    }
+
+    async fn request_lists(
         &self,
         connection: &ServerConnection,
     ) -> Result<ListingOutcome, UpstreamError> {
@@ -227,19 +246,18 @@ impl crate::upstream::supervisor::shared::ServerShared {
         }
     }
 
-    /// Like [`relist`](Self::relist), for one list.
-    pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) {
+    /// Like [`relist`](Self::relist), for one list; false if it is not requested.
+    pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
         let is_served =
             |era| self.version().is_some_and(|version| self.serves_legacy(version, era));
         if self.lists.of(told).is_none() || !told.other_era.is_none_or(is_served) {
-            return;
+            return false;
         }
-        let Some(holder) = self.lists.holder(told) else { return };
+        let Some(holder) = self.lists.holder(told) else { return false };
         self.lists.doubt(told);
         let lister = InstanceKey::lister(told.clone());
-        if let Ok(lister) = self.pool.open_for(self, lister, &holder) {
-            lister.want_list();
-        }
+        let opened = self.pool.open_for(self, lister, &holder);
+        opened.inspect(|lister| lister.want_list()).is_ok()
     }
 }
 

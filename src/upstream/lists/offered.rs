@@ -264,6 +264,17 @@ impl OfferedLists {
         let _ = ticks.wait_for(settled).await;
     }
 
+    /// Waits until the server has returned this list, or failed to, after this time.
+    pub(in crate::upstream) async fn tried_since(&self, told: &ClientDeclaration, since: Instant) {
+        let mut ticks = self.ticks.subscribe();
+        let settled = |_: &u64| {
+            let further = self.further();
+            further.get(told).is_none_or(|slot| slot.tried.is_some_and(|tried| tried >= since))
+        };
+        // The sender is part of `self`, so it cannot be dropped.
+        let _ = ticks.wait_for(settled).await;
+    }
+
     /// Records that the server could not be asked.
     pub(in crate::upstream) fn failed(&self, told: &ClientDeclaration) {
         if let Some(slot) = self.further().get_mut(told) {

@@ -18,6 +18,7 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
 use crate::upstream::UpstreamError;
+use crate::upstream::lists::FinishedListing;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::life::live;
@@ -39,6 +40,8 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) unlisted: AtomicBool,
     /// The list requests that wait for the first list.
     pub(in crate::upstream) list_requests: AtomicU32,
+    /// The last list request that has ended.
+    pub(in crate::upstream) listings: watch::Sender<Option<FinishedListing>>,
     /// Notified when the server's list may have changed.
     pub(in crate::upstream) changed: Arc<Notify>,
     /// Messages that the server sends outside of responses.
@@ -73,6 +76,7 @@ impl Instance {
             demand: Notify::new(),
             unlisted: AtomicBool::new(false),
             list_requests: AtomicU32::new(0),
+            listings: watch::Sender::new(None),
             changed,
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),

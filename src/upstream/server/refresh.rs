@@ -1,0 +1,177 @@
+//! Lists a server anew when an operator asks for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout};
+
+use crate::call::Client;
+use crate::catalog::{Kind, ServerList};
+use crate::clock;
+use crate::mcp::{Era, ProtocolVersion};
+
+use super::Server;
+use crate::upstream::owner::ClientDeclaration;
+use crate::upstream::supervisor::state::LifeState;
+
+/// Why a server was not listed anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RefreshError {
+    /// It is marked as failed, or stopped.
+    #[error("the server has failed too often, and is left alone for a while")]
+    Failed,
+    /// It did not list in time.
+    #[error("the server did not list within {after:?}")]
+    Timeout {
+        /// Its `start_timeout`.
+        after: Duration,
+    },
+    /// It could not list; the log has the reason.
+    #[error("the server could not be listed")]
+    Listing,
+}
+
+/// How the elements of one kind differ from before, by native names and URIs, sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ElementChanges {
+    /// New elements.
+    pub added: Vec<String>,
+    /// Elements that are gone.
+    pub removed: Vec<String>,
+    /// Elements with another definition.
+    pub changed: Vec<String>,
+}
+
+impl ElementChanges {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    fn between(before: Option<&ServerList>, after: Option<&ServerList>, kind: Kind) -> Self {
+        let old = before.map(|list| elements(list, kind)).unwrap_or_default();
+        let new = after.map(|list| elements(list, kind)).unwrap_or_default();
+        let mut changes = Self::default();
+        for (name, raw) in &new {
+            match old.get(name) {
+                None => changes.added.push((*name).to_owned()),
+                Some(known) if known != raw => changes.changed.push((*name).to_owned()),
+                Some(_) => {}
+            }
+        }
+        let gone = old.keys().filter(|name| !new.contains_key(*name));
+        changes.removed.extend(gone.map(|name| (*name).to_owned()));
+        changes
+    }
+
+    /// Adds the changes of another list of the same server.
+    fn merge(&mut self, other: Self) {
+        let pairs = [
+            (&mut self.added, other.added),
+            (&mut self.removed, other.removed),
+            (&mut self.changed, other.changed),
+        ];
+        for (all, more) in pairs {
+            all.extend(more);
+            all.sort_unstable();
+            all.dedup();
+        }
+    }
+}
+
+/// The lists that are requested anew.
+struct RefreshPlan {
+    /// Whether the list for all clients is.
+    base: bool,
+    /// Lists for declarations of clients.
+    own: Vec<ClientDeclaration>,
+}
+
+impl Server {
+    /// Requests the lists that these clients have, or all lists of the server, and waits until it has
+    /// returned them; returns how they differ from before. A server that is idle is started.
+    ///
+    /// # Errors
+    /// [`RefreshError`], after `start_timeout` at the latest; the previous lists stay.
+    pub async fn refresh(
+        &self,
+        clients: Option<&[Arc<Client>]>,
+    ) -> Result<Vec<(Kind, ElementChanges)>, RefreshError> {
+        let plan = self.plan_refresh(clients);
+        let before = self.lists_of(&plan);
+        let patience = self.kin.config.start_timeout;
+        let listed = timeout(patience, self.list_anew(&plan)).await;
+        listed.unwrap_or(Err(RefreshError::Timeout { after: patience }))?;
+        let after = self.lists_of(&plan);
+        let changes = Kind::ALL.into_iter().map(|kind| {
+            let mut changes = ElementChanges::default();
+            for (old, new) in before.iter().zip(&after) {
+                changes.merge(ElementChanges::between(old.as_deref(), new.as_deref(), kind));
+            }
+            (kind, changes)
+        });
+        Ok(changes.filter(|(_, changes)| !changes.is_empty()).collect())
+    }
+
+    fn plan_refresh(&self, clients: Option<&[Arc<Client>]>) -> RefreshPlan {
+        let lists = &self.kin.lists;
+        let Some(clients) = clients else {
+            return RefreshPlan { base: true, own: lists.recent() };
+        };
+        let told = clients
+            .iter()
+            .map(|client| self.told(client.version.era(), client.abilities()))
+            .map(|told| told.filter(|told| lists.of(told).is_some()));
+        let told: Vec<_> = told.collect();
+        // A Modern server returns those lists together with the one for all clients.
+        let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
+        let has_own = |told: &Option<ClientDeclaration>| {
+            told.as_ref().is_some_and(|told| !is_modern || told.other_era.is_some())
+        };
+        let base = told.is_empty() || !told.iter().all(has_own);
+        RefreshPlan { base, own: told.into_iter().flatten().collect() }
+    }
+
+    fn lists_of(&self, plan: &RefreshPlan) -> Vec<Option<Arc<ServerList>>> {
+        let own = plan.own.iter().map(|told| self.kin.lists.of(told));
+        own.chain(plan.base.then(|| self.list())).collect()
+    }
+
+    async fn list_anew(&self, plan: &RefreshPlan) -> Result<(), RefreshError> {
+        let asked = clock::now();
+        if plan.base {
+            self.main.want_list();
+            self.base_listed_since(asked).await?;
+        }
+        for told in &plan.own {
+            if self.kin.relist_for(told) {
+                self.kin.lists.tried_since(told, asked).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a list request that began after this time.
+    async fn base_listed_since(&self, asked: Instant) -> Result<(), RefreshError> {
+        let mut listings = self.main.listings.subscribe();
+        let mut state = self.main.state.subscribe();
+        let is_over = |state: &LifeState| matches!(state, LifeState::Failed | LifeState::Stopped);
+        tokio::select! {
+            // Both senders are part of the instance, so they cannot be dropped.
+            listed = listings.wait_for(|listed| listed.is_some_and(|one| one.begun >= asked)) => {
+                let has_succeeded = listed.is_ok_and(|one| one.is_some_and(|one| one.has_succeeded));
+                if has_succeeded { Ok(()) } else { Err(RefreshError::Listing) }
+            }
+            _ = state.wait_for(is_over) => Err(RefreshError::Failed),
+        }
+    }
+}
+
+fn elements(list: &ServerList, kind: Kind) -> HashMap<&str, &Bytes> {
+    let tools = list.tools.iter().filter(|_| kind == Kind::Tools);
+    let tools = tools.map(|tool| (tool.native.as_str(), tool.raw()));
+    let items = list.items(kind).iter().map(|item| (item.native.as_str(), item.raw()));
+    tools.chain(items).collect()
+}
