@@ -21,6 +21,7 @@ use url::Url;
 use crate::codec::file::{FileError, read_file};
 use crate::config::{Config, Secret};
 use crate::crypto::sha256;
+use crate::text::escape_controls;
 
 use super::gateway_file::{GatewayFile, GatewayFileError, PendingFiles, unified_diff};
 use super::import::clients::{ClientPlace, KNOWN_CLIENTS, KnownClient, UserFolders};
@@ -211,7 +212,10 @@ fn export_entry(
     };
     let shown = edit(KeyDisplay::Hidden)?;
     let diff = unified_diff(&target.label(), &target.text, &shown);
-    let mut text = hide_secrets(&diff, &target.document);
+    let mut text = String::new();
+    for line in hide_secrets(&diff, &target.document).lines() {
+        let _ = writeln!(text, "{}", escape_controls(line));
+    }
     if !args.write {
         let _ = writeln!(text, "\nTo write it, add: --write --expect {}", target.digest());
         return Ok(text);

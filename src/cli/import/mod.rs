@@ -177,7 +177,7 @@ fn list_found(folders: &UserFolders) -> String {
                     first = first.or((count > 0).then_some(client.id));
                     count_servers(count)
                 }
-                Err(error) => error.to_string(),
+                Err(error) => crate::text::escape_controls(&error.to_string()),
             };
             let _ = writeln!(text, "{:<16}{:<44}{contents}", client.id, file.label(folders));
         }

@@ -1,5 +1,6 @@
 //! What `import --write`, `add` and `remove` do to a configuration that a person wrote.
 
+use super::super::process::{Process, eventually};
 use super::*;
 
 const OWN: &str = "# My gateway\n[gateway]\nlisten = \"127.0.0.1:0\" # any port\n\n[servers.clock] # first\ncommand = \"trunkline\"\nargs = [\"example\", \"clock\"]\n\n# Logging\n[log]\nlevel = \"warn\"\n\n# the end\n";
@@ -63,6 +64,19 @@ fn add_writes_a_command_or_a_url_and_hides_secrets() {
     let dry = user.types(&["add", "more", "--dry-run", "--", "npx"]).exits_with(DONE);
     dry.prints(&["[servers.more]\ncommand = \"npx\"\n"]);
     assert!(!user.gateway().contains("more"));
+}
+
+#[test]
+fn a_running_gateway_takes_up_what_add_and_remove_write() {
+    let gateway = Process::start("");
+    let config = gateway.config();
+    let config = config.to_str().unwrap();
+    let user = User::new();
+    let add = ["add", "clock", "--config", config, "--", "trunkline", "example", "clock"];
+    user.types(&add).exits_with(DONE);
+    gateway.ready(&["clock"]);
+    user.types(&["remove", "clock", "--config", config]).exits_with(DONE);
+    eventually("the server is gone", || gateway.server("clock").is_null());
 }
 
 #[test]

@@ -23,6 +23,14 @@ fn an_export_is_shown_as_a_diff_and_written_only_when_asked() {
 }
 
 #[test]
+fn a_terminal_obeys_nothing_that_a_clients_file_contains() {
+    let user = User::new();
+    user.has(&user.home(CURSOR), "{\n  // \u{1b}[31m\u{202e}\n}\n");
+    let shown = user.types(&["export", "--client", "cursor"]).exits_with(DONE).said();
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']) && shown.contains("\\u{1b}[31m"), "{shown}");
+}
+
+#[test]
 fn a_file_that_changed_since_it_was_shown_is_not_touched() {
     let user = User::new();
     let file = user.home(CURSOR);
