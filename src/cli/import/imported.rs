@@ -68,8 +68,8 @@ pub(super) struct ImportedTool {
     pub(super) native: String,
     pub(super) public: Option<String>,
     pub(super) description: Option<String>,
-    /// Settings that the gateway does not have yet, as lines of TOML that are written as comments.
-    pub(super) pending: Vec<String>,
+    /// Further settings, in order.
+    pub(super) settings: Vec<(&'static str, String)>,
 }
 
 /// A profile: the tools or servers that one agent may use.

@@ -11,9 +11,6 @@ use super::imported::{
     SettingText,
 };
 
-/// What is before a setting that the gateway does not have yet: nothing, once it has them all.
-const PENDING: &str = "#";
-
 /// The path of the file that holds a secret, by its place in the server: `${file:PATH}`.
 pub(super) trait SecretPaths {
     /// The path of the secret in the text that is used as `usage`.
@@ -87,13 +84,14 @@ fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut
 fn render_tool(tool: &ImportedTool, server: &str, lines: &mut Vec<String>) {
     let (server, native) = (render_key(server), render_key(&tool.native));
     lines.extend([String::new(), format!("[servers.{server}.tools.{native}]")]);
-    // Above the settings: a comment belongs to the setting below it.
-    lines.extend(tool.pending.iter().map(|line| format!("{PENDING}{line}")));
     if let Some(public) = &tool.public {
         push_setting(lines, "name", quote_text(public));
     }
     if let Some(description) = &tool.description {
         push_setting(lines, "description", quote_text(description));
+    }
+    for (setting, text) in &tool.settings {
+        push_setting(lines, setting, quote_text(text));
     }
 }
 
@@ -143,7 +141,7 @@ fn quote_list(texts: &[String]) -> Value {
 
 /// A text as a string on one line. Line ends are escaped, so that no text looks like a setting of
 /// its own, and so is everything that could make a terminal or an editor show another text.
-pub(super) fn quote_text(text: &str) -> Value {
+fn quote_text(text: &str) -> Value {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

@@ -205,21 +205,31 @@ pub(super) fn push_timeout(
     value: f64,
     unit: TimeUnit,
 ) {
-    let milliseconds = match unit {
-        TimeUnit::Milliseconds => value,
-        TimeUnit::Seconds => value * 1000.0,
-    };
-    // A year is more than any program waits; the cast is exact below it.
-    let milliseconds = milliseconds.clamp(1.0, 31_536_000_000.0).round();
-    let text = if milliseconds % 1000.0 == 0.0 {
-        format!("{}s", milliseconds / 1000.0)
-    } else {
-        format!("{milliseconds}ms")
-    };
-    if setting == "timeout" && milliseconds > DEFAULT_MAX_TIMEOUT {
+    let text = duration_text(value, unit);
+    if setting == "timeout" && unit.to_milliseconds(value) > DEFAULT_MAX_TIMEOUT {
         server.settings.push(("max_timeout", SettingText::Text(text.clone())));
     }
     server.settings.push((setting, SettingText::Text(text)));
+}
+
+/// A duration as the configuration writes it.
+pub(super) fn duration_text(value: f64, unit: TimeUnit) -> String {
+    // A year is more than any program waits.
+    let milliseconds = unit.to_milliseconds(value).clamp(1.0, 31_536_000_000.0).round();
+    if milliseconds % 1000.0 == 0.0 {
+        format!("{}s", milliseconds / 1000.0)
+    } else {
+        format!("{milliseconds}ms")
+    }
+}
+
+impl TimeUnit {
+    fn to_milliseconds(self, value: f64) -> f64 {
+        match self {
+            Self::Milliseconds => value,
+            Self::Seconds => value * 1000.0,
+        }
+    }
 }
 
 /// The default of `max_timeout`, in milliseconds.

@@ -33,16 +33,28 @@ fn avas_servers_keep_their_tool_names_and_its_contexts_become_profiles() {
         &[
             "command = \"python3\"\nargs = [\"-m\", \"src.mcp_servers.aviation_atis_server\", \"--config\", \"/app/config/aviation_atis.yaml\"]",
             "env = { METNO_USER_AGENT = \"Asterisk-AI-Voice-Agent (+https://github.com/...)\" }",
-            "max_restarts = 5\ntimeout = \"10s\"",
+            "max_restarts = 5\ntimeout = \"10s\"\nslow_after = \"2s\"\nslow_message = \"Let me look that up for you, one moment...\"\n",
             "# `restart.backoff_ms` has no counterpart",
-            "[servers.aviation_atis.tools.get_atis]\n",
-            "result.field = \"atis_text\"",
-            "slow_after = \"2000ms\"",
-            "slow_message = \"Let me look that up for you, one moment...\"",
-            "name = \"mcp_aviation_atis_get_atis\"\ndescription = \"Get current ATIS for an airport\"",
+            "[servers.aviation_atis.tools.get_atis]\nname = \"mcp_aviation_atis_get_atis\"\ndescription = \"Get current ATIS for an airport\"\nresult.field = \"atis_text\"\n",
             "[servers.aviation_atis.tools.get_metar]\nname = \"mcp_aviation_atis_get_metar\"",
             "# AVA's own tools stay with AVA: transfer, hangup_call",
             "[profiles.aviation_support]\ntools = [\"mcp_aviation_atis_get_atis\", \"mcp_aviation_atis_get_metar\"]",
+        ],
+    );
+    user.types(&["check"]).exits_with(DONE).prints(&["fine"]);
+}
+
+#[test]
+fn avas_speech_template_becomes_the_template_of_the_result() {
+    let user = User::new();
+    let template = fixture("ava.yaml").replace("# speech_template", "speech_template");
+    user.has(&user.project("config/ai-agent.yaml"), template);
+    user.types(&["import", "ava", "--write"]).exits_with(DONE);
+    contains_all(
+        user.gateway().as_bytes(),
+        &[
+            "result.template = \"The current ATIS for {icao} is: {atis_text}\"\n",
+            "`speech_template` is used, `speech_field` is not",
         ],
     );
     user.types(&["check"]).exits_with(DONE).prints(&["fine"]);

@@ -9,8 +9,7 @@ use super::super::fields::{FieldFault, ForeignFields};
 use super::super::imported::{
     ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool, SettingText,
 };
-use super::super::render::quote_text;
-use super::super::server_map::{TimeUnit, program_path, push_timeout};
+use super::super::server_map::{TimeUnit, duration_text, program_path, push_timeout};
 use super::super::shapes::ShapeContext;
 
 pub(in crate::cli::import) fn read_ava(
@@ -56,16 +55,10 @@ fn read_entry(
     };
     let mut server = ImportedServer::new(name, target);
     read_restart(&mut fields, &mut server)?;
-    let defaults = read_defaults(&mut fields, &mut server)?;
+    read_defaults(&mut fields, &mut server)?;
     for tool in fields.take_objects("tools")? {
-        let tool = read_tool(tool, &defaults, &mut server)?;
+        let tool = read_tool(tool, &mut server)?;
         server.tools.push(tool);
-    }
-    if !defaults.is_empty() && server.tools.is_empty() {
-        let settings = defaults.join(", ");
-        server
-            .notes
-            .push(format!("for each tool that is slow, as a setting of the tool: {settings}"));
     }
     server.notes.extend(fields.finish());
     Ok(server)
@@ -112,35 +105,38 @@ fn read_restart(
     Ok(())
 }
 
-/// The timeout, and the settings that each tool inherits.
+/// The settings that each tool inherits.
 fn read_defaults(
     fields: &mut ForeignFields<'_>,
     server: &mut ImportedServer,
-) -> Result<Vec<String>, FieldFault> {
-    let Some(mut defaults) = fields.take_object("defaults")? else { return Ok(Vec::new()) };
+) -> Result<(), FieldFault> {
+    let Some(mut defaults) = fields.take_object("defaults")? else { return Ok(()) };
     if let Some(time) = defaults.take_number("timeout_ms")? {
         push_timeout(server, "timeout", time, TimeUnit::Milliseconds);
     }
-    let slow = read_slow_response(&mut defaults)?;
+    let slow = read_slow_response(&mut defaults)?.into_iter();
+    server.settings.extend(slow.map(|(name, text)| (name, SettingText::Text(text))));
     server.notes.extend(defaults.finish().iter().map(|note| format!("defaults: {note}")));
-    Ok(slow)
+    Ok(())
 }
 
-/// What is said while a call is slow, as settings of a tool.
-fn read_slow_response(fields: &mut ForeignFields<'_>) -> Result<Vec<String>, FieldFault> {
-    let mut lines = Vec::new();
-    if let Some(time) = fields.take_number("slow_response_threshold_ms")? {
-        lines.push(format!("slow_after = \"{time}ms\""));
-    }
-    if let Some(message) = fields.take_string("slow_response_message")? {
-        lines.push(format!("slow_message = {}", quote_text(&message)));
-    }
-    Ok(lines)
+/// What is said while a call is slow. A server and a tool have the same settings for it.
+fn read_slow_response(
+    fields: &mut ForeignFields<'_>,
+) -> Result<Vec<(&'static str, String)>, FieldFault> {
+    let time = fields.take_number("slow_response_threshold_ms")?;
+    // The setting accepts no duration of zero.
+    let after = time.map(|time| match duration_text(time, TimeUnit::Milliseconds) {
+        text if time > 0.0 => text,
+        _ => "off".to_owned(),
+    });
+    let message = fields.take_string("slow_response_message")?;
+    let after = after.map(|after| ("slow_after", after));
+    Ok(after.into_iter().chain(message.map(|message| ("slow_message", message))).collect())
 }
 
 fn read_tool(
     mut fields: ForeignFields<'_>,
-    defaults: &[String],
     server: &mut ImportedServer,
 ) -> Result<ImportedTool, FieldFault> {
     let path = fields.field_path("name");
@@ -149,20 +145,26 @@ fn read_tool(
     };
     let public = fields.take_string("expose_as")?;
     let public = public.unwrap_or_else(|| exposed_name(&server.name, &native));
-    let mut pending = Vec::new();
-    for (field, setting) in
-        [("speech_field", "result.field"), ("speech_template", "result.template")]
-    {
-        if let Some(text) = fields.take_string(field)? {
-            pending.push(format!("{setting} = {}", quote_text(&text)));
+    let field = fields.take_string("speech_field")?;
+    let mut settings = Vec::new();
+    match (fields.take_string("speech_template")?, field) {
+        // The gateway's template would start at the field, AVA's starts at the whole.
+        (Some(template), field) => {
+            if field.is_some() {
+                let note =
+                    format!("tool `{native}`: `speech_template` is used, `speech_field` is not");
+                server.notes.push(note);
+            }
+            settings.push(("result.template", template));
         }
+        (None, Some(field)) => settings.push(("result.field", field)),
+        (None, None) => {}
     }
-    let slow = read_slow_response(&mut fields)?;
-    pending.extend(if slow.is_empty() { defaults.to_vec() } else { slow });
+    settings.extend(read_slow_response(&mut fields)?);
     let description = fields.take_string("description")?;
     let notes = fields.finish();
     server.notes.extend(notes.iter().map(|note| format!("tool `{native}`: {note}")));
-    Ok(ImportedTool { native, public: Some(public), description, pending })
+    Ok(ImportedTool { native, public: Some(public), description, settings })
 }
 
 /// The name that AVA gives to a tool.
