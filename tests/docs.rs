@@ -56,6 +56,11 @@ fn the_import_page_does_what_it_says() {
 }
 
 #[test]
+fn the_openapi_page_does_what_it_says() {
+    Page::open("docs/openapi.md").check_consoles(&Place::new());
+}
+
+#[test]
 fn the_readmes_settings_can_be_pasted() {
     let page = Page::open("README.md");
     let agents = page.blocks("json");
@@ -69,11 +74,13 @@ fn the_readmes_settings_can_be_pasted() {
     for block in page.blocks("toml") {
         let _: toml::Table = block.text.parse().expect("it is TOML");
     }
-    for block in page.blocks("toml gateway") {
-        let place = Place::new();
-        std::fs::write(place.path("pasted.toml"), &block.text).unwrap();
-        let done = place.run("trunkline check --config pasted.toml");
-        assert!(done.status.success(), "README.md:{}: {done:?}", block.line);
+    for page in [page, Page::open("docs/openapi.md")] {
+        for block in page.blocks("toml gateway") {
+            let place = Place::new();
+            std::fs::write(place.path("pasted.toml"), &block.text).unwrap();
+            let done = place.run("trunkline check --config pasted.toml");
+            assert!(done.status.success(), "{}:{}: {done:?}", page.name, block.line);
+        }
     }
 }
 

@@ -176,6 +176,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         transport: match member.config.target {
             ServerKind::Command(_) => ServerTransport::Stdio,
             ServerKind::Http(_) => ServerTransport::Http,
+            ServerKind::OpenApi(_) => ServerTransport::OpenApi,
         },
         start: match member.config.start {
             StartChoice::Eager => ServerStart::Eager,

@@ -95,6 +95,8 @@ pub enum ServerTransport {
     Stdio,
     /// An HTTP server.
     Http,
+    /// A plain HTTP API with an OpenAPI document.
+    OpenApi,
 }
 
 /// The protocol era of a server.

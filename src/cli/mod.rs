@@ -15,6 +15,7 @@ mod export;
 mod gateway_file;
 mod import;
 mod key;
+mod openapi;
 mod replace_file;
 mod stdio;
 
@@ -68,6 +69,9 @@ enum CliCommand {
     Add(add::AddArgs),
     /// Remove a server from the configuration
     Remove(add::RemoveArgs),
+    /// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
+    #[command(name = "openapi")]
+    OpenApi(openapi::OpenApiArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Print the version
@@ -126,6 +130,7 @@ pub fn run() -> ExitCode {
         CliCommand::Export(args) => export::run(&args),
         CliCommand::Add(args) => add::add_server(&args),
         CliCommand::Remove(args) => add::remove_server(&args),
+        CliCommand::OpenApi(args) => openapi::show_api(&args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Version => {
             write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))

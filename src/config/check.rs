@@ -16,7 +16,7 @@ use super::numbers::CountSetting;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
-use super::server::{Isolation, ServerConfig};
+use super::server::{Isolation, ServerConfig, is_openapi};
 use super::setting::{Section, Setting};
 use super::units::DurationSetting;
 use super::wording::{nearest_choice, shorten_text};
@@ -266,18 +266,29 @@ fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
 
 /// A setting that has no effect on this kind of server is a mistake.
 fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    const OWNED: [(&str, &[&str]); 2] = [
-        ("command", &["idle_stop", "max_restarts", "restart_window", "stop_timeout"]),
-        ("url", &["connect_timeout", "forward_headers"]),
-    ];
-    let kinds = OWNED.map(|(kind, _)| server.find_node(kind).is_some());
-    for ((owner, keys), _) in OWNED.iter().zip(kinds).filter(|(_, has)| !has) {
-        // A server without either kind is reported elsewhere.
-        for node in
-            keys.iter().filter_map(|key| server.find_node(key)).filter(|_| kinds.contains(&true))
-        {
-            node.report_fault_at_key(reader, ConfigProblem::OtherTarget { owner });
+    const OF_CHILDREN: [&str; 4] = ["idle_stop", "max_restarts", "restart_window", "stop_timeout"];
+    const OF_HTTP: [&str; 2] = ["connect_timeout", "forward_headers"];
+    const OF_MCP: [&str; 5] =
+        ["era", "isolation", "max_instances", "instance_idle", "client_capabilities"];
+    let has = |key| server.find_node(key).is_some();
+    let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
+    let is_openapi = is_openapi(server, quiet) == Some(true);
+    let is_http = has("url") || is_openapi;
+    // A server of no kind is reported elsewhere.
+    let is_any = has("command") || is_http;
+    let mut refuse = |keys: &[&str], problem: fn() -> ConfigProblem| {
+        for node in keys.iter().filter_map(|key| server.find_node(key)) {
+            node.report_fault_at_key(reader, problem());
         }
+    };
+    if is_any && !has("command") {
+        refuse(&OF_CHILDREN, || ConfigProblem::OtherTarget { owner: "command" });
+    }
+    if is_any && !is_http {
+        refuse(&OF_HTTP, || ConfigProblem::OtherTarget { owner: "url" });
+    }
+    if is_openapi {
+        refuse(&OF_MCP, || ConfigProblem::McpOnly);
     }
 }
 

@@ -30,6 +30,7 @@ mod maps;
 mod naming;
 mod network;
 mod numbers;
+mod openapi;
 mod pattern;
 mod problem;
 mod process;
@@ -58,6 +59,10 @@ pub use gateway::{
     ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
 pub use naming::{NameCase, NameFormat, NamingChoice};
+pub use openapi::{
+    DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
+    OperationRule, SchemeCredential, ServerProtocol,
+};
 pub use pattern::Pattern;
 pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;

@@ -112,7 +112,7 @@ impl Setting for Url {
     }
 }
 
-fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
+pub(super) fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
     let url = Url::parse(text)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(UrlProblem::Scheme);

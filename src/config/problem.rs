@@ -74,18 +74,24 @@ pub enum ConfigProblem {
     /// The `NAME` of `[servers.NAME]` is invalid.
     #[error(transparent)]
     ServerName(#[from] ServerNameError),
-    /// The server has neither `command` nor `url`.
-    #[error("the server has neither `command` nor `url`")]
+    /// The server has none of `command`, `url` and `openapi`.
+    #[error("the server has none of `command`, `url` and `openapi`")]
     NoTarget,
-    /// The server has both `command` and `url`.
-    #[error("the server has both `command` and `url`")]
+    /// The server has more than one of `command`, `url` and `openapi`.
+    #[error("the server has more than one of `command`, `url` and `openapi`")]
     TwoTargets,
     /// A setting for the other kind of server.
     #[error("this setting is only for servers with `{owner}`")]
     OtherTarget {
-        /// `command` or `url`.
+        /// `command`, `url` or `openapi`.
         owner: &'static str,
     },
+    /// A setting of the protocol, for a server that does not speak it.
+    #[error("this setting is only for servers that speak MCP")]
+    McpOnly,
+    /// An empty name of a security scheme.
+    #[error("not the name of a security scheme")]
+    SchemeName,
     /// A URL that does not parse, is not HTTP or has a forbidden part.
     #[error("not a usable URL: {0}")]
     Url(#[from] UrlProblem),
@@ -336,9 +342,15 @@ impl ConfigProblem {
                 "put strings in quotes, lists in [ ], and each setting on its own line"
             }
             Self::ServerName(_) => "rename the table, such as [servers.github]",
-            Self::NoTarget => "add command = \"…\" for a child process, or url = \"https://…\"",
+            Self::NoTarget => {
+                "add command = \"…\" for a child process, url = \"https://…\" for a server over \
+                 HTTP, or openapi = \"…\" for a plain HTTP API"
+            }
             Self::TwoTargets => "keep one of them, or configure two servers",
-            Self::OtherTarget { .. } => "remove it, or use the other kind of server",
+            Self::OtherTarget { .. } | Self::McpOnly => {
+                "remove it, or use the other kind of server"
+            }
+            Self::SchemeName => "write the name as in `components.securitySchemes` of the document",
             Self::Url(UrlProblem::Credentials) => {
                 "send credentials as headers = { Authorization = \"…\" }"
             }

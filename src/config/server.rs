@@ -13,6 +13,7 @@ use crate::call::{NativeName, PublicName, ServerName};
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
 use super::numbers::{Count32, CountSetting};
+use super::openapi::{OpenApiConfig, ServerProtocol};
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
 use super::process::{ProgramSetting, VariableSetting};
@@ -20,14 +21,15 @@ use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::server_secrets::ServerSecrets;
-use super::setting::{Section, SectionPart, SettingRow, TextSetting};
+use super::setting::{Section, SectionPart, Setting, SettingRow, TextSetting};
 use super::substitute::SubstitutedText;
 use super::transforms::{OutputCheck, ResultBounds, TransformSettings};
 use super::units::{DurationSetting, SizeSetting};
 
 section! {
-    /// One MCP server: a child process (`command`) or an HTTP server (`url`). `NAME` has 1 to 32
-    /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, without `__`.
+    /// One server: a child process (`command`) or an HTTP server (`url`) that speaks MCP, or a plain
+    /// HTTP API (`openapi`). `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`,
+    /// without `__`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ServerConfig {
         parts {
@@ -297,46 +299,97 @@ pub enum ServerKind {
     Command(CommandConfig),
     /// An HTTP server.
     Http(HttpConfig),
+    /// A plain HTTP API with an OpenAPI document.
+    OpenApi(Box<OpenApiConfig>),
 }
 
 impl SectionPart for ServerKind {
     fn part_rows() -> Vec<SettingRow> {
-        // One of the two keys is required, but neither by itself.
-        let rows = CommandConfig::setting_rows().into_iter().chain(HttpConfig::setting_rows());
-        rows.map(|row| SettingRow { required: false, ..row }).collect()
+        // One of three keys is required, but none by itself.
+        let mut rows = CommandConfig::setting_rows();
+        for row in HttpConfig::setting_rows().into_iter().chain(OpenApiConfig::setting_rows()) {
+            if rows.iter().all(|other| other.key != row.key) {
+                rows.push(row);
+            }
+        }
+        rows.into_iter().map(|row| SettingRow { required: false, ..row }).collect()
     }
 
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        let refuse_keys = |rows: Vec<SettingRow>, owner, reader: &mut ConfigReader<'_>| {
-            for node in rows.iter().filter_map(|row| table.find_node(row.key)) {
-                node.report_fault_at_key(reader, ConfigProblem::OtherTarget { owner });
-            }
-        };
-        match (table.find_node("command"), table.find_node("url")) {
-            (Some(_), None) => {
-                refuse_keys(HttpConfig::setting_rows(), "url", reader);
-                CommandConfig::read_fields(table, reader).map(Self::Command)
-            }
-            (None, Some(_)) => {
-                refuse_keys(CommandConfig::setting_rows(), "command", reader);
-                HttpConfig::read_fields(table, reader).map(Self::Http)
-            }
-            (Some(_), Some(url)) => {
-                url.report_fault_at_key(reader, ConfigProblem::TwoTargets);
-                // Both are read to report their own faults, and to know their secrets.
-                let _ = (
-                    CommandConfig::read_fields(table, reader),
-                    HttpConfig::read_fields(table, reader),
-                );
+        let targets: Vec<_> =
+            TARGETS.into_iter().filter_map(|key| Some((key, table.find_node(key)?))).collect();
+        match targets.as_slice() {
+            [] => {
+                reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoTarget);
                 None
             }
-            (None, None) => {
-                reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoTarget);
+            [(key, _)] => {
+                let is_command = *key == "command";
+                let is_openapi = !is_command && is_openapi(table, reader)?;
+                let owner = if is_openapi { "openapi" } else { *key };
+                refuse_keys_of_others(owner, table, reader);
+                match owner {
+                    "command" => CommandConfig::read_fields(table, reader).map(Self::Command),
+                    "url" => HttpConfig::read_fields(table, reader).map(Self::Http),
+                    _ => OpenApiConfig::read_fields(table, reader)
+                        .map(|openapi| Self::OpenApi(Box::new(openapi))),
+                }
+            }
+            [_, (_, second), ..] => {
+                second.report_fault_at_key(reader, ConfigProblem::TwoTargets);
+                // All are read to report their own faults, and to know their secrets.
+                for (key, _) in &targets {
+                    match *key {
+                        "command" => drop(CommandConfig::read_fields(table, reader)),
+                        "url" => drop(HttpConfig::read_fields(table, reader)),
+                        _ => drop(OpenApiConfig::read_fields(table, reader)),
+                    }
+                }
                 None
             }
         }
     }
 }
+
+/// Whether a server is a plain HTTP API; `None` if its `kind` is invalid.
+pub(super) fn is_openapi(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<bool> {
+    let kind = table.find_node("kind").map(|kind| ServerProtocol::read_value(&kind, reader));
+    let is_named = table.find_node("openapi").is_some();
+    Some(is_named || kind.unwrap_or(Some(ServerProtocol::Mcp))? == ServerProtocol::OpenApi)
+}
+
+/// Reports the settings that only other kinds of servers have.
+fn refuse_keys_of_others(
+    owner: &'static str,
+    table: &ConfigTable<'_>,
+    reader: &mut ConfigReader<'_>,
+) {
+    let keys_of = |owner: &str| -> Vec<&'static str> {
+        let keys = |rows: Vec<SettingRow>| rows.iter().map(|row| row.key).collect();
+        match owner {
+            "command" => keys(CommandConfig::setting_rows()),
+            "url" => keys(HttpConfig::setting_rows()),
+            _ => OpenApiConfig::owned_keys(),
+        }
+    };
+    let mut own = keys_of(owner);
+    // The two keys that say where a server is, and what it speaks.
+    own.extend((owner != "command").then_some(["kind", "url"]).into_iter().flatten());
+    for other in TARGETS.into_iter().filter(|other| *other != owner) {
+        for key in keys_of(other) {
+            if own.contains(&key) {
+                continue;
+            }
+            own.push(key);
+            if let Some(node) = table.find_node(key) {
+                node.report_fault_at_key(reader, ConfigProblem::OtherTarget { owner: other });
+            }
+        }
+    }
+}
+
+/// The keys that say how a server is reached: exactly one of them.
+const TARGETS: [&str; 3] = ["command", "url", "openapi"];
 
 impl ServerConfig {
     /// Whether clients share its child process or session.
@@ -354,11 +407,20 @@ impl ServerConfig {
         is_the_same_for_all || self.max_instances() == 0
     }
 
+    /// The era to speak. Plain HTTP has no sessions: the gateway serves it as a Modern server.
+    pub fn era(&self) -> EraChoice {
+        match self.target {
+            ServerKind::Command(_) | ServerKind::Http(_) => self.era,
+            ServerKind::OpenApi(_) => EraChoice::Modern,
+        }
+    }
+
     /// The number of instances it may have besides the first.
     pub fn max_instances(&self) -> usize {
         self.max_instances.unwrap_or(match self.target {
             ServerKind::Command(_) => CHILDREN,
             ServerKind::Http(_) => SESSIONS,
+            ServerKind::OpenApi(_) => 0,
         })
     }
 }

@@ -129,7 +129,9 @@ fn the_shipped_configuration_starts_the_two_servers_of_the_binary() {
             ServerKind::Command(command) => {
                 (server.name.as_str(), &*command.program, &*command.args)
             }
-            ServerKind::Http(_) => panic!("{} is not a child", server.name),
+            ServerKind::Http(_) | ServerKind::OpenApi(_) => {
+                panic!("{} is not a child", server.name)
+            }
         })
         .collect();
     let own = "/usr/bin/trunkline";

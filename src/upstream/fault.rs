@@ -17,6 +17,7 @@ use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::transport::child::SpawnError;
+use crate::upstream::transport::openapi::DocumentFault;
 
 /// Why a call to a server failed. Cheap to clone: a lost connection fails many
 /// calls. Rare and large evidence is boxed: results that may hold an error are
@@ -90,6 +91,8 @@ pub enum UpstreamError {
     /// A setting that turns out to be wrong only at run time, such as a
     /// certificate file.
     Setup(#[source] Box<SetupFault>),
+    /// The OpenAPI document of a plain HTTP API cannot be used.
+    Document(#[source] Box<DocumentFault>),
     /// The server has reached its limit of instances.
     TooManyInstances {
         /// The most instances that it may have besides the main one.
@@ -182,6 +185,12 @@ pub enum SetupFault {
     Task(#[source] Arc<JoinError>),
 }
 
+impl From<DocumentFault> for UpstreamError {
+    fn from(fault: DocumentFault) -> Self {
+        Self::Document(Box::new(fault))
+    }
+}
+
 impl UpstreamError {
     /// The chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
@@ -218,6 +227,7 @@ impl UpstreamError {
             Self::Versions(fault) => ServerFault::Versions(fault.clone()),
             Self::EndlessList { limit, unit } => ServerFault::EndlessList { limit: *limit, unit },
             Self::Setup(_) => ServerFault::Misconfigured,
+            Self::Document(_) => ServerFault::Document,
             Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
             Self::Down(fault) => (**fault).clone(),
         }
@@ -236,6 +246,7 @@ impl UpstreamError {
             | Self::Down(_)
             | Self::TooManyInstances { .. }
             | Self::Setup(_)
+            | Self::Document(_)
             | Self::Redirect { .. }
             | Self::Versions(_) => Failure::server_down(server, fault),
             Self::Status { .. }

@@ -40,6 +40,7 @@ pub use transport::child;
 pub use transport::http::{
     HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
 };
+pub use transport::openapi::{ApiSurvey, DocumentFault, MANY_TOOLS, SurveyedTool, survey_api};
 pub use transport::peer::{ChangeCapabilities, Peer};
 
 #[cfg(test)]

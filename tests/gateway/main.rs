@@ -39,6 +39,7 @@ mod limits;
 mod list_changes;
 mod logging;
 mod modern;
+mod openapi;
 mod operators;
 mod profiles;
 mod prompts;

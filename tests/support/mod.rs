@@ -22,6 +22,7 @@
 )]
 
 pub mod agent;
+pub mod api;
 pub mod client;
 pub mod collector;
 pub mod dialogue;

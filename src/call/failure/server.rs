@@ -96,6 +96,9 @@ pub enum ServerFault {
         /// The unit of the limit.
         unit: &'static str,
     },
+    /// The OpenAPI document of a plain HTTP API cannot be used.
+    #[error("its OpenAPI document cannot be used")]
+    Document,
     /// A setting cannot be used.
     #[error("its configuration cannot be used")]
     Misconfigured,

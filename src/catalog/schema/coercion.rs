@@ -85,7 +85,8 @@ fn replacement(error: &ValidationError<'_>, text: &str) -> Option<String> {
     let is_wanted = match error.kind() {
         Kind::Type { kind } => kind_names(kind).iter().any(|name| is_of_kind(&meant, name)),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            let kinds = expected_kinds(context, error.instance())?;
+            let others = context.iter().filter(|alternative| !allows_only_nothing(alternative));
+            let kinds = expected_kinds(others, error.instance())?;
             kinds.iter().any(|name| is_of_kind(&meant, name))
         }
         _ => false,
@@ -93,6 +94,13 @@ fn replacement(error: &ValidationError<'_>, text: &str) -> Option<String> {
     // Valid JSON has line breaks between its values only, where a server on standard input would
     // take them for the end of the message.
     is_wanted.then(|| text.replace(['\n', '\r'], " "))
+}
+
+/// Whether the alternative with these errors is the empty string, which stands for an absent
+/// argument: it wants no other string.
+fn allows_only_nothing(errors: &[ValidationError<'_>]) -> bool {
+    let [error] = errors else { return false };
+    matches!(error.kind(), Kind::Constant { expected_value } if **expected_value == "")
 }
 
 /// Whether an error is that the schema does not allow `null` for a property that it declares.

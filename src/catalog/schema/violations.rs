@@ -96,7 +96,7 @@ fn rule_message(kind: &Kind, found: &Value) -> String {
             format!("expected {}, got another {got}", shorten_value(expected_value))
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            match expected_kinds(context, found) {
+            match expected_kinds(context.iter(), found) {
                 Some(kinds) => {
                     let kinds = kinds.into_iter().collect::<Vec<_>>().join(" or ");
                     format!("expected {kinds}, got {got}")
@@ -148,8 +148,8 @@ fn limit_message(kind: &Kind, got: &str) -> String {
 
 /// The expected kinds, if every alternative failed on the kind of this very
 /// value: the form that generators give optional fields.
-pub(super) fn expected_kinds(
-    context: &[Vec<ValidationError<'_>>],
+pub(super) fn expected_kinds<'c, 'e: 'c>(
+    context: impl Iterator<Item = &'c Vec<ValidationError<'e>>>,
     found: &Value,
 ) -> Option<BTreeSet<&'static str>> {
     let mut all = BTreeSet::new();

@@ -91,7 +91,7 @@ listen = \"127.0.0.1:8080\"
             "8: servers.b.headers.Host: this header cannot be configured: it follows from the URL",
             "9: servers.b.tools.allow[0]: \"\" is not a pattern",
             "9: servers.b.tools.allow[2]: \"\" is not a pattern",
-            "11: servers.a: the server has neither `command` nor `url`",
+            "11: servers.a: the server has none of `command`, `url` and `openapi`",
             "12: servers.a.comand: unknown key",
             "15: admin.listen: `gateway.listen` and `admin.listen` are the same address",
         ]
@@ -147,13 +147,13 @@ fn a_rendering_shows_the_line_and_what_would_be_right() {
     assert_eq!(
         faults.render(Color::Never),
         "\
-error: servers.x: the server has neither `command` nor `url`
+error: servers.x: the server has none of `command`, `url` and `openapi`
  --> gateway.toml:4:10
   |
 4 | [servers.x]
   |          ^
   |
-  = help: add command = \"…\" for a child process, or url = \"https://…\"
+  = help: add command = \"…\" for a child process, url = \"https://…\" for a server over HTTP, or openapi = \"…\" for a plain HTTP API
 
 error: servers.x.comand: unknown key
  --> gateway.toml:5:1
@@ -385,7 +385,7 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "[servers.x]",
-        "1: servers.x: the server has neither `command` nor `url`; add command = \"…\" for a child process, or url = \"https://…\"",
+        "1: servers.x: the server has none of `command`, `url` and `openapi`; add command = \"…\" for a child process, url = \"https://…\" for a server over HTTP, or openapi = \"…\" for a plain HTTP API",
     ),
     (
         "[servers.a__b]\ncommand = \"x\"",
@@ -432,8 +432,36 @@ const RULES: &[(&str, &str)] = &[
 /// Every rule for one server: the lines of its table that violate it, and the start of the report.
 const SERVER_RULES: &[(&str, &str)] = &[
     (
+        "openapi = \"x.json\"\nurl = \"http://x\"",
+        "2: servers.x.openapi: the server has more than one of `command`, `url` and `openapi`; keep one of them, or configure two servers",
+    ),
+    (
+        "openapi = \"https://x/openapi.json\"\nera = \"legacy\"",
+        "3: servers.x.era: this setting is only for servers that speak MCP; remove it, or use the other kind of server",
+    ),
+    (
+        "openapi = \"x.json\"\ntransport = \"sse\"",
+        "3: servers.x.transport: this setting is only for servers with `url`; remove it, or use the other kind of server",
+    ),
+    (
+        "url = \"http://x\"\ninclude = []",
+        "3: servers.x.include: this setting is only for servers with `openapi`; remove it, or use the other kind of server",
+    ),
+    (
+        "command = \"x\"\nkind = \"openapi\"",
+        "3: servers.x.kind: this setting is only for servers with `openapi`; remove it, or use the other kind of server",
+    ),
+    (
+        "openapi = \"x.json\"\ninclude = [\"get /x\"]",
+        "3: servers.x.include[0]: \"get /x\" is not an operation; write an operationId, \"METHOD /path\", \"tag:NAME\", or a table",
+    ),
+    (
+        "openapi = \"x.json\"\nauth = { key = \"a\\nb\" }",
+        "3: servers.x.auth.key: the header value contains a character that is not allowed in headers; headers are one line",
+    ),
+    (
         "command = \"x\"\nurl = \"http://x\"",
-        "3: servers.x.url: the server has both `command` and `url`; keep one of them, or configure two servers",
+        "3: servers.x.url: the server has more than one of `command`, `url` and `openapi`; keep one of them, or configure two servers",
     ),
     (
         "command = \"x\"\nheaders = {}",

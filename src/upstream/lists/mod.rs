@@ -211,15 +211,15 @@ impl Instance {
             Kind::Tools => format!("{name}: {reason}"),
             kind => format!("{} {name}: {reason}", kind.noun()),
         });
-        self.note_warnings(missing.into_iter().chain(refused));
+        self.note_warnings(missing.into_iter().chain(refused), connection.remarks());
         Ok((list, listed))
     }
 }
 
 impl Instance {
     /// Notes what is left out of the list, and logs what was not left out before. Of thousands of
-    /// invalid elements the first ones are enough.
-    fn note_warnings(&self, all: impl Iterator<Item = String>) {
+    /// invalid elements the first ones are enough. The `remarks` were logged where they were made.
+    fn note_warnings(&self, all: impl Iterator<Item = String>, remarks: Vec<String>) {
         let secrets = &self.config().secrets;
         let clipped =
             |text: String| escape_controls(clip(&secrets.hide_in(&text), LONGEST_WARNING));
@@ -229,7 +229,8 @@ impl Instance {
         if more > 0 {
             warnings.push(format!("and {more} more"));
         }
-        let before = std::mem::replace(&mut self.notes().warnings, warnings.clone());
+        let shown = remarks.into_iter().map(clipped).chain(warnings.iter().cloned()).collect();
+        let before = std::mem::replace(&mut self.notes().warnings, shown);
         for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
             tracing::warn!(server = %self.name(), "left out of the list: {warning}");
         }

@@ -71,7 +71,7 @@ impl<'a> Life<'a> {
             ServerKind::Command(_) => config.max_restarts as usize,
             // A connection attempt costs next to nothing, and only the gateway
             // can notice that the server is back.
-            ServerKind::Http(_) => usize::MAX,
+            ServerKind::Http(_) | ServerKind::OpenApi(_) => usize::MAX,
         };
         Self {
             // Only servers that speak Legacy have further instances.
@@ -226,7 +226,7 @@ impl<'a> Life<'a> {
     /// Connects and lists; a child process in its turn.
     async fn start(&mut self) -> Result<Arc<ServerConnection>, UpstreamError> {
         let config = Arc::clone(self.instance.config());
-        if matches!(config.target, ServerKind::Http(_)) {
+        if !matches!(config.target, ServerKind::Command(_)) {
             return Box::pin(self.connect_and_list()).await;
         }
         let instance = Arc::downgrade(self.instance);

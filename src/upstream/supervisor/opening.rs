@@ -7,13 +7,16 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::clock;
-use crate::config::{CommandConfig, EraChoice, HttpConfig, HttpTransport, ServerKind};
+use crate::config::{
+    CommandConfig, EraChoice, HttpConfig, HttpTransport, OpenApiConfig, ServerKind,
+};
 use crate::mcp::Era;
 
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::child::{Child, ChildSpec};
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
+use crate::upstream::transport::openapi::{ApiOpening, OpenApiServer};
 use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
 use crate::upstream::{ExitCause, SetupFault, UpstreamError};
 
@@ -22,7 +25,7 @@ impl Life<'_> {
     pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         let known = self.instance.owner.told.other_era.or(self.known);
-        let era = match (config.era, known) {
+        let era = match (config.era(), known) {
             (EraChoice::Auto, Some(Era::Legacy)) => EraChoice::Legacy,
             (era, _) => era,
         };
@@ -35,6 +38,7 @@ impl Life<'_> {
         let opened = match &config.target {
             ServerKind::Command(command) => self.start_child(command, era).await,
             ServerKind::Http(http) => self.open_http(http, era).await,
+            ServerKind::OpenApi(openapi) => self.open_api(openapi).await,
         };
         self.known = match &opened {
             Ok(connection) => Some(connection.peer().era()),
@@ -78,6 +82,17 @@ impl Life<'_> {
             }
             opened => opened.map(ServerConnection::Http),
         }
+    }
+
+    /// Reads the document of a plain HTTP API.
+    async fn open_api(&self, api: &OpenApiConfig) -> Result<ServerConnection, UpstreamError> {
+        let opening = ApiOpening {
+            server: Arc::clone(self.instance.config()),
+            api: api.clone(),
+            files: self.instance.kin.files.clone(),
+            inbox: Arc::clone(&self.instance.inbox),
+        };
+        OpenApiServer::open(opening).await.map(ServerConnection::OpenApi)
     }
 
     /// Opens a connection over HTTP+SSE (2024-11-05), which behaves like a pipe

@@ -194,7 +194,7 @@ impl ServerShared {
         let known = known.as_ref();
         let shared = Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
-            era: RememberedEra::new(config.era, known),
+            era: RememberedEra::new(config.era(), known),
             config,
             surroundings: surroundings.clone(),
             lists: OfferedLists::restored(known),
@@ -228,7 +228,7 @@ impl ServerShared {
     pub(in crate::upstream) fn wants_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         era == Era::Legacy
             && version.era() == Era::Modern
-            && self.config.era == EraChoice::Auto
+            && self.config.era() == EraChoice::Auto
             && !self.config.has_one_instance()
     }
 

@@ -1,4 +1,4 @@
-//! An open connection to a server, over either transport.
+//! An open connection to a server, over any transport.
 
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::transport::child::Child;
 use crate::upstream::transport::http::HttpServer;
+use crate::upstream::transport::openapi::OpenApiServer;
 use crate::upstream::transport::peer::Peer;
 use crate::upstream::transport::stdio::StdioServer;
 
@@ -21,6 +22,8 @@ pub(in crate::upstream) enum ServerConnection {
     Stdio(StdioServer),
     /// Over Streamable HTTP.
     Http(HttpServer),
+    /// To a plain HTTP API, which the gateway speaks for.
+    OpenApi(OpenApiServer),
 }
 
 impl ServerConnection {
@@ -28,6 +31,7 @@ impl ServerConnection {
         match self {
             Self::Stdio(stdio) => stdio.peer(),
             Self::Http(http) => http.peer(),
+            Self::OpenApi(api) => api.peer(),
         }
     }
 
@@ -40,6 +44,7 @@ impl ServerConnection {
         match self {
             Self::Stdio(stdio) => stdio.request(method.as_str(), params).await,
             Self::Http(http) => http.request(method, params).await,
+            Self::OpenApi(api) => api.request(method).await,
         }
     }
 
@@ -62,6 +67,17 @@ impl ServerConnection {
                 };
                 http.call(call, target, mirrored, deadline).await
             }
+            // Boxed, because it would enlarge the future of every call.
+            Self::OpenApi(api) => Box::pin(api.call(call, target, deadline)).await,
+        }
+    }
+
+    /// What an operator should know about the server besides its lists, such as
+    /// what is left out of them.
+    pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
+        match self {
+            Self::Stdio(_) | Self::Http(_) => Vec::new(),
+            Self::OpenApi(api) => api.remarks(),
         }
     }
 
@@ -71,6 +87,8 @@ impl ServerConnection {
         match self {
             Self::Stdio(stdio) => stdio.closed().await,
             Self::Http(http) => http.closed().await,
+            // There is no connection to lose: each call opens what it needs.
+            Self::OpenApi(_) => std::future::pending().await,
         }
     }
 
@@ -80,6 +98,7 @@ impl ServerConnection {
         match self {
             Self::Stdio(stdio) => stdio.close(),
             Self::Http(http) => http.close().await,
+            Self::OpenApi(_) => {}
         }
         if let Some(child) = child {
             child.stop().await;
@@ -92,5 +111,6 @@ pub(in crate::upstream) fn transport_name(target: &Transport) -> &'static str {
     match target {
         Transport::Command(_) => "stdio",
         Transport::Http(_) => "http",
+        Transport::OpenApi(_) => "openapi",
     }
 }

@@ -1,7 +1,7 @@
 //! Transports: [`http`] for Streamable HTTP and the older HTTP+SSE of
-//! 2024-11-05, [`stdio`] for child processes.
+//! 2024-11-05, [`stdio`] for child processes, [`openapi`] for plain HTTP APIs.
 //!
-//! Both speak both eras, and both appear as a [`connection`] to the modules
+//! The first two speak both eras. All appear as a [`connection`] to the modules
 //! above: a permitted call in, a reply out. [`peer`] holds the identity and
 //! capabilities that a server has declared; [`request_ids`] issues the ids of
 //! requests to it. The supervisor decides when a
@@ -10,6 +10,7 @@
 pub mod child;
 pub(in crate::upstream) mod connection;
 pub(in crate::upstream) mod http;
+pub(in crate::upstream) mod openapi;
 pub(in crate::upstream) mod peer;
 pub(in crate::upstream) mod request_ids;
 pub(in crate::upstream) mod stdio;

@@ -5,9 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use aws_lc_rs::hmac::{Context, Key};
+use http::HeaderName;
+use url::Url;
 
 use crate::config::{
-    CapabilitiesChoice, CommandConfig, HttpConfig, ServerConfig, ServerKind, child_inherits,
+    CapabilitiesChoice, CommandConfig, DocumentSource, HttpConfig, OpenApiConfig, SchemeCredential,
+    Secret, ServerConfig, ServerKind, child_inherits,
 };
 
 /// The keyed digest of a configuration.
@@ -66,6 +69,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
     match target {
         ServerKind::Command(command) => digest.feed_command(command),
         ServerKind::Http(http) => digest.feed_http(http),
+        ServerKind::OpenApi(openapi) => digest.feed_openapi(openapi),
     }
     let mut fingerprint = [0; 32];
     fingerprint.copy_from_slice(digest.0.sign().as_ref());
@@ -114,13 +118,60 @@ impl FieldDigest {
         let HttpConfig { url, headers, ca, transport } = http;
         self.feed("url");
         self.feed(url.as_str());
+        self.feed_headers(headers);
+        self.feed(ca.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
+        self.feed(transport.as_str());
+    }
+
+    fn feed_headers(&mut self, headers: &[(HeaderName, Secret)]) {
         self.feed_count(headers.len());
         for (name, value) in headers {
             self.feed(name.as_str());
             self.feed(value.expose());
         }
+    }
+
+    fn feed_openapi(&mut self, openapi: &OpenApiConfig) {
+        let OpenApiConfig {
+            document,
+            // When the document is read, not what is in it.
+            refresh: _,
+            base_url,
+            server_variables,
+            headers,
+            ca,
+            auth,
+            include,
+            exclude,
+            empty_strings,
+        } = openapi;
+        self.feed("openapi");
+        match document {
+            DocumentSource::Url(url) => self.feed(url.as_str()),
+            DocumentSource::Search(url) => self.feed(format!("search {url}")),
+            DocumentSource::File(path) => self.feed(path.as_os_str().as_bytes()),
+        }
+        self.feed(base_url.as_ref().map_or("", Url::as_str));
+        self.feed_count(server_variables.len());
+        for (name, value) in server_variables {
+            self.feed(name);
+            self.feed(value);
+        }
+        self.feed_headers(headers);
         self.feed(ca.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
-        self.feed(transport.as_str());
+        self.feed_count(auth.len());
+        for (name, credential) in auth {
+            self.feed(name);
+            match credential {
+                SchemeCredential::Value(value) => self.feed(value.expose()),
+                SchemeCredential::Login(login) => {
+                    self.feed(&login.username);
+                    self.feed(login.password.expose());
+                }
+            }
+        }
+        self.feed(format!("{include:?} {exclude:?}"));
+        self.feed(empty_strings.as_str());
     }
 }
 

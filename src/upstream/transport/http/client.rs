@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_rustls::HttpsConnectorBuilder;
@@ -42,6 +43,18 @@ impl HttpClient {
     /// # Errors
     /// [`UpstreamError::Setup`] if a setting cannot be used.
     pub fn new(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
+        let mut client = Self::plain(config, connect_timeout)?;
+        client.posts.entry(ACCEPT).or_insert(MediaType::JSON_OR_EVENTS);
+        client.posts.entry(CONTENT_TYPE).or_insert(MediaType::JSON);
+        Ok(client)
+    }
+
+    /// Like [`new`](Self::new), for a server that does not speak MCP: only the configured headers
+    /// are fixed.
+    ///
+    /// # Errors
+    /// [`UpstreamError::Setup`] if a setting cannot be used.
+    pub fn plain(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
         let target = target.ok_or(SetupFault::Url)?;
         let mut tcp = HttpConnector::new();
@@ -65,8 +78,6 @@ impl HttpClient {
             headers.insert(name.clone(), value);
         }
         let others = headers.clone();
-        headers.entry(ACCEPT).or_insert(MediaType::JSON_OR_EVENTS);
-        headers.entry(CONTENT_TYPE).or_insert(MediaType::JSON);
         Ok(Self { pool: ConnectionPool::new(tls, connect_timeout), target, posts: headers, others })
     }
 
@@ -95,6 +106,18 @@ impl HttpClient {
         self.send_to(&self.target, method, headers, body)
     }
 
+    /// Like [`send`](Self::send), to another path of the server's origin. There is no way to name
+    /// another host.
+    pub(in crate::upstream::transport) async fn send_to_path(
+        &self,
+        path: &PathAndQuery,
+        (method, headers): (&Method, &HeaderMap),
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let target = self.target.with_path(path.clone()).ok_or(SetupFault::Url)?;
+        self.send_to(&target, method, headers, body).await
+    }
+
     /// Like [`send`](Self::send), to another URL of the server's origin.
     pub(super) fn send_to(
         &self,
@@ -106,7 +129,7 @@ impl HttpClient {
         let sending = self.pool.send(target, self.request(method, headers, body.clone()));
         async move {
             let response = sending.await.map_err(connect_or_broken)?;
-            if !response.status().is_redirection() {
+            if !is_redirect(response.status()) {
                 return Ok(response);
             }
             // Boxed to keep the usual request small: redirects are rare.
@@ -123,10 +146,11 @@ impl HttpClient {
         let mut target = from.clone();
         for _ in 0..REDIRECTS {
             let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            target = same_origin(&target.uri, response.status(), location.unwrap_or_default())?;
+            let status = response.status();
+            target = same_origin(&target.uri, (status, method), location.unwrap_or_default())?;
             let request = self.request(method, headers, body.clone());
             response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
-            if !response.status().is_redirection() {
+            if !is_redirect(response.status()) {
                 return Ok(response);
             }
         }
@@ -167,12 +191,29 @@ fn connect_or_broken(fault: TransportError) -> UpstreamError {
 
 /// The target of a redirect, if it stays within the origin and keeps the
 /// method.
-fn same_origin(from: &Uri, status: StatusCode, to: &str) -> Result<RequestTarget, UpstreamError> {
+fn same_origin(
+    from: &Uri,
+    (status, method): (StatusCode, &Method),
+    to: &str,
+) -> Result<RequestTarget, UpstreamError> {
     let refused = || UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() };
-    if !matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+    let keeps_method = match status {
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        // Followed by GET, whatever the method was (RFC 9110, 15.4).
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
+            *method == Method::GET
+        }
+        _ => false,
+    };
+    if !keeps_method {
         return Err(refused());
     }
     same_origin_as(from, to)
+}
+
+/// Whether a response names another place. `304 Not Modified` is of the same class, and names none.
+fn is_redirect(status: StatusCode) -> bool {
+    status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
 /// Resolves a reference relative to `from`, if it stays within its origin.
@@ -255,7 +296,8 @@ mod tests {
         let from = "http://127.0.0.1/mcp".parse().unwrap();
         let to = "http://user:hunter2@example.com/";
         for status in [StatusCode::TEMPORARY_REDIRECT, StatusCode::FOUND] {
-            let refused = same_origin(&from, status, to).err().unwrap().to_string();
+            let refused = same_origin(&from, (status, &Method::POST), to);
+            let refused = refused.err().unwrap().to_string();
             assert!(refused.contains("http://***@example.com/"), "{refused}");
         }
     }
@@ -263,17 +305,22 @@ mod tests {
     #[test]
     fn a_redirect_is_followed_only_within_its_origin_and_with_its_method() {
         let from: Uri = "http://a.test:80/mcp".parse().unwrap();
-        for (status, to, followed) in [
-            (307, "/mcp/", Some("http://a.test/mcp/")),
-            (308, "http://a.test/x", Some("http://a.test/x")),
-            (302, "/mcp/", None),
-            (307, "https://a.test/mcp", None),
-            (307, "http://a.test:81/mcp", None),
-            (307, "//b.test/mcp", None),
+        for (status, method, to, followed) in [
+            (307, Method::POST, "/mcp/", Some("http://a.test/mcp/")),
+            (308, Method::POST, "http://a.test/x", Some("http://a.test/x")),
+            (302, Method::POST, "/mcp/", None),
+            (302, Method::GET, "/mcp/", Some("http://a.test/mcp/")),
+            (303, Method::DELETE, "/mcp/", None),
+            (300, Method::GET, "/mcp/", None),
+            (302, Method::GET, "//b.test/mcp", None),
+            (307, Method::POST, "https://a.test/mcp", None),
+            (307, Method::POST, "http://a.test:81/mcp", None),
+            (307, Method::POST, "//b.test/mcp", None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let uri = same_origin(&from, status, to).ok().map(|target| target.uri.to_string());
-            assert_eq!(uri.as_deref(), followed, "{to}");
+            let uri = same_origin(&from, (status, &method), to);
+            let uri = uri.ok().map(|target| target.uri.to_string());
+            assert_eq!(uri.as_deref(), followed, "{method} {to}");
         }
     }
 }

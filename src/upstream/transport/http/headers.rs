@@ -67,24 +67,31 @@ impl HttpShared {
         headers
     }
 
-    /// Adds the client's trace context, and those of its headers that the
-    /// configuration forwards.
     fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
-        let trace = &call.context.trace;
-        let (parent, state) = match &trace.sent {
-            Some((parent, state)) => (Some(parent), state.as_ref()),
-            None => (trace.parent.as_ref(), trace.state.as_ref()),
-        };
-        let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
-        for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
-            }
+        add_clients_own(headers, call, &self.forward);
+    }
+}
+
+/// Adds the client's trace context, and those of its headers that the configuration forwards.
+pub(in crate::upstream::transport) fn add_clients_own(
+    headers: &mut HeaderMap,
+    call: &Call,
+    forward: &[HeaderName],
+) {
+    let trace = &call.context.trace;
+    let (parent, state) = match &trace.sent {
+        Some((parent, state)) => (Some(parent), state.as_ref()),
+        None => (trace.parent.as_ref(), trace.state.as_ref()),
+    };
+    let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
+    for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
         }
-        for name in &self.forward {
-            if let Some(value) = call.context.headers.get(name) {
-                headers.insert(name.clone(), value.clone());
-            }
+    }
+    for name in forward {
+        if let Some(value) = call.context.headers.get(name) {
+            headers.insert(name.clone(), value.clone());
         }
     }
 }

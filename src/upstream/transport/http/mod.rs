@@ -49,6 +49,7 @@ use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 pub use body::ResponseBody;
 pub use client::{HttpClient, client_tls};
+pub(in crate::upstream::transport) use headers::add_clients_own;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;
 pub use pool::TransportError;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http2;
@@ -53,6 +54,13 @@ impl RequestTarget {
             None => HeaderValue::from_str(host),
         };
         Some(Self { origin_form, host: host.ok()?, uri })
+    }
+
+    /// Another path of the same origin.
+    pub(super) fn with_path(&self, path: PathAndQuery) -> Option<Self> {
+        let mut parts = self.uri.clone().into_parts();
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).ok().and_then(Self::new)
     }
 }
 

@@ -1,0 +1,158 @@
+//! `trunkline openapi`: what an API offers, and the lines that add it to a configuration.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_stdout};
+use crate::config::{
+    Config, ConfigSource, OpenApiConfig, ServerConfig, ServerKind, SystemEnvironment,
+};
+use crate::upstream::{ApiSurvey, UpstreamError, survey_api};
+
+/// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
+#[derive(Debug, Args)]
+pub(super) struct OpenApiArgs {
+    /// The OpenAPI document: a URL or a file
+    #[arg(value_name = "URL|FILE")]
+    document: String,
+    /// The name of the server in the configuration
+    #[arg(long, value_name = "NAME", default_value = "api")]
+    name: String,
+    /// The URL that requests go to, if the document names one of another origin
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Only these operations: an operationId, "METHOD /path", "/path" or "tag:NAME", with * and ?
+    #[arg(long, value_name = "OPERATION")]
+    include: Vec<String>,
+    /// All but these operations
+    #[arg(long, value_name = "OPERATION")]
+    exclude: Vec<String>,
+    /// A header for the document's server; ${env:NAME} is replaced by the variable's value
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+}
+
+pub(super) fn show_api(args: &OpenApiArgs) -> ExitCode {
+    let lines = args.lines();
+    let folder = std::env::current_dir().unwrap_or_default();
+    let source = ConfigSource { name: "options".into(), folder, bytes: lines.clone().into_bytes() };
+    let config = match Config::read(&source, &SystemEnvironment) {
+        Ok(config) => config,
+        Err(faults) => {
+            write_to_stderr(&format!("{}\n", faults.render(super::terminal_color())));
+            return CONFIG_FAULT.into_code();
+        }
+    };
+    let Some((server, api)) = apis_of(&config).next() else {
+        print_error("the options name no document");
+        return CONFIG_FAULT.into_code();
+    };
+    match survey_now(server, api) {
+        Ok(survey) => write_to_stdout(&describe(&survey, &lines)),
+        Err(fault) => report_error(&fault),
+    }
+}
+
+/// The plain HTTP APIs of a configuration.
+pub(super) fn apis_of(
+    config: &Config,
+) -> impl Iterator<Item = (&Arc<ServerConfig>, &OpenApiConfig)> {
+    config.servers.iter().filter_map(|server| match &server.target {
+        ServerKind::OpenApi(api) => Some((server, &**api)),
+        ServerKind::Command(_) | ServerKind::Http(_) => None,
+    })
+}
+
+/// Reads an API's document on a runtime of its own.
+pub(super) fn survey_now(
+    server: &Arc<ServerConfig>,
+    api: &OpenApiConfig,
+) -> Result<ApiSurvey, UpstreamError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| UpstreamError::Connect(Arc::new(error)))?;
+    runtime.block_on(survey_api(server, api))
+}
+
+impl OpenApiArgs {
+    /// The lines of a configuration that these options stand for.
+    fn lines(&self) -> String {
+        let quote = |text: &str| toml::Value::from(text).to_string();
+        let mut lines = format!("[servers.{}]\nopenapi = {}\n", self.name, quote(&self.document));
+        if let Some(base) = &self.base_url {
+            let _ = writeln!(lines, "base_url = {}", quote(base));
+        }
+        if !self.header.is_empty() {
+            let pairs = self.header.iter().map(|header| {
+                let (name, value) = header.split_once(':').unwrap_or((header, ""));
+                format!("{} = {}", quote(name.trim()), quote(value.trim()))
+            });
+            let _ = writeln!(lines, "headers = {{ {} }}", pairs.collect::<Vec<_>>().join(", "));
+        }
+        for (key, rules) in [("include", &self.include), ("exclude", &self.exclude)] {
+            if !rules.is_empty() {
+                let rules: Vec<_> = rules.iter().map(|rule| quote(rule)).collect();
+                let _ = writeln!(lines, "{key} = [{}]", rules.join(", "));
+            }
+        }
+        lines
+    }
+}
+
+/// The operations as a table, and what to paste.
+fn describe(survey: &ApiSurvey, lines: &str) -> String {
+    let mut text = format!("{} {} at {}\n\n", survey.title, survey.version, survey.base);
+    let width = |of: fn(&crate::upstream::SurveyedTool) -> &str| {
+        survey.tools.iter().map(|tool| of(tool).chars().count()).max().unwrap_or(0)
+    };
+    let (names, labels) = (width(|tool| &tool.name), width(|tool| &tool.label));
+    for tool in &survey.tools {
+        let arguments = tool.arguments.iter();
+        let arguments = arguments.map(|(name, required)| match required {
+            true => format!("{name}*"),
+            false => name.clone(),
+        });
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        let (name, label, tokens) = (&tool.name, &tool.label, tokens_of(tool.bytes));
+        let _ =
+            writeln!(text, "{name:names$}  {label:labels$}  about {tokens:>5} tokens  {arguments}");
+    }
+    let bytes: usize = survey.tools.iter().map(|tool| tool.bytes).sum();
+    let (tools, tokens) = (survey.tools.len(), tokens_of(bytes));
+    let _ = writeln!(
+        text,
+        "\nTools: {tools}, about {tokens} tokens in each client's context; * is required"
+    );
+    if tools > crate::upstream::MANY_TOOLS {
+        let _ = writeln!(text, "Models choose better among fewer: see `include` and `exclude`.");
+    }
+    if !survey.left_out.is_empty() {
+        let _ = writeln!(text, "\nLeft out:");
+        for (label, reason) in &survey.left_out {
+            let _ = writeln!(text, "{label}: {reason}");
+        }
+    }
+    let _ = writeln!(text, "\n# For gateway.toml:\n\n{}", lines.trim_end());
+    if !survey.missing_schemes.is_empty() {
+        let table = lines.lines().next().unwrap_or_default().trim_end_matches(']');
+        let _ = writeln!(text, "\n{table}.auth]");
+        for scheme in &survey.missing_schemes {
+            let variable: String = scheme
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                .collect();
+            let is_bare = scheme.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+            let key =
+                if is_bare { scheme.clone() } else { toml::Value::from(&**scheme).to_string() };
+            let _ = writeln!(text, "{key} = \"${{env:{variable}}}\"");
+        }
+    }
+    text
+}
+
+/// An estimate: a token is about four bytes of JSON.
+fn tokens_of(bytes: usize) -> usize {
+    bytes.div_ceil(4)
+}

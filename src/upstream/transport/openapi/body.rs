@@ -1,0 +1,317 @@
+//! Request bodies: JSON, forms, multipart with files, text and bytes.
+
+use base64::engine::general_purpose::{GeneralPurposeConfig, STANDARD};
+use base64::engine::{DecodePaddingMode, GeneralPurpose};
+use base64::{Engine, alphabet};
+use bytes::Bytes;
+use memchr::memmem;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::string;
+
+use super::parameters::{
+    ArgumentFault, ParameterStyle, encode, list_items, plain_text, write_pairs,
+};
+use super::request::CallArguments;
+
+/// The body of an operation's requests.
+#[derive(Debug, Clone)]
+pub(super) struct ApiBody {
+    pub(super) format: BodyFormat,
+    /// Its media type, as the document writes it.
+    pub(super) media_type: String,
+    pub(super) shape: BodyShape,
+    pub(super) required: bool,
+}
+
+/// How a body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyFormat {
+    Json,
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    /// `multipart/form-data`.
+    Multipart,
+    /// Text as it is: `text/*` and XML.
+    Text,
+    /// Bytes, which arguments carry in base64.
+    Bytes,
+}
+
+/// Which arguments make the body.
+#[derive(Debug, Clone)]
+pub(super) enum BodyShape {
+    /// One argument is the body.
+    Whole {
+        /// The argument.
+        argument: String,
+    },
+    /// Each property of the body is an argument.
+    Fields(Vec<BodyField>),
+}
+
+/// A property of a body that is an argument of its own.
+#[derive(Debug, Clone)]
+pub(super) struct BodyField {
+    pub(super) argument: String,
+    pub(super) name: String,
+    pub(super) required: bool,
+    /// The style of a form's field, if the document names one.
+    pub(super) style: Option<(ParameterStyle, bool)>,
+    /// The media type of a part that is a file.
+    pub(super) file: Option<String>,
+}
+
+/// The media type and the bytes of a body.
+pub(super) type WrittenBody = (String, Bytes);
+
+impl BodyFormat {
+    /// How a body of this media type is written.
+    pub(super) fn of_media_type(media_type: &str) -> Self {
+        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "application/json" | "*/*" | "application/*" => Self::Json,
+            "application/x-www-form-urlencoded" => Self::Form,
+            "multipart/form-data" => Self::Multipart,
+            essence if essence.ends_with("+json") => Self::Json,
+            "application/xml" | "application/yaml" => Self::Text,
+            essence if essence.starts_with("text/") || essence.ends_with("+xml") => Self::Text,
+            _ => Self::Bytes,
+        }
+    }
+
+    /// The order in which formats are preferred, if a document offers several.
+    pub(super) fn rank(self) -> usize {
+        match self {
+            Self::Json => 0,
+            Self::Multipart => 1,
+            Self::Form => 2,
+            Self::Text => 3,
+            Self::Bytes => 4,
+        }
+    }
+}
+
+impl ApiBody {
+    /// Writes the body that the arguments make; `None` if they make none.
+    ///
+    /// # Errors
+    /// [`ArgumentFault`].
+    pub(super) fn write(
+        &self,
+        arguments: &CallArguments<'_>,
+    ) -> Result<Option<WrittenBody>, ArgumentFault> {
+        let fields = match &self.shape {
+            BodyShape::Whole { argument } => {
+                let Some(raw) = arguments.find(argument) else { return Ok(None) };
+                return self.write_whole(argument, raw).map(Some);
+            }
+            BodyShape::Fields(fields) => fields,
+        };
+        let given: Vec<_> = fields
+            .iter()
+            .filter_map(|field| Some((field, arguments.find(&field.argument)?)))
+            .collect();
+        if given.is_empty() && !self.required {
+            return Ok(None);
+        }
+        Ok(Some(match self.format {
+            BodyFormat::Form => {
+                let pairs: Vec<_> =
+                    given.iter().flat_map(|(field, raw)| form_pairs(field, raw)).collect();
+                (self.media_type.clone(), pairs.join("&").into())
+            }
+            BodyFormat::Multipart => write_multipart(&given)?,
+            _ => {
+                let members = given
+                    .iter()
+                    .map(|(field, raw)| format!("{}:{}", string(&field.name), raw.get()));
+                let members: Vec<_> = members.collect();
+                (self.json_type(), format!("{{{}}}", members.join(",")).into())
+            }
+        }))
+    }
+
+    fn write_whole(&self, argument: &str, raw: &RawValue) -> Result<WrittenBody, ArgumentFault> {
+        Ok(match self.format {
+            BodyFormat::Json => (self.json_type(), Bytes::copy_from_slice(raw.get().as_bytes())),
+            BodyFormat::Bytes => {
+                let file = decode_file(argument, raw)?;
+                // `*/*` and `image/*` are no types to send.
+                let media_type = if self.media_type.contains('*') {
+                    file.media_type.unwrap_or_else(|| OCTETS.to_owned())
+                } else {
+                    self.media_type.clone()
+                };
+                (media_type, file.bytes)
+            }
+            _ => (self.media_type.clone(), plain_text(raw).into_owned().into()),
+        })
+    }
+
+    fn json_type(&self) -> String {
+        if self.media_type.contains('*') { JSON.to_owned() } else { self.media_type.clone() }
+    }
+}
+
+/// The pairs of a form's field. Objects without a style are JSON, as their usual media type says.
+fn form_pairs(field: &BodyField, raw: &RawValue) -> Vec<String> {
+    let is_object = raw.get().starts_with('{');
+    let usual = if is_object { ParameterStyle::Json } else { ParameterStyle::Form };
+    let (style, explode) = field.style.unwrap_or((usual, true));
+    write_pairs(&field.name, raw, style, explode, encode)
+}
+
+/// One part of a multipart body: its headers and its content.
+type FormPart = (String, Bytes);
+
+fn write_multipart(given: &[(&BodyField, &RawValue)]) -> Result<WrittenBody, ArgumentFault> {
+    let mut parts = Vec::new();
+    for (field, raw) in given {
+        let items = if raw.get().starts_with('[') { list_items(raw) } else { vec![*raw] };
+        for item in items {
+            parts.push(form_part(field, item)?);
+        }
+    }
+    // No content can end its part, whatever it is.
+    let is_free = |boundary: &String| {
+        parts.iter().all(|(_, content)| memmem::find(content, boundary.as_bytes()).is_none())
+    };
+    let boundaries = || format!("trunkline-{:032x}", fastrand::u128(..));
+    let boundary = std::iter::repeat_with(boundaries).find(is_free).unwrap_or_default();
+    let mut body = Vec::new();
+    for (head, content) in &parts {
+        body.extend_from_slice(format!("--{boundary}\r\n{head}\r\n\r\n").as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Ok((format!("multipart/form-data; boundary={boundary}"), body.into()))
+}
+
+fn form_part(field: &BodyField, raw: &RawValue) -> Result<FormPart, ArgumentFault> {
+    let name = quote_name(&field.name);
+    let head = format!("Content-Disposition: form-data; name=\"{name}\"");
+    let Some(media_type) = &field.file else {
+        let is_json = raw.get().starts_with(['{', '[']);
+        let kind = if is_json { "\r\nContent-Type: application/json" } else { "" };
+        return Ok((head + kind, plain_text(raw).into_owned().into()));
+    };
+    let file = decode_file(&field.argument, raw)?;
+    let media_type = file.media_type.as_ref().unwrap_or(media_type);
+    Ok((format!("{head}; filename=\"{name}\"\r\nContent-Type: {media_type}"), file.bytes))
+}
+
+/// A name in `Content-Disposition`, as browsers quote it (WHATWG, "multipart/form-data").
+fn quote_name(name: &str) -> String {
+    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+struct DecodedFile {
+    bytes: Bytes,
+    media_type: Option<String>,
+}
+
+/// The file in an argument: base64, or a `data:` URL that names its type.
+fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFault> {
+    let fault = || ArgumentFault::Base64 { argument: argument.to_owned() };
+    let text = serde_json::from_str::<Value>(raw.get()).map_err(|_| fault())?;
+    let text = text.as_str().ok_or_else(fault)?;
+    let url = text.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
+    let (media_type, encoded) = url.map_or((None, text), |(kind, data)| (Some(kind), data));
+    let encoded: String = encoded.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let decoded = STANDARD.decode(&encoded).or_else(|_| LENIENT.decode(&encoded));
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "/+-.".contains(c);
+    let media_type = media_type.filter(|kind| !kind.is_empty() && kind.chars().all(allowed));
+    Ok(DecodedFile {
+        bytes: decoded.map_err(|_| fault())?.into(),
+        media_type: media_type.map(str::to_owned),
+    })
+}
+
+/// Base64 with the alphabet of URLs, with or without padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+const JSON: &str = "application/json";
+/// The media type of bytes of unknown kind.
+pub(super) const OCTETS: &str = "application/octet-stream";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str) -> BodyField {
+        BodyField {
+            argument: name.into(),
+            name: name.into(),
+            required: false,
+            style: None,
+            file: None,
+        }
+    }
+
+    fn body(format: BodyFormat, media_type: &str, shape: BodyShape) -> ApiBody {
+        ApiBody { format, media_type: media_type.into(), shape, required: true }
+    }
+
+    fn written(body: &ApiBody, arguments: &str) -> (String, String) {
+        let arguments = CallArguments::read(arguments.as_bytes()).unwrap();
+        let (media_type, bytes) = body.write(&arguments).unwrap().unwrap();
+        (media_type, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_json_body_has_the_very_bytes_of_its_arguments() {
+        let fields = BodyShape::Fields(vec![field("a"), field("b\"c")]);
+        let body = body(BodyFormat::Json, "application/json", fields);
+        let arguments = r#"{"b\"c":12345678901234567890123.10,"x":1,"a":{"k": "\u00e9"}}"#;
+        let expected = r#"{"a":{"k": "\u00e9"},"b\"c":12345678901234567890123.10}"#;
+        assert_eq!(written(&body, arguments), ("application/json".into(), expected.into()));
+        assert_eq!(written(&body, "{}").1, "{}");
+    }
+
+    #[test]
+    fn a_form_encodes_lists_by_repeating_and_objects_as_json_unless_styled() {
+        let deep = BodyField { style: Some((ParameterStyle::DeepObject, true)), ..field("meta") };
+        let fields = BodyShape::Fields(vec![field("tag"), field("o"), deep]);
+        let body = body(BodyFormat::Form, "application/x-www-form-urlencoded", fields);
+        let arguments = r#"{"tag":["a&b","c"],"o":{"k":1},"meta":{"x":"y z"}}"#;
+        assert_eq!(
+            written(&body, arguments).1,
+            "tag=a%26b&tag=c&o=%7B%22k%22%3A1%7D&meta%5Bx%5D=y%20z"
+        );
+    }
+
+    #[test]
+    fn a_multipart_body_has_files_from_base64_and_parts_for_all_else() {
+        let file = BodyField { file: Some("image/png".into()), ..field("pic\"x\r\n") };
+        let fields = BodyShape::Fields(vec![file, field("note"), field("o")]);
+        let body = body(BodyFormat::Multipart, "multipart/form-data", fields);
+        let arguments = r#"{"pic\"x\r\n":"aGVs bG8=","note":["one","two"],"o":{"k":1}}"#;
+        let (media_type, text) = written(&body, arguments);
+        let boundary = media_type.strip_prefix("multipart/form-data; boundary=").unwrap();
+        let parts: Vec<_> = text.split(&format!("--{boundary}")).collect();
+        assert_eq!(
+            parts[1],
+            "\r\nContent-Disposition: form-data; name=\"pic%22x%0D%0A\"; filename=\"pic%22x%0D%0A\"\r\nContent-Type: image/png\r\n\r\nhello\r\n"
+        );
+        assert!(parts[2].ends_with("name=\"note\"\r\n\r\none\r\n") && parts[3].contains("two"));
+        assert!(parts[4].ends_with("Content-Type: application/json\r\n\r\n{\"k\":1}\r\n"));
+        assert_eq!(parts[5], "--\r\n");
+    }
+
+    #[test]
+    fn bytes_come_from_base64_and_text_stays_text() {
+        let whole = || BodyShape::Whole { argument: "body".into() };
+        let bytes = body(BodyFormat::Bytes, "image/*", whole());
+        let sent = written(&bytes, r#"{"body":"data:image/gif;base64,aGk"}"#);
+        assert_eq!(sent, ("image/gif".into(), "hi".into()));
+        let arguments = CallArguments::read(br#"{"body":"not base64!"}"#).unwrap();
+        assert!(matches!(bytes.write(&arguments), Err(ArgumentFault::Base64 { .. })));
+        let text = body(BodyFormat::Text, "text/csv", whole());
+        assert_eq!(written(&text, r#"{"body":"a\nb"}"#), ("text/csv".into(), "a\nb".into()));
+    }
+}

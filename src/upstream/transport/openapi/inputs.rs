@@ -1,0 +1,163 @@
+//! The input schema of a tool: the parameters and the body of an operation as arguments.
+//!
+//! All of them share one object, so names that collide get a suffix, and characters that model
+//! providers refuse in names are replaced.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::EmptyStrings;
+
+use super::schema::{ConvertedSchema, unused_name};
+
+/// The arguments of a tool, as they are collected.
+pub(super) struct ToolInputs {
+    empty_strings: EmptyStrings,
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    needs: Vec<usize>,
+    taken: HashSet<String>,
+}
+
+/// An argument before it has its name.
+pub(super) struct NewArgument<'a> {
+    /// The name in the document.
+    pub(super) name: &'a str,
+    /// What is appended if the name is taken.
+    pub(super) suffix: &'a str,
+    pub(super) description: Option<&'a str>,
+    pub(super) schema: ConvertedSchema,
+    pub(super) required: bool,
+}
+
+impl ToolInputs {
+    pub(super) fn new(empty_strings: EmptyStrings) -> Self {
+        let (properties, required, needs, taken) = Default::default();
+        Self { empty_strings, properties, required, needs, taken }
+    }
+
+    /// Adds an argument, and returns the name that it got.
+    pub(super) fn add(&mut self, argument: NewArgument<'_>) -> String {
+        let NewArgument { name, suffix, description, schema, required } = argument;
+        let plain = plain_name(name, suffix);
+        let name = if self.taken.contains(&plain) {
+            unused_name(&plain_name(&format!("{plain}_{suffix}"), suffix), &mut self.taken)
+        } else {
+            unused_name(&plain, &mut self.taken)
+        };
+        let mut schema = schema.part_into(&mut self.needs);
+        if let (Value::Object(schema), Some(text)) = (&mut schema, description) {
+            schema.entry("description").or_insert_with(|| text.into());
+        }
+        if self.empty_strings == EmptyStrings::Drop && !required && !allows_text(&schema) {
+            // It counts as absent, and must pass the check of the arguments until then.
+            schema = json!({ "anyOf": [schema, { "const": "" }] });
+        }
+        if required {
+            self.required.push(name.clone());
+        }
+        self.properties.insert(name.clone(), schema);
+        name
+    }
+
+    /// The input schema.
+    pub(super) fn into_schema(self) -> ConvertedSchema {
+        let mut schema = json!({ "type": "object", "properties": self.properties });
+        if let (false, Value::Object(members)) = (self.required.is_empty(), &mut schema) {
+            members.insert("required".into(), self.required.into());
+        }
+        if let Value::Object(members) = &mut schema {
+            members.insert("additionalProperties".into(), false.into());
+        }
+        ConvertedSchema::of_parts(schema, self.needs)
+    }
+}
+
+/// Whether an empty string certainly fits a schema.
+fn allows_text(schema: &Value) -> bool {
+    const RULES: [&str; 11] = [
+        "$ref",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "minLength",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+    ];
+    let Value::Object(members) = schema else { return true };
+    let is_text = match members.get("type") {
+        Some(Value::Array(names)) => names.iter().any(|name| name == "string"),
+        Some(name) => name == "string",
+        None => true,
+    };
+    is_text && !RULES.iter().any(|rule| members.contains_key(*rule))
+}
+
+/// A name of the characters that all model providers allow.
+fn plain_name(name: &str, fallback: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    let replaced: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+    // Trimmed only where something was replaced: `_id` is a name of its own.
+    let plain = if replaced == name { name } else { replaced.trim_matches('_') };
+    let plain = plain.get(..plain.len().min(LONGEST_NAME)).unwrap_or_default();
+    if plain.is_empty() { fallback.to_owned() } else { plain.to_owned() }
+}
+
+/// The longest name of an argument that has room for a suffix: providers allow 64 characters.
+const LONGEST_NAME: usize = 56;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argument<'a>(
+        name: &'a str,
+        suffix: &'a str,
+        schema: Value,
+        required: bool,
+    ) -> NewArgument<'a> {
+        let schema = ConvertedSchema::plain(schema);
+        NewArgument { name, suffix, description: None, schema, required }
+    }
+
+    #[test]
+    fn names_that_collide_get_a_suffix_and_odd_characters_are_replaced() {
+        let mut inputs = ToolInputs::new(EmptyStrings::Keep);
+        let mut named = |name, suffix| inputs.add(argument(name, suffix, json!({}), true));
+        for (name, suffix, expected) in [
+            ("id", "path", "id"),
+            ("id", "query", "id_query"),
+            ("id", "body", "id_body"),
+            ("id", "body", "id_body_2"),
+            ("filter[name]", "query", "filter_name"),
+            ("$top", "query", "top"),
+            ("_id", "query", "_id"),
+            ("日本", "header", "header"),
+        ] {
+            assert_eq!(named(name, suffix), expected, "{name}");
+        }
+        assert_eq!(inputs.into_schema().schema["required"].as_array().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn an_empty_string_passes_where_it_counts_as_absent() {
+        let mut inputs = ToolInputs::new(EmptyStrings::Drop);
+        for (name, schema, required) in [
+            ("limit", json!({ "type": "integer" }), false),
+            ("kind", json!({ "type": "string", "enum": ["a"] }), false),
+            ("text", json!({ "type": "string" }), false),
+            ("id", json!({ "type": "integer" }), true),
+        ] {
+            inputs.add(argument(name, "query", schema, required));
+        }
+        let schema = inputs.into_schema().schema;
+        let or_empty =
+            |name: &str| schema["properties"][name]["anyOf"][1] == json!({ "const": "" });
+        assert!(or_empty("limit") && or_empty("kind") && !or_empty("text") && !or_empty("id"));
+    }
+}

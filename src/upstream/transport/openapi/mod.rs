@@ -1,0 +1,399 @@
+//! Plain HTTP APIs: servers that do not speak MCP, and describe themselves by an OpenAPI document.
+//!
+//! To the modules above, such an API is a Modern server like any other: an [`OpenApiServer`] lists
+//! tools and answers calls. The way of a document is [`source`] (where it is read), [`tree`] (its
+//! bytes), [`references`] (its files), [`document`] (what it describes), [`operation`] with
+//! [`inputs`] and [`schema`] (its tools). The way of a call is [`request`] with [`parameters`],
+//! [`body`] and [`security`], the HTTP client of [`super::http`], and [`answer`].
+//!
+//! The document decides how requests look, and never where they go: all go to the origin that the
+//! configuration names, and no argument leaves its place in them.
+
+mod answer;
+mod body;
+mod document;
+mod inputs;
+mod operation;
+mod outputs;
+mod parameters;
+mod references;
+mod request;
+mod resources;
+mod schema;
+mod security;
+mod selection;
+mod source;
+mod survey;
+mod tree;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::call::{Answer, Call, Params, Reply, ResultBody};
+use crate::catalog::ServerOffers;
+use crate::clock;
+use crate::codec::body::collect;
+use crate::codec::file::FileReader;
+use crate::config::{OpenApiConfig, OperationForm, ServerConfig};
+use crate::jsonrpc::{Response, Splice, error_object};
+use crate::mcp::{Method, ProtocolVersion, code};
+use crate::policy::CallTarget;
+use crate::upstream::UpstreamError;
+use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::notifications::Inbox;
+use crate::upstream::transport::http::{HttpClient, add_clients_own};
+use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
+
+use answer::ApiAnswer;
+use document::ApiDescription;
+pub use document::DocumentFault;
+use operation::ApiOperation;
+use request::ApiRequest;
+use source::{DocumentLoader, DocumentVersion, LoadedDocument};
+pub use survey::{ApiSurvey, SurveyedTool, survey_api};
+
+/// How the connection to an API is opened.
+pub(in crate::upstream) struct ApiOpening {
+    pub(in crate::upstream) server: Arc<ServerConfig>,
+    pub(in crate::upstream) api: OpenApiConfig,
+    pub(in crate::upstream) files: FileReader,
+    pub(in crate::upstream) inbox: Arc<Inbox>,
+}
+
+/// An API whose document has been read.
+pub(in crate::upstream) struct OpenApiServer {
+    shared: Arc<ApiShared>,
+    /// Reads the document again from time to time, as long as the server lives.
+    _refreshing: JoinSet<()>,
+}
+
+struct ApiShared {
+    loader: DocumentLoader,
+    peer: Peer,
+    current: ArcSwap<CurrentApi>,
+    inbox: Arc<Inbox>,
+    /// When the document was last asked for. One request at a time.
+    asked_at: tokio::sync::Mutex<Instant>,
+}
+
+/// The last good document, and the client of the server that it names.
+struct CurrentApi {
+    description: ApiDescription,
+    version: DocumentVersion,
+    client: Arc<HttpClient>,
+    /// Whether more operations are offered than models choose well among, and nobody has chosen.
+    many_tools: bool,
+}
+
+impl OpenApiServer {
+    /// Reads the document. The caller bounds the time.
+    pub(in crate::upstream) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
+        let ApiOpening { server, api, files, inbox } = opening;
+        let loader = DocumentLoader::new(server, api, files).await?;
+        let document = loader.load(None).await?.ok_or(UpstreamError::NoAnswer)?;
+        let client = Arc::new(loader.client_for(&document.api.base).await?);
+        let peer = introduce(&document.api, &loader.api);
+        let current = CurrentApi::new(document, client, &loader.api);
+        current.log_findings(&loader.server);
+        let shared = Arc::new(ApiShared {
+            loader,
+            peer,
+            current: ArcSwap::from_pointee(current),
+            inbox,
+            asked_at: tokio::sync::Mutex::new(clock::now()),
+        });
+        let mut refreshing = JoinSet::new();
+        if let Some(pause) = shared.loader.api.refresh {
+            refreshing.spawn(Arc::clone(&shared).refresh_every(pause));
+        }
+        Ok(Self { shared, _refreshing: refreshing })
+    }
+
+    pub(in crate::upstream) fn peer(&self) -> &Peer {
+        &self.shared.peer
+    }
+
+    /// What an operator should know: operations that are left out, and schemes without a value.
+    pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
+        self.shared.current.load().remarks()
+    }
+
+    /// Answers a request of the gateway's own.
+    pub(in crate::upstream) async fn request(
+        &self,
+        method: &Method,
+    ) -> Result<Answer, UpstreamError> {
+        let result = match method {
+            Method::ToolsList => {
+                self.shared.refresh_on_demand().await;
+                self.shared.current.load().description.tools_result(self.shared.ttl_ms())
+            }
+            Method::ResourcesList => {
+                self.shared.current.load().description.resources_result(self.shared.ttl_ms())
+            }
+            Method::TemplatesList => {
+                self.shared.current.load().description.templates_result(self.shared.ttl_ms())
+            }
+            _ => return unknown_method(method),
+        };
+        Ok(Answer::Result(ResultBody::parse(result)?))
+    }
+
+    /// Sends a client's call.
+    pub(in crate::upstream) async fn call(
+        &self,
+        call: &Call,
+        target: &CallTarget,
+        mut deadline: Deadline,
+    ) -> Result<Reply, UpstreamError> {
+        let current = self.shared.current.load_full();
+        let answer = tokio::select! {
+            biased;
+            answer = self.shared.answer(&current, call, target) => answer?,
+            after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
+        };
+        Ok(Reply::ready(Ok(answer.sent_by(&self.shared.peer.info))))
+    }
+}
+
+impl ApiShared {
+    async fn answer(
+        &self,
+        current: &CurrentApi,
+        call: &Call,
+        target: &CallTarget,
+    ) -> Result<Answer, UpstreamError> {
+        let native = target.native.as_ref().map_or("", |native| native.as_str());
+        let result = match call.method {
+            Method::ToolsCall => match current.description.operations.get(native) {
+                Some(operation) => self.call_operation(current, operation, call, target).await?,
+                // The document has changed since the list was made.
+                None => return unknown_tool(native),
+            },
+            Method::ResourcesRead => return self.read(current, native, call).await,
+            ref method => return unknown_method(method),
+        };
+        Ok(Answer::Result(ResultBody::parse(result.into())?))
+    }
+
+    /// Reads a resource: sends the request of its operation.
+    async fn read(
+        &self,
+        current: &CurrentApi,
+        uri: &str,
+        call: &Call,
+    ) -> Result<Answer, UpstreamError> {
+        let mut resources = current.description.resources.iter();
+        let found = resources.find_map(|one| Some((&*one.operation, one.arguments_in(uri)?)));
+        let Some((operation, arguments)) = found else {
+            return refuse(code::INVALID_PARAMS, "unknown resource");
+        };
+        let arguments = Value::from(arguments).to_string();
+        let empty_strings = self.loader.api.empty_strings;
+        let request = match operation.request(arguments.as_bytes(), empty_strings) {
+            Ok(request) => request,
+            Err(fault) => return refuse(code::INVALID_PARAMS, &fault.to_string()),
+        };
+        match self.send(current, operation, request, call).await?.read_result(uri) {
+            Ok(result) => Ok(Answer::Result(ResultBody::parse(result.into())?)),
+            Err((StatusCode::NOT_FOUND, text)) => refuse(code::INVALID_PARAMS, &text),
+            Err((_, text)) => refuse(code::INTERNAL_ERROR, &text),
+        }
+    }
+
+    /// Sends the request of a tool call, and reads its result.
+    async fn call_operation(
+        &self,
+        current: &CurrentApi,
+        operation: &ApiOperation,
+        call: &Call,
+        target: &CallTarget,
+    ) -> Result<String, UpstreamError> {
+        let params = edited_params(call, target);
+        let arguments = params.as_ref().and_then(|params| params.arguments());
+        let empty_strings = self.loader.api.empty_strings;
+        let request = match operation.request(arguments.unwrap_or(b"{}"), empty_strings) {
+            Ok(request) => request,
+            Err(fault) => return Ok(answer::refusal(&fault)),
+        };
+        let uri = current.uri_of(&request);
+        let answer = self.send(current, operation, request, call).await?;
+        Ok(answer.tool_result(operation.wrapping, &uri))
+    }
+
+    async fn send(
+        &self,
+        current: &CurrentApi,
+        operation: &ApiOperation,
+        request: ApiRequest,
+        call: &Call,
+    ) -> Result<ApiAnswer, UpstreamError> {
+        let mut headers = HeaderMap::new();
+        add_clients_own(&mut headers, call, &self.loader.server.forward_headers);
+        headers.extend(request.headers);
+        let sent = current.client.send_to_path(
+            &request.target,
+            (&operation.method, &headers),
+            request.body,
+        );
+        let (head, body) = sent.await?.into_parts();
+        let body = collect(body, self.loader.server.max_response).await?;
+        Ok(ApiAnswer { status: head.status, headers: head.headers, body })
+    }
+
+    /// How long lists are fresh: until the document is read again.
+    fn ttl_ms(&self) -> u64 {
+        let refresh = self.loader.api.refresh.unwrap_or(LONGEST_TTL);
+        u64::try_from(refresh.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    async fn refresh_every(self: Arc<Self>, pause: Duration) {
+        loop {
+            sleep(pause).await;
+            if self.refresh().await {
+                self.inbox.relist();
+            }
+        }
+    }
+
+    /// Reads the document again for a listing, unless that was just done.
+    async fn refresh_on_demand(&self) {
+        let is_due = self.asked_at.lock().await.elapsed() > JUST_READ;
+        if is_due {
+            self.refresh().await;
+        }
+    }
+
+    /// Reads the document again; true if it has changed. The last good one stays in place if that
+    /// fails.
+    async fn refresh(&self) -> bool {
+        let mut asked_at = self.asked_at.lock().await;
+        let read = timeout(self.loader.server.start_timeout, self.read_again()).await;
+        *asked_at = clock::now();
+        let after = self.loader.server.start_timeout;
+        match read.unwrap_or(Err(UpstreamError::Timeout { after })) {
+            Ok(has_changed) => has_changed,
+            Err(fault) => {
+                let fault = self.inbox.describe(&fault);
+                tracing::warn!(server = %self.loader.server.name, fault, "the document cannot be read again: the last one stays");
+                false
+            }
+        }
+    }
+
+    async fn read_again(&self) -> Result<bool, UpstreamError> {
+        let current = self.current.load_full();
+        let Some(loaded) = self.loader.load(Some(&current.version)).await? else {
+            return Ok(false);
+        };
+        let is_same_server = loaded.api.base.origin() == current.description.base.origin();
+        let client = if is_same_server {
+            Arc::clone(&current.client)
+        } else {
+            Arc::new(self.loader.client_for(&loaded.api.base).await?)
+        };
+        let next = CurrentApi::new(loaded, client, &self.loader.api);
+        next.log_findings(&self.loader.server);
+        self.current.store(Arc::new(next));
+        Ok(true)
+    }
+}
+
+impl CurrentApi {
+    fn new(document: LoadedDocument, client: Arc<HttpClient>, config: &OpenApiConfig) -> Self {
+        let LoadedDocument { api, version } = document;
+        let is_chosen = !config.include.is_empty() || !config.exclude.is_empty();
+        let many_tools = !is_chosen && api.tools.len() > MANY_TOOLS;
+        Self { description: api, version, client, many_tools }
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let missing =
+            self.description.missing_schemes.iter().map(|scheme| {
+                format!("the security scheme {scheme:?} has no value: set it in `auth`")
+            });
+        let left_out = &self.description.left_out;
+        let tools = self.description.tools.len();
+        let many = self.many_tools.then(|| {
+            format!(
+                "{tools} operations become tools: choose with `include` and `exclude`, which \
+                 `trunkline openapi` helps with"
+            )
+        });
+        missing
+            .chain(many)
+            .chain(left_out.iter().map(|(label, fault)| format!("{label}: {fault}")))
+            .collect()
+    }
+
+    fn log_findings(&self, server: &ServerConfig) {
+        for remark in self.remarks().iter().take(MOST_LOGGED) {
+            tracing::warn!(server = %server.name, "{}", server.secrets.hide_in(remark));
+        }
+    }
+
+    /// What was requested, without the query: credentials may be in it.
+    fn uri_of(&self, request: &ApiRequest) -> String {
+        let origin = self.description.base.origin().ascii_serialization();
+        format!("{origin}{}", request.target.path())
+    }
+}
+
+/// The API as a Modern server.
+fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
+    let info = json!({ "name": api.title, "version": api.version });
+    let resources = config.include.iter().any(|rule| rule.form == OperationForm::Resource);
+    let tells = ChangeCapabilities { tools: true, resources, ..ChangeCapabilities::default() };
+    let mut capabilities = Map::new();
+    for (kind, is_offered) in [("tools", tells.tools), ("resources", tells.resources)] {
+        if is_offered {
+            capabilities.insert(kind.to_owned(), json!({ "listChanged": true }));
+        }
+    }
+    let capabilities = Value::from(capabilities);
+    Peer {
+        version: ProtocolVersion::LATEST_MODERN,
+        info: info.to_string().into(),
+        tells,
+        offers: Arc::new(ServerOffers::new(&capabilities, api.instructions.as_deref())),
+    }
+}
+
+/// The params with the edits that policy and the catalog have made.
+fn edited_params(call: &Call, target: &CallTarget) -> Option<Params> {
+    let mut splice = Splice::new(call.params.raw());
+    for (span, with) in &target.edits {
+        splice.replace(span.clone(), with.clone());
+    }
+    Params::parse(Some(splice.finish())).ok()
+}
+
+fn unknown_method(method: &Method) -> Result<Answer, UpstreamError> {
+    let text = format!("a plain HTTP API has no {}", method.as_str());
+    refuse(code::METHOD_NOT_FOUND, &text)
+}
+
+fn unknown_tool(name: &str) -> Result<Answer, UpstreamError> {
+    refuse(code::INVALID_PARAMS, &format!("unknown tool: {name}"))
+}
+
+fn refuse(code: i64, text: &str) -> Result<Answer, UpstreamError> {
+    let error: Bytes = error_object(code, text);
+    Ok(Answer::parse(Response::Error(error.into()))?)
+}
+
+/// More tools of one API than this are worth a warning.
+pub const MANY_TOOLS: usize = 40;
+/// How long lists are fresh if the document is never read again.
+const LONGEST_TTL: Duration = Duration::from_hours(24);
+/// A listing that follows a read of the document so soon does not read it again.
+const JUST_READ: Duration = Duration::from_secs(1);
+/// The most findings about one document that are logged.
+const MOST_LOGGED: usize = 20;

@@ -1,0 +1,96 @@
+//! The output schema of a tool, and how answers become structured content.
+
+use serde_json::{Map, Value, json};
+
+use super::body::BodyFormat;
+use super::operation::DocumentReader;
+use super::references::Node;
+use super::schema::ConvertedSchema;
+
+/// Whether a JSON answer becomes the member `result` of the structured content, which clients of
+/// older versions require to be an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResultWrapping {
+    /// The output schema says so.
+    Always,
+    /// Unless it is an object.
+    Arrays,
+}
+
+impl<'a> DocumentReader<'a> {
+    /// The output schema, if every answer of success is JSON; an output that cannot be described is
+    /// not described.
+    pub(super) fn read_output(
+        &mut self,
+        operation: Node<'a>,
+    ) -> (Option<ConvertedSchema>, ResultWrapping) {
+        let mut schemas = Vec::new();
+        let answers = operation.find("responses").into_iter().flat_map(Node::members);
+        for (_, answer) in answers.filter(|(status, _)| status.starts_with('2')) {
+            match json_schema_of(answer) {
+                Some(schema)
+                    if !schemas.iter().any(|other: &Node<'_>| other.value == schema.value) =>
+                {
+                    schemas.push(schema);
+                }
+                Some(_) => {}
+                None => return (None, ResultWrapping::Arrays),
+            }
+        }
+        let all_objects = schemas.iter().all(|schema| is_object(*schema));
+        let mut needs = Vec::new();
+        let mut converted = Vec::new();
+        for schema in schemas {
+            match self.responses.convert(schema) {
+                Ok(schema) => converted.push(schema.part_into(&mut needs)),
+                Err(_) => return (None, ResultWrapping::Arrays),
+            }
+        }
+        let one = match converted.len() {
+            0 => return (None, ResultWrapping::Arrays),
+            1 => converted.swap_remove(0),
+            _ => json!({ "anyOf": converted }),
+        };
+        let one = ConvertedSchema::of_parts(one, needs);
+        if all_objects {
+            (Some(one.wrap(as_object)), ResultWrapping::Arrays)
+        } else {
+            (Some(one.wrap(as_result)), ResultWrapping::Always)
+        }
+    }
+}
+
+/// Whether a schema, or what it refers to, is of an object.
+pub(super) fn is_object(schema: Node<'_>) -> bool {
+    let Ok(schema) = schema.resolve() else { return false };
+    match schema.text("type") {
+        Some(name) => name == "object" && !schema.flag("nullable"),
+        None => schema.find("type").is_none() && schema.find("properties").is_some(),
+    }
+}
+
+/// The schema of an answer, if it is JSON.
+fn json_schema_of(answer: Node<'_>) -> Option<Node<'_>> {
+    let answer = answer.resolve().ok()?;
+    let mut contents = answer.find("content")?.members();
+    let (_, media) =
+        contents.find(|(kind, _)| BodyFormat::of_media_type(kind) == BodyFormat::Json)?;
+    media.find("schema")
+}
+
+/// An output schema says at its root that it is of an object.
+fn as_object(schema: Value) -> Value {
+    match schema {
+        Value::Object(members) if members.get("type") != Some(&json!("object")) => {
+            let mut typed = Map::from_iter([("type".to_owned(), json!("object"))]);
+            typed.extend(members.into_iter().filter(|(key, _)| key != "type"));
+            typed.into()
+        }
+        schema => schema,
+    }
+}
+
+fn as_result(schema: Value) -> Value {
+    let properties = Map::from_iter([("result".to_owned(), schema)]);
+    json!({ "type": "object", "properties": properties, "required": ["result"] })
+}

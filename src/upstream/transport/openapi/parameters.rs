@@ -1,0 +1,338 @@
+//! How a parameter's value is written: the styles of OpenAPI ("Style Values" and "Style Examples"
+//! of 3.1, after RFC 6570).
+//!
+//! Whatever a client sends, a value never leaves its place: in a path, a query or a cookie, every
+//! character with a meaning there is percent-encoded, and a header's value is refused if it has
+//! one.
+
+use std::borrow::Cow;
+
+use http::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
+
+use crate::jsonrpc::{Members, text};
+
+/// One parameter of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ApiParameter {
+    /// The name of the tool's argument.
+    pub(super) argument: String,
+    /// Its own name.
+    pub(super) name: String,
+    pub(super) place: ParameterPlace,
+    pub(super) style: ParameterStyle,
+    /// Whether each item of a list, or member of an object, is written by itself.
+    pub(super) explode: bool,
+    /// Whether reserved characters stay as they are, as far as they cannot end the value.
+    pub(super) allow_reserved: bool,
+    pub(super) required: bool,
+}
+
+/// Where a parameter goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ParameterPlace {
+    Path,
+    Query,
+    Header(HeaderName),
+    Cookie,
+}
+
+/// How a value of several parts is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ParameterStyle {
+    Matrix,
+    Label,
+    Form,
+    Simple,
+    SpaceDelimited,
+    PipeDelimited,
+    DeepObject,
+    /// Not a style: the value is written as JSON (`content` of the parameter).
+    Json,
+}
+
+impl ParameterStyle {
+    /// The style of this name, if it is allowed at the place.
+    pub(super) fn named(name: &str, place: &ParameterPlace) -> Option<Self> {
+        Some(match (name, place) {
+            ("matrix", ParameterPlace::Path) => Self::Matrix,
+            ("label", ParameterPlace::Path) => Self::Label,
+            ("simple", ParameterPlace::Path | ParameterPlace::Header(_)) => Self::Simple,
+            ("form", ParameterPlace::Query | ParameterPlace::Cookie) => Self::Form,
+            ("spaceDelimited", ParameterPlace::Query) => Self::SpaceDelimited,
+            ("pipeDelimited", ParameterPlace::Query) => Self::PipeDelimited,
+            ("deepObject", ParameterPlace::Query) => Self::DeepObject,
+            _ => return None,
+        })
+    }
+
+    /// The style of a parameter that names none.
+    pub(super) fn usual(place: &ParameterPlace) -> Self {
+        match place {
+            ParameterPlace::Path | ParameterPlace::Header(_) => Self::Simple,
+            ParameterPlace::Query | ParameterPlace::Cookie => Self::Form,
+        }
+    }
+}
+
+/// Why an argument cannot be sent. The text is for the model that chose the argument.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArgumentFault {
+    /// The arguments are no object, or have a duplicate key.
+    #[error("the arguments are not an object with distinct names")]
+    Unreadable,
+    /// An argument that the path needs is missing.
+    #[error("the argument {argument:?} is missing: it is part of the path")]
+    Missing {
+        /// The argument.
+        argument: String,
+    },
+    /// A part of the path would be empty.
+    #[error("the argument {argument:?} is empty: it is part of the path")]
+    Empty {
+        /// The argument.
+        argument: String,
+    },
+    /// A part of the path would lead to another one.
+    #[error("the argument {argument:?} has a path segment \".\" or \"..\", which is refused")]
+    Climbing {
+        /// The argument.
+        argument: String,
+    },
+    /// A value that cannot be in a header.
+    #[error("the argument {argument:?} has a character that headers cannot have")]
+    Header {
+        /// The argument.
+        argument: String,
+    },
+    /// A file that is not in base64.
+    #[error("the argument {argument:?} is not base64")]
+    Base64 {
+        /// The argument.
+        argument: String,
+    },
+    /// The URL with all arguments cannot be sent.
+    #[error("the arguments make a URL that cannot be sent: are they too long?")]
+    Url,
+}
+
+/// A value as parameters can carry it: what is nested deeper is written as JSON.
+pub(super) enum ParameterValue<'a> {
+    Single(Cow<'a, str>),
+    List(Vec<Cow<'a, str>>),
+    Pairs(Vec<(Cow<'a, str>, Cow<'a, str>)>),
+}
+
+impl<'a> ParameterValue<'a> {
+    pub(super) fn read(raw: &'a RawValue) -> Self {
+        match raw.get().as_bytes().first() {
+            Some(b'[') => Self::List(list_items(raw).into_iter().map(plain_text).collect()),
+            Some(b'{') => Self::Pairs(
+                object_members(raw)
+                    .into_iter()
+                    .map(|(key, value)| (key, plain_text(value)))
+                    .collect(),
+            ),
+            _ => Self::Single(plain_text(raw)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Single(text) => text.is_empty(),
+            Self::List(items) => items.iter().all(|item| item.is_empty()),
+            Self::Pairs(pairs) => pairs.is_empty(),
+        }
+    }
+
+    /// The single texts of the value.
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Single(text) => vec![text],
+            Self::List(items) => items.iter().map(|item| &**item).collect(),
+            Self::Pairs(pairs) => pairs.iter().flat_map(|(key, text)| [&**key, text]).collect(),
+        }
+    }
+}
+
+/// The text of a string, and the JSON of anything else.
+pub(super) fn plain_text(raw: &RawValue) -> Cow<'_, str> {
+    text(raw).unwrap_or_else(|| raw.get().into())
+}
+
+pub(super) fn list_items(raw: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+pub(super) fn object_members(raw: &RawValue) -> Vec<(Cow<'_, str>, &RawValue)> {
+    Members::parse_with_duplicates(raw.get().as_bytes()).map(|all| all.0).unwrap_or_default()
+}
+
+impl ApiParameter {
+    /// What stands in the path for the parameter.
+    ///
+    /// # Errors
+    /// [`ArgumentFault`] if the path would lead elsewhere.
+    pub(super) fn write_path(&self, raw: &RawValue) -> Result<String, ArgumentFault> {
+        let value = ParameterValue::read(raw);
+        let argument = || self.argument.clone();
+        if value.is_empty() {
+            return Err(ArgumentFault::Empty { argument: argument() });
+        }
+        // Servers may decode `%2F` before they resolve dots.
+        let climbs = |text: &str| text.split(['/', '\\']).any(|it| matches!(it, "." | ".."));
+        if value.texts().into_iter().any(climbs) {
+            return Err(ArgumentFault::Climbing { argument: argument() });
+        }
+        let name = encode(&self.name);
+        Ok(match self.style {
+            ParameterStyle::Json => encode(raw.get()),
+            ParameterStyle::Label => format!(".{}", join(&value, self.explode, [",", "."], encode)),
+            ParameterStyle::Matrix => match (&value, self.explode) {
+                (ParameterValue::List(items), true) => {
+                    let pairs = items.iter().map(|item| [";", &name, "=", &encode(item)].concat());
+                    pairs.collect()
+                }
+                (ParameterValue::Pairs(_), true) => {
+                    format!(";{}", join(&value, true, [",", ";"], encode))
+                }
+                _ => format!(";{name}={}", join(&value, false, [","; 2], encode)),
+            },
+            _ => join(&value, self.explode, [","; 2], encode),
+        })
+    }
+
+    /// The value of a header.
+    ///
+    /// # Errors
+    /// [`ArgumentFault`] if it would end the header.
+    pub(super) fn write_header(&self, raw: &RawValue) -> Result<HeaderValue, ArgumentFault> {
+        let text = match self.style {
+            ParameterStyle::Json => raw.get().to_owned(),
+            _ => join(&ParameterValue::read(raw), self.explode, [","; 2], str::to_owned),
+        };
+        HeaderValue::from_bytes(text.as_bytes())
+            .map_err(|_| ArgumentFault::Header { argument: self.argument.clone() })
+    }
+
+    /// The pairs `name=value` of a query or of cookies, encoded.
+    pub(super) fn write_pairs(&self, raw: &RawValue) -> Vec<String> {
+        let keep = if self.allow_reserved { encode_some } else { encode };
+        write_pairs(&self.name, raw, self.style, self.explode, keep)
+    }
+}
+
+/// The pairs `name=value` of a query, of cookies or of a form.
+pub(super) fn write_pairs(
+    name: &str,
+    raw: &RawValue,
+    style: ParameterStyle,
+    explode: bool,
+    encode_value: fn(&str) -> String,
+) -> Vec<String> {
+    let name = encode(name);
+    if style == ParameterStyle::Json {
+        return vec![format!("{name}={}", encode_value(raw.get()))];
+    }
+    if style == ParameterStyle::DeepObject {
+        let mut pairs = Vec::new();
+        write_deep(&name, raw, encode_value, &mut pairs);
+        return pairs;
+    }
+    let value = ParameterValue::read(raw);
+    match (&value, explode) {
+        (ParameterValue::List(items), true) => {
+            items.iter().map(|item| format!("{name}={}", encode_value(item))).collect()
+        }
+        (ParameterValue::Pairs(pairs), true) => pairs
+            .iter()
+            .map(|(key, text)| format!("{}={}", encode(key), encode_value(text)))
+            .collect(),
+        (ParameterValue::List(items), false) if items.is_empty() => Vec::new(),
+        _ => {
+            let between = match style {
+                ParameterStyle::SpaceDelimited => "%20",
+                ParameterStyle::PipeDelimited => "%7C",
+                _ => ",",
+            };
+            vec![format!("{name}={}", join(&value, false, [between; 2], encode_value))]
+        }
+    }
+}
+
+/// Writes `name[key]=value` for each member, at any depth.
+fn write_deep(
+    name: &str,
+    raw: &RawValue,
+    encode_value: fn(&str) -> String,
+    pairs: &mut Vec<String>,
+) {
+    match raw.get().as_bytes().first() {
+        Some(b'{') => {
+            for (key, value) in object_members(raw) {
+                write_deep(&format!("{name}%5B{}%5D", encode(&key)), value, encode_value, pairs);
+            }
+        }
+        Some(b'[') => {
+            for item in list_items(raw) {
+                write_deep(name, item, encode_value, pairs);
+            }
+        }
+        _ => pairs.push(format!("{name}={}", encode_value(&plain_text(raw)))),
+    }
+}
+
+/// The parts of a value, separated by the first of `between`, or by the second if exploded.
+fn join(
+    value: &ParameterValue<'_>,
+    explode: bool,
+    between: [&str; 2],
+    encode: fn(&str) -> String,
+) -> String {
+    let [together, apart] = between;
+    let separator = if explode { apart } else { together };
+    match value {
+        ParameterValue::Single(text) => encode(text),
+        ParameterValue::List(items) => {
+            items.iter().map(|item| encode(item)).collect::<Vec<_>>().join(separator)
+        }
+        ParameterValue::Pairs(pairs) => {
+            let equals = if explode { "=" } else { separator };
+            let pairs = pairs.iter().map(|(key, text)| [encode(key), encode(text)].join(equals));
+            pairs.collect::<Vec<_>>().join(separator)
+        }
+    }
+}
+
+/// Percent-encodes everything but unreserved characters (RFC 3986, 2.3).
+pub(super) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
+}
+
+/// Like [`encode`], but keeps the reserved characters that do not end a value in a query.
+pub(super) fn encode_some(text: &str) -> String {
+    utf8_percent_encode(text, ENDS_VALUE).to_string()
+}
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// `&`, `#` and `+` stay encoded: they would end the value, or become a space.
+const ENDS_VALUE: &AsciiSet = &RESERVED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The files of one document, and what a `$ref` in them leads to.
+//!
+//! Nothing is fetched here: [`external_files`] says which files a tree refers to, and
+//! [`super::source`] has read them before anything is resolved. Only files of the document's own
+//! origin, or below its own folder, are named at all: a document must not make the gateway read
+//! other addresses or files.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use url::Url;
+
+use crate::text::clip;
+
+/// Why a reference leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReferenceFault {
+    /// There is nothing at the place.
+    #[error("the reference {target:?} leads nowhere")]
+    Dangling {
+        /// The reference, clipped.
+        target: String,
+    },
+    /// The file is of another origin, or outside of the document's folder.
+    #[error("the reference {target:?} is outside of the document's own origin or folder")]
+    Outside {
+        /// The reference, clipped.
+        target: String,
+    },
+    /// References that lead to each other.
+    #[error("the reference {target:?} leads to itself, or through too many others")]
+    Endless {
+        /// The reference, clipped.
+        target: String,
+    },
+}
+
+/// A document with the files that it refers to.
+#[derive(Debug)]
+pub(super) struct DocumentSet {
+    /// The document itself comes first.
+    files: Vec<(Url, Value)>,
+}
+
+impl DocumentSet {
+    /// A document and where it was read.
+    pub(super) fn new(address: Url, tree: Value) -> Self {
+        Self { files: vec![(address, tree)] }
+    }
+
+    /// Adds a file that the document refers to.
+    pub(super) fn add(&mut self, address: Url, tree: Value) {
+        self.files.push((address, tree));
+    }
+
+    /// The document's root.
+    pub(super) fn root(&self) -> Node<'_> {
+        let value = self.files.first().map_or(&Value::Null, |(_, tree)| tree);
+        Node { set: self, file: 0, value }
+    }
+
+    /// Where the document was read.
+    pub(super) fn address(&self) -> Option<&Url> {
+        self.files.first().map(|(address, _)| address)
+    }
+
+    /// The place that a reference in `file` names: the file, and the pointer in it.
+    fn locate(&self, file: usize, target: &str) -> Result<SchemaPlace, ReferenceFault> {
+        let (at, fragment) = target.split_once('#').unwrap_or((target, ""));
+        let file = if at.is_empty() { file } else { self.find_file(file, at, target)? };
+        let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
+        Ok(SchemaPlace { file, pointer })
+    }
+
+    fn find_file(&self, from: usize, at: &str, target: &str) -> Result<usize, ReferenceFault> {
+        let outside = || ReferenceFault::Outside { target: clip_target(target) };
+        let (base, _) = self.files.get(from).ok_or_else(outside)?;
+        let url = base.join(at).map_err(|_| outside())?;
+        let main = self.address().ok_or_else(outside)?;
+        if !is_within(main, &url) {
+            return Err(outside());
+        }
+        let found = self.files.iter().position(|(address, _)| *address == url);
+        found.ok_or_else(|| ReferenceFault::Dangling { target: clip_target(target) })
+    }
+}
+
+/// A place in a set of files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct SchemaPlace {
+    file: usize,
+    /// The JSON pointer, unescaped as a fragment.
+    pub(super) pointer: String,
+}
+
+/// A value in one of the files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node<'a> {
+    set: &'a DocumentSet,
+    file: usize,
+    pub(super) value: &'a Value,
+}
+
+impl<'a> Node<'a> {
+    /// The same file's node with another value.
+    pub(super) fn with(self, value: &'a Value) -> Self {
+        Self { value, ..self }
+    }
+
+    /// The member of an object.
+    pub(super) fn find(self, key: &str) -> Option<Self> {
+        self.value.get(key).map(|value| self.with(value))
+    }
+
+    /// The member of an object, with references followed.
+    pub(super) fn follow(self, key: &str) -> Result<Option<Self>, ReferenceFault> {
+        self.find(key).map(Self::resolve).transpose()
+    }
+
+    /// The text of a member.
+    pub(super) fn text(self, key: &str) -> Option<&'a str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    /// Whether a member is `true`.
+    pub(super) fn flag(self, key: &str) -> bool {
+        self.value.get(key) == Some(&Value::Bool(true))
+    }
+
+    /// The items of an array; none of any other value.
+    pub(super) fn items(self) -> impl Iterator<Item = Self> {
+        self.value.as_array().into_iter().flatten().map(move |value| self.with(value))
+    }
+
+    /// The members of an object; none of any other value.
+    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
+        let members = self.value.as_object().into_iter().flatten();
+        members.map(move |(key, value)| (key.as_str(), self.with(value)))
+    }
+
+    /// The reference that an object is.
+    pub(super) fn reference(self) -> Option<&'a str> {
+        self.text("$ref")
+    }
+
+    /// The place that this object refers to, and its value.
+    pub(super) fn target(self, target: &str) -> Result<(SchemaPlace, Self), ReferenceFault> {
+        let place = self.set.locate(self.file, target)?;
+        let dangling = || ReferenceFault::Dangling { target: clip_target(target) };
+        let (_, tree) = self.set.files.get(place.file).ok_or_else(dangling)?;
+        let value = tree.pointer(&place.pointer).ok_or_else(dangling)?;
+        let node = Self { set: self.set, file: place.file, value };
+        Ok((place, node))
+    }
+
+    /// The value itself, or what its reference leads to.
+    pub(super) fn resolve(self) -> Result<Self, ReferenceFault> {
+        let mut node = self;
+        let mut last = "";
+        for _ in 0..MAX_HOPS {
+            let Some(target) = node.reference() else { return Ok(node) };
+            last = target;
+            (_, node) = node.target(target)?;
+        }
+        Err(ReferenceFault::Endless { target: clip_target(last) })
+    }
+}
+
+/// The files that a tree refers to besides itself, as far as the document's address allows them.
+/// `from` is where the tree was read, `main` where the document was.
+pub(super) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![tree];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                let target = members.get("$ref").and_then(Value::as_str);
+                let file = target.and_then(|target| target.split('#').next());
+                let url = file.filter(|file| !file.is_empty()).and_then(|at| from.join(at).ok());
+                found.extend(url.filter(|url| is_within(main, url) && url != main));
+                open.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a file belongs to a document: the same origin, or below the folder of a local document.
+pub(super) fn is_within(main: &Url, url: &Url) -> bool {
+    if main.scheme() != "file" {
+        return main.origin() == url.origin();
+    }
+    let folder = main.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+    let below = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    // `Url` has resolved `..`; what is percent-encoded must not hide another one.
+    url.scheme() == "file" && url.host().is_none() && below && !url.path().contains("%2")
+}
+
+fn clip_target(target: &str) -> String {
+    clip(target, LONGEST_TARGET).to_owned()
+}
+
+/// The most references that lead from one to the next.
+const MAX_HOPS: usize = 32;
+/// The most bytes of a reference in an error.
+const LONGEST_TARGET: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_reference_leads_to_its_place_through_others_and_files() {
+        let tree = json!({
+            "a": { "$ref": "#/b" }, "b": { "$ref": "parts/more.yaml#/x~1y%20z" },
+            "loop": { "$ref": "#/loop" }, "none": { "$ref": "#/absent" },
+            "away": { "$ref": "http://169.254.169.254/x" },
+        });
+        let mut set = DocumentSet::new(url("http://a.test/api/openapi.json"), tree);
+        let part = json!({ "x/y z": { "$ref": "#/end" }, "end": 7 });
+        set.add(url("http://a.test/api/parts/more.yaml"), part);
+        let root = set.root();
+        assert_eq!(root.find("a").unwrap().resolve().unwrap().value, &json!(7));
+        for (key, words) in
+            [("loop", "itself"), ("none", "nowhere"), ("away", "outside of the document's own")]
+        {
+            let fault = root.find(key).unwrap().resolve().unwrap_err().to_string();
+            assert!(fault.contains(words), "{fault}");
+        }
+    }
+
+    #[test]
+    fn only_files_of_the_documents_origin_or_folder_are_read() {
+        let tree = json!([
+            { "$ref": "#/x" }, { "$ref": "more.json#/x" }, { "$ref": "/other.json" },
+            { "$ref": "http://b.test/x" }, { "$ref": "file:///etc/passwd" },
+            { "$ref": "http://a.test:81/x" }, { "$ref": "../../up.json" },
+        ]);
+        let of = |main: &str| -> Vec<String> {
+            let main = url(main);
+            external_files(&tree, &main, &main).into_iter().map(Into::into).collect()
+        };
+        assert_eq!(
+            of("http://a.test/v/openapi.json"),
+            ["http://a.test/other.json", "http://a.test/up.json", "http://a.test/v/more.json"]
+        );
+        assert_eq!(of("file:///srv/api/openapi.json"), ["file:///srv/api/more.json"]);
+    }
+}

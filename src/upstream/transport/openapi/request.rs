@@ -1,0 +1,142 @@
+//! The HTTP request of one call: the operation's plan, filled with the call's arguments.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue};
+use serde_json::value::RawValue;
+
+use crate::config::EmptyStrings;
+use crate::jsonrpc::Members;
+
+use super::operation::{ApiOperation, PathPiece};
+use super::parameters::{ApiParameter, ArgumentFault, ParameterPlace};
+use super::security::AppliedCredential;
+
+/// The arguments of a call, each as the client wrote it.
+pub(super) struct CallArguments<'a>(Members<'a>);
+
+impl<'a> CallArguments<'a> {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// [`ArgumentFault::Unreadable`].
+    pub(super) fn read(raw: &'a [u8]) -> Result<Self, ArgumentFault> {
+        Members::parse(raw).map(Self).map_err(|_| ArgumentFault::Unreadable)
+    }
+
+    /// The argument of this name; `null` counts as absent.
+    pub(super) fn find(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.find(name).filter(|raw| raw.get() != "null")
+    }
+
+    /// Removes the arguments that are empty strings, except those that `is_required` names.
+    pub(super) fn drop_empty(&mut self, is_required: impl Fn(&str) -> bool) {
+        self.0.0.retain(|(name, raw)| raw.get() != "\"\"" || is_required(name));
+    }
+}
+
+/// A request that is ready to be sent to the operation's server.
+#[derive(Debug)]
+pub(super) struct ApiRequest {
+    pub(super) target: PathAndQuery,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl ApiOperation {
+    /// The request for these raw arguments.
+    ///
+    /// # Errors
+    /// [`ArgumentFault`] for an argument that cannot be sent.
+    pub(super) fn request(
+        &self,
+        raw: &[u8],
+        empty_strings: EmptyStrings,
+    ) -> Result<ApiRequest, ArgumentFault> {
+        let mut arguments = CallArguments::read(raw)?;
+        if empty_strings == EmptyStrings::Drop {
+            arguments.drop_empty(|name| self.is_required(name));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        let (mut query, mut cookies) = (Vec::new(), Vec::new());
+        for parameter in &self.parameters {
+            let Some(raw) = arguments.find(&parameter.argument) else { continue };
+            match &parameter.place {
+                ParameterPlace::Path => {}
+                ParameterPlace::Query => query.extend(parameter.write_pairs(raw)),
+                ParameterPlace::Cookie => cookies.extend(parameter.write_pairs(raw)),
+                ParameterPlace::Header(name) => {
+                    headers.insert(name.clone(), parameter.write_header(raw)?);
+                }
+            }
+        }
+        for credential in &self.security.credentials {
+            match credential {
+                AppliedCredential::Header(name, value) => {
+                    headers.insert(name.clone(), value.clone());
+                }
+                AppliedCredential::Query(pair) => query.push(pair.clone()),
+                AppliedCredential::Cookie(pair) => cookies.push(pair.clone()),
+            }
+        }
+        if !cookies.is_empty() {
+            let mut cookies = HeaderValue::from_str(&cookies.join("; "))
+                .map_err(|_| ArgumentFault::Unreadable)?;
+            cookies.set_sensitive(true);
+            headers.insert(COOKIE, cookies);
+        }
+        let body = match &self.body {
+            Some(body) => body.write(&arguments)?,
+            None => None,
+        };
+        let body = match body {
+            Some((media_type, bytes)) => {
+                let media_type = HeaderValue::from_str(&media_type);
+                headers.insert(CONTENT_TYPE, media_type.map_err(|_| ArgumentFault::Unreadable)?);
+                bytes
+            }
+            None => Bytes::new(),
+        };
+        Ok(ApiRequest { target: self.target(&arguments, &query)?, headers, body })
+    }
+
+    /// The path with its parameters, and the query.
+    fn target(
+        &self,
+        arguments: &CallArguments<'_>,
+        query: &[String],
+    ) -> Result<PathAndQuery, ArgumentFault> {
+        let mut target = String::new();
+        for piece in &self.path {
+            match piece {
+                PathPiece::Fixed(text) => target.push_str(text),
+                PathPiece::Variable(name) => target.push_str(&self.variable(name, arguments)?),
+            }
+        }
+        // A value that is one segment by itself was checked; this is about those beside a text.
+        let path = target.split('?').next().unwrap_or_default();
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(ArgumentFault::Climbing { argument: self.label.clone() });
+        }
+        if !query.is_empty() {
+            target.push('?');
+            target.push_str(&query.join("&"));
+        }
+        target.try_into().map_err(|_| ArgumentFault::Url)
+    }
+
+    fn variable(&self, name: &str, arguments: &CallArguments<'_>) -> Result<String, ArgumentFault> {
+        let is_meant = |one: &&ApiParameter| one.place == ParameterPlace::Path && one.name == name;
+        let missing = || ArgumentFault::Missing { argument: name.to_owned() };
+        let parameter = self.parameters.iter().find(is_meant).ok_or_else(missing)?;
+        let raw = arguments
+            .find(&parameter.argument)
+            .ok_or_else(|| ArgumentFault::Missing { argument: parameter.argument.clone() })?;
+        parameter.write_path(raw)
+    }
+}
+
+/// What the gateway can pass on: everything, JSON first.
+const ACCEPTED: &str = "application/json, */*;q=0.5";

@@ -1,0 +1,154 @@
+//! Operations that are offered as resources: a `GET` whose URL says all that it needs.
+//!
+//! The URI of such a resource is the URL of the request. With parameters it is a template, and a
+//! URI is matched back to the arguments of the operation, so that a read is built and checked like
+//! a tool call; a URI is never sent as it came.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use crate::jsonrpc::string;
+
+use super::answer::{AnswerContent, ApiAnswer};
+use super::body::OCTETS;
+use super::operation::{ApiOperation, OperationFault, PathPiece};
+use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
+
+/// An operation that is offered as a resource or a template.
+pub(super) struct ApiResource {
+    pub(super) operation: Arc<ApiOperation>,
+    /// Whether it has parameters.
+    pub(super) is_template: bool,
+    /// The element of its list.
+    pub(super) element: Bytes,
+    /// Scheme, host and port.
+    origin: String,
+}
+
+impl ApiResource {
+    /// The operation as a resource.
+    ///
+    /// # Errors
+    /// [`OperationFault::NoResource`] if a URI alone does not say what to request.
+    pub(super) fn new(
+        operation: ApiOperation,
+        base: &Url,
+        (name, description): (&str, &str),
+    ) -> Result<Self, OperationFault> {
+        let refuse = |reason| Err(OperationFault::NoResource { reason });
+        if operation.method != Method::GET {
+            return refuse("it is no GET");
+        }
+        let is_simple = |one: &ApiParameter| match one.place {
+            ParameterPlace::Path => one.style == ParameterStyle::Simple,
+            ParameterPlace::Query => one.style == ParameterStyle::Form,
+            ParameterPlace::Header(_) | ParameterPlace::Cookie => !one.required,
+        };
+        if !operation.parameters.iter().all(is_simple) {
+            return refuse("a parameter is none that a URI can have");
+        }
+        let origin = base.origin().ascii_serialization();
+        let queries: Vec<_> = operation.queries().map(|one| one.argument.as_str()).collect();
+        let mut uri = origin.clone();
+        for piece in &operation.path {
+            match piece {
+                PathPiece::Fixed(text) => uri.push_str(text),
+                PathPiece::Variable(name) => {
+                    let argument = operation.argument_of(name).unwrap_or(name);
+                    uri.extend(["{", argument, "}"]);
+                }
+            }
+        }
+        if !queries.is_empty() {
+            uri.extend(["{?", &queries.join(","), "}"]);
+        }
+        let is_template = uri.contains('{');
+        let key = if is_template { "uriTemplate" } else { "uri" };
+        let element = json!({ key: uri, "name": name, "description": description });
+        let element = element.to_string().into();
+        Ok(Self { operation: Arc::new(operation), is_template, element, origin })
+    }
+
+    /// The arguments that a URI names; `None` if it is another resource's.
+    pub(super) fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
+        let rest = uri.strip_prefix(&self.origin)?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut arguments = Map::new();
+        self.match_path(path, &mut arguments)?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name)?, decode(value)?);
+            // The template has the names of the arguments.
+            let parameter = self.operation.queries().find(|one| one.argument == name)?;
+            arguments.insert(parameter.argument.clone(), value.into());
+        }
+        Some(arguments)
+    }
+
+    fn match_path(&self, path: &str, arguments: &mut Map<String, Value>) -> Option<()> {
+        let mut rest = path;
+        let mut pieces = self.operation.path.iter().peekable();
+        while let Some(piece) = pieces.next() {
+            match piece {
+                PathPiece::Fixed(text) => rest = rest.strip_prefix(text.as_str())?,
+                PathPiece::Variable(name) => {
+                    let next = match pieces.peek() {
+                        Some(PathPiece::Fixed(text)) => text.chars().next(),
+                        _ => None,
+                    };
+                    let ends = |c: char| c == '/' || Some(c) == next;
+                    let (value, after) = rest.split_at(rest.find(ends).unwrap_or(rest.len()));
+                    let argument = self.operation.argument_of(name)?;
+                    arguments.insert(argument.to_owned(), decode(value)?.into());
+                    rest = after;
+                }
+            }
+        }
+        rest.is_empty().then_some(())
+    }
+}
+
+impl ApiOperation {
+    fn queries(&self) -> impl Iterator<Item = &ApiParameter> {
+        self.parameters.iter().filter(|one| one.place == ParameterPlace::Query)
+    }
+
+    fn argument_of(&self, variable: &str) -> Option<&str> {
+        let is_meant =
+            |one: &&ApiParameter| one.place == ParameterPlace::Path && one.name == variable;
+        self.parameters.iter().find(is_meant).map(|one| one.argument.as_str())
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+impl ApiAnswer {
+    /// The result of a read.
+    ///
+    /// # Errors
+    /// The status and the text of a response that is no success.
+    pub(super) fn read_result(&self, uri: &str) -> Result<String, (StatusCode, String)> {
+        if !self.status.is_success() {
+            return Err((self.status, self.error_text()));
+        }
+        let media_type = self.media_type();
+        let media_type = if media_type.is_empty() { OCTETS } else { &media_type };
+        let content = match self.content() {
+            AnswerContent::Json(json) => format!("\"text\":{}", string(json.get())),
+            AnswerContent::Text(text) => format!("\"text\":{}", string(text)),
+            AnswerContent::Bytes => format!("\"blob\":{}", string(&self.base64())),
+        };
+        Ok(format!(
+            "{{\"contents\":[{{\"uri\":{},\"mimeType\":{},{content}}}],\"ttlMs\":0,\"cacheScope\":\"private\"}}",
+            string(uri),
+            string(media_type)
+        ))
+    }
+}

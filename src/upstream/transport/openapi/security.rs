@@ -1,0 +1,130 @@
+//! Security schemes: which credentials an operation wants, and where they go.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
+
+use crate::config::{LoginConfig, OpenApiConfig, SchemeCredential};
+
+use super::parameters::encode;
+use super::references::Node;
+
+/// A credential in the place that its scheme names.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum AppliedCredential {
+    /// A header. Its value is marked as sensitive.
+    Header(HeaderName, HeaderValue),
+    /// A pair `name=value` of the query, encoded.
+    Query(String),
+    /// A pair `name=value` of the cookies, encoded.
+    Cookie(String),
+}
+
+/// The credentials of one operation.
+#[derive(Clone, Default)]
+pub(super) struct OperationSecurity {
+    pub(super) credentials: Vec<AppliedCredential>,
+    /// The schemes of which one is needed and none has a value.
+    pub(super) missing: Vec<String>,
+}
+
+/// The schemes of a document, with the configured credentials.
+pub(super) struct SecuritySchemes<'a> {
+    root: Node<'a>,
+    config: &'a OpenApiConfig,
+}
+
+impl<'a> SecuritySchemes<'a> {
+    pub(super) fn new(root: Node<'a>, config: &'a OpenApiConfig) -> Self {
+        Self { root, config }
+    }
+
+    /// The credentials for an operation: of the first alternative that all have a value, or else
+    /// what is missing.
+    pub(super) fn apply(&self, operation: Node<'a>) -> OperationSecurity {
+        let wanted = operation.find("security").or_else(|| self.root.find("security"));
+        let mut missing = Vec::new();
+        let mut is_optional = false;
+        for alternative in wanted.into_iter().flat_map(Node::items) {
+            let names: Vec<_> = alternative.members().map(|(name, _)| name).collect();
+            is_optional |= names.is_empty();
+            if names.is_empty() {
+                continue;
+            }
+            let found: Vec<_> = names.iter().map(|name| self.credential(name)).collect();
+            if found.iter().all(Option::is_some) {
+                let credentials = found.into_iter().flatten().flatten().collect();
+                return OperationSecurity { credentials, missing: Vec::new() };
+            }
+            let absent = names.iter().zip(&found).filter(|(_, found)| found.is_none());
+            missing.extend(absent.map(|(name, _)| (*name).to_owned()));
+        }
+        if is_optional {
+            missing.clear();
+        }
+        OperationSecurity { credentials: Vec::new(), missing }
+    }
+
+    /// The credential of a scheme, or nothing if a configured header is one; `None` if there is no
+    /// value.
+    fn credential(&self, name: &str) -> Option<Vec<AppliedCredential>> {
+        let schemes = self.root.find("components")?.find("securitySchemes")?;
+        let scheme = schemes.follow(name).ok().flatten()?;
+        let configured = self.config.auth.iter().find(|(known, _)| known == name);
+        match configured {
+            Some((_, credential)) => Some(vec![apply_credential(scheme, credential)?]),
+            None => self.is_among_headers(scheme).then(Vec::new),
+        }
+    }
+
+    fn is_among_headers(&self, scheme: Node<'_>) -> bool {
+        let header = match (scheme.text("type"), scheme.text("in")) {
+            (Some("apiKey"), Some("header")) => scheme.text("name"),
+            (Some("apiKey"), Some("cookie")) => Some("cookie"),
+            (Some("apiKey"), _) => None,
+            _ => Some(AUTHORIZATION.as_str()),
+        };
+        header.is_some_and(|header| {
+            self.config.headers.iter().any(|(name, _)| name.as_str().eq_ignore_ascii_case(header))
+        })
+    }
+}
+
+/// The credential in the place that the scheme names; `None` if it does not fit the scheme.
+fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<AppliedCredential> {
+    let name = scheme.text("name").unwrap_or_default();
+    match (scheme.text("type")?, scheme.text("in"), credential) {
+        ("apiKey", Some("header"), SchemeCredential::Value(key)) => {
+            sensitive(HeaderName::from_bytes(name.as_bytes()).ok()?, key.expose())
+        }
+        ("apiKey", Some("query"), SchemeCredential::Value(key)) => {
+            Some(AppliedCredential::Query(format!("{}={}", encode(name), encode(key.expose()))))
+        }
+        ("apiKey", Some("cookie"), SchemeCredential::Value(key)) => {
+            Some(AppliedCredential::Cookie(format!("{}={}", encode(name), encode(key.expose()))))
+        }
+        ("http", _, SchemeCredential::Login(LoginConfig { username, password })) => {
+            let pair = STANDARD.encode(format!("{username}:{}", password.expose()));
+            sensitive(AUTHORIZATION, &format!("Basic {pair}"))
+        }
+        ("http", _, SchemeCredential::Value(value)) if is_scheme(scheme, "basic") => {
+            sensitive(AUTHORIZATION, &format!("Basic {}", STANDARD.encode(value.expose())))
+        }
+        ("http" | "oauth2" | "openIdConnect", _, SchemeCredential::Value(token)) => {
+            let word = scheme.text("scheme").filter(|_| !is_scheme(scheme, "bearer"));
+            sensitive(AUTHORIZATION, &format!("{} {}", word.unwrap_or("Bearer"), token.expose()))
+        }
+        _ => None,
+    }
+}
+
+fn is_scheme(scheme: Node<'_>, name: &str) -> bool {
+    scheme.text("scheme").is_some_and(|word| word.eq_ignore_ascii_case(name))
+}
+
+fn sensitive(name: HeaderName, text: &str) -> Option<AppliedCredential> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
+    value.set_sensitive(true);
+    Some(AppliedCredential::Header(name, value))
+}

@@ -1,0 +1,39 @@
+//! Which operations are offered, and as what: `include` and `exclude`.
+
+use http::Method;
+
+use crate::config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
+
+use super::references::Node;
+
+/// What rules are matched with.
+pub(super) struct OperationFacts<'a> {
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) operation: Node<'a>,
+}
+
+impl OperationFacts<'_> {
+    /// What the operation becomes; `None` if it is not offered.
+    pub(super) fn choose_form(&self, config: &OpenApiConfig) -> Option<OperationForm> {
+        if config.exclude.iter().any(|rule| self.matches(rule)) {
+            return None;
+        }
+        if config.include.is_empty() {
+            return Some(OperationForm::Tool);
+        }
+        config.include.iter().rev().find(|rule| self.matches(rule)).map(|rule| rule.form)
+    }
+
+    fn matches(&self, rule: &OperationRule) -> bool {
+        let OperationRule { tag, method, path, operation, form: _ } = rule;
+        let id = self.operation.text("operationId").unwrap_or_default();
+        let tags = || self.operation.find("tags").into_iter().flat_map(Node::items);
+        method.is_none_or(|verb| HttpVerb::of_method(self.method) == Some(verb))
+            && path.as_ref().is_none_or(|pattern| pattern.matches(self.path))
+            && operation.as_ref().is_none_or(|pattern| pattern.matches(id))
+            && tag.as_ref().is_none_or(|pattern| {
+                tags().any(|tag| tag.value.as_str().is_some_and(|tag| pattern.matches(tag)))
+            })
+    }
+}

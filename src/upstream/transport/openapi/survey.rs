@@ -1,0 +1,101 @@
+//! What an API offers, for people: the commands `trunkline openapi` and `trunkline check` show it
+//! before a gateway runs.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use crate::codec::file::FileReader;
+use crate::config::{OpenApiConfig, ServerConfig};
+use crate::upstream::UpstreamError;
+
+use super::document::ApiDescription;
+use super::source::DocumentLoader;
+
+/// An API, as its document describes it.
+#[derive(Debug)]
+pub struct ApiSurvey {
+    /// Its title.
+    pub title: String,
+    /// Its version.
+    pub version: String,
+    /// The URL that requests go to.
+    pub base: String,
+    /// The tools, in the order of the document.
+    pub tools: Vec<SurveyedTool>,
+    /// Operations that are not offered, and why.
+    pub left_out: Vec<(String, String)>,
+    /// Security schemes that operations need and that have no value.
+    pub missing_schemes: Vec<String>,
+}
+
+/// An operation, and the tool that it becomes.
+#[derive(Debug)]
+pub struct SurveyedTool {
+    /// The name of the tool.
+    pub name: String,
+    /// Method and path of the operation.
+    pub label: String,
+    /// The tool's arguments, and whether each is required.
+    pub arguments: Vec<(String, bool)>,
+    /// The bytes of the tool in a list.
+    pub bytes: usize,
+}
+
+/// Reads the document of an API, within the server's `start_timeout`.
+///
+/// # Errors
+/// [`UpstreamError`] if the document cannot be had, or cannot be used.
+pub async fn survey_api(
+    server: &Arc<ServerConfig>,
+    api: &OpenApiConfig,
+) -> Result<ApiSurvey, UpstreamError> {
+    let read = async {
+        let loader =
+            DocumentLoader::new(Arc::clone(server), api.clone(), FileReader::default()).await?;
+        loader.load(None).await?.ok_or(UpstreamError::NoAnswer)
+    };
+    let after = server.start_timeout;
+    let loaded = timeout(after, read).await.unwrap_or(Err(UpstreamError::Timeout { after }))?;
+    Ok(survey(loaded.api))
+}
+
+fn survey(api: ApiDescription) -> ApiSurvey {
+    let tools = api.tools.iter().map(|(name, label, tool)| SurveyedTool {
+        name: name.clone(),
+        label: label.clone(),
+        arguments: list_arguments(tool),
+        bytes: tool.len(),
+    });
+    ApiSurvey {
+        tools: tools.collect(),
+        title: api.title,
+        version: api.version,
+        base: api.base.into(),
+        left_out: api
+            .left_out
+            .iter()
+            .map(|(label, why)| (label.clone(), why.to_string()))
+            .collect(),
+        missing_schemes: api.missing_schemes,
+    }
+}
+
+fn list_arguments(tool: &[u8]) -> Vec<(String, bool)> {
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct ListedTool {
+        input_schema: ListedSchema,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct ListedSchema {
+        properties: Map<String, Value>,
+        required: Vec<String>,
+    }
+    let schema = serde_json::from_slice::<ListedTool>(tool).unwrap_or_default().input_schema;
+    let is_required = |name: &String| schema.required.contains(name);
+    schema.properties.keys().map(|name| (name.clone(), is_required(name))).collect()
+}

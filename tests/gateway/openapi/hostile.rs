@@ -1,0 +1,144 @@
+//! Documents and answers that mean harm.
+
+use serde_json::{Map, Value, json};
+
+use super::shop;
+use crate::support::Gateway;
+use crate::support::api::{Page, PlainApi};
+
+/// The error of a server with this document, next to one that works.
+async fn refusal_of(body: impl Into<bytes::Bytes>) -> String {
+    let (good, bad) = (PlainApi::with(&shop()).await, PlainApi::start().await);
+    bad.sets("/openapi.json", Page::new(200, "application/json", body));
+    let gateway = Gateway::with("good", good.openapi()).server("bad", bad.openapi()).start().await;
+    assert_eq!(gateway.modern().tools().await.len(), 3, "nothing else is disturbed");
+    gateway.server("bad").await["last_error"]["message"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_document_of_50_megabytes_is_refused() {
+    let error = refusal_of(vec![b' '; 50 << 20]).await;
+    assert!(error.contains("larger than 33554432 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_document_of_100_000_operations_is_refused_with_its_place() {
+    let paths: Map<_, _> =
+        (0..100_000).map(|at| (format!("/p{at}"), json!({ "get": {} }))).collect();
+    let document = json!({ "openapi": "3.1.0", "info": {}, "paths": paths });
+    let error = refusal_of(document.to_string()).await;
+    assert!(
+        error.contains("at /paths/~1p20000: the document has more than 20000 operations"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_yaml_bomb_is_refused() {
+    let mut bomb = String::from("openapi: 3.1.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for at in 1..12 {
+        let one = format!("*a{}", at - 1);
+        bomb += &format!("a{at}: &a{at} [{}]\n", [one.as_str(); 10].join(", "));
+    }
+    let error = refusal_of(bomb).await;
+    assert!(error.contains("its OpenAPI document cannot be used"), "{error}");
+}
+
+#[tokio::test]
+async fn cycles_are_no_danger() {
+    let schema = |to: &str| json!({ "allOf": [{ "$ref": format!("#/components/schemas/{to}") }, { "type": "object" }] });
+    let mut document = shop();
+    document["components"]["schemas"]["A"] = schema("B");
+    document["components"]["schemas"]["B"] = schema("A");
+    let body = json!({ "content": { "application/json": { "schema": { "$ref": "#/components/schemas/A" } } } });
+    document["paths"]["/cycle"] =
+        json!({ "post": { "operationId": "cycle", "requestBody": body } });
+    document["paths"]["/loop"] = json!({ "$ref": "#/paths/~1loop" });
+    let api = PlainApi::with(&document).await;
+    let gateway = Gateway::with("shop", api.openapi()).start().await;
+    let names = gateway.modern().tool_names().await;
+    assert!(names.contains(&"shop__update_item".to_owned()), "{names:?}");
+}
+
+#[tokio::test]
+async fn neither_arguments_nor_the_document_choose_the_host_or_add_headers() {
+    let mut document = shop();
+    let parameter = |name: &str, place: &str| json!({ "name": name, "in": place, "required": true, "schema": { "type": "string" } });
+    document["paths"]["//evil.test/{x}"] =
+        json!({ "get": { "operationId": "evil", "parameters": [parameter("x", "path")] } });
+    document["paths"]["/h"] = json!({ "get": { "operationId": "h", "parameters": [parameter("X-A", "header"), parameter("Host", "header"), parameter("q", "query"), parameter("c", "cookie")] } });
+    let api = PlainApi::with(&document).await;
+    let gateway = Gateway::with("shop", api.openapi()).start().await;
+    let client = gateway.modern();
+    client.call("shop__evil", json!({ "x": "@other.test/" })).await;
+    let sent = api.last();
+    assert_eq!(sent.target, "//evil.test/%40other.test%2F");
+    assert_eq!(sent.header("host"), Some(&*api.address.to_string()));
+    let arguments = |a: &str| json!({ "X-A": a, "q": "1&admin=1#x", "c": "1; admin=1" });
+    let said = client.call("shop__h", arguments("a\r\nX-B: 1")).await;
+    assert!(said.is_error() && said.text().contains("X-A"), "{said:?}");
+    client.call("shop__h", arguments("a")).await;
+    let sent = api.last();
+    assert_eq!(sent.target, "/h?q=1%26admin%3D1%23x");
+    assert_eq!(sent.header("cookie"), Some("c=1%3B%20admin%3D1"));
+}
+
+#[tokio::test]
+async fn credentials_stay_with_their_origin() {
+    let elsewhere = PlainApi::with(&shop()).await;
+    let api = PlainApi::with(&shop()).await;
+    api.sets(
+        "/items/away",
+        Page::new(307, "text/plain", "").header("location", &elsewhere.url("/x")),
+    );
+    let headers = "headers = { X-Secret = \"hunter2-hunter2\" }\n";
+    let gateway = Gateway::with("shop", api.openapi() + headers).start().await;
+    let said = gateway.modern().call("shop__read_item", json!({ "item_id": "away" })).await;
+    assert!(said.is_error() && !format!("{said:?}").contains("hunter2"), "{said:?}");
+    assert_eq!(api.last().header("x-secret"), Some("hunter2-hunter2"));
+    // A document at another place than its API does not get the API's credentials.
+    let lines = format!("{}base_url = \"{}\"\n{headers}", elsewhere.openapi(), api.url("/v1"));
+    let gateway = Gateway::with("shop", lines).start().await;
+    gateway.modern().call("shop__read_item", json!({ "item_id": "7" })).await;
+    assert_eq!(api.last().target, "/v1/items/7");
+    assert_eq!(api.last().header("x-secret"), Some("hunter2-hunter2"));
+    assert!(elsewhere.received().iter().all(|call| call.header("x-secret").is_none()));
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_is_refused() {
+    let api = PlainApi::with(&shop()).await;
+    api.sets("/items/large", Page::new(200, "text/plain", vec![b'x'; 2 << 20]));
+    let gateway = Gateway::with("shop", api.openapi() + "max_response = \"1MiB\"\n").start().await;
+    let said = gateway.modern().call("shop__read_item", json!({ "item_id": "large" })).await;
+    assert!(said.is_error() && said.text().contains("larger than 1048576 bytes"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_local_document_reads_only_files_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("api")).unwrap();
+    std::fs::write(path("secret.json"), r#"{"type":"string","description":"outside"}"#).unwrap();
+    std::os::unix::fs::symlink(path("secret.json"), path("api/link.json")).unwrap();
+    std::fs::write(path("api/part.yaml"), "type: string\ndescription: inside\n").unwrap();
+    let api = PlainApi::start().await;
+    let with = |target: &str| {
+        let parameter = json!({ "name": "q", "in": "query", "schema": { "$ref": target } });
+        let operation = json!({ "operationId": "op", "parameters": [parameter] });
+        let servers = json!([{ "url": api.url("") }]);
+        json!({ "openapi": "3.1.0", "servers": servers, "paths": { "/x": { "get": operation } } })
+    };
+    let mut seen = Vec::new();
+    for target in ["part.yaml", "../secret.json", "link.json"] {
+        std::fs::write(path("api/openapi.json"), with(target).to_string()).unwrap();
+        let lines = format!("openapi = {:?}\n", path("api/openapi.json"));
+        let gateway = Gateway::with("api", lines).start().await;
+        let tools: Value = gateway.modern().tools().await.into();
+        seen.push((tools.to_string(), gateway.server("api").await.to_string()));
+    }
+    assert!(seen[0].0.contains("inside"), "{:?}", seen[0]);
+    assert!(seen[1].1.contains("outside of the document's own origin or folder"), "{:?}", seen[1]);
+    assert!(seen[2].1.contains("it is outside of the document's folder"), "{:?}", seen[2]);
+    assert!(seen.iter().all(|(tools, _)| !tools.contains("outside")));
+}
