@@ -61,12 +61,14 @@ section! {
             /// default 32 child processes, or 10000 sessions. With 0 all clients share the first
             /// instance, in its era, and no client capabilities are announced to the server.
             max_instances: Option<usize> as Option<CountSetting<0, 1_000_000>>,
-            /// How long such an instance may be idle before it is closed. A Legacy client's session
-            /// with an HTTP server stays open as long as the client's own session.
+            /// How long such an instance may be idle before it is closed. It is not idle while a Legacy
+            /// client that called it keeps a stream open, unless `idle_stop` is set. A Legacy client's
+            /// session with an HTTP server stays open as long as the client's own session.
             instance_idle: Duration as DurationSetting = "5m",
             /// How long an instance may be idle that is there only for the capabilities of the clients
-            /// that share it: without a call, a call that waits for input, or a subscription. At most
-            /// `instance_idle`. Raise it for a server that keeps state between calls, such as a browser.
+            /// that share it: without a call, a call that waits for input, a subscription, or an open
+            /// stream of a Legacy client that called it. At most `instance_idle`. Raise it for a server
+            /// that keeps state between calls, such as a browser, for clients that open no stream.
             capability_idle: Duration as DurationSetting = "1m",
             /// The number of restarts of a child process within `restart_window`, and of starts in a
             /// row that fail; then the server is marked failed, until a start succeeds.

@@ -1,17 +1,20 @@
 //! A whole server with a real child, which is a few lines of shell.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::call::{
-    Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Reply, Trace,
+    Call, Client, Context, Endpoint, Event, Failure, Params, Principal, Question, Reply, Trace,
 };
 use crate::catalog::Kind;
 use crate::clock;
 use crate::config::{Config, ConfigSource, SystemEnvironment};
+use crate::jsonrpc::Response;
 use crate::mcp::{Method, ProtocolVersion};
 use crate::policy::{CallTarget, LimitRegistry, Policy};
 use crate::telemetry::metrics::Metrics;
@@ -107,6 +110,7 @@ async fn send_with(
     let target = target(server.name(), tool);
     let policy = Policy::new(LimitRegistry::default().limits(config));
     let mut call = call(tool);
+    call.context.session = Some(Arc::from("session"));
     let client =
         Client::new(ProtocolVersion::LATEST_LEGACY, None, Bytes::from_static(capabilities));
     call.context.client = Arc::new(client);
@@ -220,6 +224,42 @@ async fn an_instance_for_capabilities_ends_a_minute_after_its_last_call() {
         tokio::time::sleep(Duration::from_secs(seconds - 1)).await;
         assert_eq!(instances(), 1, "{more}");
         tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(instances(), 0, "{more}");
+        tokio::time::resume();
+        server.stop(Duration::ZERO).await;
+    }
+}
+
+/// A client that keeps a stream open while it is true.
+struct Stream(AtomicBool);
+
+impl QuestionableSession for Stream {
+    fn ask(&self, _: &Question, _: mpsc::Sender<(u64, Response)>) -> bool {
+        false
+    }
+
+    fn is_listening(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn an_instance_stays_while_a_client_that_called_it_keeps_a_stream_open() {
+    for (more, stays) in
+        [("", true), ("isolation = \"client\"", true), ("idle_stop = \"9m\"", false)]
+    {
+        let (server, config) = start(more);
+        let (stream, mailbox) = (Arc::new(Stream(AtomicBool::new(true))), Arc::new(Mailbox::new()));
+        let listener: Arc<dyn QuestionableSession> = Arc::clone(&stream) as _;
+        mailbox.is_of(Arc::downgrade(&listener));
+        server.main().kin.surroundings.hub.enter(&Arc::from("session"), &mailbox);
+        let instances = || server.view().instance_count;
+        succeeds(send_with(&server, &config, "echo", br#"{"roots":{}}"#).await).await;
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(instances(), usize::from(stays), "{more}");
+        stream.0.store(false, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_mins(6)).await;
         assert_eq!(instances(), 0, "{more}");
         tokio::time::resume();
         server.stop(Duration::ZERO).await;

@@ -351,7 +351,7 @@ pub(super) enum SessionActivity {
 impl QuestionableSession for ClientSession {
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let client = &self.client;
-        let can = self.listening.load(Ordering::Relaxed) > 0
+        let can = self.is_listening()
             && question.is_known()
             && !question.is_ambiguous()
             && question.missing_capability(client.abilities()).is_none()
@@ -365,6 +365,10 @@ impl QuestionableSession for ClientSession {
             self.outbox.push(&message, Merge::Never);
         }
         can
+    }
+
+    fn is_listening(&self) -> bool {
+        self.listening.load(Ordering::Relaxed) > 0
     }
 }
 

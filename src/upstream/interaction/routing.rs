@@ -42,6 +42,10 @@ pub trait QuestionableSession: Send + Sync {
     /// no meaning here. Returns false if the client does not support the
     /// request or has no stream open.
     fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool;
+
+    /// Whether the client keeps a stream open for what it is told outside of its
+    /// calls.
+    fn is_listening(&self) -> bool;
 }
 
 /// Handles a server request that arrived on no call's stream.

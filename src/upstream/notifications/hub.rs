@@ -53,6 +53,11 @@ impl Clients {
         mailbox.is_some_and(|mailbox| mailbox.ask(question, answers))
     }
 
+    fn is_listening(&self, session: &str) -> bool {
+        let mailbox = self.lock().get(session).and_then(Weak::upgrade);
+        mailbox.is_some_and(|mailbox| mailbox.is_listened_to())
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Mailbox>>> {
         self.0.lock()
     }
@@ -80,6 +85,12 @@ impl SubscriptionHub {
     /// Removes the mailbox of a Legacy client whose session has ended.
     pub fn leave(&self, session: &str) {
         self.clients.lock().remove(session);
+    }
+
+    /// Whether the client of a session keeps a stream open for what it is told
+    /// outside of its calls.
+    pub(in crate::upstream) fn is_listening(&self, session: &str) -> bool {
+        self.clients.is_listening(session)
     }
 
     /// The subscriptions at the main instance of `server`. Kept for as long as

@@ -131,6 +131,12 @@ impl Mailbox {
         let _ = self.listener.set(listener);
     }
 
+    /// Whether the client keeps a stream open.
+    pub(super) fn is_listened_to(&self) -> bool {
+        let listener = self.listener.get().and_then(Weak::upgrade);
+        listener.is_some_and(|listener| listener.is_listening())
+    }
+
     /// Asks the client; false if it cannot be asked.
     pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
         let listener = self.listener.get().and_then(Weak::upgrade);

@@ -21,6 +21,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::lists::FinishedListing;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::owner::InstanceKey;
+use crate::upstream::supervisor::callers::Callers;
 use crate::upstream::supervisor::life::live;
 use crate::upstream::supervisor::shared::{ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{InstanceHistory, InstanceView, LifeState};
@@ -52,6 +53,8 @@ pub(in crate::upstream) struct Instance {
     calls: AtomicU32,
     /// Whether there has been a call.
     was_called: AtomicBool,
+    /// The Legacy sessions of these calls, unless this is the main instance.
+    callers: Callers,
     /// When the instance was created, and when its last call ended.
     used: LastUse,
     /// Notified when the last call in flight ends.
@@ -82,6 +85,7 @@ impl Instance {
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
             was_called: AtomicBool::new(false),
+            callers: Callers::default(),
             used: LastUse::new(clock::now()),
             freed: Notify::new(),
         });
@@ -120,6 +124,9 @@ impl Instance {
         in_use: InUse,
     ) -> Result<Reply, Failure> {
         let slot = permitted.take_slot();
+        if let (false, Some(session)) = (self.is_main(), &permitted.get().context.session) {
+            self.callers.add(session, &self.kin.surroundings.hub);
+        }
         let reads = &self.inbox.reads;
         // Forwarded client credentials may change the result, so it is not
         // cached.
@@ -271,9 +278,15 @@ impl Instance {
             self.idle_limit()
         };
         let allowed = if self.has_found_out() { Duration::ZERO } else { allowed };
-        let used = if self.is_in_use() { clock::now() } else { self.last_used() };
+        let is_kept = self.is_in_use() || config.idle_stop.is_none() && self.has_listeners();
+        let used = if is_kept { clock::now() } else { self.last_used() };
         let listed = self.notes().listed_at.filter(|_| self.is_main());
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
+    }
+
+    /// Whether a client that has called the instance keeps a stream open.
+    fn has_listeners(&self) -> bool {
+        self.callers.are_listening(&self.kin.surroundings.hub)
     }
 
     /// How long an instance besides the main one may be idle.

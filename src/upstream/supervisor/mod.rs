@@ -14,6 +14,7 @@
 pub(in crate::upstream) mod instance;
 pub(in crate::upstream) mod legacy_side;
 pub(in crate::upstream) mod shared;
+mod callers;
 mod life;
 mod opening;
 pub mod restart;
