@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 63] = [
+const TESTS: [(&str, &str, &str); 64] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
@@ -166,6 +166,11 @@ const TESTS: [(&str, &str, &str); 63] = [
         "progress_extends_the_timeout_up_to_the_cap",
     ),
     ("servers.*.max_tools", BOUNDS, "a_server_lists_so_many_tools_and_no_more"),
+    (
+        "servers.*.openapi_refresh",
+        "tests/gateway/openapi/documents.rs",
+        "a_changed_document_changes_the_list_and_an_unreadable_one_leaves_it",
+    ),
     ("servers.*.queue", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
     ("servers.*.queue_timeout", LIMITS, "waiting_for_a_place_has_an_end"),
     ("servers.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),

@@ -282,8 +282,11 @@ impl EventDelivery {
         if tokio::time::timeout(within, &mut tasks.delivery).await.is_err() {
             tracing::warn!("some events could not be delivered before the end");
         }
-        if tasks.journal.is_some() {
+        if let Some(journal) = tasks.journal.take() {
             let _ = tokio::time::timeout(JOURNAL_PATIENCE, self.sender.0.queue.saved()).await;
+            // Its folder is free for the next gateway once the task has ended.
+            journal.abort();
+            let _ = journal.await;
         }
     }
 }
