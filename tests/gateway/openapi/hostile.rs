@@ -35,13 +35,52 @@ async fn a_document_of_100_000_operations_is_refused_with_its_place() {
 
 #[tokio::test]
 async fn a_yaml_bomb_is_refused() {
-    let mut bomb = String::from("openapi: 3.1.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    let mut bomb = String::from(
+        "openapi: 3.1.0\npaths: { /p: { get: {} } }\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n",
+    );
     for at in 1..12 {
         let one = format!("*a{}", at - 1);
         bomb += &format!("a{at}: &a{at} [{}]\n", [one.as_str(); 10].join(", "));
     }
     let error = refusal_of(bomb).await;
     assert!(error.contains("its OpenAPI document cannot be used"), "{error}");
+}
+
+#[tokio::test]
+async fn variables_of_a_servers_url_are_filled_in_once() {
+    let variables: Map<_, _> = (0..60)
+        .map(|at| (format!("a{at}"), json!({ "default": format!("{{a{0}}}{{a{0}}}", at + 1) })))
+        .collect();
+    for (url, variables, shown) in [
+        ("{a0}", Value::Object(variables), "%7Ba1%7D%7Ba1%7D"),
+        ("/{none}", json!({}), "/{none}"),
+        ("/{none", json!({}), "/{none"),
+        ("/{long}", json!({ "long": { "default": "x".repeat(3000) } }), "/{long}"),
+    ] {
+        let mut document = shop();
+        document["servers"] = json!([{ "url": url, "variables": variables }]);
+        let api = PlainApi::with(&document).await;
+        let gateway = Gateway::with("shop", api.openapi()).start().await;
+        if url == "{a0}" {
+            gateway.modern().call("shop__read_item", json!({ "item_id": "1" })).await;
+            assert_eq!(api.last().target, format!("/{shown}/items/1"));
+        } else {
+            let error = gateway.server("shop").await["last_error"]["message"].to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operation_that_returns_its_request_is_left_out() {
+    let mut document = shop();
+    document["paths"]["/echo"] = json!({ "trace": { "operationId": "echo" } });
+    let api = PlainApi::with(&document).await;
+    let gateway = Gateway::with("shop", api.openapi()).start().await;
+    let names = gateway.modern().tool_names().await;
+    assert!(!names.contains(&"shop__echo".to_owned()), "{names:?}");
+    let remarks = gateway.server("shop").await["warnings"].to_string();
+    assert!(remarks.contains("TRACE"), "{remarks}");
 }
 
 #[tokio::test]

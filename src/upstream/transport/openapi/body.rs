@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::string;
 
 use super::parameters::{
-    ArgumentFault, ParameterStyle, encode, list_items, plain_text, write_pairs,
+    ArgumentFault, EncodedPairs, ParameterStyle, encode, list_items, plain_text,
 };
 use super::request::CallArguments;
 
@@ -118,8 +118,8 @@ impl ApiBody {
         }
         Ok(Some(match self.format {
             BodyFormat::Form => {
-                let pairs: Vec<_> =
-                    given.iter().flat_map(|(field, raw)| form_pairs(field, raw)).collect();
+                let mut pairs = EncodedPairs::within(MAX_FORM);
+                given.iter().try_for_each(|(field, raw)| add_field(field, raw, &mut pairs))?;
                 (self.media_type.clone(), pairs.join("&").into())
             }
             BodyFormat::Multipart => write_multipart(&given)?,
@@ -155,12 +155,15 @@ impl ApiBody {
     }
 }
 
-/// The pairs of a form's field. Objects without a style are JSON, as their usual media type says.
-fn form_pairs(field: &BodyField, raw: &RawValue) -> Vec<String> {
+/// Adds a form's field. Objects without a style are JSON, as their usual media type says.
+fn add_field(
+    field: &BodyField,
+    raw: &RawValue,
+    pairs: &mut EncodedPairs,
+) -> Result<(), ArgumentFault> {
     let is_object = raw.get().starts_with('{');
     let usual = if is_object { ParameterStyle::Json } else { ParameterStyle::Form };
-    let (style, explode) = field.style.unwrap_or((usual, true));
-    write_pairs(&field.name, raw, style, explode, encode)
+    pairs.add(&field.name, raw, field.style.unwrap_or((usual, true)), encode)
 }
 
 /// One part of a multipart body: its headers and its content.
@@ -236,6 +239,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 const JSON: &str = "application/json";
+/// The most bytes of a form.
+const MAX_FORM: usize = 16 * 1024 * 1024;
 /// The media type of bytes of unknown kind.
 pub(super) const OCTETS: &str = "application/octet-stream";
 

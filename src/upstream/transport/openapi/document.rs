@@ -131,7 +131,8 @@ pub(super) fn describe_api(
         let facts =
             OperationFacts { method: place.method, path: place.path, operation: place.operation };
         let Some(form) = facts.choose_form(config) else { continue };
-        let added = check_servers(place, &base, config).and_then(|()| {
+        let added = check_method(place).and_then(|()| check_servers(place, &base, config));
+        let added = added.and_then(|()| {
             let read = reader.read(place)?;
             let name = unused_name(&tool_name(place), &mut names);
             if form == OperationForm::Resource {
@@ -238,8 +239,10 @@ fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentF
         return Ok(base.clone());
     }
     let server = set.root().find("servers").and_then(|servers| servers.items().next());
-    let url = server.map_or_else(|| "/".to_owned(), |server| fill_variables(server, config));
-    let fault = || DocumentFault::Server { url: clip(&url, LONGEST_TITLE).to_owned() };
+    let template = server.and_then(|server| server.text("url")).unwrap_or("/");
+    let fault = || DocumentFault::Server { url: clip(template, LONGEST_TITLE).to_owned() };
+    let url = server.map_or_else(|| Some("/".to_owned()), |server| fill_variables(server, config));
+    let url = url.ok_or_else(fault)?;
     let address = set.address().ok_or_else(fault)?;
     let base = address.join(&url).map_err(|_| fault())?;
     if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
@@ -252,19 +255,37 @@ fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentF
     Ok(base)
 }
 
-/// A server's URL with the configured values of its variables, or their defaults.
-fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> String {
-    let mut url = server.text("url").unwrap_or("/").to_owned();
-    for (name, variable) in server.find("variables").into_iter().flat_map(Node::members) {
+/// A server's URL with the configured values of its variables, or their defaults; `None` if one has
+/// neither, or the URL becomes too long.
+fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
+    let variables = server.find("variables");
+    let value_of = |name: &str| {
         let configured = config.server_variables.iter().find(|(known, _)| known == name);
         let value = configured.map(|(_, value)| value.as_str());
-        let value = value.or_else(|| variable.text("default")).unwrap_or_default();
-        url = url.replace(&format!("{{{name}}}"), value);
+        value.or_else(|| variables?.find(name)?.text("default"))
+    };
+    let mut url = String::new();
+    let mut rest = server.text("url").unwrap_or("/");
+    // In one pass: a value is not a template, however it looks.
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (name, after) = behind.split_once('}')?;
+        url.push_str(before);
+        url.push_str(value_of(name)?);
+        rest = after;
+        if url.len() > LONGEST_URL {
+            return None;
+        }
     }
-    url
+    url.push_str(rest);
+    (url.len() <= LONGEST_URL).then_some(url)
 }
 
-/// Servers of an operation, or of its path, must be of the origin of all others.
+/// A server answers TRACE with the request, and with the credentials in it (RFC 9110, 9.3.8).
+fn check_method(place: OperationPlace<'_>) -> Result<(), OperationFault> {
+    if *place.method == Method::TRACE { Err(OperationFault::Trace) } else { Ok(()) }
+}
+
+/// Servers of an operation, or of its path, must be the one of all others.
 fn check_servers(
     place: OperationPlace<'_>,
     base: &Url,
@@ -272,12 +293,17 @@ fn check_servers(
 ) -> Result<(), OperationFault> {
     let own = place.operation.find("servers").or_else(|| place.item.find("servers"));
     let Some(server) = own.and_then(|servers| servers.items().next()) else { return Ok(()) };
-    let url = fill_variables(server, config);
-    let is_same = base.join(&url).is_ok_and(|own| own == *base);
-    if config.base_url.is_some() || is_same {
+    if config.base_url.is_some() {
         return Ok(());
     }
-    Err(OperationFault::OtherServer { url: clip(&url, LONGEST_TITLE).to_owned() })
+    let url = fill_variables(server, config);
+    let own = url.as_ref().and_then(|url| base.join(url).ok());
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    if own.is_some_and(|own| own.origin() == base.origin() && path(&own) == path(base)) {
+        return Ok(());
+    }
+    let url = url.as_deref().or_else(|| server.text("url")).unwrap_or_default();
+    Err(OperationFault::OtherServer { url: clip(url, LONGEST_TITLE).to_owned() })
 }
 
 /// All operations in the order of the document.
@@ -409,3 +435,5 @@ const MAX_TOOLS_BYTES: usize = 48 * 1024 * 1024;
 const LONGEST_TEXT: usize = 4096;
 /// The most bytes of a title, a name or a path.
 const LONGEST_TITLE: usize = 200;
+/// The most bytes of a server's URL.
+const LONGEST_URL: usize = 2048;

@@ -14,7 +14,7 @@ use super::outputs::{ResultWrapping, is_object};
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle, encode};
 use super::references::{Node, ReferenceFault};
 use super::schema::{ConvertedSchema, Direction, SchemaBook, SchemaDialect, SchemaFault};
-use super::security::{OperationSecurity, SecuritySchemes};
+use super::security::{OperationSecurity, SecuritySchemes, is_connection_header};
 
 /// An operation, ready to be called.
 pub(super) struct ApiOperation {
@@ -52,6 +52,9 @@ pub(super) enum OperationFault {
         /// The server, clipped.
         url: String,
     },
+    /// The operation returns the request.
+    #[error("TRACE returns the request with its credentials")]
+    Trace,
     /// A variable of the path has no parameter.
     #[error("no parameter is declared for {name:?} in its path")]
     Variable {
@@ -215,6 +218,8 @@ impl<'a> DocumentReader<'a> {
                 .unwrap_or_else(|| ParameterStyle::usual(&place)),
             (None, None) => ParameterStyle::usual(&place),
         };
+        // 3.0 and 3.1 have it for queries only; a cookie would not end where it should.
+        let allow_reserved = place == ParameterPlace::Query && node.flag("allowReserved");
         let explode = node.find("explode").and_then(|explode| explode.value.as_bool());
         let argument = inputs.add(NewArgument {
             name,
@@ -229,7 +234,7 @@ impl<'a> DocumentReader<'a> {
             place,
             style,
             explode: explode.unwrap_or(style == ParameterStyle::Form),
-            allow_reserved: node.flag("allowReserved"),
+            allow_reserved,
             required,
         }))
     }
@@ -237,25 +242,8 @@ impl<'a> DocumentReader<'a> {
     /// Whether a header is not the caller's to choose: the document may not declare it, it belongs
     /// to the connection, or the configuration sets it.
     fn is_own_header(&self, name: &str) -> bool {
-        const OWN: [&str; 16] = [
-            "accept",
-            "content-type",
-            "authorization",
-            "host",
-            "content-length",
-            "transfer-encoding",
-            "connection",
-            "keep-alive",
-            "te",
-            "trailer",
-            "upgrade",
-            "expect",
-            "proxy-authorization",
-            "proxy-connection",
-            "cookie",
-            "accept-encoding",
-        ];
-        OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+        is_connection_header(name)
+            || ["authorization", "cookie"].iter().any(|own| name.eq_ignore_ascii_case(own))
             || self.config.headers.iter().any(|(own, _)| name.eq_ignore_ascii_case(own.as_str()))
     }
 

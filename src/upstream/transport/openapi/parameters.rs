@@ -112,6 +112,9 @@ pub(super) enum ArgumentFault {
         /// The argument.
         argument: String,
     },
+    /// A query, a form or the cookies are longer than the bound.
+    #[error("the arguments are too long in the form that the API wants")]
+    TooLong,
     /// The URL with all arguments cannot be sent.
     #[error("the arguments make a URL that cannot be sent: are they too long?")]
     Url,
@@ -216,70 +219,118 @@ impl ApiParameter {
             .map_err(|_| ArgumentFault::Header { argument: self.argument.clone() })
     }
 
-    /// The pairs `name=value` of a query or of cookies, encoded.
-    pub(super) fn write_pairs(&self, raw: &RawValue) -> Vec<String> {
+    /// Adds the pairs `name=value` of a query or of cookies.
+    ///
+    /// # Errors
+    /// [`ArgumentFault::TooLong`].
+    pub(super) fn write_pairs(
+        &self,
+        raw: &RawValue,
+        pairs: &mut EncodedPairs,
+    ) -> Result<(), ArgumentFault> {
         let keep = if self.allow_reserved { encode_some } else { encode };
-        write_pairs(&self.name, raw, self.style, self.explode, keep)
+        pairs.add(&self.name, raw, (self.style, self.explode), keep)
     }
 }
 
-/// The pairs `name=value` of a query, of cookies or of a form.
-pub(super) fn write_pairs(
-    name: &str,
-    raw: &RawValue,
-    style: ParameterStyle,
-    explode: bool,
-    encode_value: fn(&str) -> String,
-) -> Vec<String> {
-    let name = encode(name);
-    if style == ParameterStyle::Json {
-        return vec![format!("{name}={}", encode_value(raw.get()))];
-    }
-    if style == ParameterStyle::DeepObject {
-        let mut pairs = Vec::new();
-        write_deep(&name, raw, encode_value, &mut pairs);
-        return pairs;
-    }
-    let value = ParameterValue::read(raw);
-    match (&value, explode) {
-        (ParameterValue::List(items), true) => {
-            items.iter().map(|item| format!("{name}={}", encode_value(item))).collect()
-        }
-        (ParameterValue::Pairs(pairs), true) => pairs
-            .iter()
-            .map(|(key, text)| format!("{}={}", encode(key), encode_value(text)))
-            .collect(),
-        (ParameterValue::List(items), false) if items.is_empty() => Vec::new(),
-        _ => {
-            let between = match style {
-                ParameterStyle::SpaceDelimited => "%20",
-                ParameterStyle::PipeDelimited => "%7C",
-                _ => ",",
-            };
-            vec![format!("{name}={}", join(&value, false, [between; 2], encode_value))]
-        }
-    }
+/// The pairs `name=value` of a query, of cookies or of a form: encoded, and within a bound, because
+/// a short argument can have a long form.
+#[derive(Debug)]
+pub(super) struct EncodedPairs {
+    pairs: Vec<(String, String)>,
+    /// The bytes that are left.
+    room: usize,
 }
 
-/// Writes `name[key]=value` for each member, at any depth.
-fn write_deep(
-    name: &str,
-    raw: &RawValue,
-    encode_value: fn(&str) -> String,
-    pairs: &mut Vec<String>,
-) {
-    match raw.get().as_bytes().first() {
-        Some(b'{') => {
-            for (key, value) in object_members(raw) {
-                write_deep(&format!("{name}%5B{}%5D", encode(&key)), value, encode_value, pairs);
+impl EncodedPairs {
+    /// No pairs yet, and at most so many bytes of them.
+    pub(super) fn within(room: usize) -> Self {
+        Self { pairs: Vec::new(), room }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// All pairs with a text between them.
+    pub(super) fn join(&self, between: &str) -> String {
+        let pairs = self.pairs.iter().map(|(name, value)| format!("{name}={value}"));
+        pairs.collect::<Vec<_>>().join(between)
+    }
+
+    /// Sets a pair, instead of all of its name: an argument must not replace a credential.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.pairs.retain(|(other, _)| other != name);
+        self.pairs.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Adds the pairs of a value.
+    ///
+    /// # Errors
+    /// [`ArgumentFault::TooLong`].
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        raw: &RawValue,
+        (style, explode): (ParameterStyle, bool),
+        encode_value: fn(&str) -> String,
+    ) -> Result<(), ArgumentFault> {
+        let name = encode(name);
+        if style == ParameterStyle::Json {
+            return self.push(&name, encode_value(raw.get()));
+        }
+        if style == ParameterStyle::DeepObject {
+            return self.add_deep(&name, raw, encode_value);
+        }
+        let value = ParameterValue::read(raw);
+        match (&value, explode) {
+            (ParameterValue::List(items), true) => {
+                items.iter().try_for_each(|item| self.push(&name, encode_value(item)))
+            }
+            (ParameterValue::Pairs(pairs), true) => {
+                pairs.iter().try_for_each(|(key, text)| self.push(&encode(key), encode_value(text)))
+            }
+            (ParameterValue::List(items), false) if items.is_empty() => Ok(()),
+            _ => {
+                let between = match style {
+                    ParameterStyle::SpaceDelimited => "%20",
+                    ParameterStyle::PipeDelimited => "%7C",
+                    _ => ",",
+                };
+                self.push(&name, join(&value, false, [between; 2], encode_value))
             }
         }
-        Some(b'[') => {
-            for item in list_items(raw) {
-                write_deep(name, item, encode_value, pairs);
-            }
+    }
+
+    /// Adds `name[key]=value` for each member, at any depth.
+    fn add_deep(
+        &mut self,
+        name: &str,
+        raw: &RawValue,
+        encode_value: fn(&str) -> String,
+    ) -> Result<(), ArgumentFault> {
+        match raw.get().as_bytes().first() {
+            Some(b'{') => object_members(raw).into_iter().try_for_each(|(key, value)| {
+                // Charged before it is built: members without a value have none to be charged for.
+                self.charge(name.len())?;
+                self.add_deep(&format!("{name}%5B{}%5D", encode(&key)), value, encode_value)
+            }),
+            Some(b'[') => list_items(raw)
+                .into_iter()
+                .try_for_each(|item| self.add_deep(name, item, encode_value)),
+            _ => self.push(name, encode_value(&plain_text(raw))),
         }
-        _ => pairs.push(format!("{name}={}", encode_value(&plain_text(raw)))),
+    }
+
+    fn push(&mut self, name: &str, value: String) -> Result<(), ArgumentFault> {
+        self.charge(name.len() + value.len() + 2)?;
+        self.pairs.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), ArgumentFault> {
+        self.room = self.room.checked_sub(bytes).ok_or(ArgumentFault::TooLong)?;
+        Ok(())
     }
 }
 
@@ -316,7 +367,7 @@ pub(super) fn encode_some(text: &str) -> String {
 }
 
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// `&`, `#` and `+` stay encoded: they would end the value, or become a space.
+/// `&`, `;`, `#` and `+` stay encoded: they would end the value, or become a space.
 const ENDS_VALUE: &AsciiSet = &RESERVED
     .remove(b':')
     .remove(b'/')
@@ -331,7 +382,6 @@ const ENDS_VALUE: &AsciiSet = &RESERVED
     .remove(b')')
     .remove(b'*')
     .remove(b',')
-    .remove(b';')
     .remove(b'=');
 
 #[cfg(test)]

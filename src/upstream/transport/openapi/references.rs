@@ -196,7 +196,9 @@ pub(super) fn is_within(main: &Url, url: &Url) -> bool {
     let folder = main.path().rsplit_once('/').map_or("", |(folder, _)| folder);
     let below = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     // `Url` has resolved `..`; what is percent-encoded must not hide another one.
-    url.scheme() == "file" && url.host().is_none() && below && !url.path().contains("%2")
+    let path = url.path().to_ascii_lowercase();
+    let hides = ["%2e", "%2f", "%5c"].iter().any(|escape| path.contains(escape));
+    url.scheme() == "file" && url.host().is_none() && below && !hides
 }
 
 fn clip_target(target: &str) -> String {
@@ -254,5 +256,21 @@ mod tests {
             ["http://a.test/other.json", "http://a.test/up.json", "http://a.test/v/more.json"]
         );
         assert_eq!(of("file:///srv/api/openapi.json"), ["file:///srv/api/more.json"]);
+    }
+
+    #[test]
+    fn a_file_of_a_local_document_is_below_its_folder() {
+        let main = url("file:///home/me/My%20API/openapi.yaml");
+        for (text, expected) in [
+            ("file:///home/me/My%20API/parts/a%25.yaml", true),
+            ("file:///home/me/My%20API/%2e%2E/secret", false),
+            ("file:///home/me/My%20API/%2E%2e%2fsecret", false),
+            ("file:///home/me/My%20API/..%5Csecret", false),
+            ("file:///home/me/My%20APIs/a.yaml", false),
+            ("file://host/home/me/My%20API/a.yaml", false),
+            ("http://127.0.0.1/home/me/My%20API/a.yaml", false),
+        ] {
+            assert_eq!(is_within(&main, &url(text)), expected, "{text}");
+        }
     }
 }

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
 
 use crate::config::EmptyStrings;
 use crate::jsonrpc::Members;
 
 use super::operation::{ApiOperation, PathPiece};
-use super::parameters::{ApiParameter, ArgumentFault, ParameterPlace};
+use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
 use super::security::AppliedCredential;
 
 /// The arguments of a call, each as the client wrote it.
@@ -60,13 +61,13 @@ impl ApiOperation {
         }
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
-        let (mut query, mut cookies) = (Vec::new(), Vec::new());
+        let [mut query, mut cookies] = [(); 2].map(|()| EncodedPairs::within(MAX_PAIRS));
         for parameter in &self.parameters {
             let Some(raw) = arguments.find(&parameter.argument) else { continue };
             match &parameter.place {
                 ParameterPlace::Path => {}
-                ParameterPlace::Query => query.extend(parameter.write_pairs(raw)),
-                ParameterPlace::Cookie => cookies.extend(parameter.write_pairs(raw)),
+                ParameterPlace::Query => parameter.write_pairs(raw, &mut query)?,
+                ParameterPlace::Cookie => parameter.write_pairs(raw, &mut cookies)?,
                 ParameterPlace::Header(name) => {
                     headers.insert(name.clone(), parameter.write_header(raw)?);
                 }
@@ -77,8 +78,8 @@ impl ApiOperation {
                 AppliedCredential::Header(name, value) => {
                     headers.insert(name.clone(), value.clone());
                 }
-                AppliedCredential::Query(pair) => query.push(pair.clone()),
-                AppliedCredential::Cookie(pair) => cookies.push(pair.clone()),
+                AppliedCredential::Query(name, value) => query.set(name, value),
+                AppliedCredential::Cookie(name, value) => cookies.set(name, value),
             }
         }
         if !cookies.is_empty() {
@@ -106,7 +107,7 @@ impl ApiOperation {
     fn target(
         &self,
         arguments: &CallArguments<'_>,
-        query: &[String],
+        query: &EncodedPairs,
     ) -> Result<PathAndQuery, ArgumentFault> {
         let mut target = String::new();
         for piece in &self.path {
@@ -115,9 +116,11 @@ impl ApiOperation {
                 PathPiece::Variable(name) => target.push_str(&self.variable(name, arguments)?),
             }
         }
-        // A value that is one segment by itself was checked; this is about those beside a text.
+        // Each value was checked by itself; this is about what it makes with the text beside it.
+        // Servers may decode `%2F` before they resolve dots.
         let path = target.split('?').next().unwrap_or_default();
-        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        let decoded = percent_decode_str(path).decode_utf8_lossy();
+        if decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
             return Err(ArgumentFault::Climbing { argument: self.label.clone() });
         }
         if !query.is_empty() {
@@ -140,3 +143,5 @@ impl ApiOperation {
 
 /// What the gateway can pass on: everything, JSON first.
 const ACCEPTED: &str = "application/json, */*;q=0.5";
+/// The most bytes of a query, and of the cookies: servers take no longer ones.
+const MAX_PAIRS: usize = 64 * 1024;

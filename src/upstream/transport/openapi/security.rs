@@ -15,10 +15,10 @@ use super::references::Node;
 pub(super) enum AppliedCredential {
     /// A header. Its value is marked as sensitive.
     Header(HeaderName, HeaderValue),
-    /// A pair `name=value` of the query, encoded.
-    Query(String),
-    /// A pair `name=value` of the cookies, encoded.
-    Cookie(String),
+    /// Name and value of a pair of the query, encoded.
+    Query(String, String),
+    /// Name and value of a pair of the cookies, encoded.
+    Cookie(String, String),
 }
 
 /// The credentials of one operation.
@@ -95,14 +95,14 @@ impl<'a> SecuritySchemes<'a> {
 fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<AppliedCredential> {
     let name = scheme.text("name").unwrap_or_default();
     match (scheme.text("type")?, scheme.text("in"), credential) {
-        ("apiKey", Some("header"), SchemeCredential::Value(key)) => {
+        ("apiKey", Some("header"), SchemeCredential::Value(key)) if !is_connection_header(name) => {
             sensitive(HeaderName::from_bytes(name.as_bytes()).ok()?, key.expose())
         }
         ("apiKey", Some("query"), SchemeCredential::Value(key)) => {
-            Some(AppliedCredential::Query(format!("{}={}", encode(name), encode(key.expose()))))
+            Some(AppliedCredential::Query(encode(name), encode(key.expose())))
         }
         ("apiKey", Some("cookie"), SchemeCredential::Value(key)) => {
-            Some(AppliedCredential::Cookie(format!("{}={}", encode(name), encode(key.expose()))))
+            Some(AppliedCredential::Cookie(encode(name), encode(key.expose())))
         }
         ("http", _, SchemeCredential::Login(LoginConfig { username, password })) => {
             let pair = STANDARD.encode(format!("{username}:{}", password.expose()));
@@ -117,6 +117,27 @@ fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<A
         }
         _ => None,
     }
+}
+
+/// Whether a header is the gateway's own to set: it belongs to the connection or to the body.
+pub(super) fn is_connection_header(name: &str) -> bool {
+    const OWN: [&str; 14] = [
+        "accept",
+        "content-type",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "proxy-authorization",
+        "proxy-connection",
+        "accept-encoding",
+    ];
+    OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 fn is_scheme(scheme: Node<'_>, name: &str) -> bool {

@@ -145,7 +145,7 @@ fn every_style_is_written_as_the_table_of_the_specification_says() {
             let Some(expected) = expected else { continue };
             let written = match place {
                 Path => parameter.write_path(&raw(value)).unwrap(),
-                _ => parameter.write_pairs(&raw(value)).join("&"),
+                _ => pairs(&parameter, &raw(value)),
             };
             assert_eq!(written, expected, "{style:?}, explode {explode}: {value}");
         }
@@ -166,8 +166,8 @@ fn headers_and_cookies_have_the_same_styles() {
     }
     let cookie = parameter(ParameterPlace::Cookie, ParameterStyle::Form, true);
     assert_eq!(
-        cookie.write_pairs(&raw(r#""a; admin=1\r\nX: y""#)),
-        ["color=a%3B%20admin%3D1%0D%0AX%3A%20y"]
+        pairs(&cookie, &raw(r#""a; admin=1\r\nX: y""#)),
+        "color=a%3B%20admin%3D1%0D%0AX%3A%20y"
     );
 }
 
@@ -202,8 +202,8 @@ fn a_value_never_leaves_its_place() {
         allow_reserved: true,
         ..parameter(ParameterPlace::Query, ParameterStyle::Form, true)
     };
-    let written = reserved.write_pairs(&raw(r#""a/b:c?d&e#f+g%20""#)).join("&");
-    assert_eq!(written, "color=a/b:c?d%26e%23f%2Bg%2520");
+    let written = pairs(&reserved, &raw(r#""a/b:c?d&e#f+g%20;h=i""#));
+    assert_eq!(written, "color=a/b:c?d%26e%23f%2Bg%2520%3Bh=i");
 }
 
 #[test]
@@ -211,7 +211,39 @@ fn what_is_nested_is_written_in_brackets_or_as_json() {
     let nested = raw(r#"{"a":{"b":[1,2]},"c":"x&y"}"#);
     let deep = parameter(ParameterPlace::Query, ParameterStyle::DeepObject, true);
     let expected = "color%5Ba%5D%5Bb%5D=1&color%5Ba%5D%5Bb%5D=2&color%5Bc%5D=x%26y";
-    assert_eq!(deep.write_pairs(&nested).join("&"), expected);
+    assert_eq!(pairs(&deep, &nested), expected);
     let json = parameter(ParameterPlace::Query, ParameterStyle::Json, false);
-    assert_eq!(json.write_pairs(&raw(r#"{"a":1}"#)), ["color=%7B%22a%22%3A1%7D"]);
+    assert_eq!(pairs(&json, &raw(r#"{"a":1}"#)), "color=%7B%22a%22%3A1%7D");
+}
+
+#[test]
+fn a_short_argument_with_a_long_form_is_refused_before_it_is_built() {
+    let key = "k".repeat(1000);
+    let values = vec!["1"; 100].join(",");
+    let empty = (0..100).map(|at| format!("\"{at}\":{{}}")).collect::<Vec<_>>().join(",");
+    for (style, value) in [
+        (ParameterStyle::DeepObject, format!("{{\"{key}\":[{values}]}}")),
+        (ParameterStyle::DeepObject, format!("{{\"{key}\":{{{empty}}}}}")),
+        (ParameterStyle::Form, format!("[{}]", vec!["\"0123456789\""; 10_000].join(","))),
+    ] {
+        let parameter = parameter(ParameterPlace::Query, style, true);
+        let written = |room| parameter.write_pairs(&raw(&value), &mut EncodedPairs::within(room));
+        assert_eq!(written(1 << 20), Ok(()), "{style:?}");
+        assert_eq!(written(1 << 16), Err(ArgumentFault::TooLong), "{style:?}");
+    }
+}
+
+#[test]
+fn a_credential_replaces_arguments_of_its_name() {
+    let filter = parameter(ParameterPlace::Query, ParameterStyle::Form, true);
+    let mut query = EncodedPairs::within(1000);
+    filter.write_pairs(&raw(r#"{"key":"mine","a":"b"}"#), &mut query).unwrap();
+    query.set("key", "secret");
+    assert_eq!(query.join("&"), "a=b&key=secret");
+}
+
+fn pairs(parameter: &ApiParameter, value: &RawValue) -> String {
+    let mut pairs = EncodedPairs::within(1000);
+    parameter.write_pairs(value, &mut pairs).unwrap();
+    pairs.join("&")
 }
