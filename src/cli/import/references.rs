@@ -242,7 +242,7 @@ mod tests {
         let context = ReferenceContext {
             notation,
             home: Some("/home/ann".into()),
-            project: Some("/work/site".into()),
+            project: Some("/srv/site".into()),
             is_set: |name| name == "SET",
         };
         let mut notes = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
             (Prefixed, "Bearer ${env:X}!", vec![plain("Bearer "), variable("X"), plain("!")]),
             (Prefixed, "${input:api-key}", vec![variable("API_KEY")]),
             (Prefixed, "${userHome}${/}x", vec![plain("/home/ann/x")]),
-            (Prefixed, "${workspaceFolder}/x", vec![plain("/work/site/x")]),
+            (Prefixed, "${workspaceFolder}/x", vec![plain("/srv/site/x")]),
             (Braced, "${X}/${SET:-d}", vec![variable("X"), plain("/"), variable("SET")]),
             (Braced, "${UNSET:-d} $X", vec![plain("d $X")]),
             (Shell, "$X-${Y}", vec![variable("X"), plain("-"), variable("Y")]),
