@@ -2,14 +2,13 @@
 //!
 //! A gateway that runs with the file takes the change up by itself (`gateway.reload`).
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::call::ServerName;
 
 use super::gateway_file::{GatewayFile, GatewaySection, PendingFiles};
 use super::import::{AddMode, ImportError, NewServer, add_new_server};
-use super::{WRONG_USE, print_error, report_error, write_to_stdout};
+use super::{ConfigOption, WRONG_USE, print_error, report_error, write_to_stdout};
 
 /// Add a server to the configuration
 ///
@@ -32,15 +31,8 @@ pub(super) struct AddArgs {
     /// A header for each request to the URL; ${env:NAME} works in it; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<String>,
-    /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
     /// Only print what would be added
     #[arg(long)]
     dry_run: bool,
@@ -57,15 +49,8 @@ pub(super) struct RemoveArgs {
     /// The server's name in the configuration
     #[arg(value_name = "NAME")]
     name: String,
-    /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
 }
 
 pub(super) fn add_server(args: &AddArgs) -> ExitCode {
@@ -77,7 +62,7 @@ pub(super) fn add_server(args: &AddArgs) -> ExitCode {
         }
     };
     let mode = if args.dry_run { AddMode::Preview } else { AddMode::Write };
-    match add_new_server(&server, &args.config, mode) {
+    match add_new_server(&server, &args.config.path, mode) {
         Ok(text) => write_to_stdout(&text),
         Err(error) => report_error(&error),
     }
@@ -115,12 +100,12 @@ pub(super) fn remove_server(args: &RemoveArgs) -> ExitCode {
 }
 
 fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {
-    let mut gateway = GatewayFile::open(&args.config)?;
+    let mut gateway = GatewayFile::open(&args.config.path)?;
     if !gateway.remove_entry(GatewaySection::Servers, &args.name)? {
-        let (name, config) = (args.name.clone(), args.config.clone());
+        let (name, config) = (args.name.clone(), args.config.path.clone());
         return Err(ImportError::NoServer { name, config });
     }
     gateway.check(&PendingFiles::default())?;
     gateway.write()?;
-    Ok(format!("{}: removed [servers.{}]\n", args.config.display(), args.name))
+    Ok(format!("{}: removed [servers.{}]\n", args.config.path.display(), args.name))
 }

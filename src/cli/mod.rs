@@ -91,6 +91,21 @@ enum CliCommand {
     Guardian,
 }
 
+/// The option that names the configuration file, where it is read or edited and not served.
+#[derive(Debug, Clone, Args)]
+struct ConfigOption {
+    /// The configuration file of the gateway
+    #[arg(
+        id = "config",
+        short = 'c',
+        long = "config",
+        value_name = "FILE",
+        env = "TRUNKLINE_CONFIG",
+        default_value = "gateway.toml"
+    )]
+    path: PathBuf,
+}
+
 /// The options that `serve` and `check` share.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {

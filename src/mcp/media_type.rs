@@ -49,6 +49,11 @@ impl MediaType {
     }
 }
 
+/// The media type without its parameters, in lower case (RFC 9110, section 8.3.1).
+pub fn media_type_essence(value: &str) -> String {
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
 /// A `Content-Type` for error messages: visible characters only, truncated.
 pub fn quote_content_type(headers: &HeaderMap) -> String {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

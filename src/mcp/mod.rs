@@ -16,6 +16,6 @@ mod version;
 
 pub use header_value::{HeaderValueError, decode_value, encode_value, is_encoded_value};
 pub use log_level::LogLevel;
-pub use media_type::{MediaType, quote_content_type};
+pub use media_type::{MediaType, media_type_essence, quote_content_type};
 pub use method::{Method, notification};
 pub use version::{Era, ProtocolVersion};

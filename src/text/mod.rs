@@ -28,6 +28,11 @@ pub fn error_chain_with(
     escape_controls(clip(&hide(&chain), LONGEST_CHAIN))
 }
 
+/// A name as a step of a JSON pointer (RFC 6901, section 3), without a slash before it.
+pub fn escape_pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 /// The text on one line, without anything that could move the cursor, recolour the terminal, forge
 /// another line or reverse the reading direction.
 pub fn escape_controls(text: &str) -> String {

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use super::violations::{MAX_COST_OF_ALL, expected_kinds, kind_names};
 use super::{ArgumentSchema, CompiledRule, MAX_ARGUMENT_DEPTH};
 use crate::jsonrpc::{Members, Splice, parse_strict, span_of};
+use crate::text::escape_pointer_step;
 
 /// Arguments in which strings were replaced by what they stand for, and nulls dropped.
 #[derive(Debug, PartialEq, Eq)]
@@ -197,8 +198,7 @@ fn children(raw: &[u8]) -> Vec<(String, &RawValue)> {
     match raw.trim_ascii_start().first() {
         Some(b'{') => {
             let members = Members::parse(raw).map(|members| members.0).unwrap_or_default();
-            let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
-            members.into_iter().map(|(key, member)| (escaped(&key), member)).collect()
+            members.into_iter().map(|(key, member)| (escape_pointer_step(&key), member)).collect()
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_slice(raw).unwrap_or_default();

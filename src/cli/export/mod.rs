@@ -28,7 +28,7 @@ use super::import::clients::{ClientPlace, KNOWN_CLIENTS, KnownClient, UserFolder
 use super::import::document::{DocumentError, MAX_DOCUMENT, Notation, decode_text, parse_document};
 use super::import::{find_imported_entries, hide_secrets};
 use super::replace_file::{ReplaceError, read_existing};
-use super::{report_error, write_to_stdout};
+use super::{ConfigOption, report_error, write_to_stdout};
 use backup::{UndoOutcome, undo_export, write_with_backup};
 use edit::{EditError, FileEdit, edit_text};
 use entry::{ClientKey, GatewayAddress, KEY_VARIABLE, KeyDisplay};
@@ -43,15 +43,8 @@ pub(super) struct ExportArgs {
     /// opencode, goose, cline or lm-studio
     #[arg(long, value_name = "CLIENT", required_unless_present = "undo")]
     client: Option<String>,
-    /// The configuration file of the gateway
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
     /// The profile that the client uses; by default everything
     #[arg(short, long, value_name = "NAME")]
     profile: Option<String>,
@@ -195,7 +188,7 @@ fn export_entry(
     client: &'static KnownClient,
     folders: &UserFolders,
 ) -> Result<String, ExportError> {
-    let gateway = GatewayFile::open(&args.config)?;
+    let gateway = GatewayFile::open(&args.config.path)?;
     let address = gateway_address(args, &gateway)?;
     let target = ClientFile::open(args, client, folders)?;
     let remove = if args.replace {
@@ -301,7 +294,7 @@ fn gateway_address(
     gateway: &GatewayFile,
 ) -> Result<GatewayAddress, ExportError> {
     let config = gateway.read_config(&PendingFiles::default()).ok();
-    let name = args.config.display().to_string();
+    let name = args.config.path.display().to_string();
     let url = args.url.clone().or_else(|| listener_url(config.as_ref()?));
     let Some(mut url) = url else {
         return Err(ExportError::InvalidConfig { config: name });

@@ -43,7 +43,7 @@ fn read_entry(
     server.allow = fields.take_strings("enabled_tools")?;
     server.deny = fields.take_strings("disabled_tools")?;
     if !fields.take_bool("enabled")?.unwrap_or(true) {
-        server.inactive = Some("it is switched off where it was found".to_owned());
+        server.mark_switched_off();
     }
     server.notes = fields.finish();
     Ok(server)

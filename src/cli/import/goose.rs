@@ -54,7 +54,7 @@ fn read_entry(
     }
     server.allow = fields.take_strings("available_tools")?;
     if !fields.take_bool("enabled")?.unwrap_or(true) {
-        server.inactive = Some("it is switched off where it was found".to_owned());
+        server.mark_switched_off();
     }
     fields.skip(&["type", "name", "display_name", "description", "bundled"]);
     server.notes = fields.finish();

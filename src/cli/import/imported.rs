@@ -33,6 +33,13 @@ pub(super) struct ImportedServer {
     pub(super) inactive: Option<String>,
 }
 
+impl ImportedServer {
+    /// Has it written as a comment, because its own program does not start it.
+    pub(super) fn mark_switched_off(&mut self) {
+        self.inactive = Some("it is switched off where it was found".to_owned());
+    }
+}
+
 /// How a server is reached.
 #[derive(Debug, PartialEq)]
 pub(super) enum ImportedTarget {

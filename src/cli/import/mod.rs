@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use super::gateway_file::{GatewayFile, GatewayFileError, GatewaySection};
 use super::replace_file::ReplaceError;
-use super::{FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
+use super::{ConfigOption, FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
 use apply::{preview_plan, write_plan};
 use clients::{KNOWN_CLIENTS, KnownClient, UserFolders};
 use document::DocumentError;
@@ -52,15 +52,8 @@ pub(super) struct ImportArgs {
     /// The program that a file or standard input belongs to; by default its form tells
     #[arg(long, value_name = "PROGRAM", requires = "sources")]
     from: Option<String>,
-    /// The configuration file of the gateway
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
     /// Write to the configuration file
     #[arg(long, requires = "sources")]
     write: bool,
@@ -214,12 +207,12 @@ fn import_sources(args: &ImportArgs, folders: &UserFolders) -> Result<String, Im
             found.push(file.read(folders)?);
         }
     }
-    let mut gateway = GatewayFile::open(&args.config)?;
+    let mut gateway = GatewayFile::open(&args.config.path)?;
     let plan = plan_import(found, &gateway);
     if args.write {
-        write_plan(&plan, &mut gateway, &args.config)
+        write_plan(&plan, &mut gateway, &args.config.path)
     } else {
-        Ok(preview_plan(&plan, &args.config))
+        Ok(preview_plan(&plan, &args.config.path))
     }
 }
 

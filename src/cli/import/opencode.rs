@@ -56,7 +56,7 @@ fn read_entry(
     }
     let disabled = fields.take_bool("disabled")?.unwrap_or_default();
     if disabled || !fields.take_bool("enabled")?.unwrap_or(true) {
-        server.inactive = Some("it is switched off where it was found".to_owned());
+        server.mark_switched_off();
     }
     server.notes = fields.finish();
     Ok(server)

@@ -193,7 +193,7 @@ fn read_switches(
     let disabled = fields.take_bool("disabled")?.unwrap_or_default();
     let enabled = fields.take_bool("enabled")?.unwrap_or(true);
     if disabled || !enabled {
-        server.inactive = Some("it is switched off where it was found".to_owned());
+        server.mark_switched_off();
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::catalog::ToolTransform;
 use crate::config::{ArgumentEdit, ArgumentValue, TextPart};
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::header::single_value;
+use crate::text::escape_pointer_step;
 
 /// Makes the server's arguments from the client's: under the server's names, with fixed and default
 /// values, and without those that clients cannot set. The client's own values stay as they came.
@@ -59,11 +60,11 @@ pub(in crate::policy) fn explain_to_client(
     let lines = violations.lines.into_iter().filter_map(|line| {
         let (path, rule) = line.split_once(": ")?;
         let first = path.strip_prefix('/')?.split('/').next()?;
-        match edits.iter().find(|(name, _)| pointer_step(name) == first) {
+        match edits.iter().find(|(name, _)| escape_pointer_step(name) == first) {
             Some((_, edit)) if edit.is_hidden() => None,
             Some((name, ArgumentEdit { rename: Some(public), .. })) => {
-                let rest = path.get(1 + pointer_step(name).len()..).unwrap_or_default();
-                Some(format!("/{}{rest}: {rule}", pointer_step(public)))
+                let rest = path.get(1 + escape_pointer_step(name).len()..).unwrap_or_default();
+                Some(format!("/{}{rest}: {rule}", escape_pointer_step(public)))
             }
             _ => Some(line),
         }
@@ -122,11 +123,6 @@ fn configured_value<'a>(
         }
     }
     Ok(Some(string(&text).into()))
-}
-
-/// A name as a step of a JSON pointer.
-fn pointer_step(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn violation(line: String) -> ArgumentViolations {

@@ -9,6 +9,7 @@ use super::format::shorten_text;
 use super::message::text_of;
 use crate::config::{FormatChoice, Pattern};
 use crate::jsonrpc::{Members, object_of, string};
+use crate::mcp::media_type_essence;
 use crate::text::clip;
 
 /// The raw `content` with texts in this format, and without items of other MIME types; `None` if it
@@ -61,8 +62,7 @@ fn refuse_type(item: &RawValue, allowed: &[Pattern]) -> Option<String> {
         }
         _ => return None,
     };
-    // Parameters and case are no part of the type (RFC 9110, 8.3.1).
-    let essence = found.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = media_type_essence(&found);
     if allowed.iter().any(|pattern| pattern.matches(&essence)) {
         return None;
     }

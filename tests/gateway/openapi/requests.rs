@@ -64,7 +64,7 @@ async fn a_scheme_without_a_value_is_in_the_status() {
     let gateway = Gateway::with("api", api.openapi()).start().await;
     let warnings = gateway.server("api").await["warnings"].to_string();
     assert!(warnings.contains("security scheme \\\"token\\\" has no value"), "{warnings}");
-    // A configured header is a value, too, and a client's own key is none.
+    // A configured header counts as a value, and a client's own key does not.
     let lines = api.openapi() + "headers = { Authorization = \"Bearer t\" }\n";
     let gateway = Gateway::with("api", lines).start().await;
     assert_eq!(gateway.server("api").await["warnings"], json!([]));

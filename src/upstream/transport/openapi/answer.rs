@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
+use crate::mcp::media_type_essence;
 use crate::text::clip;
 
 use super::body::{BodyFormat, OCTETS};
@@ -36,8 +37,7 @@ impl ApiAnswer {
     /// The media type without its parameters, in lower case.
     pub(super) fn media_type(&self) -> String {
         let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let essence = value.unwrap_or_default().split(';').next().unwrap_or_default();
-        essence.trim().to_ascii_lowercase()
+        media_type_essence(value.unwrap_or_default())
     }
 
     /// What the body is. A body without a media type is what it can be read as.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::jsonrpc::string;
+use crate::mcp::media_type_essence;
 
 use super::parameters::{
     ArgumentFault, EncodedPairs, ParameterStyle, encode, list_items, plain_text,
@@ -69,8 +70,7 @@ pub(super) type WrittenBody = (String, Bytes);
 impl BodyFormat {
     /// How a body of this media type is written.
     pub(super) fn of_media_type(media_type: &str) -> Self {
-        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence.as_str() {
+        match media_type_essence(media_type).as_str() {
             "application/json" | "*/*" | "application/*" => Self::Json,
             "application/x-www-form-urlencoded" => Self::Form,
             "multipart/form-data" => Self::Multipart,

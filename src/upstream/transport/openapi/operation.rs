@@ -61,7 +61,7 @@ pub(super) enum OperationFault {
         /// The variable.
         name: String,
     },
-    /// A required parameter that is none of a request.
+    /// A required parameter in a place that requests do not have.
     #[error("the parameter {name:?} is required, and cannot be sent in {place:?}")]
     Place {
         /// The parameter, clipped.
@@ -184,7 +184,7 @@ impl<'a> DocumentReader<'a> {
         Ok(parameters)
     }
 
-    /// Reads a parameter; `None` if it is none of the caller's.
+    /// Reads a parameter; `None` if callers must not choose it.
     fn read_parameter(
         &mut self,
         node: Node<'a>,

@@ -50,7 +50,7 @@ impl ApiResource {
             ParameterPlace::Header(_) | ParameterPlace::Cookie => !one.required,
         };
         if !operation.parameters.iter().all(is_simple) {
-            return refuse("a parameter is none that a URI can have");
+            return refuse("a parameter cannot be part of a URI");
         }
         let origin = base.origin().ascii_serialization();
         let queries: Vec<_> = operation.queries().map(|one| one.argument.as_str()).collect();

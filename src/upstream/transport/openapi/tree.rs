@@ -10,7 +10,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::text::{clip, escape_controls};
+use crate::text::{clip, escape_controls, escape_pointer_step};
 
 /// Why bytes are not a usable document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +154,7 @@ impl TreeState {
 
 /// A segment of a JSON pointer with its slash.
 pub(super) fn pointer_segment(key: &str) -> String {
-    format!("/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("/{}", escape_pointer_step(key))
 }
 
 #[derive(Clone, Copy)]
