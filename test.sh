@@ -121,8 +121,9 @@ if section packages "compilers and interpreters"; then
     packages || exit 1
 fi
 # Of the agent frameworks one on the Python SDK 1.x and one on 2.x: all of them take ten minutes.
-if section peers "official SDKs, reference servers, the conformance suite and two agent frameworks"; then
+if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs"; then
     tests/frameworks/setup.sh langchain openai || exit 1
+    tests/apis/setup.sh || exit 1
 fi
 
 # --- The code -------------------------------------------------------------------

@@ -12,7 +12,12 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 64] = [
+const TESTS: [(&str, &str, &str); 74] = [
+    ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
+    ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
+    ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
+    ("audit.rotate_every", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
+    ("audit.rotate_size", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
@@ -63,6 +68,8 @@ const TESTS: [(&str, &str, &str); 64] = [
         LIVES,
         "all_principals_together_have_so_many_calls_waiting_and_no_more",
     ),
+    ("gateway.limits.kept_result_time", KEPT, "a_result_is_kept_for_so_long_and_no_longer"),
+    ("gateway.limits.kept_results", KEPT, "so_many_bytes_of_results_are_kept_and_no_more"),
     ("gateway.limits.parked_each", LIVES, "so_many_calls_may_wait_and_no_more"),
     ("gateway.limits.parked_time", LIVES, "a_call_that_nobody_comes_back_for_is_cancelled_in_time"),
     ("gateway.limits.replay", STREAMS, "a_stream_keeps_no_more_than_it_may"),
@@ -181,6 +188,7 @@ const TESTS: [(&str, &str, &str); 64] = [
     ),
     ("servers.*.restart_window", BOUNDS, "a_failed_child_is_restarted_when_its_window_is_over"),
     ("servers.*.result.max_size", RESULTS, CUT_RESULTS),
+    ("servers.*.retries", RETRIES, "only_calls_of_tools_that_may_be_repeated_are_made_again"),
     (
         "servers.*.slow_after",
         SLOW_CALLS,
@@ -200,6 +208,11 @@ const TESTS: [(&str, &str, &str); 64] = [
     ("servers.*.tools.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     ("servers.*.tools.*.result.max_size", RESULTS, CUT_RESULTS),
     (
+        "servers.*.tools.*.retries",
+        RETRIES,
+        "only_calls_of_tools_that_may_be_repeated_are_made_again",
+    ),
+    (
         "servers.*.tools.*.slow_after",
         SLOW_CALLS,
         "a_call_that_reports_its_own_progress_is_not_called_slow",
@@ -209,6 +222,7 @@ const TESTS: [(&str, &str, &str); 64] = [
         "tests/gateway/traces.rs",
         "metrics_are_sent_as_often_as_the_configuration_says",
     ),
+    ("tools.*.timeout", OWN_TOOLS, "a_batch_that_takes_too_long_ends_and_its_calls_are_cancelled"),
 ];
 
 /// Settings that are no number and bound something all the same.
@@ -243,10 +257,14 @@ const CONNECTIONS: &str = "tests/gateway/connections.rs";
 const SLOW_CALLS: &str = "tests/gateway/transforms/slow_calls.rs";
 const RESULTS: &str = "tests/gateway/transforms/results.rs";
 const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
+const AUDIT: &str = "tests/gateway/audit.rs";
 const EVENTS: &str = "tests/gateway/events.rs";
 const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";
+const KEPT: &str = "tests/gateway/transforms/kept_results.rs";
+const OWN_TOOLS: &str = "tests/gateway/transforms/own_tools.rs";
+const RETRIES: &str = "tests/gateway/transforms/retries.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
 const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";
 const UNREAD: &str = "tests/attacks/unread_answers.rs";

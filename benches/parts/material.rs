@@ -67,6 +67,7 @@ pub fn call(size: usize) -> Call {
         progress_token: None,
         trace: Trace::default(),
         headers: Arc::default(),
+        audit: None,
     };
     Call { method: Method::ToolsCall, params, context, input: None }
 }
@@ -91,7 +92,12 @@ pub fn catalog(tools: &ServerList) -> Catalog {
     let rules = ServerRules::default();
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
     let naming = Naming::new(&read_config(String::new()).gateway);
-    Catalog::merge(&Rules { naming, uris: UriMode::Prefix }, &[source], &Scope::default()).0
+    Catalog::merge(
+        &Rules { naming, uris: UriMode::Prefix, own_tools: Vec::new() },
+        &[source],
+        &Scope::default(),
+    )
+    .0
 }
 
 /// The policy of a configuration.

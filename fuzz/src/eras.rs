@@ -166,6 +166,7 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
         progress_token: token,
         trace: Trace::default(),
         headers: Arc::default(),
+        audit: None,
     };
     Call { method: Method::ToolsCall, params, context, input: None }
 }

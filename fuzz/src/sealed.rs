@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use trunkline::call::{CursorError, StateError};
-use trunkline::call::{Principal, ServerName};
+use trunkline::call::{NativeName, Principal, ServerName};
 use trunkline::catalog::{Kind, ListPosition, SealedCursors};
 use trunkline::era::lower::with_input;
 use trunkline::era::state::{RequestState, Seals, StateBinding, digest};
-use trunkline::era::tasks::ids::TaskIds;
+use trunkline::era::tasks::ids::{TaskIds, TaskOrigin};
 use trunkline::jsonrpc::Members;
 
 /// Nothing that a client makes up is taken for something that the gateway sealed; what the gateway sealed
@@ -56,11 +56,14 @@ fn tasks(text: &str) {
     let ids = TaskIds::new([&b"new"[..], b"old"]);
     let server = ServerName::new("s").expect("a name");
     let ann = Principal::Client("ann".into());
-    assert_eq!(ids.native(&ann, text), None);
+    assert_eq!(ids.origin(&ann, text), None);
     for owner in [Principal::Anonymous, ann] {
-        let public = ids.public(&owner, &server, text);
-        assert_eq!(ids.native(&owner, &public), Some((server.clone(), text)));
-        assert_eq!(ids.native(&Principal::Client("bob".into()), &public), None);
+        for tool in [None, Some(NativeName::new(text))] {
+            let task = TaskOrigin { server: server.clone(), tool, native: text };
+            let public = ids.public(&owner, &task);
+            assert_eq!(ids.origin(&owner, &public), Some(task));
+            assert_eq!(ids.origin(&Principal::Client("bob".into()), &public), None);
+        }
     }
 }
 

@@ -13,13 +13,17 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::call::{Client, Principal, ServerName};
 use crate::catalog::{Catalog, Kind};
 use crate::clock;
-use crate::config::{ServerKind, StartChoice};
+use crate::config::{ClientConfig, ClientKey, ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
+use crate::identity::ApiKey;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
+use crate::policy::{ScreenedDefinition, scan_of};
 use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
+use crate::text::{clip, escape_controls, escape_invisible};
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
     Server, ServerOverview,
@@ -27,8 +31,9 @@ use crate::upstream::{
 
 use super::reason::instance_reason;
 use super::{
-    CatalogStatus, ChangedElements, ConfigurationStatus, DependenceFinding, GatewayState,
-    InstanceOwner, InstanceStatus, LastError, ListDependenceStatus, RefreshRefusal, RefreshReport,
+    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
+    DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
+    InstanceStatus, KeyStatus, LastError, ListDependenceStatus, RefreshRefusal, RefreshReport,
     ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
     Status, StatusSource,
 };
@@ -109,11 +114,14 @@ impl StatusSource for StatusReport {
                 templates: count(Kind::Templates),
                 skills: count(Kind::Skills),
                 digest: digest_of(&snapshot.plain.catalog),
+                etags: Kind::ALL.into_iter().map(|kind| etag(&snapshot, kind)).collect(),
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
+            clients: snapshot.config.clients.iter().map(|it| client(&snapshot, it)).collect(),
             sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
+            audit: self.gateway.audit.overview().map(audit_status),
             servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
         }
     }
@@ -167,6 +175,30 @@ impl StatusReport {
 /// A server, and the clients whose lists are meant, unless all are.
 type RefreshTarget = (Arc<Server>, Option<Vec<Arc<Client>>>);
 
+fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
+    let key = |key: &ClientKey| KeyStatus {
+        sha256: key.hash.abbreviation(),
+        expires_at: key.expires,
+        last_used_at: snapshot
+            .identity
+            .key(&key.hash)
+            .and_then(ApiKey::last_use)
+            .map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
+    };
+    ClientStatus { name: client.name.to_string(), keys: client.keys.iter().map(key).collect() }
+}
+
+fn audit_status(log: AuditOverview) -> AuditStatus {
+    AuditStatus {
+        written: log.written,
+        dropped: log.dropped,
+        queued_bytes: log.queued,
+        last_seq: log.last_number,
+        last_hash: log.last_hash,
+        error: log.fault,
+    }
+}
+
 fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
     let view = member.server.view();
     let gate = snapshot.policy.server(&member.config.name).map(crate::policy::ServerLimits::gate);
@@ -200,10 +232,43 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         pid: view.pid,
         next_retry_at: next_retry(&view),
         warnings: view.warnings,
+        definitions: definitions(snapshot, member),
         stdout_lines: member.metrics.stdout_lines(),
         lists_by_capabilities: list_dependence(view.list_dependence),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),
+    }
+}
+
+fn definitions(snapshot: &Snapshot, member: &SnapshotServer) -> DefinitionStatus {
+    let (name, settings) = (&member.config.name, &member.config.definitions);
+    let lists = member.server.known_lists();
+    let all = lists.iter().flat_map(|list| snapshot.screen.findings_in(list));
+    let mut found = Vec::<ScreenedDefinition>::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    let held = found.iter().filter(|one| one.held).count();
+    DefinitionStatus {
+        trusted: settings.trusted,
+        pins: settings.pins.unwrap_or(snapshot.config.gateway.pins).as_str(),
+        scan: scan_of(&snapshot.config, &member.config).as_str(),
+        fault: snapshot.screen.fault_of(name).map(str::to_owned),
+        held,
+        reported: found.len() - held,
+        found: found.iter().take(MOST_FINDINGS).map(definition_finding).collect(),
+    }
+}
+
+fn definition_finding(one: &ScreenedDefinition) -> DefinitionFinding {
+    DefinitionFinding {
+        kind: one.kind.member(),
+        name: escape_invisible(&escape_controls(clip(one.native.as_str(), LONGEST_NAME))),
+        sha256: one.digest.to_string(),
+        held: one.held,
+        reasons: one.reasons.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -269,8 +334,17 @@ fn time(at: SystemTime) -> Timestamp {
     Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+fn etag(snapshot: &Snapshot, kind: Kind) -> (&'static str, String) {
+    (kind.member(), HEXLOWER.encode(snapshot.plain.catalog.list(kind).digest()))
+}
+
 /// One digest over all lists.
 fn digest_of(catalog: &Catalog) -> String {
     let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
     HEXLOWER.encode(&sha256(&all.concat()))
 }
+
+/// The most definitions of a server that the status names.
+const MOST_FINDINGS: usize = 100;
+/// The longest name of one of them, in bytes.
+const LONGEST_NAME: usize = 256;

@@ -1,5 +1,7 @@
 //! What `/status` tells, field by field. Times are RFC 3339, in UTC.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -20,14 +22,35 @@ pub struct Status {
     pub configuration: Option<ConfigurationStatus>,
     /// The merged catalog.
     pub catalog: CatalogStatus,
+    /// Every client of the configuration, in file order.
+    pub clients: Vec<ClientStatus>,
     /// Legacy sessions of clients.
     pub sessions: usize,
     /// Open event streams towards clients.
     pub streams: usize,
     /// Open connections from clients.
     pub connections: usize,
+    /// The audit log; `None` if there is none.
+    pub audit: Option<AuditStatus>,
     /// Every server of the configuration, in file order.
     pub servers: Vec<ServerStatus>,
+}
+
+/// The audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditStatus {
+    /// Records that were written.
+    pub written: u64,
+    /// Records that were lost.
+    pub dropped: u64,
+    /// Bytes of records that wait to be written.
+    pub queued_bytes: usize,
+    /// The number of the last record: its `seq`.
+    pub last_seq: u64,
+    /// The hash of the last record, if records are chained.
+    pub last_hash: Option<String>,
+    /// Why the last record could not be written; `None` if it was.
+    pub error: Option<String>,
 }
 
 /// What the gateway as a whole is doing.
@@ -68,6 +91,26 @@ pub struct ReloadStatus {
     pub faults: Vec<String>,
 }
 
+/// A configured client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClientStatus {
+    /// Its name.
+    pub name: String,
+    /// Its keys.
+    pub keys: Vec<KeyStatus>,
+}
+
+/// A client's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeyStatus {
+    /// The first hexadecimal digits of its SHA-256: tells a client's keys apart.
+    pub sha256: String,
+    /// From when on it is refused.
+    pub expires_at: Option<Timestamp>,
+    /// When this process saw it last, to the second.
+    pub last_used_at: Option<Timestamp>,
+}
+
 /// The merged catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CatalogStatus {
@@ -83,6 +126,8 @@ pub struct CatalogStatus {
     pub skills: usize,
     /// A digest of the lists, in hexadecimal digits: tells replicas apart.
     pub digest: String,
+    /// An entity tag for each list: a digest of it as clients without a profile see it.
+    pub etags: BTreeMap<&'static str, String>,
     /// When one of the lists changed last.
     pub changed_at: Option<Timestamp>,
 }
@@ -192,6 +237,8 @@ pub struct ServerStatus {
     pub next_retry_at: Option<Timestamp>,
     /// What is odd but does not stop it: tools left out, and why.
     pub warnings: Vec<String>,
+    /// Which of its definitions clients see.
+    pub definitions: DefinitionStatus,
     /// How many lines it printed to standard output that are no messages.
     pub stdout_lines: u64,
     /// Whether its lists depend on what clients can do.
@@ -200,6 +247,40 @@ pub struct ServerStatus {
     pub instance_count: usize,
     /// The first, and the others that have been there longest.
     pub instances: Vec<InstanceStatus>,
+}
+
+/// What is remarkable about a server's definitions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DefinitionStatus {
+    /// Whether the server is trusted.
+    pub trusted: bool,
+    /// What happens to definitions that change: `off`, `warn` or `hold`.
+    pub pins: &'static str,
+    /// What happens to definitions in which a scan finds something: `off`, `warn` or `hold`.
+    pub scan: &'static str,
+    /// Why its accepted definitions cannot be used, if they cannot.
+    pub fault: Option<String>,
+    /// How many clients do not see until they are approved.
+    pub held: usize,
+    /// How many are reported only.
+    pub reported: usize,
+    /// The first of both.
+    pub found: Vec<DefinitionFinding>,
+}
+
+/// A definition that is held or reported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DefinitionFinding {
+    /// Its kind: `tools`, `prompts`, `resources`, `resourceTemplates` or `skills`.
+    pub kind: &'static str,
+    /// The server's own name for it, or its URI.
+    pub name: String,
+    /// SHA-256 of its canonical form.
+    pub sha256: String,
+    /// Whether clients do not see it.
+    pub held: bool,
+    /// The reasons.
+    pub reasons: Vec<String>,
 }
 
 /// Whether a server's lists depend on what clients can do, so that each set of capabilities is

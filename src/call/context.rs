@@ -8,6 +8,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion};
+use crate::telemetry::audit::{AuditNotes, DecidingRule};
 
 use super::{Abilities, ProfileName};
 
@@ -167,9 +168,20 @@ pub struct Context {
     /// The client's own HTTP headers. Only those that a server's configuration
     /// names are forwarded to it.
     pub headers: Arc<HeaderMap>,
+    /// Notes for the audit record; `None` without an audit log.
+    pub audit: Option<Arc<AuditNotes>>,
 }
 
 impl Context {
+    /// Tells the audit log which rule decides about this call. The first one counts, and
+    /// `say` is called only if there is an audit log.
+    #[inline]
+    pub fn decided_by(&self, say: impl FnOnce() -> DecidingRule) {
+        if let Some(notes) = &self.audit {
+            notes.set_rule(say());
+        }
+    }
+
     /// Copies what the context shares with the body of its request, for a stream that outlives it.
     #[must_use]
     pub fn detach(self) -> Self {

@@ -139,6 +139,9 @@ pub enum Failure {
     /// The key belongs to no client.
     #[error("unknown key")]
     KeyUnknown,
+    /// The key's time is over.
+    #[error("the key has expired")]
+    KeyExpired,
     /// The profile does not exist, or this principal may not use it: the same
     /// for both.
     #[error("no such endpoint: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
@@ -316,6 +319,7 @@ impl Failure {
             Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
             Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
             Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
+            Self::KeyExpired => row(code::UNAUTHENTICATED, 401, Client, false, "key_expired"),
             Self::UnknownEndpoint => {
                 row(code::INVALID_REQUEST, 404, Client, false, "unknown_endpoint")
             }

@@ -18,11 +18,13 @@ pub struct Passing {
     era: Era,
     pieces: Pin<Box<dyn Stream<Item = Result<Bytes, Failure>> + Send>>,
     at_end: Option<AtEnd>,
+    /// Bytes that were read.
+    passed: u64,
     held: Vec<Box<dyn Send>>,
 }
 
-/// Called with the outcome at the end.
-type AtEnd = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
+/// Called with the outcome at the end, and the size of the result.
+type AtEnd = Box<dyn FnOnce(Result<(), &Failure>, u64) + Send>;
 
 impl Passing {
     /// A result from `server`, which speaks that era. No pieces follow a
@@ -32,7 +34,7 @@ impl Passing {
         era: Era,
         pieces: impl Stream<Item = Result<Bytes, Failure>> + Send + 'static,
     ) -> Self {
-        Self { server, era, pieces: Box::pin(pieces), at_end: None, held: Vec::new() }
+        Self { server, era, pieces: Box::pin(pieces), at_end: None, passed: 0, held: Vec::new() }
     }
 
     /// The era of the server that sends it.
@@ -45,9 +47,9 @@ impl Passing {
         self.held.push(what);
     }
 
-    /// Calls `told` at the end of the result; it is dropped if the result is
+    /// Calls `told` at the end of the result, with the number of its bytes; it is dropped if the result is
     /// not read to its end.
-    pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Failure>) + Send + 'static) {
+    pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Failure>, u64) + Send + 'static) {
         self.at_end = Some(Box::new(told));
     }
 
@@ -61,12 +63,15 @@ impl Passing {
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         let piece = poll_fn(|cx| self.pieces.as_mut().poll_next(cx)).await;
         let ended = match &piece {
-            Some(Ok(_)) => return piece.transpose(),
+            Some(Ok(bytes)) => {
+                self.passed += bytes.len() as u64;
+                return piece.transpose();
+            }
             Some(Err(failure)) => Err(failure),
             None => Ok(()),
         };
         if let Some(told) = self.at_end.take() {
-            told(ended);
+            told(ended, self.passed);
         }
         self.held.clear();
         piece.transpose()

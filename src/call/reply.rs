@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
+use async_stream::stream;
 use bytes::Bytes;
 use futures_util::Stream;
 use serde::Deserialize;
@@ -159,6 +160,20 @@ impl Reply {
         Self { source: ReplySource::Starting(Box::pin(begun)), answers: None, held: None }
     }
 
+    /// A reply of which the first event was taken.
+    pub fn beginning_with(first: Event, mut rest: Self) -> Self {
+        let answers = rest.answers();
+        let events = stream! {
+            let mut event = Some(first);
+            while let Some(next) = event {
+                let is_last = next.is_last();
+                yield next;
+                event = if is_last { None } else { rest.next().await };
+            }
+        };
+        Self::stream(events).with_answers(answers)
+    }
+
     /// Continues as a reply that has begun.
     fn continue_as(&mut self, begun: Result<Self, Failure>) {
         let Self { source, answers, held } =
@@ -201,7 +216,7 @@ impl Reply {
     /// # Cancel safety
     /// Safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        if let ReplySource::Starting(begun) = &mut self.source {
+        while let ReplySource::Starting(begun) = &mut self.source {
             let begun = begun.await;
             self.continue_as(begun);
         }

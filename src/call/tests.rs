@@ -86,7 +86,8 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::TooManySubscriptions { .. } => Failure::NoUpdates { uri: "URI".into() },
         Failure::NoUpdates { .. } => Failure::KeyMissing,
         Failure::KeyMissing => Failure::KeyUnknown,
-        Failure::KeyUnknown => Failure::UnknownEndpoint,
+        Failure::KeyUnknown => Failure::KeyExpired,
+        Failure::KeyExpired => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => Failure::OverLimit {

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::clip_foreign_text;
+use super::definition::DefinitionCells;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
 use super::schema::{self, SchemaError};
@@ -106,8 +107,8 @@ pub enum InvalidItem {
     )]
     SkillFiles,
     /// `inputSchema` cannot be used.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
+    #[error("inputSchema {0}")]
+    Schema(SchemaError),
     /// An `x-mcp-header` annotation breaks a rule.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
@@ -141,6 +142,12 @@ impl fmt::Display for FieldKind {
     }
 }
 
+impl From<SchemaError> for InvalidItem {
+    fn from(error: SchemaError) -> Self {
+        Self::Schema(error)
+    }
+}
+
 /// One prompt, resource, template or skill of one server.
 #[derive(Debug)]
 pub struct CatalogItem {
@@ -150,6 +157,8 @@ pub struct CatalogItem {
     raw: Bytes,
     /// The span of its key field's value in `raw`, quotes included.
     key: Range<usize>,
+    /// What was computed of its definition.
+    definition: DefinitionCells,
 }
 
 impl CatalogItem {
@@ -161,12 +170,18 @@ impl CatalogItem {
         let raw = copy_within_bounds(raw)?;
         let fields = ItemFields::read(&raw)?;
         let (native, key) = fields.check(kind)?;
-        Ok(Self { native, key: span_of(&raw, key.as_bytes()).unwrap_or_default(), raw })
+        let key = span_of(&raw, key.as_bytes()).unwrap_or_default();
+        Ok(Self { native, key, raw, definition: DefinitionCells::default() })
     }
 
     /// The object as the server sent it.
     pub fn raw(&self) -> &Bytes {
         &self.raw
+    }
+
+    /// Where what is computed of its definition is kept.
+    pub(super) fn definition_cells(&self) -> &DefinitionCells {
+        &self.definition
     }
 
     /// Appends the object under its public name or URI. Every other byte stays

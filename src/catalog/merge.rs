@@ -10,10 +10,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use super::item::CatalogItem;
+use super::Rules;
+use super::item::{CatalogItem, InvalidItem};
 use super::kind::Kind;
 use super::naming::{NameForm, Naming};
 use super::offers::ServerOffers;
+use super::own_tools::reserved_names;
 use super::rules::{ServerRules, ToolChange};
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
@@ -90,6 +92,22 @@ pub enum MergeWarning {
         /// The reason.
         reason: TransformFault,
     },
+    /// A tool of the gateway itself cannot be offered.
+    #[error("the gateway's own tool {name:?} is left out: {reason}")]
+    OwnToolInvalid {
+        /// The tool.
+        name: PublicName,
+        /// The reason.
+        reason: InvalidItem,
+    },
+    /// A server's tool has the configured name of a tool of the gateway itself.
+    #[error("tool {tool} is left out: {public:?} is the name of a tool of the gateway itself")]
+    OwnNameTaken {
+        /// The name.
+        public: PublicName,
+        /// The tool of the server.
+        tool: ElementOrigin,
+    },
     /// The configuration changes an argument that the tool's schema does not declare.
     #[error("the configuration changes argument {argument:?}, which tool {tool} does not declare")]
     NoSuchArgument {
@@ -118,6 +136,8 @@ pub(super) struct NameCandidate<'a, T> {
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
+    /// Whether clients do not see it for now. It keeps its name all the same.
+    pub held: bool,
     form: Option<NameForm>,
 }
 
@@ -137,17 +157,27 @@ impl<T: ListedElement> NameCandidate<'_, T> {
 
 /// Assigns public names to the tools that clients see, in listing order.
 pub(super) fn name_tools<'a>(
-    naming: &Naming,
+    rules: &Rules,
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
 ) -> Vec<NameCandidate<'a, Tool>> {
+    let (naming, own) = (&rules.naming, reserved_names(&rules.own_tools));
     warnings.extend(sources.iter().flat_map(unlisted_overrides));
     let renames = configured_names(sources, warnings);
     let mut candidates: Vec<_> =
         sources.iter().flat_map(|source| tool_candidates(naming, source, warnings)).collect();
-    let taken = |name: &str| renames.contains_key(name) || naming.is_reserved(name);
+    let is_own = |name: &str| own.contains(name);
+    let taken = |name: &str| renames.contains_key(name) || naming.is_reserved(name) || is_own(name);
     resolve_clashes(naming, &mut candidates, taken);
     warnings.extend(candidates.iter().filter_map(|one| reserved_name(naming, one)));
+    candidates.retain(|one| {
+        let is_taken = is_own(&one.name);
+        if is_taken {
+            let (public, tool) = (PublicName::new(&one.name), one.origin());
+            warnings.push(MergeWarning::OwnNameTaken { public, tool });
+        }
+        !is_taken
+    });
     drop_duplicates(Kind::Tools, candidates, &renames, warnings)
 }
 
@@ -227,7 +257,8 @@ fn tool_candidates<'a>(
             };
             let settings = settings.filter(|settings| settings.follows_results());
             let results = settings.map(|settings| Arc::new(ResultTransform::new(tool, settings)));
-            Some(NameCandidate { server, item, results, description, offers, name, form })
+            let held = rules.held().holds(Kind::Tools, tool.native.as_str());
+            Some(NameCandidate { server, item, results, description, offers, name, held, form })
         })
         .collect()
 }
@@ -269,7 +300,8 @@ fn prompt_candidates<'a>(
             let name = naming.public_name(first, server, prompt.native.as_str());
             let (results, description, form) = (None, None, Some(first));
             let item = Arc::clone(prompt);
-            NameCandidate { server, item, results, description, offers, name, form }
+            let held = source.rules.held().holds(Kind::Prompts, prompt.native.as_str());
+            NameCandidate { server, item, results, description, offers, name, held, form }
         })
         .collect()
 }

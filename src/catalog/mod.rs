@@ -16,14 +16,18 @@
 //! returns values: it does no input or output and uses no clock.
 
 mod cursor;
+mod definition;
+mod held;
 mod item;
 mod kind;
 mod list;
 mod merge;
 mod naming;
 mod offers;
+mod own_tools;
 mod param_headers;
 mod rules;
+mod scan;
 mod schema;
 mod selection;
 mod server_list;
@@ -39,21 +43,29 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::call::{Named, NativeName, PublicName, ServerName};
+use crate::config::OwnToolConfig;
 use crate::text::clip;
 pub use cursor::SealedCursors;
+pub use definition::{DefinitionDigest, canonical_definition};
+pub use held::HeldDefinitions;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, TaskForm};
+use own_tools::compile_own_tools;
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
 pub use rules::{ServerRules, ToolChange};
-pub use schema::{ArgumentEditFault, ArgumentSchema, CoercedArguments, SchemaError};
+pub use scan::{ConfusableNames, ScanFindings, ScanRule};
+pub use schema::{
+    ArgumentEditFault, ArgumentSchema, CoercedArguments, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH,
+    SchemaError, is_usable_pattern,
+};
 pub use selection::{Scope, Selection};
-pub use server_list::{CacheScope, Freshness, RejectedElement, ServerList};
+pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
 pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
@@ -88,6 +100,8 @@ pub struct Rules {
     pub naming: Naming,
     /// Which URIs clients see.
     pub uris: UriMode,
+    /// The tools of the gateway itself.
+    pub own_tools: Vec<OwnToolConfig>,
 }
 
 /// Everything that all servers list, immutable.
@@ -98,6 +112,7 @@ pub struct Catalog {
     /// The tools of servers with user interfaces (MCP Apps), by their own names, as far as these
     /// tell them apart.
     of_apps: Named<NativeName, usize>,
+    own: Named<PublicName, Arc<Tool>>,
     prompts: Named<PublicName, ElementOrigin>,
     uris: CatalogUris,
     lists: ByKind<CatalogList>,
@@ -113,10 +128,11 @@ impl Catalog {
         scope: &Scope,
     ) -> (Self, Vec<MergeWarning>) {
         let mut warnings = Vec::new();
-        let mut tools = merge::name_tools(&rules.naming, sources, &mut warnings);
-        tools.retain(|one| scope.admits(one.server, Kind::Tools, &one.name));
+        let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
+        let mut tools = merge::name_tools(rules, sources, &mut warnings);
+        tools.retain(|one| !one.held && scope.admits(one.server, Kind::Tools, &one.name));
         let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
-        prompts.retain(|one| scope.admits(one.server, Kind::Prompts, &one.name));
+        prompts.retain(|one| !one.held && scope.admits(one.server, Kind::Prompts, &one.name));
         let interfaces =
             tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));
         let (uris, resources, templates) = CatalogUris::build_from(
@@ -128,12 +144,16 @@ impl Catalog {
         let fresh = ByKind::from_fn(|kind| strictest_freshness(sources, kind));
 
         let capacity = tools.iter().map(|one| one.item.raw().len() + MAX_PUBLIC_NAME + 1).sum();
-        let write = tools.iter().map(|one| {
-            let public_uri = |uri| uris.public_uri(one.server, uri);
-            move |out: &mut Vec<u8>| {
-                one.item.splice(&one.name, one.description, public_uri, one.offers, out);
-            }
+        let write_own = own.iter().map(|tool| -> ElementWriter<'_> {
+            Box::new(|out: &mut Vec<u8>| out.extend_from_slice(tool.raw()))
         });
+        let write = tools.iter().map(|one| -> ElementWriter<'_> {
+            let public_uri = |uri| uris.public_uri(one.server, uri);
+            Box::new(move |out: &mut Vec<u8>| {
+                one.item.splice(&one.name, one.description, public_uri, one.offers, out);
+            })
+        });
+        let write = write_own.chain(write);
         let tool_list = CatalogList::write_list(Kind::Tools, fresh.tools, capacity, write);
         let write = prompts.iter().map(|one| |out: &mut Vec<u8>| one.item.splice(&one.name, out));
         let prompt_list = CatalogList::write_list(Kind::Prompts, fresh.prompts, 0, write);
@@ -168,7 +188,9 @@ impl Catalog {
             (PublicName::new(&one.name), origin)
         });
         let of_apps = app_tools(&entries);
-        (Self { entries, by_name, of_apps, prompts: prompts.collect(), uris, lists }, warnings)
+        let own = own.into_iter().map(|tool| (PublicName::new(tool.native.as_str()), tool));
+        let (own, prompts) = (own.collect(), prompts.collect());
+        (Self { entries, by_name, of_apps, own, prompts, uris, lists }, warnings)
     }
 
     /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own
@@ -177,6 +199,16 @@ impl Catalog {
     pub fn find_tool(&self, public: &str) -> Option<&ToolEntry> {
         let place = self.by_name.get(public).or_else(|| self.of_apps.get(public));
         place.and_then(|place| self.entries.get(*place))
+    }
+
+    /// The tool of the gateway itself with this name.
+    pub fn find_own_tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.own.get(name)
+    }
+
+    /// The tool with a server's own name.
+    pub fn find_listed_tool(&self, server: &ServerName, native: &NativeName) -> Option<&ToolEntry> {
+        self.entries.iter().find(|entry| entry.server == *server && entry.native() == native)
     }
 
     /// Whether a tool has a user interface.
@@ -204,6 +236,9 @@ impl Catalog {
         self.lists.get(kind)
     }
 }
+
+/// Appends one element to a list.
+type ElementWriter<'a> = Box<dyn FnOnce(&mut Vec<u8>) + 'a>;
 
 /// The tools of servers with user interfaces, by native names that are unique among them.
 fn app_tools(entries: &[ToolEntry]) -> Named<NativeName, usize> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::held::HeldDefinitions;
 use super::kind::Kind;
 use crate::call::PublicName;
 use crate::config::TransformSettings;
@@ -16,6 +17,8 @@ pub struct ServerRules {
     variables: BTreeMap<String, String>,
     /// What changes about the calls and results of tools without an override.
     transforms: Option<Arc<TransformSettings>>,
+    /// The definitions in its list that clients do not see for now.
+    held: Arc<HeldDefinitions>,
 }
 
 /// The configured changes to one tool.
@@ -36,7 +39,25 @@ impl ServerRules {
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
         overrides: BTreeMap<String, ToolChange>,
     ) -> Self {
-        Self { shown: Arc::new(shown), overrides, variables: BTreeMap::new(), transforms: None }
+        Self {
+            shown: Arc::new(shown),
+            overrides,
+            variables: BTreeMap::new(),
+            transforms: None,
+            held: Arc::default(),
+        }
+    }
+
+    /// Sets the definitions in its list that clients do not see for now.
+    #[must_use]
+    pub fn with_held(mut self, held: Arc<HeldDefinitions>) -> Self {
+        self.held = held;
+        self
+    }
+
+    /// The definitions in its list that clients do not see for now.
+    pub(super) fn held(&self) -> &Arc<HeldDefinitions> {
+        &self.held
     }
 
     /// Adds values for variables of the server's resource templates.

@@ -152,6 +152,11 @@ impl Scope {
         self.0.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
     }
 
+    /// Whether the scope shows a tool of the gateway itself, which no server has.
+    pub fn admits_own_tool(&self, public: &str) -> bool {
+        self.0.iter().all(|one| one.servers.is_none() && one.admits(Kind::Tools, public))
+    }
+
     /// Whether the scope may show any element of a kind.
     pub fn may_show(&self, kind: Kind) -> bool {
         let some = |one: &Selection| {

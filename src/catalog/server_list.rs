@@ -7,9 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::definition::{DefinitionCells, DefinitionDigest, canonical_definition};
 use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
 use super::kind::{ByKind, Kind};
 use super::offers::ServerOffers;
+use super::scan::ScanFindings;
 use super::schema::PatternBudget;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{NativeName, ServerName};
@@ -153,6 +155,32 @@ impl ServerList {
         }
     }
 
+    /// Its elements of all kinds.
+    pub fn definitions(&self) -> impl Iterator<Item = ListedDefinition<'_>> {
+        let tools = self.tools.iter().map(|tool| ListedDefinition {
+            kind: Kind::Tools,
+            native: &tool.native,
+            raw: tool.raw(),
+            cells: tool.definition_cells(),
+        });
+        let items = Kind::ALL.into_iter().flat_map(|kind| {
+            self.items(kind).iter().map(move |item| ListedDefinition {
+                kind,
+                native: &item.native,
+                raw: item.raw(),
+                cells: item.definition_cells(),
+            })
+        });
+        tools.chain(items)
+    }
+
+    /// Scans its definitions, which takes long, so that what is found is known when it is asked for.
+    pub fn scan_definitions(&self) {
+        for one in self.definitions() {
+            one.findings();
+        }
+    }
+
     /// The bytes of its elements of a kind, as the server sent them.
     pub fn raws(&self, kind: Kind) -> Vec<&Bytes> {
         match kind {
@@ -176,6 +204,35 @@ impl ServerList {
             && Kind::ALL
                 .into_iter()
                 .all(|kind| are_same_elements(self.items(kind), other.items(kind)))
+    }
+}
+
+/// One element of a list, as pins and scans see it.
+#[derive(Debug, Clone, Copy)]
+pub struct ListedDefinition<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its native name or URI.
+    pub native: &'a NativeName,
+    /// The bytes, as the server sent them.
+    pub raw: &'a Bytes,
+    cells: &'a DefinitionCells,
+}
+
+impl ListedDefinition<'_> {
+    /// The digest of its canonical form, which is computed once.
+    pub fn digest(&self) -> DefinitionDigest {
+        *self.cells.digest.get_or_init(|| DefinitionDigest::compute(self.kind, &self.canonical()))
+    }
+
+    /// What a scan finds in it, which is computed once.
+    pub fn findings(&self) -> &ScanFindings {
+        self.cells.findings.get_or_init(|| ScanFindings::scan(self.native.as_str(), self.raw))
+    }
+
+    /// Its canonical form.
+    pub fn canonical(&self) -> String {
+        canonical_definition(self.kind, self.raw)
     }
 }
 

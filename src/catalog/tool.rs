@@ -8,6 +8,7 @@ use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::definition::DefinitionCells;
 use super::item::{InvalidItem, ItemFields, copy_within_bounds};
 use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
@@ -64,6 +65,8 @@ pub struct Tool {
     description: Option<Range<usize>>,
     /// The URIs of its user interface (MCP Apps), and their spans.
     interface: Vec<(Range<usize>, String)>,
+    /// What was computed of its definition.
+    definition: DefinitionCells,
     /// How calls and results are changed on their way, for a tool that the configuration changes.
     pub transform: Option<Box<ToolTransform>>,
 }
@@ -112,6 +115,7 @@ impl Tool {
                 .map(|(at, uri)| (span_of(&raw, at.as_bytes()).unwrap_or_default(), uri))
                 .collect(),
             raw,
+            definition: DefinitionCells::default(),
             transform: None,
         })
     }
@@ -130,6 +134,11 @@ impl Tool {
     /// The tool object as the server sent it.
     pub fn raw(&self) -> &Bytes {
         &self.raw
+    }
+
+    /// Where what is computed of its definition is kept.
+    pub(super) fn definition_cells(&self) -> &DefinitionCells {
+        &self.definition
     }
 
     /// The native name as JSON, in the server's own spelling.

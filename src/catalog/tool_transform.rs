@@ -1,21 +1,22 @@
 //! A tool as the configuration changes it: compiled from what its server listed.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::item::{InvalidItem, ItemFields};
 use super::schema::{
     self, ArgumentEditFault, ArgumentSchema, PatternBudget, SchemaError, declared_arguments,
-    edit_schema, required_arguments,
+    edit_schema, required_arguments, schema_of_argument,
 };
 use super::tool::{HeaderRules, Tool};
 use crate::call::NativeName;
-use crate::config::TransformSettings;
-use crate::jsonrpc::object_of;
+use crate::config::{ArgumentEdit, ArgumentValue, OutputCheck, TransformSettings};
+use crate::jsonrpc::{Members, object_of};
 
 /// How the calls of one tool are changed on their way to the server.
 #[derive(Debug)]
@@ -26,6 +27,35 @@ pub struct ToolTransform {
     pub settings: Arc<TransformSettings>,
     /// The arguments that the server requires.
     pub required: HashSet<Box<str>>,
+    /// The schemas of arguments whose configured values are texts of variables or headers.
+    textual: HashMap<Box<str>, ArgumentSchema>,
+}
+
+impl ToolTransform {
+    /// The JSON that the server wants for a configured value, which a variable or a header has as
+    /// text; `None` if the value stays as it is.
+    pub fn coerce_configured(&self, argument: &str, value: &str) -> Option<String> {
+        let schema = self.textual.get(argument)?;
+        let alone = object_of([(argument, Cow::Borrowed(value))]);
+        let coerced = schema.coerce(&alone).filter(|coerced| !coerced.paths.is_empty())?;
+        let coerced = Members::parse(&coerced.raw).ok()?.find(argument)?.get().to_owned();
+        Some(coerced)
+    }
+}
+
+/// The schemas of the arguments whose configured values may be texts that stand for other values.
+fn textual_arguments(
+    own: &Map<String, Value>,
+    edits: &[(String, ArgumentEdit)],
+) -> HashMap<Box<str>, ArgumentSchema> {
+    let is_textual = |edit: &ArgumentEdit| {
+        let configured = edit.value.as_ref().or(edit.default.as_ref());
+        configured.is_some_and(|value| !matches!(value, ArgumentValue::Literal(_)))
+    };
+    let textual = edits.iter().filter(|(_, edit)| is_textual(edit));
+    textual
+        .filter_map(|(name, _)| Some((name.as_str().into(), schema_of_argument(own, name)?)))
+        .collect()
 }
 
 /// How the results of one tool are checked and changed on their way to clients.
@@ -40,7 +70,8 @@ pub struct ResultTransform {
 }
 
 impl ResultTransform {
-    pub(super) fn new(listed: &Arc<Tool>, settings: &Arc<TransformSettings>) -> Self {
+    /// The changes of the results of a tool that its server listed.
+    pub fn new(listed: &Arc<Tool>, settings: &Arc<TransformSettings>) -> Self {
         Self {
             listed: Arc::clone(listed),
             settings: Arc::clone(settings),
@@ -54,6 +85,20 @@ impl ResultTransform {
         &self.listed.native
     }
 
+    /// Whether a call that is made twice does no more than one, as the server annotates its tool.
+    pub fn is_repeatable(&self) -> bool {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Hints {
+            read_only_hint: bool,
+            idempotent_hint: bool,
+        }
+        let fields = ItemFields::read(self.listed.raw()).ok();
+        let annotations = fields.and_then(|fields| fields.find("annotations"));
+        let hints = annotations.and_then(|raw| serde_json::from_str::<Hints>(raw).ok());
+        hints.is_some_and(|hints| hints.read_only_hint || hints.idempotent_hint)
+    }
+
     /// The schema of the tool's `structuredContent`; `None` if it has none.
     ///
     /// # Errors
@@ -62,9 +107,25 @@ impl ResultTransform {
         let compiled = self.output.get_or_init(|| {
             let fields = ItemFields::read(self.listed.raw()).ok();
             let schema = fields.and_then(|fields| fields.find("outputSchema"));
-            schema.map(|schema| ArgumentSchema::compile(schema.as_bytes())).transpose()
+            schema.map(|schema| ArgumentSchema::compile_output(schema.as_bytes())).transpose()
         });
         compiled.as_ref().map(Option::as_ref)
+    }
+
+    /// Whether clients see an `outputSchema` that results have to fit.
+    pub fn has_output_schema(&self) -> bool {
+        let fields = ItemFields::read(self.listed.raw()).ok();
+        let listed = fields.and_then(|fields| fields.find("outputSchema").map(drop)).is_some();
+        listed && !self.settings.drops_structured()
+    }
+
+    /// The most bytes of a result that take little time to check; `None` if it is not known yet.
+    pub fn cheap_length(&self) -> Option<usize> {
+        if self.settings.check_output.is_none_or(|check| check == OutputCheck::Off) {
+            return Some(usize::MAX);
+        }
+        let compiled = self.output.get()?.as_ref().ok()?;
+        Some(compiled.as_ref().map_or(usize::MAX, ArgumentSchema::cheap_length))
     }
 
     /// Whether this is the first warning about a result: one is enough for a list of tools.
@@ -124,6 +185,7 @@ impl Tool {
             listed: Arc::clone(listed),
             settings: Arc::clone(settings),
             required: required_arguments(&own),
+            textual: textual_arguments(&own, edits),
         }));
         Ok((Arc::new(tool), unknown))
     }

@@ -3,12 +3,28 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::openapi::{apis_of, survey_now};
-use super::serve::settings;
-use super::{CONFIG_FAULT, CommonArgs, OPEN, print_error, write_to_stdout};
-use crate::config::{OpenApiConfig, ServerConfig};
+use clap::Args;
 
-pub(super) fn check_config(common: &CommonArgs) -> ExitCode {
+use super::openapi::{apis_of, survey_now};
+use super::scan::scan_servers;
+use super::serve::settings;
+use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
+use crate::config::{Config, OpenApiConfig, PinsChoice, ServerConfig};
+use crate::policy::{BaselineFolder, pins_of};
+use crate::text::escape_controls;
+
+/// `trunkline check`
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Also start all servers, list their definitions and scan these, whatever was approved
+    #[arg(long)]
+    scan: bool,
+}
+
+pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
+    let common = &args.common;
     let config = match common.read_config() {
         Ok(config) => config,
         Err(code) => return code,
@@ -17,7 +33,7 @@ pub(super) fn check_config(common: &CommonArgs) -> ExitCode {
     // the guard.
     if let Err(faults) = settings::of(&config) {
         for fault in faults {
-            print_error(&format!("{}: {fault}", common.config.display()));
+            print_error(&format!("{}: {fault}", common.config.path.display()));
         }
         return CONFIG_FAULT.into_code();
     }
@@ -26,12 +42,57 @@ pub(super) fn check_config(common: &CommonArgs) -> ExitCode {
     }
     for (server, api) in apis_of(&config).filter(|(_, api)| api.document.is_local()) {
         for warning in warnings_of(server, api) {
-            let warning = server.secrets.hide_in(&warning);
+            let warning = escape_controls(&server.secrets.hide_in(&warning));
             print_error(&format!("warning: servers.{}: {warning}", server.name));
         }
     }
+    if let Err(code) = check_baselines(common, &config) {
+        return code;
+    }
     let servers = config.servers.len();
-    write_to_stdout(&format!("{}: fine, with {servers} server(s)\n", common.config.display()))
+    if args.scan && !scan_servers(config) {
+        return FAILURE.into_code();
+    }
+    write_to_stdout(&format!("{}: fine, with {servers} server(s)\n", common.config.path.display()))
+}
+
+/// Reports baselines that cannot be used; warns where there are none but should be.
+fn check_baselines(common: &CommonArgs, config: &Config) -> Result<(), ExitCode> {
+    let Some(folder) = config.gateway.baseline_folder() else {
+        warn_of_lost_baselines(config);
+        return Ok(());
+    };
+    // A check creates nothing.
+    if !folder.exists() {
+        return Ok(());
+    }
+    let folder =
+        BaselineFolder::open(folder, &common.config.path).map_err(|error| report_error(&error))?;
+    let mut checked = Ok(());
+    for server in &config.servers {
+        if let Err(fault) = folder.read(&server.name) {
+            checked = Err(report_error(&fault));
+        }
+    }
+    checked
+}
+
+/// Warns of servers whose changes go unnoticed after a restart, or cannot be approved.
+fn warn_of_lost_baselines(config: &Config) {
+    for server in &config.servers {
+        let consequence = match pins_of(config, server) {
+            PinsChoice::Hold => "what is held cannot be approved",
+            PinsChoice::Warn if server.definitions.trusted => {
+                "a restart accepts what the server lists then"
+            }
+            PinsChoice::Warn | PinsChoice::Off => continue,
+        };
+        print_error(&format!(
+            "warning: servers.{}: definitions are not stored, so {consequence}: set \
+             gateway.pin_dir or gateway.state_dir",
+            server.name
+        ));
+    }
 }
 
 /// What a local document says that the configuration does not answer. Documents at URLs are for
@@ -41,10 +102,6 @@ fn warnings_of(server: &Arc<ServerConfig>, api: &OpenApiConfig) -> Vec<String> {
         Ok(survey) => survey,
         Err(fault) => return vec![fault.chain_without(&server.secrets)],
     };
-    let missing = survey
-        .missing_schemes
-        .iter()
-        .map(|scheme| format!("the security scheme {scheme:?} has no value: set it in `auth`"));
     let left_out = survey.left_out.iter().map(|(label, reason)| format!("{label}: {reason}"));
-    missing.chain(left_out).collect()
+    survey.remarks.iter().cloned().chain(left_out).collect()
 }

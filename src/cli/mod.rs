@@ -8,16 +8,22 @@ pub mod example;
 pub mod serve;
 
 mod add;
+mod audit;
 mod bench;
 mod check;
 mod completions;
+mod edited_file;
 mod export;
 mod gateway_file;
 mod import;
 mod key;
 mod openapi;
-mod replace_file;
+mod pin;
+mod preview;
+mod scan;
 mod stdio;
+mod toml_entry;
+mod undo;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -54,7 +60,7 @@ enum CliCommand {
     /// Run the gateway as a stdio server, or connect a stdio client to a running gateway
     Stdio(stdio::StdioArgs),
     /// Check a configuration without running it, and print every fault with its line and key
-    Check(CommonArgs),
+    Check(check::CheckArgs),
     /// Print the JSON Schema of the configuration, for editors
     Schema,
     /// Create a development CA and certificates signed by it
@@ -72,8 +78,13 @@ enum CliCommand {
     /// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
     #[command(name = "openapi")]
     OpenApi(openapi::OpenApiArgs),
+    /// Compare and approve the definitions of servers
+    Pin(pin::PinArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
+    /// Verify the audit log
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Print the version
     Version,
     /// Run one of the built-in example servers, over standard streams
@@ -91,10 +102,10 @@ enum CliCommand {
     Guardian,
 }
 
-/// The option that names the configuration file, where it is read or edited and not served.
+/// The option that names the configuration file.
 #[derive(Debug, Clone, Args)]
 struct ConfigOption {
-    /// The configuration file of the gateway
+    /// The configuration file
     #[arg(
         id = "config",
         short = 'c',
@@ -109,15 +120,8 @@ struct ConfigOption {
 /// The options that `serve` and `check` share.
 #[derive(Debug, Clone, Args)]
 pub struct CommonArgs {
-    /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
     /// Listen on this address instead of `gateway.listen`
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -131,7 +135,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         CliCommand::Serve(common) => serve::run(common),
         CliCommand::Stdio(args) => stdio::serve_stdio(args),
-        CliCommand::Check(common) => check::check_config(&common),
+        CliCommand::Check(args) => check::check_config(&args),
         CliCommand::Schema => write_to_stdout(&format!("{:#}\n", crate::config::json_schema())),
         CliCommand::Cert(args) => match cert::write_certificates(&args, &mut std::io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
@@ -146,7 +150,9 @@ pub fn run() -> ExitCode {
         CliCommand::Add(args) => add::add_server(&args),
         CliCommand::Remove(args) => add::remove_server(&args),
         CliCommand::OpenApi(args) => openapi::show_api(&args),
+        CliCommand::Pin(args) => pin::run(args),
         CliCommand::Bench(args) => bench::run(&args),
+        CliCommand::Audit(command) => audit::run(&command),
         CliCommand::Version => {
             write_to_stdout(&format!("trunkline {}\n", env!("CARGO_PKG_VERSION")))
         }
@@ -162,21 +168,21 @@ pub fn run() -> ExitCode {
 impl CommonArgs {
     /// The options for a configuration file without overrides.
     pub fn with_config(config: PathBuf) -> Self {
-        Self { config, listen: None, log: None }
+        Self { config: ConfigOption { path: config }, listen: None, log: None }
     }
 
     /// Reads the configuration file and applies the overrides of the command
     /// line. Prints all faults to standard error.
     fn read_config(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: FileError| {
-            let file = self.config.display();
+            let file = self.config.path.display();
             print_error(&format!(
                 "cannot read {file}: {error}; use --config FILE for another file"
             ));
             CONFIG_FAULT
         };
         let source =
-            ConfigSource::open(&self.config).map_err(|error| unreadable(error).into_code())?;
+            ConfigSource::open(&self.config.path).map_err(|error| unreadable(error).into_code())?;
         let mut config = Config::read(&source, &SystemEnvironment).map_err(|faults| {
             write_to_stderr(&format!("{}\n", faults.render(terminal_color())));
             CONFIG_FAULT.into_code()
@@ -231,6 +237,16 @@ fn terminal_color() -> Color {
 fn report_error(error: &(dyn std::error::Error + 'static)) -> ExitCode {
     print_error(&error_chain(error));
     FAILURE.into_code()
+}
+
+/// Reports why a file was not edited. The faults of a configuration are several lines, below the
+/// lines of the file.
+fn report_edit_error(error: &(dyn std::error::Error + 'static), exit: FailureExit) -> ExitCode {
+    match exit.0 {
+        code if code == CONFIG_FAULT.0 => print_error(&error.to_string()),
+        _ => print_error(&error_chain(error)),
+    }
+    exit.into_code()
 }
 
 fn print_error(text: &str) {

@@ -10,7 +10,8 @@ use super::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_s
 use crate::config::{
     Config, ConfigSource, OpenApiConfig, ServerConfig, ServerKind, SystemEnvironment,
 };
-use crate::upstream::{ApiSurvey, UpstreamError, survey_api};
+use crate::text::escape_controls;
+use crate::upstream::{ApiSurvey, MANY_TOOLS, SurveyedTool, UpstreamError, survey_api};
 
 /// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
 #[derive(Debug, Args)]
@@ -36,9 +37,9 @@ pub(super) struct OpenApiArgs {
 }
 
 pub(super) fn show_api(args: &OpenApiArgs) -> ExitCode {
-    let lines = args.lines();
+    let lines = args.lines(str::to_owned);
     let folder = std::env::current_dir().unwrap_or_default();
-    let source = ConfigSource { name: "options".into(), folder, bytes: lines.clone().into_bytes() };
+    let source = ConfigSource { name: "options".into(), folder, bytes: lines.into_bytes() };
     let config = match Config::read(&source, &SystemEnvironment) {
         Ok(config) => config,
         Err(faults) => {
@@ -51,7 +52,11 @@ pub(super) fn show_api(args: &OpenApiArgs) -> ExitCode {
         return CONFIG_FAULT.into_code();
     };
     match survey_now(server, api) {
-        Ok(survey) => write_to_stdout(&describe(&survey, &lines)),
+        Ok(survey) => {
+            let text =
+                [list_tools(&survey), list_left_out(&survey), args.suggest(&survey)].concat();
+            write_to_stdout(&server.secrets.hide_in(&text))
+        }
         Err(fault) => report_error(&fault),
     }
 }
@@ -77,9 +82,9 @@ pub(super) fn survey_now(
 }
 
 impl OpenApiArgs {
-    /// The lines of a configuration that these options stand for.
-    fn lines(&self) -> String {
-        let quote = |text: &str| toml::Value::from(text).to_string();
+    /// The lines of a configuration that these options stand for. `write_header` says what is
+    /// written for the value of a header.
+    fn lines(&self, write_header: impl Fn(&str) -> String) -> String {
         let mut lines = format!("[servers.{}]\nopenapi = {}\n", self.name, quote(&self.document));
         if let Some(base) = &self.base_url {
             let _ = writeln!(lines, "base_url = {}", quote(base));
@@ -87,7 +92,7 @@ impl OpenApiArgs {
         if !self.header.is_empty() {
             let pairs = self.header.iter().map(|header| {
                 let (name, value) = header.split_once(':').unwrap_or((header, ""));
-                format!("{} = {}", quote(name.trim()), quote(value.trim()))
+                format!("{} = {}", quote(name.trim()), quote(&write_header(value.trim())))
             });
             let _ = writeln!(lines, "headers = {{ {} }}", pairs.collect::<Vec<_>>().join(", "));
         }
@@ -99,13 +104,43 @@ impl OpenApiArgs {
         }
         lines
     }
+
+    /// What to paste. Values of headers are not repeated on the terminal.
+    fn suggest(&self, survey: &ApiSurvey) -> String {
+        let as_variable = |value: &str| {
+            if value.contains("${") { value.to_owned() } else { "${env:HEADER}".to_owned() }
+        };
+        let mut text = format!("\n# For gateway.toml:\n\n{}", self.lines(as_variable));
+        if self.base_url.is_none() && !self.document.contains("://") {
+            // Credentials go to the place that the configuration names, not to one of the file's.
+            let _ = writeln!(text, "base_url = {}", quote(&survey.base));
+        }
+        if !survey.missing_schemes.is_empty() {
+            let _ = writeln!(text, "\n[servers.{}.auth]", self.name);
+        }
+        for scheme in &survey.missing_schemes {
+            let upper =
+                |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+            let variable: String = scheme.chars().map(upper).collect();
+            let is_bare = scheme.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+            let key = if is_bare && !scheme.is_empty() { scheme.clone() } else { quote(scheme) };
+            let _ = writeln!(text, "{key} = \"${{env:{variable}}}\"");
+        }
+        text
+    }
 }
 
-/// The operations as a table, and what to paste.
-fn describe(survey: &ApiSurvey, lines: &str) -> String {
-    let mut text = format!("{} {} at {}\n\n", survey.title, survey.version, survey.base);
-    let width = |of: fn(&crate::upstream::SurveyedTool) -> &str| {
-        survey.tools.iter().map(|tool| of(tool).chars().count()).max().unwrap_or(0)
+/// A text of the document on one line of the terminal.
+fn quote(text: &str) -> String {
+    escape_controls(&toml::Value::from(text).to_string())
+}
+
+/// The tools as a table.
+fn list_tools(survey: &ApiSurvey) -> String {
+    let head = format!("{} {} at {}", survey.title, survey.version, survey.base);
+    let mut text = format!("{}\n\n", escape_controls(&head));
+    let width = |of: fn(&SurveyedTool) -> &str| {
+        survey.tools.iter().map(|tool| escape_controls(of(tool)).chars().count()).max().unwrap_or(0)
     };
     let (names, labels) = (width(|tool| &tool.name), width(|tool| &tool.label));
     for tool in &survey.tools {
@@ -114,8 +149,9 @@ fn describe(survey: &ApiSurvey, lines: &str) -> String {
             true => format!("{name}*"),
             false => name.clone(),
         });
-        let arguments = arguments.collect::<Vec<_>>().join(", ");
-        let (name, label, tokens) = (&tool.name, &tool.label, tokens_of(tool.bytes));
+        let arguments = escape_controls(&arguments.collect::<Vec<_>>().join(", "));
+        let (name, label) = (escape_controls(&tool.name), escape_controls(&tool.label));
+        let tokens = tokens_of(tool.bytes);
         let _ =
             writeln!(text, "{name:names$}  {label:labels$}  about {tokens:>5} tokens  {arguments}");
     }
@@ -125,31 +161,19 @@ fn describe(survey: &ApiSurvey, lines: &str) -> String {
         text,
         "\nTools: {tools}, about {tokens} tokens in each client's context; * is required"
     );
-    if tools > crate::upstream::MANY_TOOLS {
+    if tools > MANY_TOOLS {
         let _ = writeln!(text, "Models choose better among fewer: see `include` and `exclude`.");
     }
-    if !survey.left_out.is_empty() {
-        let _ = writeln!(text, "\nLeft out:");
-        for (label, reason) in &survey.left_out {
-            let _ = writeln!(text, "{label}: {reason}");
-        }
-    }
-    let _ = writeln!(text, "\n# For gateway.toml:\n\n{}", lines.trim_end());
-    if !survey.missing_schemes.is_empty() {
-        let table = lines.lines().next().unwrap_or_default().trim_end_matches(']');
-        let _ = writeln!(text, "\n{table}.auth]");
-        for scheme in &survey.missing_schemes {
-            let variable: String = scheme
-                .chars()
-                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-                .collect();
-            let is_bare = scheme.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-            let key =
-                if is_bare { scheme.clone() } else { toml::Value::from(&**scheme).to_string() };
-            let _ = writeln!(text, "{key} = \"${{env:{variable}}}\"");
-        }
-    }
     text
+}
+
+fn list_left_out(survey: &ApiSurvey) -> String {
+    if survey.left_out.is_empty() {
+        return String::new();
+    }
+    let lines = survey.left_out.iter();
+    let lines = lines.map(|(label, reason)| escape_controls(&format!("{label}: {reason}")) + "\n");
+    format!("\nLeft out:\n{}", lines.collect::<String>())
 }
 
 /// An estimate: a token is about four bytes of JSON.

@@ -20,20 +20,13 @@ use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, UpstreamError};
 
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
-use super::{CommonArgs, FAILURE, WRONG_USE, print_error, report_error};
+use super::{CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, report_error};
 
 /// `trunkline stdio`
 #[derive(Debug, clap::Args)]
 pub(super) struct StdioArgs {
-    /// The configuration file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "TRUNKLINE_CONFIG",
-        default_value = "gateway.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigOption,
     /// Serve only this profile of the configuration
     #[arg(short, long, value_name = "NAME", conflicts_with = "connect")]
     profile: Option<String>,
@@ -93,7 +86,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let line = config.gateway.limits.body;
         let bounds = BridgeBounds { line, answer: usize::MAX, ..BridgeBounds::default() };
         let patience = config.gateway.drain;
-        let running = match Running::open(config, &common.config, guardian(), doors).await {
+        let running = match Running::open(config, &common.config.path, guardian(), doors).await {
             Ok(running) => running,
             Err(error) => return not_started(&error),
         };
@@ -113,7 +106,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
 }
 
 /// The gateway's folder among the user's caches (XDG Base Directory Specification).
-fn cache_folder() -> Option<PathBuf> {
+pub(super) fn cache_folder() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     Some(caches?.join("trunkline"))

@@ -8,4 +8,5 @@
 pub mod body;
 pub mod file;
 pub mod lines;
+pub mod own_folder;
 pub mod sse;

@@ -8,7 +8,8 @@ use toml::de::DeTable;
 
 use crate::call::{ProfileName, PublicName};
 
-use super::clients::KeyHash;
+use super::audit::AuditConfig;
+use super::clients::{ClientKeySetting, KeyHash};
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 use super::naming::NamingChoice;
 use super::network::{HeaderSetting, HostSetting};
@@ -26,6 +27,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     check_listeners(root, reader);
     check_naming(root, reader);
     check_events(root, reader);
+    check_audit(root, reader);
     let clients = root.find_node("clients").and_then(|node| node.as_table());
     let clients: Vec<_> = clients.iter().flat_map(ConfigTable::all_nodes).collect();
     let clients: Vec<_> = clients.iter().filter_map(ConfigNode::as_table).collect();
@@ -47,7 +49,11 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
             check_forwarded_keys(server, reader);
         }
     }
-    check_public_names(&servers, reader);
+    let own_tools = root.find_node("tools").and_then(|node| node.as_table());
+    let own_tools: Vec<_> = own_tools.iter().flat_map(ConfigTable::all_nodes).collect();
+    let own_tools: Vec<_> = own_tools.iter().filter_map(ConfigNode::as_table).collect();
+    check_nested_tools(&own_tools, reader);
+    check_public_names((&own_tools, &servers), reader);
 }
 
 /// Whether two listeners cannot both bind their addresses. Port 0 never collides.
@@ -136,6 +142,37 @@ fn check_events(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
 }
 
+/// An audit log has one sink, and settings of files only beside `file`.
+fn check_audit(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let Some(audit) = root.find_node("audit").and_then(|node| node.as_table()) else { return };
+    let stdout = audit.find_node("stdout");
+    let stdout = stdout
+        .filter(|_| setting_value::<AuditConfig, bool>(&audit, "stdout", reader) != Some(false));
+    let sinks = [audit.find_node("file"), stdout, audit.find_node("syslog")];
+    match sinks.iter().flatten().collect::<Vec<_>>()[..] {
+        [] if audit.all_nodes().is_empty() => {}
+        [] => reader.report_fault(audit.name_span.clone(), &audit.key, ConfigProblem::NoAuditSink),
+        [_] => {}
+        [_, second, ..] => second.report_fault_at_key(reader, ConfigProblem::ManyAuditSinks),
+    }
+    for (owner, key) in AUDIT_OWNED {
+        if let (None, Some(node)) = (audit.find_node(owner), audit.find_node(key)) {
+            node.report_fault_at_key(reader, ConfigProblem::OtherAuditSetting { owner });
+        }
+    }
+}
+
+/// Settings of the audit log that have no effect without another one.
+const AUDIT_OWNED: [(&str, &str); 7] = [
+    ("file", "rotate_size"),
+    ("file", "rotate_every"),
+    ("file", "keep"),
+    ("chain", "chain_key"),
+    ("arguments", "arguments_size"),
+    ("arguments", "redact_keys"),
+    ("arguments", "redact_values"),
+];
+
 /// A client of the gateway uses its credentials: a gateway that other machines can reach must
 /// authenticate clients, or be configured not to.
 fn check_clients_exist(
@@ -160,14 +197,17 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
     let mut taken: HashMap<KeyHash, String> = HashMap::new();
     for client in clients {
         let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
-        let more =
-            client.find_node("keys").and_then(|node| node.expect_items::<Vec<KeyHash>>(quiet));
+        let more = client
+            .find_node("keys")
+            .and_then(|node| node.expect_items::<Vec<ClientKeySetting>>(quiet));
         for node in client.find_node("key").into_iter().chain(more.into_iter().flatten()) {
-            let Some(hash) = <KeyHash as Setting>::read_value(&node, quiet) else { continue };
-            if let Some(other) = taken.get(&hash) {
+            let Some(key) = <ClientKeySetting as Setting>::read_value(&node, quiet) else {
+                continue;
+            };
+            if let Some(other) = taken.get(&key.hash) {
                 node.report_fault(reader, ConfigProblem::KeyTaken { other: other.clone() });
             } else {
-                taken.insert(hash, node.key);
+                taken.insert(key.hash, node.key);
             }
         }
     }
@@ -308,8 +348,12 @@ fn check_forwarded_headers(server: &ConfigTable<'_>, reader: &mut ConfigReader<'
 }
 
 /// Configured public names of tools must be unique.
-fn check_public_names(servers: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
-    let mut taken: HashMap<PublicName, String> = HashMap::new();
+fn check_public_names(
+    (own_tools, servers): (&[ConfigTable<'_>], &[ConfigTable<'_>]),
+    reader: &mut ConfigReader<'_>,
+) {
+    let own = own_tools.iter().map(|tool| (PublicName::new(tool.name), tool.key.clone()));
+    let mut taken: HashMap<PublicName, String> = own.collect();
     for server in servers {
         let tools = server.find_node("tools").and_then(|node| node.as_table());
         for tool in tools.iter().flat_map(ConfigTable::all_nodes) {
@@ -323,6 +367,22 @@ fn check_public_names(servers: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>
             } else {
                 taken.insert(public, tool.key);
             }
+        }
+    }
+}
+
+/// The tools of the gateway itself call those of servers only, so that no call leads back.
+fn check_nested_tools(own_tools: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
+    let calls = own_tools.iter().filter_map(|tool| tool.find_node("calls"));
+    let calls: Vec<_> = calls.filter_map(|calls| calls.as_table()).collect();
+    let calls: Vec<_> = calls.iter().flat_map(ConfigTable::all_nodes).collect();
+    for call in calls.iter().filter_map(ConfigNode::as_table) {
+        let Some(tool) = call.find_node("tool") else { continue };
+        let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
+        let called = <PublicName as Setting>::read_value(&tool, quiet);
+        let called = called.filter(|name| own_tools.iter().any(|own| own.name == name.as_str()));
+        if let Some(name) = called {
+            tool.report_fault(reader, ConfigProblem::NestedOwnTool { name: name.to_string() });
         }
     }
 }

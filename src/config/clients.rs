@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use jiff::Timestamp;
 use serde_json::{Value as Json, json};
+use toml::de::DeValue;
 
 use crate::call::ProfileName;
 
@@ -23,8 +25,8 @@ section! {
         parts {
             /// The `NAME` of its table.
             name: Arc<str>,
-            /// The hashes of its keys, at least one.
-            keys: Vec<KeyHash>,
+            /// Its keys, at least one.
+            keys: Vec<ClientKey>,
         }
         settings {
             /// The profiles that the client may use; `default` is `/mcp` itself. By default all.
@@ -32,6 +34,57 @@ section! {
             /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
         }
+    }
+}
+
+section! {
+    /// A key, with the time at which it ends.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ClientKey {
+        settings {
+            /// The SHA-256 of the key.
+            hash: KeyHash,
+            /// From when on the key is refused: a date, which begins at midnight UTC, or a date with
+            /// time and offset. By default never.
+            expires: Option<Timestamp>,
+        }
+    }
+}
+
+/// A key as its hash alone, or with its end as a table.
+pub(super) struct ClientKeySetting;
+
+impl Setting for ClientKeySetting {
+    type Value = ClientKey;
+
+    fn kind_word() -> String {
+        format!("{} or a table of it", KeyHash::kind_word())
+    }
+
+    fn example_value() -> String {
+        KeyHash::example_value()
+    }
+
+    fn correction() -> String {
+        KeyHash::correction()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<ClientKey> {
+        match node.value {
+            DeValue::Table(_) => ClientKey::read_value(node, reader),
+            _ => KeyHash::read_value(node, reader).map(ClientKey::lasting),
+        }
+    }
+
+    fn json_schema() -> Json {
+        json!({ "anyOf": [KeyHash::json_schema(), ClientKey::json_schema()] })
+    }
+}
+
+impl ClientKey {
+    /// A key without an end.
+    pub fn lasting(hash: KeyHash) -> Self {
+        Self { hash, expires: None }
     }
 }
 
@@ -51,6 +104,12 @@ impl KeyHash {
     /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The first eight hexadecimal digits, which tell one key from the next.
+    pub fn abbreviation(&self) -> String {
+        let [first, second, third, fourth, ..] = self.0;
+        HEXLOWER.encode(&[first, second, third, fourth])
     }
 
     fn from_text(text: &str) -> Option<Self> {
@@ -106,24 +165,26 @@ impl Setting for KeyHash {
 }
 
 /// `key`, `keys` or both.
-impl SectionPart for Vec<KeyHash> {
+impl SectionPart for Vec<ClientKey> {
     fn part_rows() -> Vec<SettingRow> {
         const KEY: &[&str] = &[
             "The SHA-256 of the client's key in hexadecimal; `trunkline key` creates both. Only the",
             "client has the key itself.",
         ];
-        const KEYS: &[&str] =
-            &["Several hashes, all valid at the same time, so that keys can be rotated."];
+        const KEYS: &[&str] = &[
+            "Several hashes, all valid at the same time, so that keys can be rotated. A key that ends by",
+            "itself is a table: `{ hash = \"sha256:…\", expires = 2027-01-31 }`.",
+        ];
         vec![
             SettingRow::for_setting::<Option<KeyHash>>("key", KEY, None),
-            SettingRow::for_setting::<Vec<KeyHash>>("keys", KEYS, Some("[]")),
+            SettingRow::for_setting::<Vec<ClientKeySetting>>("keys", KEYS, Some("[]")),
         ]
     }
 
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let one = table.read_setting::<Option<KeyHash>>("key", None, reader);
-        let more = table.read_setting::<Self>("keys", Some("[]"), reader);
-        let keys: Self = one?.into_iter().chain(more?).collect();
+        let more = table.read_setting::<Vec<ClientKeySetting>>("keys", Some("[]"), reader);
+        let keys: Self = one?.map(ClientKey::lasting).into_iter().chain(more?).collect();
         if keys.is_empty() {
             reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoKey);
             return None;

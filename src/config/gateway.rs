@@ -11,6 +11,7 @@ use crate::telemetry::log::check_directives;
 use http::HeaderName;
 use url::Url;
 
+use super::definitions::{PinsChoice, ScanChoice};
 use super::macros::{choice, section};
 use super::naming::{NameCase, NameFormat, NamingChoice};
 use super::network::{HostSetting, IconSetting, OriginSetting};
@@ -76,6 +77,16 @@ section! {
             start_parallel: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
             /// How long clients may cache a list (`ttlMs`).
             list_ttl: Duration = "1m",
+            /// What happens to definitions of servers that are not what the gateway first saw, or
+            /// what was approved.
+            pins: PinsChoice = "warn",
+            /// What happens to definitions of servers with hidden characters, instructions for the
+            /// model, encoded text or a misleading name.
+            scan: ScanChoice = "hold",
+            /// The folder in which the first seen and the approved definitions of servers are
+            /// stored. By default `state_dir`; without either they last as long as the process, and
+            /// cannot be approved. It must be one that no other user can write to. Read at the start.
+            pin_dir: Option<PathBuf>,
             /// The keys that seal the state a client holds while a server waits for its input: long
             /// random texts, the newest first. States sealed with an older key stay valid, so that
             /// keys can be rotated. By default a key is generated at each start; gateways that
@@ -151,6 +162,12 @@ section! {
             /// client). The answers to a batch together have no more; what is more is replaced by
             /// errors.
             unread_each: usize as SizeSetting = "64MiB",
+            /// How many bytes of results that are larger than their `max_size` are kept for all clients
+            /// together (`when_larger = "resource"`). Each client may have its `share` of them. Where there
+            /// is no room, the client's oldest ones are dropped, or the result is cut only.
+            kept_results: usize as SizeSetting = "64MiB",
+            /// How long such a result can be read.
+            kept_result_time: Duration as DurationSetting = "10m",
             /// The number of open Legacy sessions. A client for whom there is no room loses the one
             /// of its own sessions that has been idle for longest, without a stream or a call, and
             /// is refused if it has no such session.
@@ -315,6 +332,13 @@ impl StateDir {
             Self::Auto | Self::Off => None,
             Self::Folder(path) => Some(path),
         }
+    }
+}
+
+impl GatewayConfig {
+    /// The folder in which accepted definitions are stored; `None` if they are not.
+    pub fn baseline_folder(&self) -> Option<&Path> {
+        self.pin_dir.as_deref().or_else(|| self.state_dir.folder())
     }
 }
 

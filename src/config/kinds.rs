@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
@@ -135,6 +136,39 @@ impl Setting for bool {
 
     fn json_schema() -> Json {
         json!({ "type": "boolean" })
+    }
+}
+
+/// A moment: a date, which begins at midnight UTC, or a date with time and offset.
+impl Setting for Timestamp {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        "date".into()
+    }
+
+    fn example_value() -> String {
+        "2027-01-31 or 2027-01-31T18:00:00Z".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let DeValue::Datetime(date) = node.value else {
+            node.refuse_kind::<Self>(reader);
+            return None;
+        };
+        let text = date.to_string();
+        let moment = match (date.date, date.time, date.offset) {
+            (Some(_), None, None) => format!("{text}T00:00:00Z").parse().ok(),
+            _ => text.parse().ok(),
+        };
+        if moment.is_none() {
+            node.refuse_text::<Self>(&text, reader);
+        }
+        moment
+    }
+
+    fn json_schema() -> Json {
+        json!({ "type": "string", "format": "date-time" })
     }
 }
 

@@ -18,8 +18,10 @@
 //! serde is not used for reading, because it stops at the first fault and loses
 //! line numbers.
 
+mod audit;
 mod check;
 mod clients;
+mod definitions;
 mod docs;
 mod events;
 mod fault;
@@ -31,6 +33,7 @@ mod naming;
 mod network;
 mod numbers;
 mod openapi;
+mod own_tools;
 mod pattern;
 mod problem;
 mod process;
@@ -50,7 +53,9 @@ mod transforms;
 mod units;
 mod wording;
 
-pub use clients::{ClientConfig, KeyHash};
+pub use audit::AuditConfig;
+pub use clients::{ClientConfig, ClientKey, KeyHash};
+pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
@@ -62,6 +67,9 @@ pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
     OperationRule, SchemeCredential, ServerProtocol,
+};
+pub use own_tools::{
+    CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
 };
 pub use pattern::Pattern;
 pub use problem::{ConfigProblem, UrlProblem};
@@ -110,8 +118,12 @@ section! {
             telemetry: TelemetryConfig = {},
             /// Lifecycle events for the operator's own programs.
             events: EventsConfig = {},
+            /// The audit log: one record per decision.
+            audit: AuditConfig = {},
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
+            /// Tools of the gateway itself, in the order of the file.
+            tools: Vec<OwnToolConfig> as NamedTables<OwnToolConfig> = {},
             /// Subsets of the catalog, each at a URL of its own.
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
             /// The clients that may call. By default every client that reaches the gateway.
@@ -173,6 +185,15 @@ impl Config {
         self.clients.is_empty()
             && self.gateway.anonymous == AnonymousAccess::Loopback
             && check::is_reachable_by_others(self.gateway.listen)
+    }
+
+    /// Whether larger results of any tool are kept.
+    pub fn keeps_results(&self) -> bool {
+        self.servers.iter().any(|server| {
+            let tools = server.tools.overrides.iter();
+            let mut own = tools.map(|(_, tool)| tool.transforms.or_of_server(server));
+            server.result.keep_results() || own.any(|own| own.result.bounds.keep_results())
+        })
     }
 
     /// Whether there can be several clients, and requests tell which of them sent them: more than

@@ -34,8 +34,9 @@ section! {
             /// good one in place.
             "openapi_refresh" => refresh: Option<Duration> as Option<DurationSetting> = "5m",
             /// The URL that the paths of the document are appended to, instead of the first of its
-            /// `servers`. Required if that is of another origin than the document's own URL: no
-            /// request goes to a host that this file does not name.
+            /// `servers` that it may choose: one of the origin of the document's own URL. Required if
+            /// there is none, or if the document is a file and there are `auth` or `headers`: no
+            /// credential goes to a host that this file does not name.
             base_url: Option<Url>,
             /// Values for the variables in the document's `servers`, instead of their defaults.
             server_variables: Vec<(String, String)> = {},
@@ -350,6 +351,11 @@ impl Setting for SchemeCredential {
 }
 
 impl OpenApiConfig {
+    /// Whether requests carry credentials of the configuration.
+    pub fn has_credentials(&self) -> bool {
+        !self.auth.is_empty() || !self.headers.is_empty()
+    }
+
     /// The keys of the settings, with those of where the document is.
     pub(super) fn owned_keys() -> Vec<&'static str> {
         Self::setting_rows().iter().map(|row| row.key).collect()

@@ -166,6 +166,36 @@ pub enum ConfigProblem {
     /// `from` names the argument itself, or one that has no value to copy.
     #[error("not an argument with a value of its own")]
     ArgumentSource,
+    /// A tool of the gateway has no answer, or more than one.
+    #[error("a tool has one answer: `text`, `json` or `calls`")]
+    OwnAnswer,
+    /// The `NAME` of a call within a tool is invalid.
+    #[error("not the name of a call")]
+    CallName,
+    /// A text in the arguments of a call is not a template.
+    #[error("not a template: a brace is alone, or has no path in it")]
+    ArgumentTemplate,
+    /// A path begins with the name of no call.
+    #[error("a path begins with `{name}`, which is no call of this tool")]
+    NoSuchCall {
+        /// The first step of the path.
+        name: String,
+    },
+    /// Calls need the results of one another.
+    #[error("its calls wait for one another")]
+    CallCycle,
+    /// A tool has too many calls.
+    #[error("a tool has at most {max} calls")]
+    TooManyCalls {
+        /// The bound.
+        max: usize,
+    },
+    /// A call within a tool calls a tool of the same kind.
+    #[error("`{name}` is a tool of the gateway itself")]
+    NestedOwnTool {
+        /// Its name.
+        name: String,
+    },
     /// A public name outside `[a-zA-Z0-9_-]{1,64}`.
     #[error("not a public tool name")]
     PublicName,
@@ -266,6 +296,21 @@ pub enum ConfigProblem {
         /// `url` or `command`.
         owner: &'static str,
     },
+    /// More than one sink of the audit log.
+    #[error("`[audit]` has more than one of `file`, `stdout` and `syslog`")]
+    ManyAuditSinks,
+    /// Settings of the audit log without a sink.
+    #[error("`[audit]` has none of `file`, `stdout` and `syslog`")]
+    NoAuditSink,
+    /// A setting of the audit log without the one that it belongs to.
+    #[error("this setting has no effect without `{owner}`")]
+    OtherAuditSetting {
+        /// `file`, `chain` or `arguments`.
+        owner: &'static str,
+    },
+    /// The key of the audit log's chain is too short.
+    #[error("the key of the chain has fewer than 32 bytes")]
+    ShortChainKey,
     /// Further faults were left out.
     #[error("{count} more faults are not shown")]
     More {
@@ -331,6 +376,8 @@ impl ConfigProblem {
                 | Self::ClientsMissing { .. }
                 | Self::NoKey
                 | Self::NoReceiver
+                | Self::NoAuditSink
+                | Self::OtherAuditSetting { .. }
                 | Self::Unsigned
         )
     }
@@ -359,7 +406,9 @@ impl ConfigProblem {
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
-            Self::Twice | Self::FixedAndForwarded | Self::ManyReceivers => "keep one of them",
+            Self::Twice | Self::FixedAndForwarded | Self::ManyReceivers | Self::ManyAuditSinks => {
+                "keep one of them"
+            }
             Self::EnvName => "write a name such as LOG_LEVEL",
             Self::TemplateVariable => "write the name as it appears within { } in the template",
             Self::Nul => "remove the NUL byte",
@@ -373,6 +422,13 @@ impl ConfigProblem {
             Self::HiddenArgument { .. } => "remove one of them",
             Self::ArgumentName => "choose a name that no other argument of the tool has",
             Self::ArgumentSource => "name an argument that clients or `value` set",
+            Self::OwnAnswer => "set one of them; `text` may stand beside `calls`",
+            Self::CallName => "use letters, digits, `_` and `-`, and not `arguments`",
+            Self::ArgumentTemplate => "write `{{` and `}}` for braces",
+            Self::NoSuchCall { .. } => "begin with `arguments` or with the name of a call",
+            Self::CallCycle => "remove a path that leads back",
+            Self::TooManyCalls { .. } => "divide it into several tools",
+            Self::NestedOwnTool { .. } => "call the servers' tools themselves",
             Self::PublicName | Self::ProfileName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`"
             }
@@ -410,6 +466,11 @@ impl ConfigProblem {
             Self::NoReceiver => "add url = \"https://…\", command = \"…\" or file = \"…\"",
             Self::Unsigned => "add secret = \"${env:WEBHOOK_SECRET}\"",
             Self::OtherReceiver { .. } => "remove it, or use the other receiver",
+            Self::NoAuditSink => {
+                "add file = \"audit.jsonl\", stdout = true or syslog = \"unix:/dev/log\""
+            }
+            Self::OtherAuditSetting { .. } => "add that one, or remove this one",
+            Self::ShortChainKey => "create one: openssl rand -hex 32",
             _ => "see docs/configuration.md",
         }
     }

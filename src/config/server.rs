@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::call::{NativeName, PublicName, ServerName};
 
+use super::definitions::DefinitionSettings;
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
 use super::numbers::{Count32, CountSetting};
@@ -39,6 +40,8 @@ section! {
             target: ServerKind,
             /// What logs and status pages must not show.
             secrets: ServerSecrets,
+            /// Which of its definitions clients see.
+            definitions: DefinitionSettings,
         }
         settings {
             /// The protocol era that the server speaks.
@@ -119,6 +122,12 @@ section! {
             check_output: OutputCheck = "off",
             /// The form and size of its tools' results.
             result: ResultBounds = {},
+            /// How often a call of a tool is made again that has failed, after a growing wait with
+            /// jitter: of tools whose annotations have `readOnlyHint` or `idempotentHint`, after lost
+            /// connections and the statuses 429, 502, 503 and 504; of any other only where no
+            /// connection to the server could be opened. At most ten in a row, and then one for every
+            /// five calls. By default never.
+            retries: Option<usize> as Option<CountSetting<0, 5>>,
             /// How long a call of a tool takes before its client hears of it: a progress
             /// notification if it has sent a token, else a log message if it has asked for these,
             /// else nothing. By default never.

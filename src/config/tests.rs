@@ -1,6 +1,7 @@
 //! The module as its users see it: text in, a configuration or faults out.
 
 mod faults;
+mod rules;
 mod values;
 
 use std::collections::HashMap;

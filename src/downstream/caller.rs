@@ -1,15 +1,18 @@
 //! Who sent a request, for which endpoint, and until when their access lasts.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderValue, Response, Uri, header};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::call::PeerAddress;
 use crate::call::{Endpoint, Failure, Principal, ProfileName};
+use crate::clock;
 use crate::identity::Credential;
-use crate::pipeline::Gateway;
+use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
 
 use super::{Body, McpService, response};
@@ -26,6 +29,11 @@ pub(super) struct VerifiedCaller {
 impl VerifiedCaller {
     pub(super) fn principal(&self) -> &Principal {
         self.credential.principal()
+    }
+
+    /// Who it is, and how that was proved.
+    pub(super) fn credential(&self) -> &Credential {
+        &self.credential
     }
 
     /// Where the request came in.
@@ -69,11 +77,26 @@ impl McpService {
         let credential = if peer.stdio {
             Credential::parent()
         } else {
-            self.gateway.identify(&snapshot, headers, peer.addr.ip())?
+            let identified = self.gateway.identify(&snapshot, headers, peer.addr.ip());
+            identified.inspect_err(|failure| self.audit_entry((None, peer), profile, failure))?
         };
         let at = (profile, uri.query());
-        let endpoint = self.gateway.endpoint(&snapshot, credential.principal(), at)?;
+        let endpoint = self.gateway.endpoint(&snapshot, credential.principal(), at);
+        let endpoint = endpoint
+            .inspect_err(|failure| self.audit_entry((Some(&credential), peer), profile, failure))?;
         Ok(RequestSender { caller: VerifiedCaller { credential, endpoint, loads }, peer, snapshot })
+    }
+
+    /// Records that a request was refused for its sender or its profile.
+    fn audit_entry(
+        &self,
+        (sender, peer): (Option<&Credential>, PeerAddress),
+        profile: &str,
+        failure: &Failure,
+    ) {
+        let address = peer.socket().map(|peer| peer.ip());
+        let request = RefusedRequest { sender, address, profile, ..RefusedRequest::default() };
+        self.gateway.audit_refusal(&request, failure);
     }
 
     /// Watches for the revocation of a caller's access.
@@ -89,18 +112,30 @@ pub(super) struct AccessWatch {
 }
 
 impl AccessWatch {
-    /// Waits until a new configuration revokes the caller's access: usually forever.
+    /// Waits until the caller's key expires, or a new configuration revokes its access: usually
+    /// forever.
     ///
     /// # Cancel safety
     /// Safe: what was missed is seen by the next.
     pub(super) async fn revoked(&mut self) {
-        while self.caller.loads.changed().await.is_ok() {
+        loop {
             let snapshot = self.gateway.snapshots.load();
             if !snapshot.admits(&self.caller.credential, &self.caller.endpoint) {
                 return;
             }
+            let expiry = snapshot.identity.expiry(&self.caller.credential);
+            drop(snapshot);
+            let expired = async {
+                match expiry {
+                    Some(expiry) => sleep(expiry.saturating_sub(clock::unix_now())).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                loaded = self.caller.loads.changed() => if loaded.is_err() { pending().await },
+                () = expired => {}
+            }
         }
-        std::future::pending::<()>().await;
     }
 }
 
@@ -122,7 +157,7 @@ pub fn refusal(failure: &Failure) -> Response<Body> {
     let mut response = response::refusal(None, failure);
     let challenge = match failure {
         Failure::KeyMissing => Some(CHALLENGE),
-        Failure::KeyUnknown => Some(CHALLENGE_AGAIN),
+        Failure::KeyUnknown | Failure::KeyExpired => Some(CHALLENGE_AGAIN),
         _ => None,
     };
     response.extensions_mut().insert(Refused);

@@ -17,6 +17,7 @@ mod legacy;
 mod list_changes;
 mod modern;
 mod open_streams;
+mod refused_requests;
 mod request;
 mod response;
 pub mod stdio;
@@ -46,6 +47,7 @@ use dispatch::answered;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
 use open_streams::OpenStreams;
+use refused_requests::AuditedRequest;
 use request::Posted;
 use response::AcceptedForm;
 
@@ -119,7 +121,17 @@ impl McpService {
         Box::into_pin(boxed(|| async move {
             Ok(match self.collect_body(&mut head, body, &from).await {
                 Ok(body) => self.serve(Authenticated { head, body, from, old }).await,
-                Err(failure) => refusal(&failure),
+                Err(failure) => {
+                    if self.gateway.audit.is_on() {
+                        let (unread, sender) = (Bytes::new(), (&from.caller, from.peer));
+                        AuditedRequest::new(&head.headers, &unread, sender).audit_failure(
+                            &self.gateway,
+                            &unread,
+                            &failure,
+                        );
+                    }
+                    refusal(&failure)
+                }
             })
         }))
     }
@@ -138,6 +150,25 @@ impl McpService {
 
     /// Answers a request to the MCP endpoint.
     fn answer(self: Arc<Self>, head: Parts, body: Bytes, from: RequestSender) -> PendingResponse {
+        if !self.gateway.audit.is_on() {
+            return self.answer_request(head, body, from);
+        }
+        let request = AuditedRequest::new(&head.headers, &body, (&from.caller, from.peer));
+        let gateway = Arc::clone(&self.gateway);
+        let pending = self.answer_request(head, body, from);
+        Box::pin(async move {
+            let response = pending.await;
+            request.audit_response(&gateway, &response);
+            response
+        })
+    }
+
+    fn answer_request(
+        self: Arc<Self>,
+        head: Parts,
+        body: Bytes,
+        from: RequestSender,
+    ) -> PendingResponse {
         match head.method {
             HttpMethod::POST => self.post(head, body, from),
             HttpMethod::GET => answered(self.get(&head.headers, &from.caller)),

@@ -17,7 +17,9 @@ use crate::codec::body::{BodyError, collect};
 use crate::config::LimitsConfig;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{self, LogLevel, MediaType};
+use crate::pipeline::audit_notes;
 use crate::snapshot::Snapshot;
+use crate::telemetry::audit::AuditNotes;
 
 use super::McpService;
 use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};
@@ -31,7 +33,7 @@ pub(super) struct Posted {
     extensions: Extensions,
     /// What the request is answered under, to its end.
     pub(super) snapshot: Arc<Snapshot>,
-    peer: PeerAddress,
+    pub(super) peer: PeerAddress,
     transport: &'static str,
 }
 
@@ -80,6 +82,12 @@ impl Posted {
         self.peer.addr.ip()
     }
 
+    /// Notes for the audit records of this request's calls, if there is an audit log.
+    fn audit_notes(&self) -> Option<Arc<AuditNotes>> {
+        let is_on = self.snapshot.config.audit.is_on();
+        is_on.then(|| audit_notes(self.caller.credential()))
+    }
+
     /// The conditions of a call that came with this request.
     pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
         let header = |name: &http::HeaderName| {
@@ -102,6 +110,7 @@ impl Posted {
             progress_token: meta.progress_token,
             trace: Trace { parent: meta.traceparent, state, header: in_header, sent: None },
             headers: Arc::clone(&self.headers),
+            audit: self.audit_notes(),
         }
     }
 }

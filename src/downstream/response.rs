@@ -22,6 +22,7 @@ use super::caller::AccessWatch;
 use super::dispatch::PendingResponse;
 use super::event_stream::{self, Steps, StreamStep};
 use super::legacy::{ClientSession, Piece};
+use super::refused_requests::mark_refusal;
 
 /// The response formats that a client accepts, from its `Accept` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +290,7 @@ pub(super) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
 
 fn error(status: StatusCode, id: Option<&Id>, failure: &Failure) -> Response<Body> {
     let mut response = json(status, jsonrpc::error(id, &failure.to_error()));
+    mark_refusal(response.extensions_mut(), failure);
     if let Some(retry) = failure.retry_after() {
         add_retry(response.headers_mut(), retry);
     }

@@ -352,6 +352,7 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
         progress_token: token.clone(),
         trace: Trace::default(),
         headers: Arc::default(),
+        audit: None,
     };
     (Call { method: Method::parse(method), params, context, input: None }, token)
 }

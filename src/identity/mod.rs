@@ -11,16 +11,14 @@
 //! what those profiles contain, which is up to `catalog` and `policy`. It removes
 //! the key from the headers, so that no later module can forward or log it.
 //!
-//! A key is looked up by its SHA-256, so that finding it among thousands costs
-//! no more than among two. The first eight bytes of the hash select a shelf, and
-//! every hash on it is compared in constant time. The time of the selection can
-//! reveal bytes of a hash, from which a key cannot be derived: keys are 256
-//! random bits (`trunkline key`), not passwords.
+//! The time is an argument everywhere, as time since 1970.
+
+mod api_keys;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::call::{Failure, Principal, ProfileName};
@@ -28,10 +26,13 @@ use crate::config::{ClientConfig, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
+pub use api_keys::ApiKey;
+use api_keys::ApiKeys;
+
 /// The clients of a configuration, found by their keys.
 #[derive(Debug, Default)]
 pub struct Identity {
-    shelves: HashMap<Shelf, Vec<Known>>,
+    keys: ApiKeys,
     /// With the profiles that they may use, where these are not all.
     clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
 }
@@ -53,28 +54,12 @@ enum Proof {
     Parent,
 }
 
-#[derive(Debug)]
-struct Known {
-    key: KeyHash,
-    client: Arc<str>,
-}
-
-/// The first bytes of a hash.
-type Shelf = [u8; 8];
-
 impl Identity {
-    /// Indexes these clients by their keys.
-    pub fn new(clients: &[ClientConfig]) -> Self {
-        let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
-        for client in clients {
-            for key in &client.keys {
-                let known = Known { key: *key, client: Arc::clone(&client.name) };
-                shelves.entry(shelf(key)).or_default().push(known);
-            }
-        }
+    /// The identity of these clients, in place of the one `before`.
+    pub fn new(clients: &[ClientConfig], before: &Self) -> Self {
+        let keys = ApiKeys::new(clients, &before.keys);
         let entry = |client: &ClientConfig| (Arc::clone(&client.name), client.profiles.clone());
-        let clients = clients.iter().map(entry).collect();
-        Self { shelves, clients }
+        Self { keys, clients: clients.iter().map(entry).collect() }
     }
 
     /// Who sent a request with these headers, and takes the key out of them.
@@ -84,21 +69,26 @@ impl Identity {
     /// key of this gateway.
     ///
     /// # Errors
-    /// [`Failure::KeyMissing`] and [`Failure::KeyUnknown`], where there are clients.
-    pub fn identify(&self, headers: &mut HeaderMap) -> Result<Credential, Failure> {
-        if self.shelves.is_empty() {
+    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], where there are
+    /// clients.
+    pub fn identify(
+        &self,
+        headers: &mut HeaderMap,
+        now: impl FnOnce() -> Duration,
+    ) -> Result<Credential, Failure> {
+        if self.keys.is_empty() {
             return Ok(Credential::anonymous());
         }
-        let key = take_key(headers)?;
-        let key = KeyHash::new(sha256(&key));
-        match self.owner(&key) {
-            Some(client) => {
-                let principal = Principal::Client(Arc::clone(client));
-                self.remove_shown_key(headers);
-                Ok(Credential { principal, proof: Proof::Key(key) })
-            }
-            None => Err(Failure::KeyUnknown),
+        let hash = KeyHash::new(sha256(&take_key(headers)?));
+        let key = self.keys.find(&hash).ok_or(Failure::KeyUnknown)?;
+        let now = now();
+        if key.is_expired(now) {
+            return Err(Failure::KeyExpired);
         }
+        key.record_use(now);
+        self.remove_shown_key(headers);
+        let principal = Principal::Client(Arc::clone(&key.client));
+        Ok(Credential { principal, proof: Proof::Key(hash) })
     }
 
     /// Removes `Authorization` if it holds a key of this gateway, in whatever scheme: it is not
@@ -106,7 +96,7 @@ impl Identity {
     /// are removed as well.
     fn remove_shown_key(&self, headers: &mut HeaderMap) {
         let is_key = |token: &[u8]| {
-            token.len() <= LONGEST && self.owner(&KeyHash::new(sha256(token))).is_some()
+            token.len() <= LONGEST && self.keys.find(&KeyHash::new(sha256(token))).is_some()
         };
         // A scheme, and a token or parameters (RFC 9110, section 11.4).
         let separates = |byte: &u8| byte.is_ascii_whitespace() || b",;\"".contains(byte);
@@ -126,13 +116,27 @@ impl Identity {
     }
 
     /// Whether a credential that was accepted before is still valid.
-    pub fn knows(&self, credential: &Credential) -> bool {
-        match (&credential.proof, &credential.principal) {
-            (Proof::Key(key), Principal::Client(name)) => self.owner(key) == Some(name),
-            (Proof::Key(_), Principal::Anonymous) => false,
-            (Proof::Nothing, _) => self.shelves.is_empty(),
-            (Proof::Parent, _) => true,
+    pub fn knows(&self, credential: &Credential, now: Duration) -> bool {
+        match &credential.proof {
+            Proof::Key(hash) => self.keys.find(hash).is_some_and(|key| {
+                *key.client == *credential.principal.as_str() && !key.is_expired(now)
+            }),
+            Proof::Nothing => self.keys.is_empty(),
+            Proof::Parent => true,
         }
+    }
+
+    /// When a credential ends by itself.
+    pub fn expiry(&self, credential: &Credential) -> Option<Duration> {
+        match &credential.proof {
+            Proof::Key(hash) => self.keys.find(hash).and_then(|key| key.expires),
+            Proof::Nothing | Proof::Parent => None,
+        }
+    }
+
+    /// The key of this hash.
+    pub fn key(&self, hash: &KeyHash) -> Option<&ApiKey> {
+        self.keys.find(hash)
     }
 
     /// Whether the principal still exists, with whatever key: a client's sessions outlive the key
@@ -140,7 +144,7 @@ impl Identity {
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
             Principal::Client(name) => self.lists(name),
-            Principal::Anonymous => self.knows(credential),
+            Principal::Anonymous => credential.proof == Proof::Parent || self.keys.is_empty(),
         }
     }
 
@@ -166,17 +170,6 @@ impl Identity {
             Principal::Anonymous => self.clients.is_empty(),
         }
     }
-
-    /// Compares with every key on the shelf, even after a match, so that the time tells nothing.
-    fn owner(&self, key: &KeyHash) -> Option<&Arc<str>> {
-        let mut owner = None;
-        for known in self.shelves.get(&shelf(key)).into_iter().flatten() {
-            if verify_slices_are_equal(known.key.as_bytes(), key.as_bytes()).is_ok() {
-                owner = Some(&known.client);
-            }
-        }
-        owner
-    }
 }
 
 impl Credential {
@@ -191,14 +184,20 @@ impl Credential {
         Self { principal: Principal::Anonymous, proof: Proof::Parent }
     }
 
+    /// The kind of proof, and what tells it from others of its kind, without the secret: the first
+    /// digits of a key's SHA-256.
+    pub fn describe(&self) -> (&'static str, Option<String>) {
+        match &self.proof {
+            Proof::Nothing => ("none", None),
+            Proof::Key(hash) => ("key", Some(hash.abbreviation())),
+            Proof::Parent => ("parent", None),
+        }
+    }
+
     /// Who it is.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
-}
-
-fn shelf(key: &KeyHash) -> Shelf {
-    key.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// The key of a request. Duplicate headers count as none: an intermediary may have acted on

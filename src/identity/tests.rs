@@ -1,12 +1,30 @@
+use jiff::Timestamp;
+
+use crate::config::ClientKey;
+
 use super::*;
 
 fn client(name: &str, keys: &[&str]) -> ClientConfig {
-    let keys = keys.iter().map(|key| KeyHash::new(sha256(key.as_bytes()))).collect();
+    let keys = keys.iter().map(|key| ClientKey::lasting(hash(key))).collect();
     ClientConfig { name: name.into(), keys, profiles: None, rate: None }
 }
 
+fn hash(key: &str) -> KeyHash {
+    KeyHash::new(sha256(key.as_bytes()))
+}
+
+fn identity(clients: &[ClientConfig]) -> Identity {
+    Identity::new(clients, &Identity::default())
+}
+
+fn identify(identity: &Identity, headers: &mut HeaderMap) -> Result<Credential, Failure> {
+    identity.identify(headers, || NOW)
+}
+
+const NOW: Duration = Duration::from_hours(500_000);
+
 fn known() -> Identity {
-    Identity::new(&[client("ci", &["one", "two"]), client("desk", &["three"])])
+    identity(&[client("ci", &["one", "two"]), client("desk", &["three"])])
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -35,10 +53,10 @@ fn a_key_tells_its_client_however_it_is_shown() {
         ),
     ] {
         let mut headers = headers(pairs);
-        let who = known().identify(&mut headers).unwrap();
+        let who = identify(&known(), &mut headers).unwrap();
         assert_eq!(who.principal().as_str(), name, "{pairs:?}");
         assert_eq!(headers.iter().count(), left, "{pairs:?}");
-        assert!(known().knows(&who));
+        assert!(known().knows(&who, NOW));
     }
 }
 
@@ -60,24 +78,24 @@ fn a_missing_key_and_a_wrong_one_are_different_failures() {
         (&[("authorization", "Bearer one"), ("authorization", "Bearer two")], Failure::KeyUnknown),
         (&[("x-api-key", &long)], Failure::KeyUnknown),
     ] {
-        assert_eq!(known().identify(&mut headers(pairs)), Err(failure), "{pairs:?}");
+        assert_eq!(identify(&known(), &mut headers(pairs)), Err(failure), "{pairs:?}");
     }
 }
 
 #[test]
 fn without_clients_everybody_is_anonymous_and_keeps_their_headers() {
     let mut headers = headers(&[("authorization", "Bearer x"), ("x-api-key", "y")]);
-    let who = Identity::default().identify(&mut headers).unwrap();
+    let who = identify(&Identity::default(), &mut headers).unwrap();
     assert_eq!((who.principal(), headers.iter().count()), (&Principal::Anonymous, 2));
-    assert!(Identity::default().knows(&who));
-    assert!(!known().knows(&who), "once there are clients, nobody is anonymous");
+    assert!(Identity::default().knows(&who, NOW));
+    assert!(!known().knows(&who, NOW), "once there are clients, nobody is anonymous");
 }
 
 #[test]
 fn a_client_may_use_all_profiles_or_those_it_is_given() {
     let profiles = vec![ProfileName::new("support").unwrap()];
     let desk = ClientConfig { profiles: Some(profiles), ..client("desk", &["three"]) };
-    let identity = Identity::new(&[client("ci", &["one"]), desk]);
+    let identity = identity(&[client("ci", &["one"]), desk]);
     let named = |name: &str| Principal::Client(name.into());
     for (who, profile, may) in [
         (named("ci"), "support", true),
@@ -93,14 +111,14 @@ fn a_client_may_use_all_profiles_or_those_it_is_given() {
 
 #[test]
 fn a_key_that_is_gone_or_anothers_is_known_no_longer() {
-    let who = known().identify(&mut headers(&[("x-api-key", "one")])).unwrap();
-    assert!(Identity::new(&[client("ci", &["one"])]).knows(&who));
-    assert!(!Identity::new(&[client("ci", &["two"])]).knows(&who));
-    assert!(!Identity::new(&[client("desk", &["one"])]).knows(&who));
-    assert!(!Identity::default().knows(&who));
-    assert!(Identity::new(&[client("ci", &["two"])]).has(&who), "with its other key");
-    assert!(!Identity::new(&[client("desk", &["one"])]).has(&who));
-    assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent()));
+    let who = identify(&known(), &mut headers(&[("x-api-key", "one")])).unwrap();
+    assert!(identity(&[client("ci", &["one"])]).knows(&who, NOW));
+    assert!(!identity(&[client("ci", &["two"])]).knows(&who, NOW));
+    assert!(!identity(&[client("desk", &["one"])]).knows(&who, NOW));
+    assert!(!Identity::default().knows(&who, NOW));
+    assert!(identity(&[client("ci", &["two"])]).has(&who), "with its other key");
+    assert!(!identity(&[client("desk", &["one"])]).has(&who));
+    assert!(known().has(&Credential::parent()) && known().knows(&Credential::parent(), NOW));
 }
 
 #[test]
@@ -117,7 +135,30 @@ fn a_key_among_other_credentials_is_never_forwarded() {
         ("Digest username=\"ann\", realm=\"x\", response=\"00\"", true),
     ] {
         let mut headers = headers(&[("x-api-key", "one"), ("authorization", shown)]);
-        known().identify(&mut headers).unwrap();
+        identify(&known(), &mut headers).unwrap();
         assert_eq!(headers.contains_key("authorization"), is_kept, "{shown}");
     }
+}
+
+#[test]
+fn a_key_ends_at_its_time() {
+    let end = Timestamp::from_second(1_800_000_000).unwrap();
+    let key = ClientKey { hash: hash("one"), expires: Some(end) };
+    let identity = identity(&[ClientConfig { keys: vec![key], ..client("ci", &[]) }]);
+    let sent = || headers(&[("x-api-key", "one")]);
+    let before = NOW.saturating_sub(Duration::from_secs(1));
+    let who = identity.identify(&mut sent(), || before).unwrap();
+    assert!(identity.knows(&who, before) && !identity.knows(&who, NOW));
+    assert_eq!(identity.expiry(&who), Some(NOW));
+    assert_eq!(identity.identify(&mut sent(), || NOW), Err(Failure::KeyExpired));
+    assert!(identity.has(&who), "a session goes on with another key of the client");
+}
+
+#[test]
+fn the_last_use_of_a_key_outlives_a_reload() {
+    let first = known();
+    identify(&first, &mut headers(&[("x-api-key", "two")])).unwrap();
+    let next = Identity::new(&[client("desk", &["two", "three"])], &first);
+    let used = |key| next.key(&hash(key)).unwrap().last_use();
+    assert_eq!((used("two"), used("three")), (Some(NOW), None));
 }

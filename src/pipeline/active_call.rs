@@ -14,7 +14,7 @@ use crate::clock;
 use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
-use crate::mcp::code;
+use crate::mcp::{Method, code};
 use crate::policy::Permitted;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
@@ -77,7 +77,7 @@ impl ActiveCall {
     ) {
         self.asker.server = Some(route.server().clone());
         self.release = release;
-        let results = route.results;
+        let results = route.results.filter(|_| call.method == Method::ToolsCall);
         self.slow = results.and_then(|it| SlowNotice::prepare(&it.settings, &call.context));
         if let Some(record) = &mut self.record {
             record.set_route(route);
@@ -158,7 +158,7 @@ impl ActiveCall {
                 Some(Event::Asks(id, question)) => self.receive_question(id, question),
                 Some(Event::TookBack(id)) => self.open.forget(&id),
                 Some(Event::Answer(Ok(answer)))
-                    if self.release.is_some() && Release::is_large(&answer) =>
+                    if self.release.as_ref().is_some_and(|it| it.is_large(&answer)) =>
                 {
                     self.release_elsewhere(answer);
                 }
@@ -173,7 +173,7 @@ impl ActiveCall {
                 }
                 Some(Event::Passing(mut passing)) => {
                     if let Some(mut record) = self.record.take() {
-                        passing.on_end(move |ended| record.finish_passing(ended));
+                        passing.on_end(move |ended, bytes| record.finish_passing(ended, bytes));
                     }
                     return Some(Event::Passing(passing));
                 }
@@ -183,8 +183,9 @@ impl ActiveCall {
                         None => Some(notice),
                     };
                     if let Some(notice) = notice {
-                        // The client hears of the call.
-                        self.slow = None;
+                        // The client hears of the call, in the way in which it would be told.
+                        self.slow
+                            .take_if(|slow| slow.notice.token.is_some() == notice.token.is_some());
                         return Some(Event::Notice(notice));
                     }
                 }

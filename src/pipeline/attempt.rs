@@ -1,18 +1,23 @@
 //! Decides what kind of attempt a call is, once its route is known and before
 //! it is admitted.
 
-use crate::call::{Call, Failure, Input};
+use std::sync::Arc;
+
+use crate::call::{Call, Failure, Input, Reply};
 use crate::era::state::RequestState;
+use crate::policy::Permitted;
+use crate::snapshot::{Snapshot, SnapshotServer};
 
 use super::input::{self, Requester};
 use super::route::Route;
 use super::tasks::TaskMode;
+use super::tasks::drive::{await_legacy_task, await_modern_task};
 
 /// How a call is admitted and sent.
 pub(super) enum CallAttempt {
-    /// One request to the server: the usual case. The params already contain
-    /// answers to the server's input requests and any request for a task.
-    Direct,
+    /// The server has not seen the call. The params already contain answers to its input requests
+    /// and any request for a task.
+    First(FirstSend),
     /// A retry of a parked call, with the input that the call waits for.
     Resumed {
         /// The id of the parked call.
@@ -20,12 +25,35 @@ pub(super) enum CallAttempt {
         /// The client's answers.
         input: Input,
     },
+    /// A request about a task, translated between the two forms of tasks.
+    TaskBridged,
+}
+
+/// How a call is sent that the server has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstSend {
+    /// As one request: the usual case.
+    Direct,
     /// The server runs the call as a task, whose result the gateway waits for.
     TaskAwaited,
     /// The server may insist on running the call as a task.
     TaskAwaitedIfNeeded,
-    /// A request about a task, translated between the two forms of tasks.
-    TaskBridged,
+}
+
+impl FirstSend {
+    /// Sends the call.
+    pub(super) async fn send(
+        self,
+        snapshot: &Arc<Snapshot>,
+        member: &SnapshotServer,
+        permitted: Permitted<Call>,
+    ) -> Result<Reply, Failure> {
+        match self {
+            Self::Direct => member.server.call(permitted, &member.config).await,
+            Self::TaskAwaited => await_legacy_task(snapshot, permitted).await,
+            Self::TaskAwaitedIfNeeded => await_modern_task(snapshot, permitted).await,
+        }
+    }
 }
 
 impl CallAttempt {
@@ -56,9 +84,11 @@ impl CallAttempt {
             call.params = params;
         }
         Ok(match route.task_mode {
-            TaskMode::Unchanged | TaskMode::Removed | TaskMode::Requested => Self::Direct,
-            TaskMode::Awaited => Self::TaskAwaited,
-            TaskMode::AwaitedIfNeeded => Self::TaskAwaitedIfNeeded,
+            TaskMode::Unchanged | TaskMode::Removed | TaskMode::Requested => {
+                Self::First(FirstSend::Direct)
+            }
+            TaskMode::Awaited => Self::First(FirstSend::TaskAwaited),
+            TaskMode::AwaitedIfNeeded => Self::First(FirstSend::TaskAwaitedIfNeeded),
             TaskMode::Bridged => Self::TaskBridged,
         })
     }

@@ -25,19 +25,22 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{JsonError, Members, Response, Splice, object, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
-use crate::policy::{Holder, ShareBounds};
+use crate::policy::{Holder, KeptResource, ShareBounds, WholeText};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
 use crate::upstream::parking::{Parking, ParkingLimits};
 
+use super::kept_results::{KeptBounds, KeptResults, ResultOrigin};
 use super::tasks::{OwnTasks, TaskQuestions};
 
-/// State shared by all calls that request input.
+/// State that outlives calls: those that request input, and results that can be read later.
 pub(super) struct InputStore {
     pub(super) parking: Arc<Parking>,
     /// Input requests by tasks of Legacy servers, for Modern clients.
     pub(super) questions: TaskQuestions,
+    /// Results that clients can read later.
+    pub(super) kept: KeptResults,
     snapshots: Arc<Snapshots>,
     /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
@@ -46,7 +49,8 @@ pub(super) struct InputStore {
 impl InputStore {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
         let (parking, questions) = (Parking::new(metrics), TaskQuestions::default());
-        Arc::new(Self { parking, questions, snapshots, made: OnceLock::new() })
+        let kept = KeptResults::default();
+        Arc::new(Self { parking, questions, kept, snapshots, made: OnceLock::new() })
     }
 
     /// How many calls may be parked, and for how long.
@@ -57,10 +61,21 @@ impl InputStore {
         ParkingLimits { amount, lasting: limits.parked_time }
     }
 
+    /// Keeps the whole of a result for its client.
+    pub(super) fn keep_result(
+        &self,
+        text: WholeText,
+        origin: ResultOrigin,
+        holder: Holder,
+    ) -> Option<KeptResource> {
+        let bounds = KeptBounds::of(&self.snapshots.load().config);
+        self.kept.keep(text, (origin, holder), bounds)
+    }
+
     /// The task ids of this principal.
     pub(super) fn tasks(&self, owner: &Principal) -> Result<OwnTasks, Failure> {
         let ids = self.with_keys(|keys| Ok(TaskIds::new(keys.iter().copied())))?;
-        Ok(OwnTasks { ids, owner: owner.clone() })
+        Ok(OwnTasks { ids, owner: owner.clone(), tool: None })
     }
 
     /// Built for each use: keys change with the configuration, and sealing happens only where a

@@ -86,6 +86,11 @@ pub(super) fn capabilities(
             "extensions": { meta::SKILLS: { "directoryRead": true } },
         });
     }
+    // Results that were too large can be read.
+    let keeps = snapshot.config.keeps_results();
+    if let (true, Some(said)) = (keeps, said.as_object_mut()) {
+        said.entry("resources").or_insert_with(|| json!({}));
+    }
     let lists = servers().filter_map(|member| view.list(&member.config.name));
     let supposed = ServerOffers::new(&said, None);
     let lists: Vec<_> = lists.map(|list| &*list.offers).collect();
@@ -96,7 +101,7 @@ pub(super) fn capabilities(
     all.retain(|key, _| match key.as_str() {
         "tools" => shown(Kind::Tools),
         "prompts" => shown(Kind::Prompts),
-        "resources" => shown(Kind::Resources) || view.catalog.has_interfaces(),
+        "resources" => shown(Kind::Resources) || view.catalog.has_interfaces() || keeps,
         "completions" => shown(Kind::Prompts) || shown(Kind::Resources),
         _ => true,
     });

@@ -15,18 +15,23 @@
 
 mod active_call;
 mod attempt;
+mod audit;
 mod first_lists;
 mod input;
 mod introduce;
+mod kept_results;
 mod listing;
+mod own_tools;
 mod record;
 mod release;
+mod retry;
 mod route;
 mod slow_call;
 mod subscriptions;
 mod tasks;
 
 pub use active_call::ActiveCall;
+pub use audit::{RefusedRequest, audit_notes};
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
 pub use subscriptions::{Subscriber, Told};
@@ -45,16 +50,20 @@ use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::identity::Credential;
-use crate::mcp::Era;
+use crate::mcp::{Era, Method};
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
+use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
-use attempt::CallAttempt;
+use attempt::{CallAttempt, FirstSend};
 use first_lists::FirstLists;
 use input::{InputStore, Requester};
+use kept_results::KeptAddress;
+use own_tools::{find_own_tool, reply_of_own_tool};
 use record::Record;
 use release::Release;
+use retry::{RetryPlan, send_with_retries};
 use slow_call::send_slow;
 
 /// State shared by all calls.
@@ -65,6 +74,8 @@ pub struct Gateway {
     pub metrics: Arc<Metrics>,
     /// Starts the traces of calls.
     pub tracing: ArcSwap<Tracing>,
+    /// The audit log.
+    pub audit: AuditTrail,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
@@ -78,13 +89,19 @@ pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
 
 impl Gateway {
     /// A gateway around its snapshots.
-    pub fn new(snapshots: Arc<Snapshots>, metrics: Arc<Metrics>, cursors: SealedCursors) -> Self {
+    pub fn new(
+        snapshots: Arc<Snapshots>,
+        metrics: Arc<Metrics>,
+        cursors: SealedCursors,
+        audit: AuditTrail,
+    ) -> Self {
         Self {
             inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::disabled()),
+            audit,
             info: own_info(),
             cursors,
         }
@@ -112,14 +129,15 @@ impl Gateway {
     /// Identifies the sender of a request by its headers, and removes the key from them.
     ///
     /// # Errors
-    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::OverLimit`].
+    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`], [`Failure::KeyExpired`] and
+    /// [`Failure::OverLimit`].
     pub fn identify(
         &self,
         snapshot: &Snapshot,
         headers: &mut HeaderMap,
         address: IpAddr,
     ) -> Result<Credential, Failure> {
-        snapshot.identity.identify(headers).map_err(|unknown| {
+        snapshot.identity.identify(headers, clock::unix_now).map_err(|unknown| {
             let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
             record::count_refusal(&self.metrics, &failure);
             tracing::debug!(%address, reason = failure.wire().label, "refused");
@@ -150,6 +168,7 @@ impl Gateway {
         };
         self.inputs.parking.retain(keep);
         self.inputs.questions.retain(keep);
+        self.inputs.kept.retain(keep);
     }
 
     /// Admits a request, whatever its method.
@@ -180,7 +199,7 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
-    pub fn call(&self, snapshot: Arc<Snapshot>, call: Box<Call>) -> StartingCall {
+    pub fn call(self: &Arc<Self>, snapshot: Arc<Snapshot>, call: Box<Call>) -> StartingCall {
         let record = Record::begin(self, &snapshot, &call);
         self.begin(snapshot, call, record)
     }
@@ -190,19 +209,35 @@ impl Gateway {
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
-    pub fn call_again(&self, mut earlier: Box<ActiveCall>, call: Box<Call>) -> StartingCall {
+    pub fn call_again(
+        self: &Arc<Self>,
+        mut earlier: Box<ActiveCall>,
+        call: Box<Call>,
+    ) -> StartingCall {
         let snapshot = self.snapshots.load_full();
         let record = earlier.take_record();
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
         self.begin(snapshot, call, record.mark_resumed())
     }
 
-    fn begin(&self, snapshot: Arc<Snapshot>, call: Box<Call>, record: Record) -> StartingCall {
+    fn begin(
+        self: &Arc<Self>,
+        snapshot: Arc<Snapshot>,
+        call: Box<Call>,
+        record: Record,
+    ) -> StartingCall {
         // Created before the first await, so that a call that is cancelled while it is routed or
         // sent is logged, too.
         let asker = Requester::bind(&self.inputs, &call);
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
+        if !snapshot.config.tools.is_empty()
+            && let Some(tool) = find_own_tool(&snapshot, &snapshot.view(&key, &call.context), &call)
+        {
+            let mut active = active;
+            active.attach_reply(reply_of_own_tool(self, &snapshot, tool, call));
+            return Box::pin(async { active });
+        }
         let lacking = snapshot.lacks_lists().then(|| Arc::clone(&self.snapshots));
         Box::into_pin(boxed(|| await_reply((snapshot, lacking), key, call, active)))
     }
@@ -250,6 +285,11 @@ async fn send(
     mut call: Box<Call>,
     active: &mut ActiveCall,
 ) -> Result<Reply, Failure> {
+    if let Some(address) = KeptAddress::of(&call) {
+        let (kept, who) = (&active.asker().inputs.kept, &call.context.principal);
+        return Ok(Reply::ready(address.answer(kept, who, view)));
+    }
+
     // Route.
     let route = route::find(snapshot, view, &call, active.asker());
     let route = route.map_err(|failure| route::explain(failure, (snapshot, key), &call))?;
@@ -264,7 +304,16 @@ async fn send(
 
     // Admit. A resumed call was admitted with its first attempt.
     let member = route.member;
+    // A request about a task is no call of its tool, whose hints say nothing of it.
+    let of_call = route.results.filter(|_| call.method == Method::ToolsCall);
+    let retries = RetryPlan::prepare(of_call, snapshot, member);
     let target = route.into_target(&call.params);
+    if let CallAttempt::First(way) = attempt
+        && active.tells_when_slow()
+    {
+        active.mark_sent();
+        return Ok(send_slow(snapshot, member, (call, target), (way, retries)));
+    }
     let permitted = match &attempt {
         CallAttempt::Resumed { .. } => snapshot.policy.readmit(call, target),
         _ => snapshot.policy.admit(call, target).await?,
@@ -273,16 +322,13 @@ async fn send(
     // Send. All but the usual attempt are boxed, to keep the future of every call small.
     active.mark_sent();
     match attempt {
-        CallAttempt::Direct if active.tells_when_slow() => Ok(send_slow(member, permitted)),
-        CallAttempt::Direct => member.server.call(permitted, &member.config).await,
+        CallAttempt::First(way) => match (way, retries) {
+            (FirstSend::Direct, None) => member.server.call(permitted, &member.config).await,
+            (way, None) => Box::pin(way.send(snapshot, member, permitted)).await,
+            (way, Some(plan)) => Ok(send_with_retries(snapshot, member, permitted, (way, plan))),
+        },
         CallAttempt::Resumed { parked, input } => {
             Box::pin(active.resume(&permitted, parked, &input)).await
-        }
-        CallAttempt::TaskAwaited => {
-            Box::pin(tasks::drive::await_legacy_task(snapshot, permitted)).await
-        }
-        CallAttempt::TaskAwaitedIfNeeded => {
-            Box::pin(tasks::drive::await_modern_task(snapshot, permitted)).await
         }
         CallAttempt::TaskBridged => {
             Box::pin(tasks::bridge_request(snapshot, &permitted, active.asker())).await

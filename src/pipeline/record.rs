@@ -18,6 +18,7 @@ use crate::telemetry::{
 };
 
 use super::Gateway;
+use super::audit::{CallAudit, CallEnd};
 use super::route::Route;
 
 /// The record of one call. If it is dropped before the call's end, the call is
@@ -42,6 +43,8 @@ pub(super) struct Record {
     routed: Option<Routed>,
     /// `None` unless events of calls are sent.
     events: Option<Box<CallEvents>>,
+    /// `None` unless there is an audit log.
+    audit: Option<Box<CallAudit>>,
     trace: Option<CallTrace>,
     client_trace: Option<ClientTrace>,
 }
@@ -96,6 +99,7 @@ impl Record {
             transport: context.transport,
             routed: None,
             events: call_events(gateway.snapshots.events()),
+            audit: CallAudit::begin(&gateway.audit, context),
             trace: Some(trace),
             client_trace: None,
         };
@@ -171,6 +175,9 @@ impl Record {
 
     pub(super) fn finish(&mut self, answer: &Result<Answer, Failure>) {
         let outcome = outcome_of(answer);
+        if let Some(audit) = &mut self.audit {
+            audit.note_answer(answer);
+        }
         if let Err(failure) = answer {
             count_limit(&self.metrics, failure);
         }
@@ -179,7 +186,10 @@ impl Record {
 
     /// Records the end of a result that was streamed. It is not parsed, so a
     /// tool error in it is not noticed.
-    pub(super) fn finish_passing(&mut self, ended: Result<(), &Failure>) {
+    pub(super) fn finish_passing(&mut self, ended: Result<(), &Failure>, bytes: u64) {
+        if let Some(audit) = &mut self.audit {
+            audit.note_size(bytes);
+        }
         self.write_record(match ended {
             Ok(()) => CallOutcome::Ok,
             Err(failure) => failed_outcome(failure),
@@ -195,7 +205,8 @@ impl Record {
         let upstream = self.sent.map(|sent| now.duration_since(sent));
         let routed = self.routed.as_ref();
         let native = routed.and_then(|to| to.native.as_ref());
-        CallRecord {
+        let trace_id = self.trace.as_ref().and_then(CallTrace::trace_id);
+        let call = CallRecord {
             principal: Some(self.principal.as_str()),
             address: Some(self.address),
             profile: self.endpoint.profile(),
@@ -206,17 +217,20 @@ impl Record {
             outcome,
             duration,
             upstream,
-            trace_id: self
-                .trace
-                .as_ref()
-                .and_then(CallTrace::trace_id)
-                .as_ref()
-                .map(TraceIdText::as_str),
+            trace_id: trace_id.as_ref().map(TraceIdText::as_str),
             client_version: self.client.as_str(),
             server_version: routed.and_then(|to| to.version).map(ProtocolVersion::as_str),
             transport: self.transport,
+        };
+        call.write_to_log();
+        if let Some(audit) = &self.audit {
+            let end = CallEnd {
+                arguments: self.params.arguments(),
+                request_bytes: self.params.raw().len(),
+                was_sent: self.sent.is_some(),
+            };
+            audit.write_record(&call, end);
         }
-        .write_to_log();
         let server = routed.map(|to| to.server.as_str());
         self.send_event(|call| LifecycleEvent::CallEnded { call, server, outcome, duration });
         self.operation.record_duration(&outcome, duration);
@@ -299,7 +313,7 @@ fn requested_name(params: &Params) -> Option<&str> {
 }
 
 /// The typed subject of a call: what the name or URI stands for in this method.
-fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
+pub(super) fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
     match (method, name) {
         (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),
         (Method::PromptsGet, Some(name)) => CallSubject::Prompt(name),

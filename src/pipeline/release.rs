@@ -12,17 +12,19 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::call::{
-    Answer, Call, ErrorBody, Failure, InternalFault, Notice, ResultBody, ResultType, ServerName,
+    Answer, Call, ErrorBody, Failure, InternalFault, Notice, Principal, ResultBody, ResultType,
+    ServerName,
 };
 use crate::catalog::{ResultShape, ResultTransform, hide_children, rewrite_uris};
 use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::mcp::{Era, Method, notification};
-use crate::policy::{Holder, LargeWork, Patience, shape_result};
+use crate::policy::{Holder, LargeWork, Patience, shape_result, shape_task};
 use crate::snapshot::View;
 
-use super::input::Requester;
+use super::input::{InputStore, Requester};
+use super::kept_results::ResultOrigin;
 use super::route::Route;
 use super::tasks::{self, OwnTasks, TaskMode};
 
@@ -45,6 +47,8 @@ pub(super) struct Release {
     progress: bool,
     /// How a tool's result is changed.
     results: Option<Arc<ResultTransform>>,
+    /// Where larger results are kept, and for whom.
+    keeper: (Arc<InputStore>, Principal, Holder),
     large_work: Arc<LargeWork>,
 }
 
@@ -64,8 +68,10 @@ impl Release {
         let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
         let cacheable = reads || call.method == Method::SkillsGet;
-        let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let results = route.results.filter(|it| it.settings.changes_results());
+        let tool = results.map(|results| results.native().clone());
+        let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
+        let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;
         let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
         if !cacheable && tasks.is_none() && uris.is_none() && results.is_none() {
@@ -82,6 +88,7 @@ impl Release {
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
             results: results.cloned(),
+            keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
             large_work: Arc::clone(large_work),
         }))
     }
@@ -103,12 +110,16 @@ impl Release {
     }
 
     /// Whether the rewrite of this answer would hold up the other clients of its thread.
-    pub(super) fn is_large(answer: &Answer) -> bool {
-        let raw = match answer {
-            Answer::Result(result) => result.raw(),
-            Answer::Error(error) => error.raw(),
+    pub(super) fn is_large(&self, answer: &Answer) -> bool {
+        let length = match answer {
+            Answer::Result(result) => result.raw().len(),
+            Answer::Error(error) => error.raw().len(),
         };
-        raw.len() > LARGE
+        let cheap = self.results.as_ref().map_or(LARGE, |results| {
+            // The first check compiles the schema.
+            results.cheap_length().unwrap_or(0).min(LARGE)
+        });
+        length > cheap
     }
 
     /// Rewrites a large answer on another thread, for this holder.
@@ -147,9 +158,27 @@ impl Release {
         let is_cached = self.caching && *result.kind() == ResultType::Complete;
         let told = is_cached.then(|| lift::uncacheable(result.raw())).flatten();
         let result = with_raw(result, told);
-        let transform = self.results.as_ref();
-        let shaped = transform.and_then(|transform| shape_result(transform, &self.server, &result));
+        let shaped = self.shape_outcome(&result);
         with_raw(result, shaped)
+    }
+
+    /// Changes the outcome of a tool call: a result, or the task that contains it. An answer about
+    /// a task that has none stays as it is.
+    fn shape_outcome(&self, result: &ResultBody) -> Option<Bytes> {
+        let transform = self.results.as_ref()?;
+        let (inputs, owner, holder) = &self.keeper;
+        let keep = |text| {
+            let (server, tool) = (self.server.clone(), transform.native().clone());
+            let origin = ResultOrigin { owner: owner.clone(), server, tool };
+            inputs.keep_result(text, origin, holder.clone())
+        };
+        match self.method {
+            Method::TasksGet => shape_task(transform, &self.server, result.raw(), &keep),
+            Method::ToolsCall | Method::TasksResult => {
+                shape_result(transform, &self.server, result, &keep)
+            }
+            _ => None,
+        }
     }
 
     /// Renames the task ids in the params of a notification or a request from the server.

@@ -9,6 +9,7 @@ use crate::call::{Call, Edits, Failure, NativeName, Params, ParamsFault, ServerN
 use crate::catalog::{
     ElementOrigin, Kind, MAX_URI, PublicReference, ResultTransform, Tool, verify_headers,
 };
+use crate::era::tasks::ids::TaskOrigin;
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
 use crate::policy::CallTarget;
@@ -156,18 +157,24 @@ fn find_skill_resource<'a>(
 /// Finds the server of a task, if the client's view shows that server.
 fn find_task<'a>(
     snapshot: &'a Snapshot,
-    view: &View,
+    view: &'a View,
     call: &Call,
     asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
     tasks::check_method(call)?;
     let id = required(call.params.task(), "taskId")?;
-    let (server, native) = asker.tasks()?.find_native_id(id)?;
+    let TaskOrigin { server, tool, native } = asker.tasks()?.find_origin(id)?;
     if !view.scope().admits_server(&server) {
         return Err(tasks::unknown_task(id));
     }
+    let results = match tool {
+        Some(tool) => tasks::find_transform(view, (&server, &tool), id)?,
+        None => None,
+    };
     let origin = ElementOrigin { server, native: NativeName::new(native) };
-    Route::to(snapshot, &origin, SubjectMember::TaskId).ok_or_else(|| tasks::unknown_task(id))
+    let route = Route::to(snapshot, &origin, SubjectMember::TaskId);
+    let route = route.ok_or_else(|| tasks::unknown_task(id))?;
+    Ok(Route { results, ..route })
 }
 
 /// An unknown method is routed to the only server that declares the matching capability, or to the

@@ -1,17 +1,21 @@
 //! What a client hears of a call that takes long: one notification, never a result.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::call::Call;
-use crate::call::{Context, Notice, Reply};
+use crate::call::{Call, Context, Notice, Reply};
 use crate::clock;
 use crate::config::TransformSettings;
 use crate::jsonrpc::string;
 use crate::mcp::{LogLevel, notification};
-use crate::policy::Permitted;
-use crate::snapshot::SnapshotServer;
+use crate::policy::CallTarget;
+use crate::snapshot::{Snapshot, SnapshotServer};
+
+use super::attempt::FirstSend;
+use super::retry::{RetryPlan, send_with_retries};
 
 /// The notification of a slow call, and when it is due.
 pub(super) struct SlowNotice {
@@ -33,10 +37,21 @@ impl SlowNotice {
     }
 }
 
-/// Sends a call, and does not wait until its reply begins: the client may hear of it before.
-pub(super) fn send_slow(member: &SnapshotServer, permitted: Permitted<Call>) -> Reply {
-    let member = member.clone();
-    Reply::starting(async move { member.server.call(permitted, &member.config).await })
+/// Sends a call once it is admitted, and waits for neither: the client may hear of it before.
+pub(super) fn send_slow(
+    snapshot: &Arc<Snapshot>,
+    member: &SnapshotServer,
+    (call, target): (Box<Call>, CallTarget),
+    (way, retries): (FirstSend, Option<RetryPlan>),
+) -> Reply {
+    let (snapshot, member) = (Arc::clone(snapshot), member.clone());
+    Reply::starting(async move {
+        let permitted = snapshot.policy.admit(call, target).await?;
+        match retries {
+            Some(plan) => Ok(send_with_retries(&snapshot, &member, permitted, (way, plan))),
+            None => way.send(&snapshot, &member, permitted).await,
+        }
+    })
 }
 
 fn progress_notice(token: &Bytes, message: &str) -> Option<Notice> {

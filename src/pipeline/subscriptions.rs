@@ -12,16 +12,19 @@ use tokio::time::timeout;
 use crate::call::{Context, ErrorBody, Failure, InternalFault, NativeName, ServerName};
 use crate::catalog::{ResultShape, TaskForm};
 use crate::era::change_notification;
+use crate::era::tasks::ids::TaskOrigin;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
-use crate::policy::{CallTarget, ShareBounds};
+use crate::policy::{CallTarget, Holder, ShareBounds, shape_task};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard,
     SubscriptionRefusal, Topic,
 };
 
+use super::kept_results::ResultOrigin;
+use super::tasks::OwnTasks;
 use super::{Gateway, introduce, release, route, tasks};
 
 /// One client with subscriptions: a Legacy session, or one
@@ -156,7 +159,8 @@ impl Gateway {
         context: &Context,
         id: &str,
     ) -> Result<bool, Failure> {
-        let (server, native) = self.inputs.tasks(&context.principal)?.find_native_id(id)?;
+        let TaskOrigin { server, native, .. } =
+            self.inputs.tasks(&context.principal)?.find_origin(id)?;
         let find = |_: &Snapshot, view: &View| {
             if !view.scope().admits_server(&server) {
                 return Err(tasks::unknown_task(id));
@@ -277,18 +281,47 @@ impl Gateway {
                     return vec![Told { method, params, renamed: None }];
                 }
             };
-            let params = match (&topic, params) {
-                (Topic::Task(_), Some(raw)) => {
-                    Some(self.own(context, &server, notification::TASK, raw))
-                }
-                (_, params) => params,
-            };
             let view = self.snapshots.load().view(&self.view_key(context), context);
             let known = subscriber.known_as(&view, &server, &topic);
             if !known.is_empty() {
-                return known.into_iter().map(|name| told(&topic, params.clone(), name)).collect();
+                let known = known.into_iter().filter_map(|name| {
+                    let params = match (&topic, params.clone()) {
+                        (Topic::Task(_), Some(raw)) => {
+                            Some(self.released_task(context, &view, &name, raw).ok()?)
+                        }
+                        (_, params) => params,
+                    };
+                    Some(told(&topic, params, name))
+                });
+                return known.collect();
             }
         }
+    }
+
+    /// A task in a notification, as its client gets it that knows it by this id.
+    fn released_task(
+        &self,
+        context: &Context,
+        view: &View,
+        id: &str,
+        raw: Bytes,
+    ) -> Result<Bytes, Failure> {
+        let tasks = self.inputs.tasks(&context.principal)?;
+        let TaskOrigin { server, tool, .. } = tasks.find_origin(id)?;
+        let results = match &tool {
+            Some(tool) => tasks::find_transform(view, (&server, tool), id)?,
+            None => None,
+        };
+        let tasks = OwnTasks { tool: tool.clone(), ..tasks };
+        let raw = tasks.rename_ids(&server, &raw, TaskIdPlace::Task).unwrap_or(raw);
+        let raw = release::public_uris(view, &server, &raw, ResultShape::Task).unwrap_or(raw);
+        let keep = |text| {
+            let (owner, server) = (context.principal.clone(), server.clone());
+            let origin = ResultOrigin { owner, server, tool: tool.clone()? };
+            let holder = Holder::identify(&context.principal, context.address);
+            self.inputs.keep_result(text, origin, holder)
+        };
+        Ok(results.and_then(|results| shape_task(results, &server, &raw, &keep)).unwrap_or(raw))
     }
 
     /// A notification's params with this client's task ids.

@@ -86,6 +86,18 @@ impl Policy {
         }
     }
 
+    /// Checks the arguments of a tool of the gateway itself, which no server checks again.
+    ///
+    /// # Errors
+    /// As for calls of servers' tools.
+    pub async fn check_own_arguments(&self, tool: &Arc<Tool>, call: &Call) -> Result<(), Failure> {
+        let (tool, params) = (Arc::clone(tool), call.params.clone());
+        let is_large = is_large(&tool, &params);
+        let check = move || tool.arguments.check(params.arguments());
+        let checked = if is_large { self.run_check(&call.context, check).await? } else { check() };
+        checked.map_err(Failure::InvalidArguments)
+    }
+
     /// Runs a check of large arguments away from the threads that serve clients.
     async fn run_check<T: Send + 'static>(
         &self,
@@ -128,10 +140,6 @@ fn complete_checked(
     let Err(violations) = own.check(Some(&raw)) else {
         return Ok(Some(CoercedArguments { raw, paths }));
     };
-    // The configuration writes some values as text, whatever their kind.
-    if let Some(CoercedArguments { raw, .. }) = own.coerce(&raw) {
-        return Ok(Some(CoercedArguments { raw, paths }));
-    }
     // Its own schema for the tool wins.
     if transform.settings.input_schema.is_some() {
         return Ok(Some(CoercedArguments { raw, paths }));

@@ -8,21 +8,31 @@
 //! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
 mod arguments;
+mod definitions;
 mod gate;
 mod holder_slots;
 mod large_work;
 mod permit;
 mod rate;
 mod registry;
+mod retry_budget;
 mod shares;
 mod transforms;
 
+pub use definitions::{
+    AcceptedForm, BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
+    DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, ScreenReason, ScreenedDefinition,
+    pins_of, scan_of,
+};
 pub use gate::{Gate, GateSettings};
 pub use large_work::{LargeWork, Patience};
 pub use permit::{CallTarget, Permitted};
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
+pub use retry_budget::RetryBudget;
 pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
-pub use transforms::shape_result;
+pub use transforms::{
+    KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,
+};
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl CallTarget {
     /// outline alone.
     pub(super) fn see_arguments(&self, params: &Params) -> ArgumentsSeen {
         let Some(tool) = &self.tool else { return ArgumentsSeen::Valid };
-        if tool.transform.is_some() {
+        if tool.transform.as_ref().is_some_and(|it| it.settings.changes_arguments()) {
             return ArgumentsSeen::Incomplete;
         }
         let (arguments, parts) = (params.arguments(), params.arguments_parts());

@@ -19,6 +19,7 @@ use super::gate::{Gate, GateSettings, GateShare};
 use super::large_work::LargeWork;
 use super::limit_name;
 use super::rate::{AddressBuckets, Bucket};
+use super::retry_budget::RetryBudget;
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]
@@ -26,6 +27,7 @@ pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
     gates: SharedTable<(ServerName, GateSettings), Gate>,
+    retry_budgets: SharedTable<ServerName, RetryBudget>,
     large_work: Arc<LargeWork>,
 }
 
@@ -99,6 +101,7 @@ impl LimitRegistry {
             rate: server.rate.map(|rate| self.bucket(limit_name(name, None), rate)),
             tools: tools.collect(),
             gate: self.gates.find((name.clone(), settings), || Gate::new(settings)),
+            retry_budget: self.retry_budgets.find(name.clone(), RetryBudget::default),
         }
     }
 
@@ -147,6 +150,7 @@ pub struct ServerLimits {
     rate: Option<Arc<Bucket>>,
     tools: Named<NativeName, Arc<Bucket>>,
     gate: Arc<Gate>,
+    retry_budget: Arc<RetryBudget>,
     arguments: ArgumentsChoice,
     /// Of those tools that have their own.
     own_arguments: Named<NativeName, ArgumentsChoice>,
@@ -167,6 +171,11 @@ impl ServerLimits {
             bucket.check(|| limit_name(server, tool))?;
         }
         self.rate.as_ref().map_or(Ok(()), |bucket| bucket.check(|| limit_name(server, None)))
+    }
+
+    /// How many of the server's calls may be made again.
+    pub fn retry_budget(&self) -> &Arc<RetryBudget> {
+        &self.retry_budget
     }
 
     /// The server's gate.

@@ -180,13 +180,19 @@ mod tests {
     use super::*;
     use crate::call::{Abilities, Endpoint, ProfileName};
     use crate::clock;
+    use crate::policy::DefinitionGuard;
     use crate::snapshot::{Snapshots, StartUp};
     use crate::upstream::tests::{config, surroundings};
 
     /// A gateway without servers.
     fn snapshots() -> Arc<Snapshots> {
         let info = Bytes::from_static(b"{}");
-        Snapshots::start(StartUp { config: config(&[]), surroundings: surroundings(), info })
+        Snapshots::start(StartUp {
+            config: config(&[]),
+            surroundings: surroundings(),
+            info,
+            definitions: DefinitionGuard::default(),
+        })
     }
 
     fn narrowed(number: usize) -> ViewKey {

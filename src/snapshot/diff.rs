@@ -53,9 +53,11 @@ fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
         arguments: old.arguments,
         check_output: old.check_output,
         result: old.result.clone(),
+        retries: old.retries,
         slow_after: old.slow_after,
         slow_message: old.slow_message.clone(),
         tools: old.tools.clone(),
+        definitions: old.definitions.clone(),
         resource_vars: old.resource_vars.clone(),
         read_cache: old.read_cache,
         ..new.clone()

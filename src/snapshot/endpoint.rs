@@ -2,6 +2,7 @@
 
 use crate::call::{Endpoint, Failure, Principal, ProfileName, QueryFault, ServerName};
 use crate::catalog::Selection;
+use crate::clock;
 use crate::config::ProfileConfig;
 use crate::identity::Credential;
 
@@ -35,7 +36,7 @@ impl Snapshot {
     /// Whether a credential that was accepted at this endpoint before is still
     /// valid there.
     pub fn admits(&self, who: &Credential, endpoint: &Endpoint) -> bool {
-        self.identity.knows(who) && self.offers(who, endpoint)
+        self.identity.knows(who, clock::unix_now()) && self.offers(who, endpoint)
     }
 
     /// Whether a principal keeps its sessions and streams at this endpoint,

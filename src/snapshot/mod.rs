@@ -34,7 +34,7 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::mcp::Era;
-use crate::policy::Policy;
+use crate::policy::{DefinitionScreen, Policy};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
@@ -55,6 +55,8 @@ pub struct Snapshot {
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,
+    /// Which definitions clients see.
+    pub screen: Arc<DefinitionScreen>,
     /// All servers, by name.
     servers: Named<ServerName, SnapshotServer>,
     /// The number of configurations loaded so far, including this one.
@@ -104,7 +106,7 @@ impl Snapshot {
             }
             return self.views.find((key, 0), context, |maker| {
                 let lists = &self.plain.lists;
-                let of = (profile, narrowing);
+                let (of, lists) = ((profile, narrowing), (lists, &*self.screen));
                 Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
             });
         }
@@ -113,8 +115,8 @@ impl Snapshot {
         self.views.find((key, version), context, |maker| match self.lists_for(key) {
             None => self.view(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
             Some(lists) => {
-                let of = (profile, narrowing);
-                Arc::new(maker.build_view(&self.config, of, &lists, CacheScope::Private).0)
+                let (of, lists) = ((profile, narrowing), (&lists, &*self.screen));
+                Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Private).0)
             }
         })
     }

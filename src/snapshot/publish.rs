@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::call::{Abilities, Named, ServerName};
@@ -14,9 +14,10 @@ use crate::catalog::{CacheScope, Kind, MergeWarning};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::policy::{LimitRegistry, Policy};
+use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, Policy};
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
+use crate::text::{clip, escape_controls};
 use crate::upstream::{self, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
@@ -32,6 +33,8 @@ pub struct StartUp {
     pub surroundings: ServerContext,
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
+    /// The accepted definitions of servers.
+    pub definitions: DefinitionGuard,
 }
 
 /// The current snapshot, and the state for building the next one.
@@ -41,6 +44,9 @@ pub struct Snapshots {
     registry: LimitRegistry,
     metrics: Arc<Metrics>,
     maker: ViewBuilder,
+    definitions: DefinitionGuard,
+    /// Notified when definitions may have been approved.
+    approved: Notify,
     /// Serializes the building of snapshots.
     making: Mutex<Warned>,
     /// Serializes the application of configurations.
@@ -61,7 +67,7 @@ impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
-        let StartUp { config, surroundings, info } = startup;
+        let StartUp { config, surroundings, info, definitions } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
         surroundings.set_limits(&config);
         let registry = LimitRegistry::default();
@@ -71,7 +77,7 @@ impl Snapshots {
                 (config.name.clone(), upstream::Server::start(Arc::clone(config), &surroundings))
             })
             .collect();
-        let identity = Arc::new(Identity::new(&config.clients));
+        let identity = Arc::new(Identity::new(&config.clients, &Identity::default()));
         let parts = SnapshotParts {
             config: Arc::new(config),
             identity,
@@ -80,7 +86,8 @@ impl Snapshots {
             departed: Arc::default(),
         };
         let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
-        let (first, warnings) = parts.compile(&registry, &maker);
+        let (first, warnings, news) = parts.compile(&registry, &maker, &definitions);
+        report_definitions(&surroundings, &news);
         let now = clock::wall_now();
         metrics.record_config_load(now);
         Arc::new(Self {
@@ -89,6 +96,8 @@ impl Snapshots {
             registry,
             metrics,
             maker,
+            definitions,
+            approved: Notify::new(),
             making: Mutex::new(warnings),
             loading: Mutex::new(()),
             changes: watch::Sender::new(0),
@@ -137,9 +146,26 @@ impl Snapshots {
     /// until it is dropped.
     pub async fn follow(self: Arc<Self>) {
         loop {
-            self.surroundings.listed.notified().await;
-            self.publish(SnapshotParts::of).await;
+            while self.definitions.save_changes().await {
+                self.publish(SnapshotParts::of).await;
+            }
+            tokio::select! {
+                () = self.surroundings.listed.notified() => {
+                    self.publish(SnapshotParts::of).await;
+                }
+                () = self.approved.notified() => {}
+            }
         }
+    }
+
+    /// Has the stored baselines read again: an operator may have approved definitions.
+    pub fn read_approvals(&self) {
+        self.approved.notify_one();
+    }
+
+    /// The accepted definitions of servers.
+    pub fn definitions(&self) -> &DefinitionGuard {
+        &self.definitions
     }
 
     /// Where lifecycle events are sent.
@@ -175,7 +201,7 @@ impl Snapshots {
             servers.insert(server.name().clone(), server);
         }
         self.take_over(&before, &plan, &servers).await;
-        let identity = Arc::new(Identity::new(&config.clients));
+        let identity = Arc::new(Identity::new(&config.clients, &before.identity));
         let generation = before.generation + 1;
         let departed = Arc::clone(&before.departed);
         let parts =
@@ -239,7 +265,9 @@ impl Snapshots {
 
     fn publish_next(&self, warned: &mut Warned, parts: impl FnOnce(&Snapshot) -> SnapshotParts) {
         let before = self.current.load_full();
-        let (next, warnings) = parts(&before).compile(&self.registry, &self.maker);
+        let parts = parts(&before);
+        let (next, warnings, news) = parts.compile(&self.registry, &self.maker, &self.definitions);
+        report_definitions(&self.surroundings, &news);
         for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
             tracing::warn!("{warning}");
         }
@@ -250,16 +278,37 @@ impl Snapshots {
         if changed || for_some || reselected {
             next.departed.note(&before, &next, clock::now());
         }
+        let next = Arc::new(next);
+        // A receiver of the event may list at once, and must find the new lists: the event is made
+        // from the snapshot that was replaced, so that it cannot come first.
+        let replaced = self.current.swap(Arc::clone(&next));
         if changed || for_some {
-            send_list_changed(self.events(), &before, &next);
+            send_list_changed(self.events(), &replaced, &next);
         }
-        self.current.store(Arc::new(next));
         if changed {
             self.changed_at.send_replace(clock::wall_now());
         }
         if changed || for_some || reselected {
             self.changes.send_modify(|count| *count += 1);
         }
+    }
+}
+
+/// Logs and counts what was found in the definitions of servers.
+fn report_definitions(surroundings: &ServerContext, news: &[DefinitionNews]) {
+    for DefinitionNews { server, found } in news {
+        let told = found.iter().take(MOST_DEFINITIONS_LOGGED).map(|one| {
+            let reasons: Vec<_> = one.reasons.iter().map(ToString::to_string).collect();
+            let name = escape_controls(clip(one.native.as_str(), 120));
+            format!("{} {name} ({})", one.kind.noun(), reasons.join(", "))
+        });
+        let definitions = told.collect::<Vec<_>>().join(", ");
+        let held = found.iter().filter(|one| one.held).count();
+        let reported = found.len() - held;
+        tracing::warn!(%server, held, reported, definitions, "definitions need attention");
+        surroundings.metrics.count_definitions(server.as_str(), [held, reported]);
+        let server = server.as_str();
+        surroundings.events.send(&LifecycleEvent::DefinitionsFound { server, held, reported });
     }
 }
 
@@ -322,14 +371,17 @@ impl SnapshotParts {
         self,
         registry: &LimitRegistry,
         maker: &ViewBuilder,
-    ) -> (Snapshot, Vec<MergeWarning>) {
+        definitions: &DefinitionGuard,
+    ) -> (Snapshot, Vec<MergeWarning>, Vec<DefinitionNews>) {
         let lists = self.servers.iter();
         let lists: ServerLists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
         // Read before the lists whose changes it counts.
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
+        let known = self.servers.iter().map(|(name, server)| (name.clone(), server.known_lists()));
+        let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
         let (plain, warnings) =
-            maker.build_view(&self.config, (None, None), &lists, CacheScope::Public);
+            maker.build_view(&self.config, (None, None), (&lists, &screen), CacheScope::Public);
         let snapshot = Snapshot {
             plain: Arc::new(plain),
             views: ViewCache::new(maker.clone(), &self.config),
@@ -340,9 +392,10 @@ impl SnapshotParts {
             servers: self.members(&maker.metrics),
             generation: self.generation,
             lists_version,
+            screen,
             config: self.config,
         };
-        (snapshot, warnings)
+        (snapshot, warnings, news)
     }
 
     fn members(&self, metrics: &Metrics) -> Named<ServerName, SnapshotServer> {
@@ -359,6 +412,9 @@ impl SnapshotParts {
         members.collect()
     }
 }
+
+/// The most definitions of a server that one line of the log names.
+const MOST_DEFINITIONS_LOGGED: usize = 20;
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use crate::catalog::{
     Selection, ServerList, ServerRules,
 };
 use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
-use crate::policy::Holder;
+use crate::policy::{DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
 use super::{PreparedListing, View, ViewKey};
@@ -37,7 +37,7 @@ impl ViewBuilder {
         &self,
         config: &Config,
         (profile, narrowing): (Option<&ProfileConfig>, Option<&str>),
-        lists: &ServerLists,
+        (lists, screen): (&ServerLists, &DefinitionScreen),
         audience: CacheScope,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
@@ -51,7 +51,11 @@ impl ViewBuilder {
         // The query was validated when the endpoint was resolved.
         let outer = narrowing.map(|query| Selection::parse(query).unwrap_or_default());
         let servers = config.servers.iter().filter(|server| inner.admits_server(&server.name));
-        let servers: Vec<_> = servers.map(|config| (config, rules(config))).collect();
+        let rules_of = |config: &Arc<config::ServerConfig>| {
+            let held = lists.get(&config.name).map(|list| screen.held_in(list));
+            rules(config).with_held(held.unwrap_or_default())
+        };
+        let servers: Vec<_> = servers.map(|config| (config, rules_of(config))).collect();
         let sources: Vec<_> = servers
             .iter()
             .map(|(config, rules)| MergeSource {
@@ -230,7 +234,7 @@ fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
         UriChoice::Prefix => catalog::UriMode::Prefix,
         UriChoice::Original => catalog::UriMode::Original,
     };
-    catalog::Rules { naming, uris }
+    catalog::Rules { naming, uris, own_tools: config.tools.clone() }
 }
 
 fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
@@ -308,7 +312,8 @@ mod tests {
             self.views.find((key, 0), &context, |maker| {
                 made = true;
                 let lists = ServerLists::default();
-                Arc::new(maker.build_view(&self.config, (None, None), &lists, CacheScope::Public).0)
+                let lists = (&lists, &DefinitionScreen::default());
+                Arc::new(maker.build_view(&self.config, (None, None), lists, CacheScope::Public).0)
             });
             made
         }

@@ -1,11 +1,12 @@
-//! Observability: the log, the access log, metrics, traces and lifecycle events.
+//! Observability: the log, the access log, the audit log, metrics, traces and lifecycle events.
 //!
 //! Every module that knows the protocol may use this one, and it knows none of them: names, methods,
 //! versions and reasons are plain text and numbers. Two rules follow. A metric's
 //! label is either `&'static str` or a name from the configuration or the
 //! catalog, never a client's input, so that clients cannot create series. And no
 //! argument, result, header, session id or secret is ever an input, so that none
-//! can leak.
+//! can leak; [`audit`] alone is given arguments, for their digest and, where the operator asks for
+//! them, for their redacted values.
 //!
 //! A measurement is recorded once, into handles that the caller keeps
 //! ([`metrics`]), and exported in two ways: scraped from `/metrics`, or pushed
@@ -17,6 +18,7 @@
 //! [`log`] owns standard error. Lines go through a bounded buffer that a separate
 //! thread writes, so a blocked reader loses lines but never delays calls.
 
+pub mod audit;
 pub mod events;
 mod https;
 pub mod log;

@@ -58,6 +58,12 @@ impl Server {
         self.kin.lists.base.load_full()
     }
 
+    /// The main list and those for clients that declare more, the main one first.
+    pub fn known_lists(&self) -> Vec<Arc<ServerList>> {
+        let further = self.kin.lists.further_lists();
+        self.list().into_iter().flat_map(|main| [main].into_iter().chain(further.clone())).collect()
+    }
+
     /// The last list for clients of this era with these capabilities, if they
     /// may have another one than all. Until it is known, another one of the same
     /// era.

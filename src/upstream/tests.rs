@@ -83,6 +83,7 @@ pub(crate) fn call(tool: &str) -> Call {
             progress_token: None,
             trace: Trace::default(),
             headers: Arc::default(),
+            audit: None,
         },
         input: None,
     }

@@ -74,5 +74,6 @@ fn context(principal: Principal, address: IpAddr) -> Context {
         progress_token: None,
         trace: call::Trace::default(),
         headers: Arc::default(),
+        audit: None,
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::process::TRUNKLINE;
-use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, file, trunkline};
+use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, contains_all, file, trunkline};
 
 #[test]
 fn commands_that_only_print_print_and_succeed() {
@@ -228,4 +228,48 @@ fn output_that_nobody_reads_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn check_warns_of_many_operations_that_nobody_has_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..41).map(|at| format!("\"/p{at}\":{{\"get\":{{}}}}")).collect();
+    let document = format!("{{\"openapi\":\"3.1.0\",\"paths\":{{{}}}}}", paths.join(","));
+    std::fs::write(folder.path().join("many.json"), document).unwrap();
+    let lines = "[servers.many]\nopenapi = \"many.json\"\nbase_url = \"http://127.0.0.1:9/\"\n";
+    let config = file(folder.path(), lines);
+    let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+    let words = ["servers.many: 41 operations", "`include`", "`trunkline openapi`"];
+    contains_all(&ran.0.stderr, &words);
+    let config = file(folder.path(), &format!("{lines}exclude = [\"/p1*\"]\n"));
+    let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+    assert!(!String::from_utf8_lossy(&ran.0.stderr).contains("operations"), "chosen");
+}
+
+#[test]
+fn neither_a_document_nor_a_secret_reaches_the_terminal_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = serde_json::json!({
+        "openapi": "3.1.0", "info": { "title": "\x1b]0;owned\x07", "version": "\x1b[2J" },
+        "servers": [{ "url": "http://127.0.0.1:9/" }],
+        "paths": { "/\x1b[31m": { "get": {
+            "parameters": [{ "name": "a\x1b[0m", "in": "query" }], "security": [{ "\x1b[1m": [] }],
+        } }, "/\x1b[5m": { "get": { "parameters": [{ "$ref": "\x1b[7m" }] } } },
+    });
+    let path = folder.path().join("evil.json");
+    std::fs::write(&path, document.to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    let base = ["--base-url", "http://127.0.0.1:9/"];
+    let header = ["-H", "Authorization: Bearer hunter2-hunter2", "-H", "X-Key: ${env:HOME}"];
+    let args: Vec<_> = ["openapi", path].into_iter().chain(base).chain(header).collect();
+    let shown = trunkline(&args).exits_with(DONE);
+    let config = file(folder.path(), &format!("[servers.evil]\nopenapi = {path:?}\n"));
+    let checked = trunkline(&["check", "--config", &config]).exits_with(DONE);
+    for ran in [&shown, &checked] {
+        let text = [&*ran.0.stdout, &*ran.0.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains('\x1b') && !text.contains("hunter2"), "{text:?}");
+        assert!(text.contains("\\u{1b}[5m"), "it is shown: {text:?}");
+    }
+    shown.prints(&["\"Authorization\" = \"${env:HEADER}\", \"X-Key\" = \"${env:HOME}\""]);
 }

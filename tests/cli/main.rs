@@ -13,6 +13,7 @@
     reason = "a test that cannot go on fails; the process serves other tests, too"
 )]
 
+mod audit;
 mod commands;
 mod import;
 #[path = "../system/process.rs"]

@@ -126,6 +126,8 @@ fn start(lines: &str) -> Process {
 fn clients_are_served_by_as_many_threads_as_the_configuration_says() {
     for threads in [1, 7] {
         let gateway = start(&format!("threads = {threads}"));
+        // A thread has its name a moment after it was started.
+        eventually("every worker has its name", || gateway.threads("worker-") >= threads);
         assert_eq!(gateway.threads("worker-"), threads);
     }
 }

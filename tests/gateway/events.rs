@@ -1,112 +1,18 @@
 //! Lifecycle events: what is sent to a webhook, a program and a file, and when.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_lc_rs::hmac;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::Builder;
+use crate::support::webhook::{
+    ENDLESS, SILENT, Webhook, down_address, event_section, own_certificate,
+};
 use crate::support::{Gateway, Step, Upstream, client_table, until, within};
-
-const KEY: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-/// A webhook's receiver, which answers with the scripted statuses, and then with 204.
-struct Hook {
-    address: SocketAddr,
-    statuses: Arc<Mutex<VecDeque<u16>>>,
-    received: mpsc::Receiver<(http::request::Parts, Bytes)>,
-}
-
-impl Hook {
-    async fn start() -> Self {
-        Self::at("127.0.0.1:0".parse().unwrap()).await
-    }
-
-    async fn at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (sender, received) = mpsc::channel(1000);
-        let statuses = Arc::new(Mutex::new(VecDeque::new()));
-        let script = Arc::clone(&statuses);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (sender, script) = (sender.clone(), Arc::clone(&script));
-                let service = service_fn(move |request: http::Request<Incoming>| {
-                    let (sender, script) = (sender.clone(), Arc::clone(&script));
-                    async move {
-                        let (head, body) = request.into_parts();
-                        let body = body.collect().await.unwrap().to_bytes();
-                        let status = script.lock().unwrap().pop_front().unwrap_or(204);
-                        if status == SILENT {
-                            std::future::pending::<()>().await;
-                        }
-                        let _ = sender.send((head, body)).await;
-                        let response = http::Response::builder().status(status);
-                        let response = response.header("location", "http://127.0.0.1:1/elsewhere");
-                        Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
-                    }
-                });
-                let connection = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-            }
-        });
-        Self { address, statuses, received }
-    }
-
-    fn answers(&self, statuses: &[u16]) -> &Self {
-        *self.statuses.lock().unwrap() = statuses.iter().copied().collect();
-        self
-    }
-
-    /// The next event, with its signature verified.
-    async fn next(&mut self) -> Value {
-        let (head, body) = within(self.received.recv()).await.unwrap();
-        let text = |name: &str| head.headers[name].to_str().unwrap();
-        assert_eq!(head.method, "POST");
-        assert_eq!(text("content-type"), "application/cloudevents+json; charset=utf-8");
-        let signed = [text("webhook-id").as_bytes(), text("webhook-timestamp").as_bytes(), &body];
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(KEY).unwrap());
-        let signature = text("webhook-signature").strip_prefix("v1,").unwrap();
-        let signature = STANDARD.decode(signature).unwrap();
-        hmac::verify(&key, &signed.join(&b'.'), &signature).expect("the signature is valid");
-        let event: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(event["id"], text("webhook-id"), "by which a receiver knows a repetition");
-        event
-    }
-
-    /// The next event of a type; others are passed over.
-    async fn next_of(&mut self, kind: &str) -> Value {
-        loop {
-            let event = self.next().await;
-            if event["type"] == format!("trunkline.{kind}") {
-                return event;
-            }
-        }
-    }
-}
-
-/// In place of a status: the request is never answered.
-const SILENT: u16 = 0;
-
-fn hook_lines(address: SocketAddr) -> String {
-    format!("[events]\nurl = \"http://{address}/hook\"\nsecret = \"whsec_{KEY}\"\n")
-}
 
 fn sending(upstream: &Upstream, events: &str) -> Builder {
     Gateway::with("s", upstream.http()).toml(events)
@@ -128,6 +34,16 @@ async fn count(gateway: &Gateway, outcome: &str) -> u64 {
     let series = format!("trunkline_events_total{{outcome=\"{outcome}\"}} ");
     let found = metrics.lines().find_map(|line| line.strip_prefix(&series));
     found.map_or(0, |count| count.parse().unwrap())
+}
+
+/// Waits until an event was given up.
+async fn given_up(gateway: &Gateway) {
+    within(async {
+        while count(gateway, "given_up").await != 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -176,9 +92,9 @@ async fn a_server_is_lost_and_ready_again_and_failed() {
 async fn a_webhook_gets_every_event_in_order_although_it_fails_at_first() {
     let upstream = Upstream::legacy().await;
     upstream.does("no", |_| vec![Step::Result(json!({ "content": [], "isError": true }))]);
-    let mut hook = Hook::start().await;
+    let mut hook = Webhook::start().await;
     hook.answers(&[500, 302, 429]);
-    let events = hook_lines(hook.address) + "types = [\"*\"]\nsource = \"urn:test\"\n";
+    let events = hook.section() + "types = [\"*\"]\nsource = \"urn:test\"\n";
     let keyed = client_table("ann", "ann-key", "");
     let gateway = sending(&upstream, &(keyed + &events)).start().await;
     let first = hook.next().await;
@@ -216,31 +132,27 @@ async fn a_webhook_gets_every_event_in_order_although_it_fails_at_first() {
 #[tokio::test]
 async fn events_wait_for_a_webhook_that_is_down_and_none_delays_a_call() {
     let upstream = Upstream::modern().await;
-    let address = Hook::start().await.address;
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let down = unused.local_addr().unwrap();
-    drop(unused);
-    assert_ne!(address, down);
-    let gateway = sending(&upstream, &hook_lines(down)).start().await;
+    let down = down_address();
+    let events = event_section("http", down.local_addr().unwrap());
+    let gateway = sending(&upstream, &events).start().await;
     assert!(!gateway.modern().call("s__echo", json!({})).await.is_error());
-    let mut hook = Hook::at(down).await;
+    let mut hook = Webhook::on(down);
     assert_eq!(hook.next().await["type"], "trunkline.server.ready");
 }
 
 #[tokio::test]
 async fn a_full_queue_drops_events_of_calls_first_and_counts_them() {
     let upstream = Upstream::modern().await;
-    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let down = unused.local_addr().unwrap();
-    drop(unused);
-    let events = hook_lines(down) + "types = [\"*\"]\nqueue_size = \"4KiB\"\n";
+    let down = down_address();
+    let events = event_section("http", down.local_addr().unwrap());
+    let events = events + "types = [\"*\"]\nqueue_size = \"4KiB\"\n";
     let gateway = sending(&upstream, &events).start().await;
     for _ in 0..30 {
         gateway.modern().call("s__echo", json!({})).await;
     }
     let dropped = count(&gateway, "dropped").await;
     assert!(dropped > 30, "{dropped} of some 60");
-    let mut hook = Hook::at(down).await;
+    let mut hook = Webhook::on(down);
     let first = hook.next().await;
     assert_eq!(first["type"], "trunkline.server.ready", "it is older than all that were dropped");
     gateway.reload_text("x = 1").await;
@@ -262,26 +174,44 @@ async fn an_event_is_given_up_when_its_time_is_over() {
         (&[500; 50][..], "retry_for = \"10ms\""),
         (&[SILENT; 50], "retry_for = \"10ms\"\ntimeout = \"50ms\""),
     ] {
-        let hook = Hook::start().await;
+        let hook = Webhook::start().await;
         hook.answers(statuses);
-        let events = hook_lines(hook.address) + "types = [\"server.ready\"]\n" + more;
+        let events = hook.section() + "types = [\"server.ready\"]\n" + more;
         let gateway = sending(&upstream, &events).start().await;
-        within(async {
-            while count(&gateway, "given_up").await != 1 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await;
+        given_up(&gateway).await;
         assert_eq!(count(&gateway, "delivered").await, 0, "{more}");
     }
 }
 
 #[tokio::test]
+async fn an_event_is_delivered_by_the_status_although_the_body_never_ends() {
+    let upstream = Upstream::modern().await;
+    let mut hook = Webhook::start().await;
+    hook.answers(&[ENDLESS; 2]);
+    let events = hook.section() + "timeout = \"400ms\"\n";
+    let gateway = sending(&upstream, &events).start().await;
+    let first = hook.next().await;
+    assert_ne!(hook.next().await, first, "it is not sent again");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_whose_certificate_is_not_trusted_gets_nothing() {
+    let upstream = Upstream::modern().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut hook = Webhook::with_tls(own_certificate(folder.path()).0);
+    let events = hook.section() + "types = [\"server.ready\"]\nretry_for = \"10ms\"\n";
+    let gateway = sending(&upstream, &events).start().await;
+    given_up(&gateway).await;
+    assert!(hook.next().now_or_never().is_none());
+}
+
+#[tokio::test]
 async fn events_that_were_not_delivered_are_sent_after_a_restart() {
     let upstream = Upstream::modern().await;
-    let mut hook = Hook::start().await;
+    let mut hook = Webhook::start().await;
     hook.answers(&[503; 50]);
-    let events = hook_lines(hook.address) + "types = [\"server.ready\"]\nqueue_dir = \"queue\"\n";
+    let events = hook.section() + "types = [\"server.ready\"]\nqueue_dir = \"queue\"\n";
     let gateway = sending(&upstream, &events).gateway("drain = \"0s\"").start().await;
     let first = hook.next().await;
     let folder = gateway.stop().await;
@@ -289,7 +219,7 @@ async fn events_that_were_not_delivered_are_sent_after_a_restart() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder.path().join("queue")), mode(&queue)), (0o700, 0o600));
     assert_eq!(lines(&queue), std::slice::from_ref(&first));
-    while hook.received.try_recv().is_ok() {}
+    hook.forget();
     hook.answers(&[]);
     let gateway = sending(&upstream, &events).in_folder(folder).start().await;
     assert_eq!(hook.next().await, first, "the same as before, with the same id");
@@ -322,9 +252,9 @@ async fn a_program_reads_events_from_its_standard_input_and_is_started_again() {
 #[tokio::test]
 async fn a_reload_changes_the_receiver_and_the_types_and_keeps_the_queue() {
     let upstream = Upstream::modern().await;
-    let mut hook = Hook::start().await;
+    let mut hook = Webhook::start().await;
     hook.answers(&[503; 500]);
-    let events = hook_lines(hook.address) + "types = [\"server.ready\"]\n";
+    let events = hook.section() + "types = [\"server.ready\"]\n";
     let gateway = sending(&upstream, &events).start().await;
     hook.next().await;
     let file = "[events]\nfile = \"events.jsonl\"\ntypes = [\"config.*\"]";

@@ -18,6 +18,7 @@
 mod support;
 
 mod arguments;
+mod audit;
 mod both_eras;
 mod bounds;
 mod caching;
@@ -41,10 +42,12 @@ mod logging;
 mod modern;
 mod openapi;
 mod operators;
+mod pins;
 mod profiles;
 mod prompts;
 mod refresh;
 mod resources;
+mod scans;
 mod server_life;
 mod session_errors;
 mod skills;

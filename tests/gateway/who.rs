@@ -1,5 +1,9 @@
 //! Clients with keys: who is let in, as whom, and for how long.
 
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::support::client::{Ask, Client};
@@ -19,7 +23,7 @@ fn is_refused(said: &Said, label: &str) {
     assert_eq!((said.status, said.code()), (401, 40_100), "{said:?}");
     let challenge = said.header("www-authenticate").expect("a challenge");
     assert!(challenge.starts_with("Bearer "), "{challenge}");
-    assert_eq!(challenge.contains("invalid_token"), label == "key_unknown", "{challenge}");
+    assert_eq!(challenge.contains("invalid_token"), label != "key_missing", "{challenge}");
     let sentence = said.error()["message"].as_str().unwrap();
     assert!(challenge.ends_with(&format!(", error_description=\"{sentence}\"")), "{challenge}");
     assert!(!sentence.contains(['"', '\\']), "it needs no escapes");
@@ -56,6 +60,32 @@ async fn a_client_without_a_valid_key_is_refused_at_every_endpoint() {
         let counted = metrics.lines().find(|line| line.contains(&format!("reason=\"{reason}\"")));
         assert!(counted.is_some_and(|line| line.ends_with(" 8")), "{reason}: {counted:?}");
     }
+}
+
+#[tokio::test]
+async fn a_key_is_refused_from_its_end_on_and_its_streams_end() {
+    let upstream = Upstream::modern().await;
+    let end = Timestamp::now() + Duration::from_secs(2);
+    let keys = format!("{{ hash = \"{}\", expires = {end} }}", key_digest(CI));
+    let clients = format!("[clients.ci]\nkey = \"{}\"\nkeys = [{keys}]\n", key_digest(DESK));
+    let gateway = Gateway::with("s", upstream.http()).toml(&clients).start().await;
+    let [(_, modern), (_, legacy)] = gateway.both_as(CI, "/mcp").await;
+    let mut streams = vec![modern.listen().await, legacy.listen().await];
+    let mut lasting = gateway.modern().key(DESK).listen().await;
+    for stream in &mut streams {
+        within(async { while stream.message().await.is_some() {} }).await;
+    }
+    assert!(Timestamp::now() >= end);
+    is_refused(&modern.call("s__echo", json!({})).await, "key_expired");
+    is_refused(&legacy.call("s__echo", json!({})).await, "key_expired");
+    let with_other_key = legacy.key(DESK);
+    assert_eq!(with_other_key.call("s__echo", json!({})).await.text(), "{}", "the same session");
+    assert_eq!(lasting.message().now_or_never(), None, "the other key's stream is open");
+    let status = gateway.status().await;
+    let keys = status["clients"][0]["keys"].as_array().unwrap();
+    assert_eq!((&keys[0]["expires_at"], keys.len()), (&json!(null), 2));
+    assert_eq!(keys[1]["expires_at"], json!(end));
+    assert!(keys.iter().all(|key| key["last_used_at"].is_string()), "{keys:?}");
 }
 
 #[tokio::test]

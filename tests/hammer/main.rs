@@ -147,6 +147,7 @@ async fn had_enough(world: &World, gateway: &Gateway) {
     world.lines_are_whole();
     assert!(world.count(Counted::Late) < 20, "{counts:?}");
     assert!(world.count(Counted::Missing) < 20, "{counts:?}");
+    assert!(world.count(Counted::Strayed) < 20, "{counts:?}");
     // What a server that is lost costs are the calls in flight, and those made
     // before it is there again.
     assert!(world.count(Counted::Failure) < 2_000, "{counts:?}");

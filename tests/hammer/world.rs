@@ -20,6 +20,11 @@ pub fn whose(mark: &str) -> &str {
     }
 }
 
+/// Whether both marks are of clients of one principal.
+pub fn is_of_one_principal(mark: &str, other: &str) -> bool {
+    mark.split('/').next() == other.split('/').next()
+}
+
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {
@@ -38,6 +43,9 @@ pub enum Counted {
     Late,
     /// A call of several rounds that lacks progress.
     Missing,
+    /// A line of a cancelled call on pipes that all share, which reached another client of the same
+    /// principal: the server had read the cancellation, and went on (decision 26).
+    Strayed,
     /// A question that could not be tied to its call.
     Refused,
     /// A call to a server that was lost.
@@ -49,7 +57,7 @@ pub enum Counted {
 }
 
 impl Counted {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Answer,
         Self::Question,
         Self::Line,
@@ -60,6 +68,7 @@ impl Counted {
         Self::Abandoned,
         Self::Late,
         Self::Missing,
+        Self::Strayed,
         Self::Refused,
         Self::Failure,
         Self::PipeLine,
@@ -74,7 +83,7 @@ impl Counted {
 }
 
 #[derive(Default)]
-pub struct Counts([AtomicU64; 14]);
+pub struct Counts([AtomicU64; 15]);
 
 impl Counts {
     pub fn add(&self, what: Counted) {

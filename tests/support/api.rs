@@ -67,6 +67,8 @@ pub struct PlainApi {
 struct ApiInner {
     pages: Mutex<HashMap<String, Page>>,
     received: Mutex<Vec<ApiCall>>,
+    /// The token without which every request is refused.
+    token: Mutex<Option<String>>,
 }
 
 impl PlainApi {
@@ -89,6 +91,11 @@ impl PlainApi {
     /// Sets what is answered to a path.
     pub fn sets(&self, path: &str, page: Page) {
         self.inner.pages.lock().unwrap().insert(path.into(), page);
+    }
+
+    /// Refuses every request without this bearer token.
+    pub fn demands(&self, token: &str) {
+        *self.inner.token.lock().unwrap() = Some(format!("Bearer {token}"));
     }
 
     pub fn removes(&self, path: &str) {
@@ -146,6 +153,11 @@ async fn answer(
         body,
     };
     inner.received.lock().unwrap().push(call.clone());
+    let token = inner.token.lock().unwrap().clone();
+    if token.is_some() && call.header("authorization") != token.as_deref() {
+        let body = Full::from(r#"{"detail":"Not authenticated"}"#);
+        return Ok(Response::builder().status(401).body(body).unwrap());
+    }
     let page = inner.pages.lock().unwrap().get(head.uri.path()).cloned();
     let page = page.unwrap_or_else(|| Page::json(&echo(&call)));
     let etag = page.headers.iter().find(|(name, _)| *name == "etag").map(|(_, etag)| etag);

@@ -30,6 +30,7 @@ pub mod gateway;
 pub mod host;
 pub mod old;
 pub mod upstream;
+pub mod webhook;
 
 pub use agent::{AGENTS, Agent};
 pub use client::{Client, Reply, Said};

@@ -2,8 +2,11 @@
 //!
 //! `real_peers` puts the official SDKs' clients in front of one gateway and
 //! real servers behind it; `hostile_servers` puts misbehaving ones there;
+//! `shapes` imports what other systems have configured and calls as they do;
+//! `apis` reads OpenAPI documents of others and calls servers that parse what the gateway sends;
 //! `reload` changes the configuration under load; `soak` does everything at once,
-//! for as long as it is told. What they need beyond the build is installed by `tests/peers/setup.sh`; without it they fail and say so.
+//! for as long as it is told. What they need beyond the build is installed by `tests/peers/setup.sh` and
+//! `tests/apis/setup.sh`; without it they fail and say so.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,6 +24,7 @@
 )]
 
 mod access_log;
+mod apis;
 mod climbing_reads;
 mod hostile_servers;
 mod old_transport;
@@ -31,6 +35,7 @@ mod real_peers;
 mod reload;
 mod rmcp_client;
 mod rmcp_server;
+mod shapes;
 mod skills;
 mod soak;
 mod stdio_hosts;

@@ -39,17 +39,15 @@ impl Process {
 
     /// The same with a configuration that is where the test put it.
     pub fn start_with(folder: TempDir, config: &Path, options: &[&str]) -> Self {
+        let mut command = Command::new(TRUNKLINE);
+        command.args(["serve", "--config"]).arg(config).args(options).env_remove("TRUNKLINE_LOG");
+        Self::start_command(folder, command)
+    }
+
+    /// The same with a working directory and variables of the test's own.
+    pub fn start_command(folder: TempDir, mut command: Command) -> Self {
         let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(TRUNKLINE)
-            .args(["serve", "--config"])
-            .arg(config)
-            .args(options)
-            .env_remove("TRUNKLINE_LOG")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, folder, address: nowhere, admin: nowhere };
         process.admin = process.told("status is at http://");

@@ -17,8 +17,8 @@ use crate::catalog::{ArgumentSchema, SchemaError};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GenerateError {
     /// The schema is invalid.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
+    #[error("inputSchema {0}")]
+    Schema(SchemaError),
     /// No attempt was valid.
     #[error("nothing that fits its inputSchema was found in {TRIES} tries")]
     Unlucky,
@@ -37,7 +37,8 @@ impl Generator {
     /// [`GenerateError::Schema`].
     pub(super) fn new(schema: &Value) -> Result<Self, GenerateError> {
         let schema = if schema.is_null() { json!({ "type": "object" }) } else { schema.clone() };
-        let compiled = ArgumentSchema::compile(schema.to_string().as_bytes())?;
+        let compiled = ArgumentSchema::compile(schema.to_string().as_bytes())
+            .map_err(GenerateError::Schema)?;
         Ok(Self { schema, compiled })
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 
 /// The most bytes of one input schema.
-pub(crate) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+pub const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 /// The deepest nesting of a schema.
-pub(crate) const MAX_SCHEMA_DEPTH: usize = 64;
+pub const MAX_SCHEMA_DEPTH: usize = 64;
 /// The most objects in one schema, each of which could be a subschema.
 pub(super) const MAX_SUBSCHEMAS: usize = 4096;
 /// The most regular expressions in one schema.

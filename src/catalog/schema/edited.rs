@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use super::{ArgumentSchema, PatternBudget};
 use crate::config::{ArgumentEdit, ArgumentValue};
 
 /// Why the arguments of a tool cannot be changed as configured.
@@ -50,25 +51,109 @@ pub(in crate::catalog) fn edit_schema(
             describe_argument(properties, argument, edit);
         }
     }
+    drop_unused_definitions(&mut edited);
     Ok(edited)
 }
 
 /// The names that a schema declares for the arguments themselves.
 pub(in crate::catalog) fn declared_arguments(schema: &Map<String, Value>) -> HashSet<&str> {
-    let mut names = HashSet::new();
-    let mut levels = vec![(schema, 0)];
+    let declared = declared_properties(schema).into_iter();
+    declared.flat_map(|properties| properties.keys().map(String::as_str)).collect()
+}
+
+/// A schema of this argument alone; `None` if there is none that can be compiled.
+pub(in crate::catalog) fn schema_of_argument(
+    schema: &Map<String, Value>,
+    argument: &str,
+) -> Option<ArgumentSchema> {
+    let mut declared = declared_properties(schema).into_iter();
+    let property = declared.find_map(|properties| properties.get(argument))?;
+    let shared = ["$schema", "$defs", "definitions"].into_iter();
+    let shared = shared.filter_map(|key| Some((key.to_owned(), schema.get(key)?.clone())));
+    let mut alone: Map<String, Value> = shared.collect();
+    alone.insert("type".into(), "object".into());
+    alone.insert("properties".into(), json!({ argument: property }));
+    ArgumentSchema::from_value(alone, &mut PatternBudget::default()).ok()
+}
+
+/// The `properties` of all levels that apply to the arguments themselves.
+fn declared_properties(schema: &Map<String, Value>) -> Vec<&Map<String, Value>> {
+    let (mut declared, mut levels) = (Vec::new(), vec![(schema, 0)]);
     let mut visits = 0;
     while let Some((level, depth)) = levels.pop().filter(|_| visits < MAX_VISITS) {
         visits += 1;
-        if let Some(Value::Object(properties)) = level.get("properties") {
-            names.extend(properties.keys().map(String::as_str));
-        }
+        declared.extend(level.get("properties").and_then(Value::as_object));
         if depth < MAX_LEVELS {
             let inner = inner_levels(schema, level).into_iter();
             levels.extend(inner.map(|inner| (inner, depth + 1)));
         }
     }
-    names
+    declared
+}
+
+/// Drops the definitions that nothing refers to any more: what was put in the place of a reference
+/// to one is there with its hidden arguments.
+fn drop_unused_definitions(schema: &mut Map<String, Value>) {
+    let mut pending = Vec::new();
+    for (key, value) in schema.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str())) {
+        find_references(key, value, &mut pending);
+    }
+    let mut used: HashSet<(&str, String)> = HashSet::new();
+    let mut has_other_references = false;
+    while let Some(target) = pending.pop() {
+        let Some((home, name)) = definition_name(&target) else {
+            has_other_references = true;
+            continue;
+        };
+        if let Some(definition) = schema.get(home).and_then(|all| all.get(&name))
+            && used.insert((home, name))
+        {
+            find_references("", definition, &mut pending);
+        }
+    }
+    for home in DEFINITIONS {
+        let Some(Value::Object(all)) = schema.get_mut(home) else { continue };
+        // An anchor or an id may be referred to by its own name.
+        all.retain(|name, definition| {
+            used.contains(&(home, name.clone()))
+                || (has_other_references && has_own_name(definition))
+        });
+        if all.is_empty() {
+            schema.shift_remove(home);
+        }
+    }
+}
+
+/// The place of a definition that a reference leads to, or into.
+fn definition_name(target: &str) -> Option<(&'static str, String)> {
+    let (home, rest) = target.strip_prefix("#/")?.split_once('/')?;
+    let home = DEFINITIONS.into_iter().find(|known| *known == home)?;
+    let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+    Some((home, unescape_step(name)))
+}
+
+/// All references in a value, whatever it is: too many are harmless.
+fn find_references(key: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(target) if REFERENCES.contains(&key) => found.push(target.clone()),
+        Value::Object(members) => {
+            members.iter().for_each(|(key, value)| find_references(key, value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_references("", item, found)),
+        _ => {}
+    }
+}
+
+/// Whether a definition, or something in it, has a name of its own.
+fn has_own_name(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.iter().any(|(key, value)| {
+            matches!(key.as_str(), "$id" | "id" | "$anchor" | "$dynamicAnchor" | "$recursiveAnchor")
+                || has_own_name(value)
+        }),
+        Value::Array(items) => items.iter().any(has_own_name),
+        _ => false,
+    }
 }
 
 /// The names that a schema requires.
@@ -120,9 +205,13 @@ fn resolve_reference<'a>(
     target: &Value,
 ) -> Option<&'a Map<String, Value>> {
     let pointer = target.as_str()?.strip_prefix("#/")?;
-    let mut steps = pointer.split('/').map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let mut steps = pointer.split('/').map(unescape_step);
     let first = root.get(&steps.next()?)?;
     steps.try_fold(first, |value, step| value.get(&step))?.as_object()
+}
+
+fn unescape_step(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
 }
 
 /// The changes of one tool's arguments.
@@ -142,6 +231,29 @@ struct SchemaChanges<'a> {
 enum LevelExtent {
     Whole,
     Relaxed,
+}
+
+/// What is known about a level while its members are edited.
+struct LevelEdit {
+    depth: usize,
+    has_condition: bool,
+    /// Subschemas that apply beside the members that stay.
+    applied: Vec<Value>,
+    extent: LevelExtent,
+}
+
+impl Default for LevelEdit {
+    fn default() -> Self {
+        let (applied, extent) = (Vec::new(), LevelExtent::Whole);
+        Self { depth: 0, has_condition: false, applied, extent }
+    }
+}
+
+impl LevelEdit {
+    fn leave_out(&mut self) -> Option<Value> {
+        self.extent = LevelExtent::Relaxed;
+        None
+    }
 }
 
 impl LevelExtent {
@@ -188,66 +300,72 @@ impl<'a> SchemaChanges<'a> {
         level: &Map<String, Value>,
         depth: usize,
     ) -> (Map<String, Value>, LevelExtent) {
-        let (mut edited, mut extent) = (Map::new(), LevelExtent::Whole);
-        let mut applied = Vec::new();
-        let has_condition =
+        let mut edit = LevelEdit { depth, ..LevelEdit::default() };
+        edit.has_condition =
             ["if", "then", "else"].into_iter().any(|key| self.concerns(level.get(key), depth));
+        let mut edited = Map::new();
         for (key, value) in level {
-            let kept = match (key.as_str(), value) {
-                ("properties", Value::Object(members)) => Some(self.rename_members(members)),
-                ("required", Value::Array(names)) => Some(self.required_names(names)),
-                (
-                    "dependentRequired" | "dependencies" | "dependentSchemas",
-                    Value::Object(members),
-                ) => Some(self.edit_dependents(members, depth, &mut extent)),
-                ("allOf" | "anyOf", Value::Array(all)) => {
-                    Some(self.edit_all(all, depth, &mut extent))
-                }
-                // Without its hidden arguments, more than one of the alternatives may fit.
-                ("oneOf", Value::Array(all)) if self.concerns(Some(value), depth) => {
-                    let any = self.edit_all(all, depth, &mut extent);
-                    applied.push(json!({ "anyOf": any }));
-                    None
-                }
-                ("oneOf", Value::Array(all)) => Some(self.edit_all(all, depth, &mut extent)),
-                ("if" | "then" | "else", _) if has_condition => None,
-                ("not", _) if self.concerns(Some(value), depth) => None,
-                ("if" | "then" | "else" | "not", Value::Object(inner)) => {
-                    Some(self.edit_inner(inner, depth, &mut extent))
-                }
-                ("$ref", target) => {
-                    let inner = resolve_reference(self.root, target);
-                    let inner = inner.filter(|inner| depth < MAX_LEVELS && self.may_visit(inner));
-                    applied.extend(inner.map(|inner| self.edit_inner(inner, depth, &mut extent)));
-                    extent.join(if inner.is_some() {
-                        LevelExtent::Whole
-                    } else {
-                        LevelExtent::Relaxed
-                    });
-                    continue;
-                }
-                ("minProperties", _) if !self.supplied.is_empty() => None,
-                ("propertyNames", _) if !self.renamed.is_empty() => None,
-                // Examples of all arguments, hidden ones included.
-                ("default" | "examples" | "example" | "$dynamicRef" | "$recursiveRef", _) => None,
-                _ => Some(value.clone()),
-            };
-            match kept {
-                Some(value) => {
-                    edited.insert(key.clone(), value);
-                }
-                None => extent = LevelExtent::Relaxed,
+            if let Some(value) = self.edit_member(key, value, &mut edit) {
+                edited.insert(key.clone(), value);
             }
         }
-        if !applied.is_empty()
+        if !edit.applied.is_empty()
             && let Value::Array(all) = edited.entry("allOf").or_insert_with(|| json!([]))
         {
-            all.extend(applied);
+            all.extend(edit.applied);
         }
-        if extent == LevelExtent::Relaxed {
+        if edit.extent == LevelExtent::Relaxed {
             edited.shift_remove("unevaluatedProperties");
         }
-        (edited, extent)
+        (edited, edit.extent)
+    }
+
+    /// A member of a level; `None` if it is left out, or applied with the others in `allOf`.
+    fn edit_member(&self, key: &str, value: &Value, edit: &mut LevelEdit) -> Option<Value> {
+        let depth = edit.depth;
+        match (key, value) {
+            ("properties", Value::Object(members)) => Some(self.rename_members(members)),
+            ("required", Value::Array(names)) => Some(self.required_names(names)),
+            ("dependentRequired" | "dependencies" | "dependentSchemas", Value::Object(members)) => {
+                Some(self.edit_dependents(members, depth, &mut edit.extent))
+            }
+            // Without its hidden arguments, more than one of the alternatives may fit.
+            ("oneOf", Value::Array(all)) if self.concerns(Some(value), depth) => {
+                let any = self.edit_all(all, depth, &mut edit.extent);
+                edit.applied.push(json!({ "anyOf": any }));
+                edit.leave_out()
+            }
+            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => {
+                Some(self.edit_all(all, depth, &mut edit.extent))
+            }
+            ("if" | "then" | "else", _) if edit.has_condition => edit.leave_out(),
+            ("not", _) if self.concerns(Some(value), depth) => edit.leave_out(),
+            ("if" | "then" | "else" | "not", Value::Object(inner)) => {
+                Some(self.edit_inner(inner, depth, &mut edit.extent))
+            }
+            ("$ref", target) => self.apply_reference(target, edit),
+            ("minProperties", _) if !self.supplied.is_empty() => edit.leave_out(),
+            // It may list the names of arguments.
+            ("propertyNames", _) if !self.renamed.is_empty() || !self.hidden.is_empty() => {
+                edit.leave_out()
+            }
+            // Examples of all arguments, hidden ones included.
+            ("default" | "examples" | "example" | "$dynamicRef" | "$recursiveRef", _) => {
+                edit.leave_out()
+            }
+            _ => Some(value.clone()),
+        }
+    }
+
+    /// Puts what a reference leads to in its place: other values may refer to it, too.
+    fn apply_reference(&self, target: &Value, edit: &mut LevelEdit) -> Option<Value> {
+        let inner = resolve_reference(self.root, target);
+        let Some(inner) = inner.filter(|it| edit.depth < MAX_LEVELS && self.may_visit(it)) else {
+            return edit.leave_out();
+        };
+        let inner = self.edit_inner(inner, edit.depth, &mut edit.extent);
+        edit.applied.push(inner);
+        None
     }
 
     fn edit_inner(
@@ -331,9 +449,15 @@ impl<'a> SchemaChanges<'a> {
     }
 }
 
+/// Where schemas keep what they refer to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// How deep levels that apply to the arguments themselves may be nested in one another.
 const MAX_LEVELS: usize = 8;
 /// How many levels are searched for the names of arguments.
 const MAX_VISITS: usize = 256;
 /// How many members of levels are looked at, those behind references as often as they are reached.
 const MAX_MEMBERS: usize = 50_000;
+
+#[cfg(test)]
+mod tests;

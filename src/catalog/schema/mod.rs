@@ -26,33 +26,34 @@ use serde_json::{Map, Value};
 use super::clip_foreign_text;
 use crate::call::ArgumentViolations;
 use crate::jsonrpc::{JsonError, OutlineParts, parse_strict};
-pub(super) use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
+pub use bounds::{MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH};
 use checker::LazyValidator;
 pub use coercion::CoercedArguments;
 pub use edited::ArgumentEditFault;
-pub(super) use edited::{declared_arguments, edit_schema, required_arguments};
+pub(super) use edited::{declared_arguments, edit_schema, required_arguments, schema_of_argument};
 use glance::QuickCheck;
 pub(super) use patterns::PatternBudget;
+pub use patterns::is_usable_pattern;
 use reach::SchemaReach;
 use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
 /// The deepest nesting of a call's arguments.
 pub(super) const MAX_ARGUMENT_DEPTH: usize = 64;
 
-/// Why an `inputSchema` cannot be used.
+/// Why a schema cannot be used. The text follows the name of the field that has the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is not strict JSON.
-    #[error("inputSchema: {0}")]
+    #[error("is not readable: {0}")]
     Json(JsonError),
     /// The schema is JSON, but not an object.
-    #[error("inputSchema must be a JSON object")]
+    #[error("must be a JSON object")]
     NotAnObject,
     /// The root has no `"type": "object"`, which MCP requires.
-    #[error("inputSchema must have \"type\": \"object\" at its root")]
+    #[error("must have \"type\": \"object\" at its root")]
     RootType,
     /// The schema has more bytes than the bound.
-    #[error("inputSchema has {len} bytes, at most {max} are allowed")]
+    #[error("has {len} bytes, at most {max} are allowed")]
     TooLarge {
         /// The length found.
         len: usize,
@@ -60,7 +61,7 @@ pub enum SchemaError {
         max: usize,
     },
     /// The schema has more subschemas than the bound.
-    #[error("inputSchema has {found} subschemas, at most {max} are allowed")]
+    #[error("has {found} subschemas, at most {max} are allowed")]
     Subschemas {
         /// The number found.
         found: usize,
@@ -68,7 +69,7 @@ pub enum SchemaError {
         max: usize,
     },
     /// The schema has more regular expressions than the bound.
-    #[error("inputSchema has {found} patterns, at most {max} are allowed")]
+    #[error("has {found} patterns, at most {max} are allowed")]
     Patterns {
         /// The number found.
         found: usize,
@@ -76,37 +77,37 @@ pub enum SchemaError {
         max: usize,
     },
     /// References and compositions multiply: one value would be checked too many times.
-    #[error("inputSchema would check one value against more than {max} subschemas")]
+    #[error("would check one value against more than {max} subschemas")]
     Work {
         /// The bound.
         max: usize,
     },
     /// References and compositions form too long a chain for one value.
-    #[error("inputSchema chains more than {max} subschemas on one value")]
+    #[error("chains more than {max} subschemas on one value")]
     Chain {
         /// The bound.
         max: usize,
     },
     /// `$schema` names a dialect that the gateway does not support.
-    #[error("inputSchema is written in {dialect:?}, a dialect that is not supported")]
+    #[error("is written in {dialect:?}, a dialect that is not supported")]
     UnsupportedDialect {
         /// The value of `$schema`, truncated.
         dialect: String,
     },
     /// A `$ref` points outside the schema, or to nothing within it.
-    #[error("inputSchema refers to {target:?}, which is not in the schema: nothing is fetched")]
+    #[error("refers to {target:?}, which is not in the schema: nothing is fetched")]
     Reference {
         /// The reference, truncated.
         target: String,
     },
     /// Duplicate `$id` or anchor.
-    #[error("inputSchema defines {target:?} twice")]
+    #[error("defines {target:?} twice")]
     Redefined {
         /// The identifier, truncated.
         target: String,
     },
     /// The schema violates its own dialect.
-    #[error("inputSchema is not a valid schema at {path:?}: the rule {keyword:?} is broken")]
+    #[error("is not a valid schema at {path:?}: the rule {keyword:?} is broken")]
     Invalid {
         /// The JSON pointer into the schema.
         path: String,
@@ -114,14 +115,14 @@ pub enum SchemaError {
         keyword: String,
     },
     /// The patterns of this schema take too much when compiled.
-    #[error("inputSchema has patterns that take more than {max} bytes to compile")]
+    #[error("has patterns that take more than {max} bytes to compile")]
     PatternBytes {
         /// The bound.
         max: usize,
     },
     /// The patterns of this schema and of those before it in the list take too much when compiled.
     #[error(
-        "inputSchema has patterns, and those of the server's tools together take more than {max} \
+        "has patterns, and those of the server's tools together take more than {max} \
          bytes to compile"
     )]
     ListPatterns {
@@ -129,14 +130,14 @@ pub enum SchemaError {
         max: usize,
     },
     /// A regular expression does not compile, or is too large when compiled.
-    #[error("inputSchema has a pattern at {path:?} that does not compile within bounds")]
+    #[error("has a pattern at {path:?} that does not compile within bounds")]
     Pattern {
         /// The JSON pointer into the schema.
         path: String,
     },
 }
 
-/// A compiled `inputSchema`.
+/// A compiled `inputSchema`, or `outputSchema`.
 #[derive(Debug)]
 pub struct ArgumentSchema {
     rule: CompiledRule,
@@ -172,16 +173,32 @@ impl ArgumentSchema {
         Self::from_value(parse_schema(schema)?, &mut PatternBudget::default())
     }
 
-    /// Compiles a schema that [`parse_strict`] returned, within the budget of its list.
+    /// Compiles the raw `outputSchema` of a tool, which may describe values of any kind.
+    ///
+    /// # Errors
+    /// As for [`ArgumentSchema::compile`].
+    pub fn compile_output(schema: &[u8]) -> Result<Self, SchemaError> {
+        Self::from_any(parse_schema(schema)?, &mut PatternBudget::default())
+    }
+
+    /// Compiles a schema of objects that [`parse_strict`] returned, within the budget of its list.
     pub(super) fn from_value(
+        schema: Map<String, Value>,
+        budget: &mut PatternBudget,
+    ) -> Result<Self, SchemaError> {
+        choose_draft(schema.get("$schema"))?;
+        if !is_of_objects(&schema) {
+            return Err(SchemaError::RootType);
+        }
+        Self::from_any(schema, budget)
+    }
+
+    fn from_any(
         mut schema: Map<String, Value>,
         budget: &mut PatternBudget,
     ) -> Result<Self, SchemaError> {
         let draft = choose_draft(schema.get("$schema"))?;
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
-            return Err(SchemaError::RootType);
-        }
-        if accepts_any_object(&schema) {
+        if is_of_objects(&schema) && accepts_any_object(&schema) {
             return Ok(Self {
                 rule: CompiledRule::AnyObject,
                 pattern_bytes: 0,
@@ -284,6 +301,10 @@ pub(super) fn parse_schema(schema: &[u8]) -> Result<Map<String, Value>, SchemaEr
         Value::Object(members) => Ok(members),
         _ => Err(SchemaError::NotAnObject),
     }
+}
+
+fn is_of_objects(schema: &Map<String, Value>) -> bool {
+    schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
 /// Whether every object is valid: there are only annotations and empty rules besides the type.

@@ -81,6 +81,18 @@ pub(super) fn measure_patterns<'a>(
     Ok(costs)
 }
 
+/// Whether a pattern compiles within the bounds of a schema that has no other.
+pub fn is_usable_pattern(text: &str) -> bool {
+    let limits = PatternLimits::new(1, count_parts(text));
+    let mut left = MAX_SCHEMA_BYTES;
+    let mut spend = |bytes| {
+        left =
+            left.checked_sub(bytes).ok_or(SchemaError::PatternBytes { max: MAX_SCHEMA_BYTES })?;
+        Ok(())
+    };
+    matches!(measure_pattern(text, Draft::Draft202012, limits, &mut spend), Ok(Some(_)))
+}
+
 /// Finds the cost of matching a pattern; `None` if it does not compile alone. That may be data: if
 /// it is not, compiling the schema tells.
 fn measure_pattern(

@@ -23,7 +23,7 @@ pub(super) fn unreadable(error: &JsonError) -> ArgumentViolations {
 
 /// Arguments that cannot be checked are rejected.
 pub(super) fn unchecked(error: &SchemaError) -> ArgumentViolations {
-    one_line(format!("(root): the arguments cannot be checked: {error}"))
+    one_line(format!("(root): the arguments cannot be checked: the schema {error}"))
 }
 
 pub(super) fn not_an_object(raw: &str) -> ArgumentViolations {

@@ -81,7 +81,7 @@ fn merge(naming: impl Into<Naming>, servers: &[Server]) -> (Catalog, Vec<MergeWa
 }
 
 fn rules(naming: impl Into<Naming>) -> Rules {
-    Rules { naming: naming.into(), uris: UriMode::Prefix }
+    Rules { naming: naming.into(), uris: UriMode::Prefix, own_tools: Vec::new() }
 }
 
 /// The names that these settings of `[gateway]` make.

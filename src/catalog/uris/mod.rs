@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use climbing::{has_absolute_value, has_dot_segment, has_only_stable_characters};
 
+use super::held::HeldDefinitions;
 use super::item::{CatalogItem, MAX_URI};
 use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
@@ -66,6 +67,8 @@ struct ResourceServer {
     /// Those of the tools in scope.
     shown_interfaces: HashSet<String>,
     templates: Vec<OwnedTemplate>,
+    /// What clients do not see for now.
+    held: Arc<HeldDefinitions>,
 }
 
 /// A template, and its form for clients once its variables are bound.
@@ -117,6 +120,8 @@ struct ResourceCandidate<'a> {
     /// The native template that it comes from.
     template: &'a NativeName,
     bound: Arc<[(String, String)]>,
+    /// Whether clients do not see it for now. It keeps its URI all the same.
+    held: bool,
 }
 
 impl CatalogUris {
@@ -181,6 +186,9 @@ impl CatalogUris {
         let (server, native) =
             self.split_prefix(public).or_else(|| Some((self.find_owner(public)?, public)))?;
         let holder = self.servers.get(server)?;
+        if holder.held.covers_uri(native) {
+            return None;
+        }
         let covering = |one: &Selection| {
             let mut covering = holder.templates.iter().filter(|held| held.confines(native));
             covering
@@ -210,6 +218,7 @@ impl CatalogUris {
     ) {
         let (server, rules) = (source.server, source.rules);
         let holder = self.servers.entry(server.clone()).or_default();
+        holder.held = Arc::clone(rules.held());
         holder.confined = rules.variables().next().is_some();
         let Some(list) = source.list else {
             // The server may have some; reading one will tell.
@@ -229,6 +238,7 @@ impl CatalogUris {
                 native,
                 template,
                 bound,
+                held: rules.held().holds(Kind::Resources, item.native.as_str()),
             });
         }
         for item in list.templates.iter().filter(|item| shown(Kind::Templates, item)) {
@@ -237,10 +247,11 @@ impl CatalogUris {
                 .variable_names()
                 .filter_map(|name| Some((name.to_owned(), rules.variable(name)?.to_owned())))
                 .collect();
+            let held = rules.held().holds(Kind::Templates, item.native.as_str());
             let seen = parsed.bind_variables(|name| rules.variable(name));
             let candidate = |native, field| {
                 let (template, bound) = (&item.native, Arc::clone(&bound));
-                ResourceCandidate { server, item, field, native, template, bound }
+                ResourceCandidate { server, item, field, native, template, bound, held }
             };
             let (seen, text) = match seen {
                 BoundTemplate::Untouched => {
@@ -296,6 +307,9 @@ impl CatalogUris {
         kind: Kind,
         one: ResourceCandidate<'a>,
     ) -> Option<ShownResource<'a>> {
+        if one.held {
+            return None;
+        }
         let public = match kind {
             Kind::Templates => self.public_template(one.server, &one.native),
             _ => self.public_uri(one.server, &one.native).into_owned(),

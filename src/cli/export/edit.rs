@@ -8,7 +8,9 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value as Json;
 use toml_edit::{DocumentMut, Item, Table};
 
+use crate::cli::import::ForeignEntry;
 use crate::cli::import::document::{Notation, jsonc_options, parse_document};
+use crate::cli::toml_entry::remove_entry_text;
 
 use super::yaml::edit_yaml;
 
@@ -16,12 +18,20 @@ use super::yaml::edit_yaml;
 #[derive(Debug)]
 pub(super) struct FileEdit<'a> {
     /// The keys that lead to the table of servers.
-    pub(super) table: &'a [&'a str],
+    pub(super) table: &'a [String],
     /// The entry to set.
     pub(super) name: &'a str,
     pub(super) value: &'a Json,
-    /// The entries to remove.
-    pub(super) remove: &'a [String],
+    /// The entries to remove, each in a table of its own.
+    pub(super) remove: &'a [ForeignEntry],
+}
+
+impl FileEdit<'_> {
+    /// The entries to remove besides the one that is set.
+    pub(super) fn removed(&self) -> impl Iterator<Item = &ForeignEntry> {
+        let is_set = |entry: &ForeignEntry| entry.name == self.name && entry.table == self.table;
+        self.remove.iter().filter(move |entry| !is_set(entry))
+    }
 }
 
 /// The file is written in a way that the edit does not understand.
@@ -52,33 +62,41 @@ pub(super) fn edit_text(
 /// The document that the edit means.
 fn intended_document(document: Json, edit: &FileEdit<'_>) -> Json {
     let mut document = if document.is_object() { document } else { Json::Object(<_>::default()) };
+    for entry in edit.removed() {
+        let mut table = Some(&mut document);
+        for key in &entry.table {
+            table = table.and_then(|table| table.get_mut(key));
+        }
+        if let Some(fields) = table.and_then(Json::as_object_mut) {
+            fields.shift_remove(&entry.name);
+        }
+    }
     let mut table = &mut document;
     for key in edit.table {
         let Some(fields) = table.as_object_mut() else { return Json::Null };
-        table = fields.entry(*key).or_insert(Json::Null);
+        table = fields.entry(key).or_insert(Json::Null);
         // A key without a value is an empty table in YAML.
         if table.is_null() {
             *table = Json::Object(<_>::default());
         }
     }
     let Some(fields) = table.as_object_mut() else { return Json::Null };
-    for name in edit.remove {
-        fields.shift_remove(name);
-    }
     fields.insert(edit.name.to_owned(), edit.value.clone());
     document
 }
 
 fn edit_json(text: &str, edit: &FileEdit<'_>) -> Option<String> {
     let root = CstRootNode::parse(text, &jsonc_options()).ok()?;
+    for entry in edit.removed() {
+        let mut table = root.object_value()?;
+        for key in &entry.table {
+            table = table.object_value(key)?;
+        }
+        table.get(&entry.name)?.remove();
+    }
     let mut table: CstObject = root.object_value_or_create()?;
     for key in edit.table {
         table = table.object_value_or_create(key)?;
-    }
-    for name in edit.remove.iter().filter(|name| *name != edit.name) {
-        if let Some(property) = table.get(name) {
-            property.remove();
-        }
     }
     match table.get(edit.name) {
         Some(property) => property.set_value(input_value(edit.value)),
@@ -103,6 +121,11 @@ fn input_value(value: &Json) -> CstInputValue {
 }
 
 fn edit_toml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
+    let mut text = text.to_owned();
+    for entry in edit.removed() {
+        let table: Vec<_> = entry.table.iter().map(String::as_str).collect();
+        text = remove_entry_text(&text, &table, &entry.name)?;
+    }
     let mut document: DocumentMut = text.parse().ok()?;
     let mut table = document.as_table_mut();
     for key in edit.table {
@@ -113,12 +136,14 @@ fn edit_toml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
         });
         table = inner.as_table_mut()?;
     }
-    for name in edit.remove {
-        table.remove(name);
-    }
     let mut entry = Table::new();
     for (name, value) in edit.value.as_object()? {
         entry.insert(name, Item::Value(toml_value(value)?));
+    }
+    // What stands above the header of the entry stays above it.
+    if let Some(replaced) = table.get(edit.name).and_then(Item::as_table) {
+        *entry.decor_mut() = replaced.decor().clone();
+        entry.set_position(replaced.position());
     }
     table.insert(edit.name, Item::Table(entry));
     Some(document.to_string())
@@ -151,9 +176,11 @@ mod tests {
     use super::*;
 
     fn edit(text: &str, notation: Notation, table: &[&str], remove: &[&str]) -> String {
-        let remove: Vec<_> = remove.iter().map(|name| (*name).to_owned()).collect();
+        let table: Vec<_> = table.iter().map(|key| (*key).to_owned()).collect();
+        let entry = |name: &&str| ForeignEntry { table: table.clone(), name: (*name).to_owned() };
+        let remove: Vec<_> = remove.iter().map(entry).collect();
         let value = json!({ "url": "http://x/", "n": 1 });
-        let edit = FileEdit { table, name: "gate", value: &value, remove: &remove };
+        let edit = FileEdit { table: &table, name: "gate", value: &value, remove: &remove };
         edit_text(text, notation, &edit).unwrap()
     }
 
@@ -167,6 +194,19 @@ mod tests {
         for text in ["", "{}", "{ \"x\": 1 }"] {
             edit(text, Notation::Json, &["mcp", "servers"], &[]);
         }
+    }
+
+    #[test]
+    fn an_entry_is_removed_from_its_own_table_and_stays_in_others() {
+        let text = "{\"servers\": {\"a\": 1}, \"projects\": {\"/x\": {\"servers\": {\"a\": 2}}}}";
+        let table = ["projects", "/x", "servers"].map(str::to_owned).to_vec();
+        let remove = [ForeignEntry { table, name: "a".to_owned() }];
+        let table = ["servers".to_owned()];
+        let edit = FileEdit { table: &table, name: "gate", value: &json!(3), remove: &remove };
+        let edited = edit_text(text, Notation::Json, &edit).unwrap();
+        let edited: Json = serde_json::from_str(&edited).unwrap();
+        let project = json!({ "/x": { "servers": {} } });
+        assert_eq!(edited, json!({ "servers": { "a": 1, "gate": 3 }, "projects": project }));
     }
 
     #[test]
@@ -184,16 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn comments_of_others_stay_when_toml_entries_are_removed_or_replaced() {
+        let text = "# My settings\n\n# [mcp_servers.old]\n# command = \"old\"\n\n[mcp_servers.a]\ncommand = \"a\"\n\n# mine\n\n[mcp_servers.gate]\nurl = \"http://old\"\n";
+        let edited = edit(text, Notation::Toml, &["mcp_servers"], &["a"]);
+        for line in ["# My settings\n", "# [mcp_servers.old]\n# command = \"old\"\n", "# mine\n"] {
+            assert!(edited.contains(line), "{edited}");
+        }
+        assert!(!edited.contains("command = \"a\"") && !edited.contains("http://old"), "{edited}");
+    }
+
+    #[test]
     fn a_file_that_the_edit_does_not_understand_is_not_edited() {
         let value = json!({ "url": "x" });
+        let table = ["extensions".to_owned()];
         for (text, notation) in [
             ("extensions: {a: {type: stdio}}\n", Notation::Yaml),
             ("[1]", Notation::Json),
             ("{\"extensions\": 1}", Notation::Json),
             ("extensions = { a = 1 }\n", Notation::Toml),
         ] {
-            let edit =
-                FileEdit { table: &["extensions"], name: "gate", value: &value, remove: &[] };
+            let edit = FileEdit { table: &table, name: "gate", value: &value, remove: &[] };
             assert!(edit_text(text, notation, &edit).is_err(), "{text}");
         }
     }

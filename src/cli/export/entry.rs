@@ -4,14 +4,17 @@ use serde_json::{Value as Json, json};
 use url::Url;
 
 use crate::cli::import::clients::KnownClient;
-use crate::config::Secret;
+use crate::cli::import::clients::opencode::{has_second_version, is_server};
+use crate::config::{ProfileConfig, Secret};
 
-use super::ExportError;
+use super::{ExportError, KEY_VARIABLE};
 
 /// Where a client connects, and with which key.
 #[derive(Debug)]
 pub(super) struct GatewayAddress {
     pub(super) url: Url,
+    /// The profile that the URL leads to, if it is not the default one.
+    pub(super) profile: Option<ProfileConfig>,
     pub(super) key: ClientKey,
 }
 
@@ -26,25 +29,19 @@ pub(super) enum ClientKey {
     Literal(Secret),
 }
 
-/// Whether the text of an entry is written or shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyDisplay {
-    /// For the client's file.
-    Whole,
-    /// For people: `***` instead of the key.
-    Hidden,
-}
-
 /// An entry, and where it belongs.
 #[derive(Debug)]
 pub(super) struct ClientEntry {
     /// The keys that lead to the table of servers.
-    pub(super) table: &'static [&'static str],
+    pub(super) table: Vec<String>,
     pub(super) value: Json,
 }
 
-/// The environment variable with the key, which `trunkline stdio --connect` reads, too.
-pub(super) const KEY_VARIABLE: &str = "TRUNKLINE_KEY";
+impl ClientEntry {
+    fn new(table: &[&str], value: Json) -> Self {
+        Self { table: table.iter().map(|key| (*key).to_owned()).collect(), value }
+    }
+}
 
 impl GatewayAddress {
     /// The entry for a client. `document` is the client's present configuration.
@@ -56,67 +53,39 @@ impl GatewayAddress {
         client: &KnownClient,
         document: &Json,
         name: &str,
-        display: KeyDisplay,
     ) -> Result<ClientEntry, ExportError> {
         let url = self.url.as_str();
-        let bearer = |reference: Option<&str>| self.bearer(client, reference, display);
-        let entry = |table, value| Ok(ClientEntry { table, value });
-        match client.id {
-            "claude-code" => {
-                let headers = bearer(Some("${TRUNKLINE_KEY}"))?;
-                entry(&["mcpServers"], with_headers(json!({ "type": "http", "url": url }), headers))
-            }
-            "claude-desktop" => entry(&["mcpServers"], self.command_entry(client, display)?),
-            "cursor" => {
-                let headers = bearer(Some(PREFIXED))?;
-                entry(&["mcpServers"], with_headers(json!({ "url": url }), headers))
-            }
-            "vscode" => {
-                let headers = bearer(Some(PREFIXED))?;
-                entry(&["servers"], with_headers(json!({ "type": "http", "url": url }), headers))
-            }
-            "windsurf" => {
-                let headers = bearer(Some(PREFIXED))?;
-                entry(&["mcpServers"], with_headers(json!({ "serverUrl": url }), headers))
-            }
-            "gemini" => {
-                let headers = bearer(Some("$TRUNKLINE_KEY"))?;
-                entry(&["mcpServers"], with_headers(json!({ "httpUrl": url }), headers))
-            }
-            "cline" => {
-                let value = json!({ "type": "streamableHttp", "url": url });
-                entry(&["mcpServers"], with_headers(value, bearer(Some(PREFIXED))?))
-            }
-            "lm-studio" => {
-                entry(&["mcpServers"], with_headers(json!({ "url": url }), bearer(None)?))
-            }
-            "zed" => {
-                entry(&["context_servers"], with_headers(json!({ "url": url }), bearer(None)?))
-            }
+        let servers: &[&str] = &["mcpServers"];
+        // Where the entry belongs, without its key, and how the client refers to a variable.
+        let (table, value, reference) = match client.id {
+            "claude-desktop" => return Ok(ClientEntry::new(servers, self.command_entry(client)?)),
+            "codex" => return Ok(ClientEntry::new(&["mcp_servers"], self.codex_entry())),
+            "claude-code" => (servers, json!({ "type": "http", "url": url }), Some(BRACED)),
+            "cursor" => (servers, json!({ "url": url }), Some(PREFIXED)),
+            "vscode" => (&["servers"][..], json!({ "type": "http", "url": url }), Some(PREFIXED)),
+            "windsurf" => (servers, json!({ "serverUrl": url }), Some(PREFIXED)),
+            "gemini" => (servers, json!({ "httpUrl": url }), Some("$TRUNKLINE_KEY")),
+            "cline" => (servers, json!({ "type": "streamableHttp", "url": url }), Some(PREFIXED)),
+            "lm-studio" => (servers, json!({ "url": url }), None),
+            "zed" => (&["context_servers"][..], json!({ "url": url }), None),
             "opencode" => {
-                let headers = bearer(Some("{env:TRUNKLINE_KEY}"))?;
-                let value = with_headers(json!({ "type": "remote", "url": url }), headers);
-                entry(opencode_table(document), value)
+                let value = json!({ "type": "remote", "url": url });
+                (opencode_table(document), value, Some("{env:TRUNKLINE_KEY}"))
             }
-            "codex" => entry(&["mcp_servers"], self.codex_entry(display)),
             "goose" => {
-                let headers = bearer(Some("${TRUNKLINE_KEY}"))?;
                 let value = json!({
                     "enabled": true, "type": "streamable_http", "name": name, "uri": url,
                     "timeout": 300,
                 });
-                entry(&["extensions"], with_headers(value, headers))
+                (&["extensions"][..], value, Some(BRACED))
             }
-            _ => Err(ExportError::NoClientFile { title: client.title }),
-        }
+            _ => return Err(ExportError::NoClientFile { title: client.title }),
+        };
+        Ok(ClientEntry::new(table, with_headers(value, self.bearer(client, reference)?)))
     }
 
     /// A client that can only start commands runs the bridge.
-    fn command_entry(
-        &self,
-        client: &KnownClient,
-        display: KeyDisplay,
-    ) -> Result<Json, ExportError> {
+    fn command_entry(&self, client: &KnownClient) -> Result<Json, ExportError> {
         let mut value = json!({
             "command": "trunkline", "args": ["stdio", "--connect", self.url.as_str()],
         });
@@ -124,13 +93,13 @@ impl GatewayAddress {
             ClientKey::None => {}
             ClientKey::Variable => return Err(ExportError::KeyNeeded { title: client.title }),
             ClientKey::Literal(key) => {
-                insert(&mut value, "env", json!({ KEY_VARIABLE: show_key(key, display) }));
+                insert(&mut value, "env", json!({ KEY_VARIABLE: key.expose() }));
             }
         }
         Ok(value)
     }
 
-    fn codex_entry(&self, display: KeyDisplay) -> Json {
+    fn codex_entry(&self) -> Json {
         let mut value = json!({ "url": self.url.as_str() });
         match &self.key {
             ClientKey::None => {}
@@ -138,7 +107,7 @@ impl GatewayAddress {
                 insert(&mut value, "bearer_token_env_var", json!(KEY_VARIABLE));
             }
             ClientKey::Literal(key) => {
-                let bearer = format!("Bearer {}", show_key(key, display));
+                let bearer = format!("Bearer {}", key.expose());
                 insert(&mut value, "http_headers", json!({ "Authorization": bearer }));
             }
         }
@@ -150,21 +119,13 @@ impl GatewayAddress {
         &self,
         client: &KnownClient,
         reference: Option<&str>,
-        display: KeyDisplay,
     ) -> Result<Option<String>, ExportError> {
         match (&self.key, reference) {
             (ClientKey::None, _) => Ok(None),
             (ClientKey::Variable, Some(reference)) => Ok(Some(format!("Bearer {reference}"))),
             (ClientKey::Variable, None) => Err(ExportError::KeyNeeded { title: client.title }),
-            (ClientKey::Literal(key), _) => Ok(Some(format!("Bearer {}", show_key(key, display)))),
+            (ClientKey::Literal(key), _) => Ok(Some(format!("Bearer {}", key.expose()))),
         }
-    }
-}
-
-fn show_key(key: &Secret, display: KeyDisplay) -> &str {
-    match display {
-        KeyDisplay::Whole => key.expose(),
-        KeyDisplay::Hidden => "***",
     }
 }
 
@@ -181,14 +142,16 @@ fn insert(value: &mut Json, key: &str, inner: Json) {
     }
 }
 
-/// Version 2 of OpenCode has its servers in `mcp.servers`, version 1 in `mcp` itself.
+/// Version 2 of OpenCode has its servers in `mcp.servers`, version 1 in `mcp` itself. A file without
+/// servers is taken for one of version 2.
 fn opencode_table(document: &Json) -> &'static [&'static str] {
-    let mcp = document.get("mcp").and_then(Json::as_object);
-    let is_first = |mcp: &serde_json::Map<String, Json>| {
-        !mcp.is_empty() && mcp.values().all(|entry| entry.get("type").is_some())
-    };
-    if mcp.is_some_and(is_first) { &["mcp"] } else { &["mcp", "servers"] }
+    match document.get("mcp").and_then(Json::as_object) {
+        Some(mcp) if !has_second_version(mcp) && mcp.values().any(is_server) => &["mcp"],
+        _ => &["mcp", "servers"],
+    }
 }
 
+/// The reference to the key in Claude Code and Goose.
+const BRACED: &str = "${TRUNKLINE_KEY}";
 /// The reference to the key in Cursor, VS Code, Windsurf and Cline.
 const PREFIXED: &str = "${env:TRUNKLINE_KEY}";

@@ -10,9 +10,12 @@ use super::edit::FileEdit;
 /// The edited text, or `None` if the table is not in block style.
 pub(super) fn edit_yaml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
     let [table] = edit.table else { return None };
+    if edit.removed().any(|entry| entry.table != edit.table) {
+        return None;
+    }
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let header = format!("{table}:");
-    let found = lines.iter().position(|line| header_of(line) == Some(table));
+    let found = lines.iter().position(|line| header_of(line) == Some(table.as_str()));
     let at = found.unwrap_or_else(|| {
         lines.push(header.clone());
         lines.len() - 1
@@ -30,7 +33,7 @@ pub(super) fn edit_yaml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
         .iter()
         .find(|line| !is_filler(line))
         .map_or(2, |line| line.len() - line.trim_start().len());
-    for name in edit.remove.iter().map(String::as_str).chain([edit.name]) {
+    for name in edit.removed().map(|entry| entry.name.as_str()).chain([edit.name]) {
         remove_entry(&mut body, name, indent);
     }
     let filler = body.iter().rev().take_while(|line| line.trim().is_empty()).count();

@@ -5,15 +5,19 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
+
+use crate::cli::edited_file::{WriteOutcome, create_file};
 use crate::cli::gateway_file::{GatewayFile, PendingFiles};
-use crate::cli::replace_file::create_file;
+use crate::crypto::sha256;
 use crate::text::escape_controls;
 
 use super::ImportError;
-use super::plan::{ImportPlan, SECRETS_FOLDER};
+use super::plan::ImportPlan;
+use super::secret_files::SECRETS_FOLDER;
 
 /// What would be added, as TOML.
-pub(super) fn preview_plan(plan: &ImportPlan, config: &Path) -> String {
+pub(super) fn preview_plan(plan: &ImportPlan, gateway: &GatewayFile) -> String {
     let mut text = String::new();
     for note in &plan.notes {
         let _ = writeln!(text, "# {}", escape_controls(note));
@@ -28,7 +32,7 @@ pub(super) fn preview_plan(plan: &ImportPlan, config: &Path) -> String {
         let _ = writeln!(text, "#   {}", secret.path);
     }
     if plan.entries.is_empty() {
-        let _ = writeln!(text, "# nothing to add to {}", config.display());
+        let _ = writeln!(text, "# nothing to add to {}", gateway.label());
     }
     text
 }
@@ -36,17 +40,47 @@ pub(super) fn preview_plan(plan: &ImportPlan, config: &Path) -> String {
 const SECRET_FILES: &str =
     "\n# With --write, these files get the secrets; only their owner can read them:\n";
 
-/// Checks and writes everything: secrets first, so that a gateway that watches the configuration
-/// finds them.
-pub(super) fn write_plan(
-    plan: &ImportPlan,
-    gateway: &mut GatewayFile,
-    config: &Path,
-) -> Result<String, ImportError> {
+/// How to write what was shown, or why that would be refused.
+pub(super) fn offer_write(plan: &ImportPlan, gateway: &GatewayFile) -> String {
+    if plan.entries.is_empty() {
+        return String::new();
+    }
+    let file = gateway.label();
+    let Ok(warnings) = gateway.check(&pending_files(plan, gateway)) else {
+        return format!(
+            "\n# It cannot be written: the rest of {file} is not valid; run `trunkline check --config \
+             {file}`\n"
+        );
+    };
+    let mut text = String::from("\n");
+    for warning in warnings {
+        let _ = writeln!(text, "# warning: {}", escape_controls(&warning));
+    }
+    let hash = gateway.file().hash_change(&expected_text(plan, gateway));
+    let _ = writeln!(text, "# To write exactly this, add: --write --expect {hash}");
+    text
+}
+
+/// What `--expect` covers: the configuration, and the secrets that move to files beside it.
+pub(super) fn expected_text(plan: &ImportPlan, gateway: &GatewayFile) -> String {
+    let mut text = gateway.text();
+    for secret in &plan.secrets {
+        let digest = HEXLOWER.encode(&sha256(secret.text.expose().as_bytes()));
+        let _ = writeln!(text, "{} {digest}", secret.path);
+    }
+    text
+}
+
+fn pending_files(plan: &ImportPlan, gateway: &GatewayFile) -> PendingFiles {
     let mut pending = PendingFiles::default();
     for secret in &plan.secrets {
         pending.insert(gateway.folder().join(&secret.path), secret.text.clone());
     }
+    pending
+}
+
+/// Edits the configuration as planned, without writing it.
+pub(super) fn apply_plan(plan: &ImportPlan, gateway: &mut GatewayFile) -> Result<(), ImportError> {
     for entry in &plan.entries {
         if entry.inactive.is_some() {
             gateway.add_comment(&entry.block);
@@ -54,21 +88,28 @@ pub(super) fn write_plan(
             gateway.add_entry(entry.section, &entry.name, &format!("\n{}", entry.block))?;
         }
     }
-    gateway.check(&pending)?;
-    if !plan.entries.is_empty() {
-        let folder = gateway.folder();
-        let mut written = Vec::new();
-        let done = write_secrets(plan, &folder, &mut written)
-            .and_then(|()| gateway.write().map_err(ImportError::from));
-        if done.is_err() {
-            // Files that no configuration names would only be secrets left lying about.
-            for path in written {
-                let _ = fs::remove_file(path);
-            }
-        }
-        done?;
+    Ok(())
+}
+
+/// Checks and writes everything: secrets first, so that a gateway that watches the configuration
+/// finds them.
+pub(super) fn write_plan(plan: &ImportPlan, gateway: &GatewayFile) -> Result<String, ImportError> {
+    if plan.entries.is_empty() {
+        return Ok(report_notes(plan) + &format!("{}: nothing to add\n", gateway.label()));
     }
-    Ok(report_written(plan, config))
+    let warnings = gateway.check(&pending_files(plan, gateway))?;
+    let mut written = Vec::new();
+    let done = write_secrets(plan, &gateway.folder(), &mut written)
+        .and_then(|()| gateway.write().map_err(ImportError::from));
+    if done.is_err() {
+        // Files that no configuration names would only be secrets left lying about.
+        for path in written {
+            let _ = fs::remove_file(path);
+        }
+    }
+    let mut text = report_written(plan, gateway, &done?);
+    text.extend(warnings.iter().map(|warning| format!("warning: {warning}\n")));
+    Ok(text)
 }
 
 /// Writes the files with secrets, and notes each that was written.
@@ -92,12 +133,13 @@ fn write_secrets(
     Ok(())
 }
 
-fn report_written(plan: &ImportPlan, config: &Path) -> String {
-    let mut text = String::new();
-    for note in &plan.notes {
-        let _ = writeln!(text, "{}", escape_controls(note));
-    }
-    let config = config.display();
+fn report_notes(plan: &ImportPlan) -> String {
+    plan.notes.iter().map(|note| escape_controls(note) + "\n").collect()
+}
+
+fn report_written(plan: &ImportPlan, gateway: &GatewayFile, file: &WriteOutcome) -> String {
+    let mut text = report_notes(plan);
+    let config = gateway.label();
     for entry in &plan.entries {
         let table = entry.section.key();
         let state = if entry.inactive.is_some() { ", as a comment that says why" } else { "" };
@@ -106,8 +148,5 @@ fn report_written(plan: &ImportPlan, config: &Path) -> String {
     for secret in &plan.secrets {
         let _ = writeln!(text, "{}: written, for its owner only", secret.path);
     }
-    if plan.entries.is_empty() {
-        let _ = writeln!(text, "{config}: nothing to add");
-    }
-    text
+    text + &gateway.describe_backup(file)
 }

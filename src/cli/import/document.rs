@@ -11,7 +11,10 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value as Json;
 
+use crate::cli::edited_file::{BYTE_ORDER_MARK, count_lines};
 use crate::codec::file::FileError;
+
+use super::fields::FieldFault;
 
 /// The notation of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,14 @@ pub(in crate::cli) enum DocumentError {
         /// The line of the first invalid byte.
         line: usize,
     },
+    /// A field is not as the program documents it.
+    #[error("{file}: {fault}")]
+    Field {
+        /// Its name.
+        file: String,
+        /// What is wrong, and where.
+        fault: FieldFault,
+    },
     /// The text does not parse.
     #[error("{file}:{line}: {rule}")]
     Syntax {
@@ -63,8 +74,9 @@ pub(in crate::cli) enum DocumentError {
     },
 }
 
-/// The largest file that is read, in bytes.
-pub(in crate::cli) const MAX_DOCUMENT: usize = 8 << 20;
+/// The largest file that is read, in bytes. Claude Code keeps the history of all projects in the file
+/// of its servers.
+pub(in crate::cli) const MAX_DOCUMENT: usize = 32 << 20;
 
 impl Notation {
     /// The notation that the ending of a file's name, or else the text, suggests.
@@ -82,13 +94,20 @@ impl Notation {
     }
 }
 
-/// Decodes the bytes of a file; a byte order mark is left out.
-pub(in crate::cli) fn decode_text<'a>(
+/// Parses the bytes of a file, in the notation that its text suggests.
+pub(super) fn parse_bytes(
     file: &str,
-    bytes: &'a [u8],
-) -> Result<&'a str, DocumentError> {
+    bytes: &[u8],
+    notation: impl FnOnce(&str) -> Notation,
+) -> Result<Json, DocumentError> {
+    let text = decode_text(file, bytes)?;
+    parse_document(file, text, notation(text))
+}
+
+/// Decodes the bytes of a file; a byte order mark is left out.
+fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, DocumentError> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
+        Ok(text) => Ok(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)),
         Err(error) => {
             let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
             Err(DocumentError::NotUtf8 { file: file.to_owned(), line: count_lines(valid) })
@@ -115,6 +134,10 @@ pub(in crate::cli) fn parse_document(
 type SyntaxFault = (usize, String);
 
 fn parse_json(text: &str) -> Result<Json, SyntaxFault> {
+    // A value takes up more memory than text. Commas within texts count, too: few texts have many.
+    if memchr::memchr2_iter(b',', b'[', text.as_bytes()).count() > MAX_JSON_VALUES {
+        return Err((1, format!("expected at most {MAX_JSON_VALUES} values")));
+    }
     let parsed = parse_to_ast(text, &CollectOptions::default(), &jsonc_options())
         .map_err(|error| (error.line_display(), error.kind().to_string().to_lowercase()))?;
     let Some(value) = parsed.value else { return Ok(Json::Null) };
@@ -189,11 +212,8 @@ fn parse_toml(text: &str) -> Result<Json, SyntaxFault> {
     serde_json::to_value(table).map_err(|error| (1, error.to_string()))
 }
 
-/// The number of the line in which a text ends, from 1.
-fn count_lines(before: &[u8]) -> usize {
-    memchr::memchr_iter(b'\n', before).count() + 1
-}
-
+/// How many values a JSON file may have, counted by what separates them.
+const MAX_JSON_VALUES: usize = 2_000_000;
 /// How deep a YAML file may be nested.
 const MAX_YAML_DEPTH: usize = 64;
 /// How many nodes a YAML file may have, those of its aliases included.
@@ -236,15 +256,15 @@ mod tests {
     fn a_fault_quotes_nothing_of_the_text() {
         for (text, notation) in [
             ("{\"k\": \"hunter2\" \"x\"}", Notation::Json),
+            ("{\"k\": hunter2}", Notation::Json),
             ("k: \"hunter2\n", Notation::Yaml),
             ("k: [hunter2", Notation::Yaml),
-            ("k: !!int hunter2", Notation::Yaml),
+            ("k: hunter2\n  a: b: c\n", Notation::Yaml),
             ("k = \"hunter2", Notation::Toml),
             ("k = hunter2", Notation::Toml),
         ] {
-            if let Err(fault) = parse_document("f", text, notation) {
-                assert!(!fault.to_string().contains("hunter2"), "{fault}");
-            }
+            let fault = fault_of(text, notation);
+            assert!(!fault.contains("hunter2"), "{fault}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::imported::ImportedText;
+use super::imported::{ImportedFile, ImportedServer, ImportedText};
 use super::references::ReferenceContext;
 
 /// An object whose fields are taken one by one.
@@ -15,8 +15,17 @@ pub(super) struct ForeignFields<'a> {
     pub(super) notes: Vec<String>,
 }
 
-/// A field has another type than its program documents.
-pub(super) type FieldFault = String;
+/// A field is not as its program documents it. Kinds are named and values are not: a value may be a
+/// secret.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum FieldFault {
+    /// The value is of another kind.
+    #[error("{path}: expected {expected}, found {found}")]
+    Kind { path: String, expected: &'static str, found: &'static str },
+    /// The field is missing.
+    #[error("{path}: expected {expected}")]
+    Missing { path: String, expected: &'static str },
+}
 
 impl<'a> ForeignFields<'a> {
     /// The fields of a value.
@@ -53,6 +62,10 @@ impl<'a> ForeignFields<'a> {
         self.fields.get(name).is_some_and(|value| !value.is_null())
     }
 
+    pub(super) fn is_object(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(Json::is_object)
+    }
+
     /// Takes a plain text.
     pub(super) fn take_string(&mut self, name: &str) -> Result<Option<String>, FieldFault> {
         match self.take(name) {
@@ -60,6 +73,19 @@ impl<'a> ForeignFields<'a> {
             Some(Json::String(text)) => Ok(Some(text)),
             Some(other) => Err(wrong_kind(&self.field_path(name), "a text", &other)),
         }
+    }
+
+    /// Takes a plain text that has to be there.
+    pub(super) fn require_string(
+        &mut self,
+        name: &str,
+        expected: &'static str,
+    ) -> Result<String, FieldFault> {
+        self.take_string(name)?.ok_or_else(|| self.report_missing(name, expected))
+    }
+
+    pub(super) fn report_missing(&self, name: &str, expected: &'static str) -> FieldFault {
+        FieldFault::Missing { path: self.field_path(name), expected }
     }
 
     /// Takes a text with references.
@@ -95,6 +121,11 @@ impl<'a> ForeignFields<'a> {
             }
             Some(other) => Err(wrong_kind(&path, "a list of texts", &other)),
         }
+    }
+
+    /// Takes a list of plain texts, `None` if there is none.
+    pub(super) fn take_list(&mut self, name: &str) -> Result<Option<Vec<String>>, FieldFault> {
+        if self.has(name) { self.take_strings(name).map(Some) } else { Ok(None) }
     }
 
     /// Takes a list of texts with references.
@@ -147,6 +178,20 @@ impl<'a> ForeignFields<'a> {
         }
     }
 
+    /// Takes a list whose items are objects, or texts that stand for an object with one field.
+    pub(super) fn take_objects_or_texts(
+        &mut self,
+        name: &str,
+        field: &str,
+    ) -> Result<Vec<Self>, FieldFault> {
+        if let Some(Json::Array(items)) = self.fields.get_mut(name) {
+            for item in items.iter_mut().filter(|item| item.is_string()) {
+                *item = serde_json::json!({ field: item.take() });
+            }
+        }
+        self.take_objects(name)
+    }
+
     pub(super) fn split_text(&mut self, text: &str) -> ImportedText {
         self.references.split_text(text, &mut self.notes)
     }
@@ -168,6 +213,54 @@ impl<'a> ForeignFields<'a> {
     }
 }
 
+/// A table of servers within a document.
+pub(super) struct ServerTable<'a> {
+    /// The keys that lead to it.
+    pub(super) path: Vec<String>,
+    pub(super) entries: &'a Map<String, Json>,
+}
+
+impl<'a> ServerTable<'a> {
+    /// The table at some keys; `None` if there is none.
+    ///
+    /// # Errors
+    /// The value there is no table.
+    pub(super) fn find(document: &'a Json, path: &[&str]) -> Result<Option<Self>, FieldFault> {
+        let mut value = document;
+        for key in path {
+            value = match value.get(key) {
+                None | Some(Json::Null) => return Ok(None),
+                Some(inner) => inner,
+            };
+        }
+        let path: Vec<_> = path.iter().map(|key| (*key).to_owned()).collect();
+        match value {
+            Json::Object(entries) => Ok(Some(Self { path, entries })),
+            other => Err(wrong_kind(&path.join("."), "a table of servers", other)),
+        }
+    }
+
+    /// Reads each entry. One that cannot be read is named and left out.
+    pub(super) fn read_entries(
+        &self,
+        references: &ReferenceContext,
+        file: &mut ImportedFile,
+        mut read: impl FnMut(&str, ForeignFields<'_>) -> Result<ImportedServer, FieldFault>,
+    ) {
+        for (name, entry) in self.entries {
+            let path = format!("{}.{name}", self.path.join("."));
+            let server =
+                ForeignFields::open(path, entry, references).and_then(|fields| read(name, fields));
+            match server {
+                Ok(server) => {
+                    file.servers.push(ImportedServer { table: self.path.clone(), ..server });
+                }
+                Err(fault) => file.leave_out(name, &fault),
+            }
+        }
+    }
+}
+
 /// A text, or the text of a number or boolean: YAML writes `8080` for both.
 fn read_scalar(path: &str, value: Json) -> Result<String, FieldFault> {
     match value {
@@ -178,8 +271,7 @@ fn read_scalar(path: &str, value: Json) -> Result<String, FieldFault> {
     }
 }
 
-/// Names the kinds only: the value may be a secret.
-fn wrong_kind(path: &str, expected: &str, found: &Json) -> FieldFault {
+fn wrong_kind(path: &str, expected: &'static str, found: &Json) -> FieldFault {
     let found = match found {
         Json::Null => "null",
         Json::Bool(_) => "a boolean",
@@ -188,5 +280,5 @@ fn wrong_kind(path: &str, expected: &str, found: &Json) -> FieldFault {
         Json::Array(_) => "a list",
         Json::Object(_) => "an object",
     };
-    format!("{path}: expected {expected}, found {found}")
+    FieldFault::Kind { path: path.to_owned(), expected, found }
 }

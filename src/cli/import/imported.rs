@@ -2,6 +2,8 @@
 
 use crate::config::Secret;
 
+use super::fields::FieldFault;
+
 /// The servers and profiles of one file.
 #[derive(Debug, Default)]
 pub(super) struct ImportedFile {
@@ -13,11 +15,20 @@ pub(super) struct ImportedFile {
     pub(super) notes: Vec<String>,
 }
 
+impl ImportedFile {
+    /// Notes that an entry is left out.
+    pub(super) fn leave_out(&mut self, name: &str, fault: &FieldFault) {
+        self.notes.push(format!("`{name}` is left out: {fault}"));
+    }
+}
+
 /// One server.
 #[derive(Debug)]
 pub(super) struct ImportedServer {
     /// Its name in the file, or one made from its URL.
     pub(super) name: String,
+    /// The keys that lead to the table with its entry.
+    pub(super) table: Vec<String>,
     pub(super) target: ImportedTarget,
     /// Further settings of `[servers.NAME]`, in order.
     pub(super) settings: Vec<(&'static str, SettingText)>,
@@ -30,25 +41,67 @@ pub(super) struct ImportedServer {
     /// What has no counterpart, one sentence each.
     pub(super) notes: Vec<String>,
     /// Why it is written as a comment, if it is.
-    pub(super) inactive: Option<String>,
+    pub(super) inactive: Option<InactiveReason>,
+}
+
+/// Why an entry cannot be used as it is, and becomes a comment.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(in crate::cli) enum InactiveReason {
+    /// Its own program does not start it.
+    #[error("it is switched off where it was found")]
+    SwitchedOff,
+    /// A setting of its own program keeps it from being used.
+    #[error("`{setting}` is false where it was found")]
+    NotEnabled {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// A setting refers to a value, which the gateway replaces in other settings only.
+    #[error(
+        "`{setting}` refers to a variable, which only `args`, `env`, `url` and `headers` can: write the value in its place"
+    )]
+    Unresolved {
+        /// The gateway's setting.
+        setting: &'static str,
+    },
+    /// A server of a profile is not there.
+    #[error("[servers.{server}] is a comment or missing: it has to be there first")]
+    MissingServer {
+        /// The server.
+        server: String,
+    },
+    /// The gateway would refuse it.
+    #[error("{}", faults.join("; "))]
+    Invalid {
+        /// What is wrong.
+        faults: Vec<String>,
+    },
 }
 
 impl ImportedServer {
+    /// Restricts the tools to a list; an empty list allows none.
+    pub(super) fn allow_only(&mut self, tools: Vec<String>) {
+        if tools.is_empty() {
+            self.deny.push("*".to_owned());
+        }
+        self.allow.extend(tools);
+    }
+
     /// Has it written as a comment, because its own program does not start it.
     pub(super) fn mark_switched_off(&mut self) {
-        self.inactive = Some("it is switched off where it was found".to_owned());
+        self.inactive = Some(InactiveReason::SwitchedOff);
     }
 }
 
 /// How a server is reached.
 #[derive(Debug, PartialEq)]
-pub(super) enum ImportedTarget {
+pub(in crate::cli) enum ImportedTarget {
     Command {
-        command: String,
+        command: ImportedText,
         args: Vec<ImportedText>,
         env: Vec<(String, ImportedText)>,
         pass_env: Vec<String>,
-        cwd: Option<String>,
+        cwd: Option<ImportedText>,
     },
     Http {
         url: ImportedText,
@@ -56,7 +109,7 @@ pub(super) enum ImportedTarget {
         transport: Option<&'static str>,
     },
     /// An HTTP API whose OpenAPI document is found at its URL.
-    OpenApi { url: ImportedText },
+    OpenApi { url: ImportedText, headers: Vec<(String, ImportedText)> },
 }
 
 /// The value of a plain setting.
@@ -92,11 +145,11 @@ pub(super) struct ImportedProfile {
 
 /// A text that may refer to variables and files, and may contain secrets.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct ImportedText(pub(super) Vec<ImportedPiece>);
+pub(in crate::cli) struct ImportedText(pub(in crate::cli::import) Vec<ImportedPiece>);
 
 /// A piece of such a text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum ImportedPiece {
+pub(in crate::cli) enum ImportedPiece {
     Plain(String),
     /// The value of an environment variable.
     Variable(String),
@@ -106,25 +159,41 @@ pub(super) enum ImportedPiece {
     Secret(Secret),
 }
 
+impl ImportedPiece {
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Plain(text) if text.is_empty())
+    }
+}
+
 impl ImportedText {
-    #[cfg(test)]
-    pub(super) fn plain(text: impl Into<String>) -> Self {
+    pub(in crate::cli) fn plain(text: impl Into<String>) -> Self {
         Self(vec![ImportedPiece::Plain(text.into())])
     }
 
-    /// The text of a setting that cannot refer to variables.
-    ///
-    /// # Errors
-    /// It refers to one.
-    pub(super) fn plain_text(&self) -> Result<String, String> {
-        let plain = self.0.iter().map(|piece| match piece {
-            ImportedPiece::Plain(text) => Ok(text.as_str()),
-            ImportedPiece::Variable(name) => {
-                Err(format!("it uses the variable {name}, which is possible in arguments only"))
-            }
-            _ => Err("it uses a file, which is possible in arguments only".to_owned()),
+    /// The text as a person would read it, with `${NAME}` for a variable.
+    pub(super) fn describe(&self) -> String {
+        let pieces = self.0.iter().map(|piece| match piece {
+            ImportedPiece::Plain(text) => text.clone(),
+            ImportedPiece::Variable(name) => format!("${{{name}}}"),
+            ImportedPiece::File(path) => format!("${{file:{path}}}"),
+            ImportedPiece::Secret(_) => "***".to_owned(),
         });
-        plain.collect()
+        pieces.collect()
+    }
+
+    /// The text with one more piece at its end.
+    pub(super) fn with_piece(mut self, piece: ImportedPiece) -> Self {
+        match (self.0.last_mut(), piece) {
+            (Some(ImportedPiece::Plain(last)), ImportedPiece::Plain(text)) => last.push_str(&text),
+            (_, piece) if piece.is_empty() => {}
+            (_, piece) => self.0.push(piece),
+        }
+        self
+    }
+
+    /// Whether a piece of it is a secret.
+    pub(super) fn has_secret(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, ImportedPiece::Secret(_)))
     }
 
     /// Whether it is plain text without references.
@@ -137,6 +206,7 @@ impl ImportedServer {
     pub(super) fn new(name: impl Into<String>, target: ImportedTarget) -> Self {
         Self {
             name: name.into(),
+            table: Vec::new(),
             target,
             settings: Vec::new(),
             allow: Vec::new(),

@@ -6,38 +6,40 @@
 
 mod apply;
 pub(super) mod clients;
-mod codex;
+mod compiled;
 pub(super) mod document;
+mod error;
 mod fields;
-mod goose;
-mod imported;
+pub(super) mod imported;
+mod known;
 mod names;
-mod new_server;
-mod opencode;
 mod plan;
 mod references;
 mod render;
+mod secret_files;
 mod secrets;
-mod server_map;
 mod shapes;
 mod sources;
 mod systems;
 
 use std::fmt::Write as _;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use super::gateway_file::{GatewayFile, GatewayFileError, GatewaySection};
-use super::replace_file::ReplaceError;
-use super::{ConfigOption, FAILURE, WRONG_USE, print_error, report_error, write_to_stdout};
-use apply::{preview_plan, write_plan};
+use crate::config::ProfileConfig;
+
+use super::gateway_file::{GatewayFile, GatewaySection};
+use super::undo::undo_writes;
+use super::{ConfigOption, report_edit_error, write_to_stdout};
+use apply::{apply_plan, expected_text, offer_write, preview_plan, write_plan};
 use clients::{KNOWN_CLIENTS, KnownClient, UserFolders};
 use document::DocumentError;
-pub(super) use new_server::{AddMode, NewServer};
-use plan::{find_known_entries, plan_import};
-pub(super) use secrets::hide_secrets;
-use sources::ConfigFile;
+pub(super) use error::ImportError;
+pub(super) use plan::{ForeignEntry, ReplaceableEntries};
+use plan::{ImportPlan, find_replaceable, plan_import};
+pub(super) use references::{ReferenceContext, ReferenceNotation};
+pub(super) use secrets::{ANY_SECRET, hide_secrets, holds_values};
+pub(super) use sources::{ConfigFile, FoundConfig};
 
 /// Take over the servers that other programs have configured
 ///
@@ -60,6 +62,12 @@ pub(super) struct ImportArgs {
     /// Only print; the default
     #[arg(long, conflicts_with = "write")]
     dry_run: bool,
+    /// Write only if it is the change that was shown
+    #[arg(long, value_name = "HASH", requires = "write")]
+    expect: Option<String>,
+    /// Restore the configuration file as it was before the last import, add or remove
+    #[arg(long, conflicts_with_all = ["sources", "dry_run"])]
+    undo: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -72,88 +80,21 @@ Examples:
   trunkline import cursor                   # print the TOML
   trunkline import cursor --write           # add it to gateway.toml
   trunkline import ./agents.yaml --write
+  trunkline import --undo                   # gateway.toml as it was before
   pbpaste | trunkline import -";
-
-/// Why nothing was imported.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ImportError {
-    /// The source is neither a program nor a file.
-    #[error("`{source_name}` is neither a file nor a program that is known: {known}")]
-    UnknownSource {
-        /// As given.
-        source_name: String,
-        /// The ids of all programs.
-        known: String,
-    },
-    /// The program has no file here.
-    #[error("{title} has no configuration here; looked for {places}")]
-    NoFile {
-        /// The program.
-        title: &'static str,
-        /// Its files.
-        places: String,
-    },
-    /// The name belongs to another server.
-    #[error("{} has a [servers.{name}] already", config.display())]
-    NameTaken {
-        /// As given.
-        name: String,
-        /// The configuration.
-        config: PathBuf,
-    },
-    /// There is no server of this name.
-    #[error("{} has no [servers.{name}]", config.display())]
-    NoServer {
-        /// As given.
-        name: String,
-        /// The configuration.
-        config: PathBuf,
-    },
-    /// The server would not work.
-    #[error("nothing was added: {reason}")]
-    NotAdded {
-        /// The reason.
-        reason: String,
-    },
-    /// A file cannot be read.
-    #[error(transparent)]
-    Document(#[from] DocumentError),
-    /// The configuration of the gateway cannot be read or written.
-    #[error(transparent)]
-    Gateway(#[from] GatewayFileError),
-    /// A file with a secret cannot be written.
-    #[error("cannot write {}", path.display())]
-    Secret {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-}
-
-impl From<ReplaceError> for ImportError {
-    fn from(error: ReplaceError) -> Self {
-        Self::Gateway(error.into())
-    }
-}
 
 pub(super) fn run(args: &ImportArgs) -> ExitCode {
     let folders = UserFolders::from_environment();
-    if args.sources.is_empty() {
-        return write_to_stdout(&list_found(&folders));
+    if args.undo {
+        return undo_writes(std::slice::from_ref(&args.config.path));
     }
-    match import_sources(args, &folders) {
+    let done = match args.sources.as_slice() {
+        [] => Ok(list_found(&folders)),
+        _ => import_sources(args, &folders),
+    };
+    match done {
         Ok(text) => write_to_stdout(&text),
-        Err(error @ ImportError::UnknownSource { .. }) => {
-            print_error(&error.to_string());
-            WRONG_USE.into_code()
-        }
-        Err(ImportError::Gateway(error @ GatewayFileError::Invalid { .. })) => {
-            // Several lines, below the lines of the file.
-            print_error(&error.to_string());
-            FAILURE.into_code()
-        }
-        Err(error) => report_error(&error),
+        Err(error) => report_edit_error(&error, error.exit()),
     }
 }
 
@@ -200,7 +141,7 @@ fn count_servers(count: usize) -> String {
 }
 
 fn import_sources(args: &ImportArgs, folders: &UserFolders) -> Result<String, ImportError> {
-    let from = args.from.as_deref().map(|id| find_client(id)).transpose()?;
+    let from = args.from.as_deref().map(find_program).transpose()?;
     let mut found = Vec::new();
     for source in &args.sources {
         for file in find_files(source, from, folders)? {
@@ -209,40 +150,60 @@ fn import_sources(args: &ImportArgs, folders: &UserFolders) -> Result<String, Im
     }
     let mut gateway = GatewayFile::open(&args.config.path)?;
     let plan = plan_import(found, &gateway);
+    apply_plan(&plan, &mut gateway)?;
     if args.write {
-        write_plan(&plan, &mut gateway, &args.config.path)
-    } else {
-        Ok(preview_plan(&plan, &args.config.path))
+        gateway.file().check_expected(&expected_text(&plan, &gateway), args.expect.as_deref())?;
+        return write_plan(&plan, &gateway);
     }
+    Ok(preview_plan(&plan, &gateway) + &offer_write(&plan, &gateway))
 }
 
 /// Adds one server that is described on the command line, or prints what would be added.
 ///
 /// # Errors
 /// [`ImportError`].
-pub(super) fn add_new_server(
-    server: &NewServer,
+pub(super) fn add_found_server(
+    name: &str,
+    found: FoundConfig,
     config: &Path,
     mode: AddMode,
 ) -> Result<String, ImportError> {
     let mut gateway = GatewayFile::open(config)?;
-    let name = server.name();
     if gateway.has_entry(GatewaySection::Servers, name) {
         let (name, config) = (name.to_owned(), config.to_owned());
         return Err(ImportError::NameTaken { name, config });
     }
-    let plan = plan_import(vec![server.to_found()], &gateway);
-    match plan.entries.as_slice() {
-        [entry] if entry.inactive.is_none() => {}
-        [entry] => {
-            let reason = entry.inactive.clone().unwrap_or_default();
-            return Err(ImportError::NotAdded { reason });
-        }
-        _ => return Err(ImportError::NotAdded { reason: plan.notes.join("; ") }),
-    }
+    let plan = plan_import(vec![found], &gateway);
+    check_added(&plan, config)?;
     match mode {
-        AddMode::Write => write_plan(&plan, &mut gateway, config),
-        AddMode::Preview => Ok(preview_plan(&plan, config)),
+        AddMode::Write => {
+            apply_plan(&plan, &mut gateway)?;
+            write_plan(&plan, &gateway)
+        }
+        AddMode::Preview => Ok(preview_plan(&plan, &gateway)),
+    }
+}
+
+/// Whether a new server is written or shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AddMode {
+    /// To the configuration.
+    Write,
+    /// To standard output.
+    Preview,
+}
+
+/// Checks that a plan adds a server that works.
+fn check_added(plan: &ImportPlan, config: &Path) -> Result<(), ImportError> {
+    match plan.entries.as_slice() {
+        [entry] => match &entry.inactive {
+            Some(reason) => Err(ImportError::NotAdded { reason: reason.clone() }),
+            None => Ok(()),
+        },
+        _ => Err(match plan.duplicates.first() {
+            Some(known) => ImportError::Known { known: known.clone(), config: config.to_owned() },
+            None => ImportError::NotAServer { note: plan.notes.join("; ") },
+        }),
     }
 }
 
@@ -250,24 +211,18 @@ pub(super) fn add_new_server(
 ///
 /// # Errors
 /// [`DocumentError`].
-pub(super) fn find_imported_entries(
-    client: &'static KnownClient,
-    path: &Path,
+pub(super) fn find_replaceable_entries(
+    file: &ConfigFile,
     gateway: &GatewayFile,
     folders: &UserFolders,
-) -> Result<Vec<String>, DocumentError> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let found = ConfigFile::of_client(client, path.to_owned()).read(folders)?;
-    Ok(find_known_entries(found, gateway))
+    profile: Option<&ProfileConfig>,
+) -> Result<ReplaceableEntries, DocumentError> {
+    Ok(find_replaceable(file.read(folders)?, gateway, profile))
 }
 
-fn find_client(id: &str) -> Result<&'static KnownClient, ImportError> {
-    KnownClient::by_id(id).ok_or_else(|| ImportError::UnknownSource {
-        source_name: id.to_owned(),
-        known: KnownClient::ids(),
-    })
+fn find_program(id: &str) -> Result<&'static KnownClient, ImportError> {
+    let unknown = || ImportError::UnknownProgram { id: id.to_owned(), known: KnownClient::ids() };
+    KnownClient::by_id(id).ok_or_else(unknown)
 }
 
 /// The files of a source.
@@ -282,7 +237,8 @@ fn find_files(
     let Some(client) = KnownClient::by_id(source) else {
         let path = Path::new(source);
         if !path.exists() && !source.contains(['/', '.']) {
-            return find_client(source).map(|_| Vec::new());
+            let (source_name, known) = (source.to_owned(), KnownClient::ids());
+            return Err(ImportError::UnknownSource { source_name, known });
         }
         return Ok(vec![ConfigFile::at_path(path, from)]);
     };

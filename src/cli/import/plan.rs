@@ -3,19 +3,23 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::call::ServerName;
-use crate::cli::gateway_file::{GatewayFile, GatewaySection, PendingFiles};
-use crate::config::{Config, ConfigFaults, Secret, ServerConfig};
+use crate::catalog::Selection;
+use crate::cli::gateway_file::{GatewayFile, GatewaySection};
+use crate::config::{ConfigFaults, ProfileConfig};
 use crate::text::escape_controls;
 
-use super::imported::{ImportedProfile, ImportedServer, ImportedTarget};
+use super::compiled::CompiledServer;
+use super::imported::{
+    ImportedProfile, ImportedServer, ImportedTarget, ImportedText, InactiveReason,
+};
+use super::known::{ComparedServer, KnownServers};
 use super::names::{profile_name, server_name, unique_name};
-use super::new_server::NewServer;
-use super::render::{SecretPaths, comment_out, render_profile, render_server};
-use super::secrets::mark_secrets;
+use super::render::{comment_out, render_profile, render_server};
+use super::secret_files::{SecretFile, SecretFiles};
+use super::secrets::{command_has_secret, mark_secrets};
 use super::sources::FoundConfig;
 
 /// What an import adds.
@@ -25,6 +29,8 @@ pub(super) struct ImportPlan {
     /// Sentences about the whole: duplicates, and what was left out.
     pub(super) notes: Vec<String>,
     pub(super) secrets: Vec<SecretFile>,
+    /// The servers of the gateway that were found again, by name.
+    pub(super) duplicates: Vec<String>,
 }
 
 /// A table to add.
@@ -35,130 +41,194 @@ pub(super) struct PlannedEntry {
     /// Its TOML, with the comments above it.
     pub(super) block: String,
     /// Why it is written as a comment, if it is.
-    pub(super) inactive: Option<String>,
-}
-
-/// A secret that moves to a file of its own.
-#[derive(Debug)]
-pub(super) struct SecretFile {
-    /// Relative to the configuration's folder.
-    pub(super) path: String,
-    pub(super) text: Secret,
+    pub(super) inactive: Option<InactiveReason>,
 }
 
 /// Makes the plan.
 pub(super) fn plan_import(found: Vec<FoundConfig>, gateway: &GatewayFile) -> ImportPlan {
-    let mut planner = Planner::new(gateway);
+    let mut known = KnownServers::read(gateway);
+    let notes = std::mem::take(&mut known.notes);
+    let mut planner =
+        Planner { gateway, known, plan: ImportPlan { notes, ..ImportPlan::default() } };
     for config in found {
         planner.plan_file(config);
     }
     planner.plan
 }
 
-/// The entries of a client's file that the gateway has as servers now, by their names in the file.
-pub(super) fn find_known_entries(found: FoundConfig, gateway: &GatewayFile) -> Vec<String> {
-    let planner = Planner::new(gateway);
-    let is_known = |server: &ImportedServer| {
-        let compiled = planner.compile(server, &server_name(&server.name));
-        compiled.is_ok_and(|compiled| planner.find_known(&compiled).is_some())
-    };
-    let known = found.contents.servers.into_iter().filter(is_known);
-    known.map(|server| server.name).collect()
+/// An entry of a client's file.
+#[derive(Debug)]
+pub(in crate::cli) struct ForeignEntry {
+    /// The keys that lead to its table.
+    pub(in crate::cli) table: Vec<String>,
+    pub(in crate::cli) name: String,
+}
+
+/// The entries of a client's file that the gateway can replace.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct ReplaceableEntries {
+    pub(in crate::cli) entries: Vec<ForeignEntry>,
+    /// Why others cannot be replaced.
+    pub(in crate::cli) notes: Vec<String>,
+}
+
+/// The entries that the gateway has as servers now, with the same tools.
+/// For a client of one profile, also those of which the profile shows everything.
+pub(super) fn find_replaceable(
+    found: FoundConfig,
+    gateway: &GatewayFile,
+    profile: Option<&ProfileConfig>,
+) -> ReplaceableEntries {
+    let mut known = KnownServers::read(gateway);
+    let mut replaceable =
+        ReplaceableEntries { entries: Vec::new(), notes: std::mem::take(&mut known.notes) };
+    for server in found.contents.servers {
+        let compiled = CompiledServer::compile(&server, &server_name(&server.name), gateway);
+        let Some((same, table)) = compiled.find_known(&known) else { continue };
+        if server.inactive.is_some() {
+            continue;
+        }
+        let hidden = same.list_hidden_tools(table);
+        let mut differences = same.list_differences(table);
+        differences.retain(|setting| setting.starts_with("tools.") && !hidden.contains(setting));
+        differences.extend(hidden);
+        let ImportedServer { name, table, .. } = server;
+        if let Some(profile) = profile.filter(|profile| !shows_whole(profile, &same.config.name)) {
+            let profile = &profile.name;
+            replaceable
+                .notes
+                .push(format!("`{name}` stays: profile {profile} does not show all of it"));
+            continue;
+        }
+        if differences.is_empty() {
+            replaceable.entries.push(ForeignEntry { table, name });
+        } else {
+            let (differences, known) = (differences.join(", "), &same.config.name);
+            replaceable.notes.push(format!(
+                "`{name}` stays: {differences} of [servers.{known}] would show other tools"
+            ));
+        }
+    }
+    replaceable
+}
+
+/// Whether clients of a profile see everything that a server offers.
+fn shows_whole(profile: &ProfileConfig, server: &ServerName) -> bool {
+    let names_elements =
+        profile.tools.is_some() || profile.prompts.is_some() || profile.resources.is_some();
+    !names_elements && Selection::from_profile(profile).admits_server(server)
 }
 
 struct Planner<'a> {
     gateway: &'a GatewayFile,
-    /// The configuration as it is, if it is valid.
-    existing: Option<Config>,
     /// The servers that are configured already or planned.
-    known: Vec<Arc<ServerConfig>>,
+    known: KnownServers,
     plan: ImportPlan,
 }
 
-impl<'a> Planner<'a> {
-    fn new(gateway: &'a GatewayFile) -> Self {
-        // A configuration that is invalid now is reported before it is written.
-        let existing = gateway.read_config(&PendingFiles::default()).ok();
-        let known = existing.iter().flat_map(|config| &config.servers).map(Arc::clone).collect();
-        Self { gateway, existing, known, plan: ImportPlan::default() }
-    }
-
-    /// The server that does the same as this one, under whatever name.
-    fn find_known(&self, compiled: &ServerConfig) -> Option<&Arc<ServerConfig>> {
-        self.known.iter().find(|known| known.target == compiled.target)
-    }
-
+impl Planner<'_> {
     fn plan_file(&mut self, found: FoundConfig) {
         let FoundConfig { label, contents } = found;
-        let label = label.as_str();
-        let notes = contents.notes.into_iter().map(|note| format!("{label}: {note}"));
+        let label = label.as_deref();
+        let prefix = label.map(|label| format!("{label}: ")).unwrap_or_default();
+        let notes = contents.notes.into_iter().map(|note| format!("{prefix}{note}"));
         self.plan.notes.extend(notes);
         // The names in the file, and those that the servers have in the gateway.
         let mut names = HashMap::new();
         for mut server in contents.servers {
             mark_secrets(&mut server);
             let source_name = server.name.clone();
-            if self.is_own_entry(&server) {
-                let note = format!("{label}: `{source_name}` is this gateway itself");
-                self.plan.notes.push(note);
-                continue;
+            if self.known.is_gateway(&server) {
+                self.note(label, &source_name, "is this gateway itself");
+            } else if command_has_secret(&server) {
+                let problem = "is left out: its command contains a secret; write program and \
+                    arguments apart";
+                self.note(label, &source_name, problem);
+            } else {
+                let name = self.plan_server(&server, label);
+                names.insert(source_name, name);
             }
-            let name = self.plan_server(&server, label);
-            names.insert(source_name, name);
         }
         for profile in contents.profiles {
             self.plan_profile(profile, &names, label);
         }
     }
 
+    fn note(&mut self, label: Option<&str>, name: &str, what: &str) {
+        let label = label.map(|label| format!("{label}: ")).unwrap_or_default();
+        self.plan.notes.push(format!("{label}`{name}` {what}"));
+    }
+
     /// Plans a server, and returns its name in the gateway.
-    fn plan_server(&mut self, server: &ImportedServer, label: &str) -> String {
+    fn plan_server(&mut self, server: &ImportedServer, label: Option<&str>) -> String {
         let wanted = server_name(&server.name);
-        let compiled = self.compile(server, &wanted);
-        if let Ok(compiled) = &compiled
-            && let Some(known) = self.find_known(compiled)
-        {
-            let known = known.name.as_str().to_owned();
-            let note = format!("{label}: `{}` is there already, as [servers.{known}]", server.name);
-            self.plan.notes.push(note);
-            return known;
+        let compiled = CompiledServer::compile(server, &wanted, self.gateway);
+        if let Some((known, table)) = compiled.find_known(&self.known) {
+            let (name, differences) =
+                (known.config.name.to_string(), known.list_differences(table));
+            self.note_duplicate(label, server, &name, &differences);
+            return name;
+        }
+        let inactive = inactive_reason(server, compiled.fault);
+        if inactive.is_some() && self.is_commented_out(server, &wanted) {
+            self.note(label, &server.name, "is there already, as a comment");
+            return wanted;
         }
         let name = unique_name(&wanted, ServerName::MAX_LEN, |name| {
             self.is_taken(GatewaySection::Servers, name)
+                || (inactive.is_some() && self.is_comment(GatewaySection::Servers, name))
         });
-        let inactive = inactive_reason(server, compiled.as_ref().err());
-        if inactive.is_some() && self.is_commented(GatewaySection::Servers, &wanted) {
-            let note = format!("{label}: `{}` is there already, as a comment", server.name);
-            self.plan.notes.push(note);
-            return wanted;
-        }
-        let block = {
-            let mut files =
-                SecretFiles { gateway: self.gateway, server: &name, plan: &mut self.plan };
-            render_server(server, &name, &mut files)
-        };
-        let mut comments = origin_comment(label);
+        let block = self.render_block(server, &name);
+        let mut comments: Vec<_> = label.iter().map(|label| format!("from {label}")).collect();
         if server.name != name {
             comments.push(format!("it was called `{}`", server.name));
         }
         comments.extend(server.notes.iter().cloned());
-        if let Ok(mut compiled) = compiled
-            && inactive.is_none()
-        {
+        if let (Some((mut config, table)), None) = (compiled.complete, &inactive) {
             if let Ok(name) = ServerName::new(&name) {
-                Arc::make_mut(&mut compiled).name = name;
+                Arc::make_mut(&mut config).name = name;
             }
-            self.known.push(compiled);
+            self.known.add(ComparedServer { config, table });
         }
         self.push_entry(GatewaySection::Servers, &name, &block, comments, inactive);
         name
+    }
+
+    fn note_duplicate(
+        &mut self,
+        label: Option<&str>,
+        server: &ImportedServer,
+        known: &str,
+        differences: &[String],
+    ) {
+        let mut what = format!("is there already, as [servers.{known}]");
+        if !differences.is_empty() {
+            let _ = write!(what, ", with another value of {}", differences.join(", "));
+        }
+        self.note(label, &server.name, &what);
+        self.plan.duplicates.push(known.to_owned());
+    }
+
+    /// The TOML of a server; its secrets are part of the plan.
+    fn render_block(&mut self, server: &ImportedServer, name: &str) -> String {
+        let mut files =
+            SecretFiles { gateway: self.gateway, server: name, planned: &mut self.plan.secrets };
+        render_server(server, name, &mut files)
+    }
+
+    /// Whether an earlier import added the same server as a comment.
+    fn is_commented_out(&mut self, server: &ImportedServer, name: &str) -> bool {
+        let planned = self.plan.secrets.len();
+        let block = comment_out(&self.render_block(server, name));
+        self.plan.secrets.truncate(planned);
+        self.gateway.text().contains(block.trim_end())
     }
 
     fn plan_profile(
         &mut self,
         mut profile: ImportedProfile,
         names: &HashMap<String, String>,
-        label: &str,
+        label: Option<&str>,
     ) {
         let wanted = profile_name(&profile.name);
         if let Some(servers) = &mut profile.servers {
@@ -168,24 +238,24 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        if self.is_taken(GatewaySection::Profiles, &wanted)
-            || self.is_commented(GatewaySection::Profiles, &wanted)
-        {
-            let note = format!("{label}: the profile `{}` is there already", profile.name);
-            self.plan.notes.push(note);
+        let section = GatewaySection::Profiles;
+        if self.gateway.has_entry(section, &wanted) || self.is_comment(section, &wanted) {
+            self.note(label, &profile.name, "is there already, as a profile");
             return;
         }
-        let mut comments = origin_comment(label);
+        // Two names of this import may differ only in characters that a profile's name cannot have.
+        let wanted = unique_name(&wanted, LONGEST_PROFILE, |name| {
+            self.is_taken(section, name) || self.is_comment(section, name)
+        });
+        let mut comments: Vec<_> = label.iter().map(|label| format!("from {label}")).collect();
         if profile.name != wanted {
             comments.push(format!("it was called `{}`", profile.name));
         }
         comments.append(&mut profile.notes);
         let missing = self.missing_server(&profile);
-        let inactive = missing.map(|server| {
-            format!("[servers.{server}] is a comment or missing: it has to be there first")
-        });
+        let inactive = missing.map(|server| InactiveReason::MissingServer { server });
         let block = render_profile(&profile, &wanted);
-        self.push_entry(GatewaySection::Profiles, &wanted, &block, comments, inactive);
+        self.push_entry(section, &wanted, &block, comments, inactive);
     }
 
     fn push_entry(
@@ -194,7 +264,7 @@ impl<'a> Planner<'a> {
         name: &str,
         block: &str,
         comments: Vec<String>,
-        inactive: Option<String>,
+        inactive: Option<InactiveReason>,
     ) {
         let reason = inactive.iter().map(|reason| format!("not active: {reason}"));
         let mut lines = String::new();
@@ -209,62 +279,13 @@ impl<'a> Planner<'a> {
         self.plan.entries.push(PlannedEntry { section, name, block, inactive });
     }
 
-    /// Reads the server as the gateway would, with its secrets in place.
-    fn compile(
-        &self,
-        server: &ImportedServer,
-        name: &str,
-    ) -> Result<Arc<ServerConfig>, CompileFault> {
-        let mut files = TrialFiles {
-            folder: self.gateway.folder(),
-            pending: PendingFiles::default(),
-            count: 0,
-        };
-        let text = render_server(server, name, &mut files);
-        let config = self.gateway.read_piece(text, &files.pending)?;
-        config.servers.into_iter().next().ok_or(CompileFault::Missing)
-    }
-
-    /// Whether an entry points a client at this gateway.
-    fn is_own_entry(&self, server: &ImportedServer) -> bool {
-        match &server.target {
-            ImportedTarget::Command { command, args, .. } => {
-                let program = command.rsplit('/').next().unwrap_or_default();
-                let arguments = args.iter().filter_map(|arg| arg.plain_text().ok());
-                let arguments: Vec<_> = arguments.collect();
-                (program == "trunkline" && arguments.iter().any(|arg| arg == "stdio"))
-                    || arguments.iter().any(|arg| self.is_own_url(arg))
-            }
-            ImportedTarget::Http { url, .. } | ImportedTarget::OpenApi { url } => {
-                url.plain_text().is_ok_and(|url| self.is_own_url(&url))
-            }
-        }
-    }
-
-    fn is_own_url(&self, text: &str) -> bool {
-        let Ok(url) = url::Url::parse(text) else { return false };
-        let Some(gateway) = self.existing.as_ref().map(|config| &config.gateway) else {
-            return false;
-        };
-        let is_local = url.host_str().is_some_and(|host| {
-            matches!(host, "localhost" | "127.0.0.1" | "[::1]")
-                || host == gateway.listen.ip().to_string()
-                || gateway
-                    .allowed_hosts
-                    .iter()
-                    .any(|allowed| allowed.split(':').next() == Some(host))
-        });
-        let port = url.port_or_known_default();
-        is_local && port == Some(gateway.listen.port()) && url.path().starts_with("/mcp")
-    }
-
     fn is_taken(&self, section: GatewaySection, name: &str) -> bool {
         let planned = |entry: &PlannedEntry| entry.section == section && entry.name == name;
         self.gateway.has_entry(section, name) || self.plan.entries.iter().any(planned)
     }
 
-    /// Whether an earlier import added the entry as a comment.
-    fn is_commented(&self, section: GatewaySection, name: &str) -> bool {
+    /// Whether an entry of this name is a comment.
+    fn is_comment(&self, section: GatewaySection, name: &str) -> bool {
         let header = format!("#[{}.{name}]", section.key());
         self.gateway.text().lines().any(|line| line.trim_end() == header)
     }
@@ -283,79 +304,23 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Where an entry comes from; what a person typed needs no comment.
-fn origin_comment(label: &str) -> Vec<String> {
-    if label == NewServer::LABEL { Vec::new() } else { vec![format!("from {label}")] }
-}
-
-/// Why a server does not compile.
-enum CompileFault {
-    Faults(ConfigFaults),
-    Missing,
-}
-
-impl From<ConfigFaults> for CompileFault {
-    fn from(faults: ConfigFaults) -> Self {
-        Self::Faults(faults)
-    }
-}
-
 /// Why a server can only be a comment.
-fn inactive_reason(server: &ImportedServer, fault: Option<&CompileFault>) -> Option<String> {
+fn inactive_reason(server: &ImportedServer, fault: Option<ConfigFaults>) -> Option<InactiveReason> {
     if server.inactive.is_some() {
         return server.inactive.clone();
     }
-    match fault? {
-        CompileFault::Missing => Some("it cannot be read".to_owned()),
-        CompileFault::Faults(faults) => {
-            let faults = faults.list().iter().take(3).map(|fault| fault.problem.to_string());
-            Some(faults.collect::<Vec<_>>().join("; "))
+    if let ImportedTarget::Command { command, cwd, .. } = &server.target {
+        let settings = [("command", Some(command)), ("cwd", cwd.as_ref())];
+        for (setting, text) in settings {
+            if !text.is_none_or(ImportedText::is_plain) {
+                return Some(InactiveReason::Unresolved { setting });
+            }
         }
     }
+    let faults = fault?;
+    let faults = faults.list().iter().take(3).map(|fault| fault.problem.to_string()).collect();
+    Some(InactiveReason::Invalid { faults })
 }
 
-/// Secrets of a server that is only tried.
-struct TrialFiles {
-    folder: PathBuf,
-    pending: PendingFiles,
-    count: usize,
-}
-
-impl SecretPaths for TrialFiles {
-    fn secret_path(&mut self, _: &str, secret: &Secret) -> String {
-        self.count += 1;
-        let path = format!("trial-{}", self.count);
-        self.pending.insert(self.folder.join(&path), secret.clone());
-        path
-    }
-}
-
-/// Secrets of a server that is planned: `secrets/SERVER.USAGE`.
-struct SecretFiles<'a, 'b> {
-    gateway: &'a GatewayFile,
-    server: &'a str,
-    plan: &'b mut ImportPlan,
-}
-
-impl SecretPaths for SecretFiles<'_, '_> {
-    fn secret_path(&mut self, usage: &str, secret: &Secret) -> String {
-        let usage: String = usage
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
-            .take(64)
-            .collect();
-        let folder = self.gateway.folder();
-        let stem = format!("{SECRETS_FOLDER}/{}.{usage}", self.server);
-        let is_free = |path: &String| {
-            // An existing file may be the secret of another server, or one that was changed since.
-            !folder.join(path).exists() && self.plan.secrets.iter().all(|file| file.path != *path)
-        };
-        let numbered = (2..).map(|number| format!("{stem}-{number}"));
-        let path = std::iter::once(stem.clone()).chain(numbered).find(is_free).unwrap_or_default();
-        self.plan.secrets.push(SecretFile { path: path.clone(), text: secret.clone() });
-        path
-    }
-}
-
-/// Where the files with secrets are, beside the configuration.
-pub(super) const SECRETS_FOLDER: &str = "secrets";
+/// The most characters of a profile's name.
+const LONGEST_PROFILE: usize = 64;

@@ -6,7 +6,7 @@ use super::imported::{ImportedPiece, ImportedText};
 
 /// The references that a program replaces in its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReferenceNotation {
+pub(in crate::cli) enum ReferenceNotation {
     /// None: every text is meant as it is.
     None,
     /// `${env:NAME}`, `${input:ID}`, `${userHome}`, `${workspaceFolder}`, `${/}`.
@@ -25,20 +25,27 @@ pub(super) enum ReferenceNotation {
 
 /// What references are resolved with.
 #[derive(Debug, Clone)]
-pub(super) struct ReferenceContext {
+pub(in crate::cli) struct ReferenceContext {
     pub(super) notation: ReferenceNotation,
     /// The user's home folder.
     pub(super) home: Option<PathBuf>,
     /// The folder of the project that the file belongs to, if it belongs to one.
     pub(super) project: Option<PathBuf>,
+    /// The folder of the file itself: `{file:PATH}` begins there.
+    pub(super) folder: Option<PathBuf>,
     /// Whether an environment variable is set here.
     pub(super) is_set: fn(&str) -> bool,
 }
 
 impl ReferenceContext {
+    /// References in a text that belongs to no file.
+    pub(in crate::cli) fn without_folders(notation: ReferenceNotation) -> Self {
+        Self { notation, home: None, project: None, folder: None, is_set: |_| true }
+    }
+
     /// Splits a text into its pieces. A reference without a counterpart becomes a variable, and is
     /// named in `notes`.
-    pub(super) fn split_text(&self, text: &str, notes: &mut Vec<String>) -> ImportedText {
+    pub(in crate::cli) fn split_text(&self, text: &str, notes: &mut Vec<String>) -> ImportedText {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, reference, after)) = self.find_reference(rest) {
@@ -87,6 +94,7 @@ impl ReferenceContext {
             None if matches!(inside, "workspaceFolder" | "workspaceRoot") => {
                 Some(ForeignReference::Project)
             }
+            None if inside == "workspaceFolderBasename" => Some(ForeignReference::ProjectName),
             None if matches!(inside, "/" | "pathSeparator") => Some(ForeignReference::Separator),
             _ => None,
         };
@@ -113,7 +121,8 @@ impl ReferenceContext {
     }
 
     fn has_files(&self) -> bool {
-        matches!(self.notation, ReferenceNotation::Bare | ReferenceNotation::Own)
+        use ReferenceNotation::{Bare, Own, Prefixed};
+        matches!(self.notation, Bare | Own | Prefixed)
     }
 
     fn push_reference(
@@ -138,7 +147,7 @@ impl ReferenceContext {
             ForeignReference::File(path) => {
                 let path = match (path.strip_prefix("~/"), &self.home) {
                     (Some(rest), Some(home)) => home.join(rest).display().to_string(),
-                    _ => absolute_path(path, self.project.as_deref()),
+                    _ => absolute_path(path, self.folder.as_deref()),
                 };
                 pieces.push(ImportedPiece::File(path));
             }
@@ -147,6 +156,10 @@ impl ReferenceContext {
             }
             ForeignReference::Project => {
                 self.push_folder(pieces, self.project.as_deref(), "workspaceFolder", notes);
+            }
+            ForeignReference::ProjectName => {
+                let name = self.project.as_deref().and_then(Path::file_name).map(Path::new);
+                self.push_folder(pieces, name, "workspaceFolderBasename", notes);
             }
             ForeignReference::Separator => push_plain(pieces, "/"),
             ForeignReference::Unknown(inside) => {
@@ -184,6 +197,8 @@ enum ForeignReference<'t> {
     File(&'t str),
     Home,
     Project,
+    /// The last part of the project's folder.
+    ProjectName,
     Separator,
     /// A reference of a kind that the gateway does not have.
     Unknown(&'t str),
@@ -243,6 +258,7 @@ mod tests {
             notation,
             home: Some("/home/ann".into()),
             project: Some("/srv/site".into()),
+            folder: Some("/srv/site/.tool".into()),
             is_set: |name| name == "SET",
         };
         let mut notes = Vec::new();
@@ -276,6 +292,8 @@ mod tests {
                 "{file:~/t} {x}",
                 vec![ImportedPiece::File("/home/ann/t".into()), plain(" {x}")],
             ),
+            (Bare, "{file:./t}", vec![ImportedPiece::File("/srv/site/.tool/./t".into())]),
+            (Prefixed, "${workspaceFolderBasename}", vec![plain("site")]),
             (Any, "${env:X}${Y}", vec![variable("X"), variable("Y")]),
             (Any, "open ${", vec![plain("open ${")]),
         ] {

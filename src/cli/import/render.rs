@@ -48,7 +48,7 @@ pub(super) fn render_server(
 fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut dyn SecretPaths) {
     match target {
         ImportedTarget::Command { command, args, env, pass_env, cwd } => {
-            push_setting(lines, "command", quote_text(command));
+            push_setting(lines, "command", quote_text(&command.describe()));
             if !args.is_empty() {
                 let args = args.iter().enumerate().map(|(at, text)| {
                     quote_text(&render_text(text, &format!("arg-{}", at + 1), secrets))
@@ -62,7 +62,7 @@ fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut
                 push_setting(lines, "pass_env", quote_list(pass_env));
             }
             if let Some(cwd) = cwd {
-                push_setting(lines, "cwd", quote_text(cwd));
+                push_setting(lines, "cwd", quote_text(&cwd.describe()));
             }
         }
         ImportedTarget::Http { url, headers, transport } => {
@@ -74,9 +74,12 @@ fn render_target(target: &ImportedTarget, lines: &mut Vec<String>, secrets: &mut
                 push_setting(lines, "transport", Value::from(*transport));
             }
         }
-        ImportedTarget::OpenApi { url } => {
+        ImportedTarget::OpenApi { url, headers } => {
             push_setting(lines, "kind", Value::from("openapi"));
             push_setting(lines, "url", quote_text(&render_text(url, "url", secrets)));
+            if !headers.is_empty() {
+                push_setting(lines, "headers", render_pairs(headers, secrets));
+            }
         }
     }
 }
@@ -122,11 +125,11 @@ fn render_text(text: &ImportedText, usage: &str, secrets: &mut dyn SecretPaths) 
 }
 
 fn render_pairs(pairs: &[(String, ImportedText)], secrets: &mut dyn SecretPaths) -> Value {
+    // The programs take the last of two equal names, too.
     let mut table = InlineTable::new();
     for (name, text) in pairs {
         table.insert(name, quote_text(&render_text(text, name, secrets)));
     }
-    table.fmt();
     Value::from(table)
 }
 
@@ -166,7 +169,11 @@ fn is_invisible(c: char) -> bool {
 
 /// A name as a key, in quotes if it needs them.
 fn render_key(name: &str) -> String {
-    toml_edit::Key::new(name).to_string()
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !name.is_empty() && name.bytes().all(is_bare) {
+        return name.to_owned();
+    }
+    quote_text(name).to_string().trim().to_owned()
 }
 
 /// The lines of a block as comments: without a blank behind the `#`, so that removing it is enough.
@@ -183,6 +190,24 @@ pub(super) fn comment_out(block: &str) -> String {
 mod tests {
     use super::*;
 
+    struct NoSecrets;
+
+    impl SecretPaths for NoSecrets {
+        fn secret_path(&mut self, usage: &str, _: &crate::config::Secret) -> String {
+            panic!("{usage} is no secret")
+        }
+    }
+
+    #[test]
+    fn of_two_equal_names_the_last_counts_and_the_others_stay() {
+        let pair = |name: &str, value: &str| {
+            (name.to_owned(), ImportedText(vec![ImportedPiece::Plain(value.to_owned())]))
+        };
+        let pairs = [pair("A", "1"), pair("B", "2"), pair("A", "3")];
+        let rendered = render_pairs(&pairs, &mut NoSecrets).to_string();
+        assert_eq!(rendered.trim(), "{ A = \"3\", B = \"2\" }");
+    }
+
     #[test]
     fn a_text_is_one_line_whatever_it_contains() {
         for text in
@@ -192,6 +217,9 @@ mod tests {
             assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{7f}']), "{line}");
             let table: toml::Table = line.parse().unwrap();
             assert_eq!(table["x"].as_str(), Some(text));
+            let pair = format!("{} = 1", render_key(text));
+            assert!(!pair.contains(['\n', '\u{1b}', '\u{202e}', '\u{7f}']), "{pair}");
+            assert!(pair.parse::<toml::Table>().unwrap().contains_key(text));
         }
     }
 }

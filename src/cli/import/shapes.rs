@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
+use super::clients::programs::TimeUnit;
+use super::clients::{claude_code, codex, goose, opencode, server_map};
 use super::fields::FieldFault;
 use super::imported::ImportedFile;
 use super::references::ReferenceContext;
-use super::{codex, goose, opencode, server_map, systems};
+use super::systems;
 
 /// The form of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub(super) enum ConfigShape {
     ClaudeCode,
     /// The same with timeouts in seconds.
     Cline,
+    /// The same with lists of the servers that are started.
+    Gemini,
+    /// `servers`, or `mcp.servers` in the editor's settings.
+    VsCode,
     /// `[mcp_servers.NAME]`.
     Codex,
     /// `mcp` or `mcp.servers`, with `type` and a command that is a list.
@@ -49,17 +55,21 @@ impl ConfigShape {
         context: &ShapeContext<'_>,
     ) -> Result<ImportedFile, FieldFault> {
         match self {
-            Self::ServerMap(key) => server_map::read_client(document, key, context),
-            Self::ClaudeCode => server_map::read_claude_code(document, context),
-            Self::Cline => server_map::read_cline(document, context),
-            Self::Codex => Ok(codex::read_codex(document, context)),
+            Self::ServerMap(key) => {
+                server_map::read_client(document, &[key], TimeUnit::Milliseconds, context)
+            }
+            Self::Cline => {
+                server_map::read_client(document, &["mcpServers"], TimeUnit::Seconds, context)
+            }
+            Self::ClaudeCode => claude_code::read_claude_code(document, context),
+            Self::Gemini => server_map::read_gemini(document, context),
+            Self::VsCode => server_map::read_vscode(document, context),
+            Self::Codex => codex::read_codex(document, context),
             Self::OpenCode => opencode::read_opencode(document, context),
-            Self::Goose => Ok(goose::read_goose(document, context)),
+            Self::Goose => goose::read_goose(document, context),
             Self::SignalWire => Ok(systems::signalwire::read_signalwire(document, context)),
             Self::Ava => systems::ava::read_ava(document, context),
-            Self::ActionServers => {
-                Ok(systems::action_servers::read_action_servers(document, context))
-            }
+            Self::ActionServers => systems::action_servers::read_action_servers(document, context),
             Self::OpenLegion => systems::openlegion::read_openlegion(document, context),
         }
     }
@@ -82,25 +92,31 @@ impl ConfigShape {
         if is_table("agents") && any_entry(document, "agents", &["mcp_servers"]) {
             return Some(Self::OpenLegion);
         }
-        if let Some(mcp) = document.get("mcp").filter(|mcp| mcp.is_object()) {
-            return Some(Self::detect_mcp(mcp));
+        if let Some(mcp) = document.get("mcp").and_then(Json::as_object) {
+            return Some(Self::detect_mcp(document, mcp));
         }
         if is_table("servers") {
             let action = any_entry(document, "servers", &["auto_discover"]);
-            return Some(if action { Self::ActionServers } else { Self::ServerMap("servers") });
+            return Some(if action { Self::ActionServers } else { Self::VsCode });
         }
         systems::signalwire::has_servers(document).then_some(Self::SignalWire)
     }
 
     /// Three programs have a key `mcp`.
-    fn detect_mcp(mcp: &Json) -> Self {
-        let entries = mcp.get("servers").unwrap_or(mcp);
-        let entries = || entries.as_object().into_iter().flatten();
-        let kind = |entry: &Json| entry.get("type").and_then(Json::as_str).map(str::to_owned);
-        if entries().any(|(_, entry)| matches!(kind(entry).as_deref(), Some("local" | "remote"))) {
+    fn detect_mcp(document: &Json, mcp: &Map<String, Json>) -> Self {
+        let servers = mcp.get("servers").and_then(Json::as_object).unwrap_or(mcp);
+        let any = |keys: &[&str]| {
+            servers.values().any(|entry| keys.iter().any(|key| entry.get(key).is_some()))
+        };
+        if mcp.values().chain(servers.values()).any(opencode::is_typed) {
             Self::OpenCode
-        } else {
+        } else if document.get("contexts").is_some()
+            || any(&["transport", "restart", "defaults"])
+            || servers.values().any(|entry| entry.get("command").is_some_and(Json::is_array))
+        {
             Self::Ava
+        } else {
+            Self::VsCode
         }
     }
 }

@@ -8,41 +8,60 @@ use serde_json::Value as Json;
 use crate::codec::file::{FileError, read_file};
 
 use super::clients::{KnownClient, UserFolders};
-use super::document::{DocumentError, MAX_DOCUMENT, Notation, decode_text, parse_document};
-use super::imported::ImportedFile;
+use super::document::{DocumentError, MAX_DOCUMENT, Notation, parse_bytes};
+use super::fields::FieldFault;
+use super::imported::{ImportedFile, ImportedServer, ImportedTarget};
 use super::references::{ReferenceContext, ReferenceNotation};
 use super::shapes::{ConfigShape, ShapeContext};
 
 /// What one file contains.
 #[derive(Debug)]
-pub(super) struct FoundConfig {
-    /// The file, for people.
-    pub(super) label: String,
+pub(in crate::cli) struct FoundConfig {
+    /// The file, for people; `None` for what a person typed.
+    pub(super) label: Option<String>,
     pub(super) contents: ImportedFile,
+}
+
+impl FoundConfig {
+    /// What a person typed.
+    pub(in crate::cli) fn typed(name: &str, target: ImportedTarget) -> Self {
+        let servers = vec![ImportedServer::new(name, target)];
+        Self { label: None, contents: ImportedFile { servers, ..ImportedFile::default() } }
+    }
 }
 
 /// A file to read.
 #[derive(Debug, Clone)]
-pub(super) struct ConfigFile {
+pub(in crate::cli) struct ConfigFile {
     /// `None` for standard input.
     path: Option<PathBuf>,
     /// The program that it belongs to, if that is known.
     client: Option<&'static KnownClient>,
+    form: FormChoice,
+}
+
+/// Which form a file may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FormChoice {
+    /// The one of its program: a person named the program for this file.
+    Given,
+    /// Also another one: people paste the entries of one program into the file of another.
+    Detected,
 }
 
 impl ConfigFile {
-    pub(super) fn of_client(client: &'static KnownClient, path: PathBuf) -> Self {
-        Self { path: Some(path), client: Some(client) }
+    pub(in crate::cli) fn of_client(client: &'static KnownClient, path: PathBuf) -> Self {
+        Self { path: Some(path), client: Some(client), form: FormChoice::Detected }
     }
 
     /// A file by its path; the path may tell the program.
     pub(super) fn at_path(path: &Path, from: Option<&'static KnownClient>) -> Self {
         let client = from.or_else(|| KnownClient::by_path(path));
-        Self { path: Some(path.to_owned()), client }
+        Self { path: Some(path.to_owned()), client, form: FormChoice::of(from) }
     }
 
     pub(super) fn standard_input(from: Option<&'static KnownClient>) -> Self {
-        Self { path: None, client: from }
+        Self { path: None, client: from, form: FormChoice::of(from) }
     }
 
     /// Its name, for people: below the home folder it begins with `~`.
@@ -63,19 +82,14 @@ impl ConfigFile {
         let bytes = self
             .read_bytes()
             .map_err(|error| DocumentError::Unreadable { file: label.clone(), error })?;
-        let text = decode_text(&label, &bytes)?;
-        let path = self.path.as_deref();
-        let notation = Notation::detect(path.unwrap_or(Path::new("")), text);
-        let document = parse_document(&label, text, notation)?;
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        let document = parse_bytes(&label, &bytes, |text| Notation::detect(path, text))?;
         let contents = self
             .read_document(&document, folders)
             .ok_or_else(|| DocumentError::Unknown { file: label.clone() })?;
-        let contents = contents.map_err(|rule| DocumentError::Syntax {
-            file: label.clone(),
-            line: 1,
-            rule,
-        })?;
-        Ok(FoundConfig { label, contents })
+        let contents =
+            contents.map_err(|fault| DocumentError::Field { file: label.clone(), fault })?;
+        Ok(FoundConfig { label: Some(label), contents })
     }
 
     fn read_bytes(&self) -> Result<Vec<u8>, FileError> {
@@ -96,26 +110,39 @@ impl ConfigFile {
         &self,
         document: &Json,
         folders: &UserFolders,
-    ) -> Option<Result<ImportedFile, String>> {
-        let path = self.path.as_deref();
-        let project =
-            self.client.zip(path).and_then(|(client, path)| client.project_of(path, folders));
-        let references = ReferenceContext {
-            notation: self.client.map_or(ReferenceNotation::Any, |client| client.references),
-            home: folders.home.clone(),
-            project,
-            is_set: |name| std::env::var_os(name).is_some(),
-        };
-        let context = ShapeContext { references: &references, file: path };
+    ) -> Option<Result<ImportedFile, FieldFault>> {
+        let references = self.references(folders);
+        let context = ShapeContext { references: &references, file: self.path.as_deref() };
         let read = |shape: ConfigShape| shape.read_document(document, &context);
         let own = self.client.map(|client| read(client.shape));
-        match (own, ConfigShape::detect(document)) {
-            // People paste the entries of one program into the file of another.
-            (Some(Ok(own)), Some(detected)) if own.servers.is_empty() && own.notes.is_empty() => {
-                Some(read(detected))
+        let detected = || ConfigShape::detect(document).map(read);
+        match own {
+            Some(own) if self.form == FormChoice::Given => Some(own),
+            Some(Ok(own)) if own.servers.is_empty() && own.notes.is_empty() => {
+                Some(detected().unwrap_or(Ok(own)))
             }
-            (Some(own), _) => Some(own),
-            (None, detected) => detected.map(read),
+            Some(own) => Some(own),
+            None => detected(),
         }
+    }
+
+    /// What the references in the file mean.
+    pub(in crate::cli) fn references(&self, folders: &UserFolders) -> ReferenceContext {
+        let path = self.path.as_deref();
+        let project = self.client.zip(path);
+        let path = path.and_then(|path| std::path::absolute(path).ok());
+        ReferenceContext {
+            notation: self.client.map_or(ReferenceNotation::Any, |client| client.references),
+            home: folders.home.clone(),
+            project: project.and_then(|(client, path)| client.project_of(path, folders)),
+            folder: path.and_then(|path| path.parent().map(Path::to_path_buf)),
+            is_set: |name| std::env::var_os(name).is_some(),
+        }
+    }
+}
+
+impl FormChoice {
+    fn of(from: Option<&KnownClient>) -> Self {
+        from.map_or(Self::Detected, |_| Self::Given)
     }
 }

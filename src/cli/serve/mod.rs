@@ -3,6 +3,8 @@
 
 pub mod settings;
 
+mod approvals;
+mod audit_log;
 mod event_delivery;
 mod reload;
 pub(super) mod signals;
@@ -21,11 +23,12 @@ use crate::admin::{self, StatusReport};
 use crate::call::{Drain, DrainSwitch, drain};
 use crate::catalog::SealedCursors;
 use crate::clock;
-use crate::config::{Config, ConfigSource, LogFormatChoice};
+use crate::config::{Config, ConfigSource, LogFormatChoice, PinsChoice};
 use crate::crypto::random_bytes;
 use crate::downstream::McpService;
 use crate::listener::{ListenError, Listener, LiveSettings, Workers, edge};
 use crate::pipeline::{Gateway, own_info};
+use crate::policy::{BaselineError, BaselineFolder, DefinitionGuard, pins_of};
 use crate::snapshot::{Snapshots, StartUp};
 use crate::telemetry::events::EventDelivery;
 use crate::telemetry::log::{self, AccessLogSwitch, LogError, LogHandle, LogLevels};
@@ -53,6 +56,9 @@ pub enum ServeError {
     /// The threads that serve clients cannot be started.
     #[error("no threads could be started")]
     Threads(#[source] std::io::Error),
+    /// The accepted definitions of servers cannot be stored.
+    #[error(transparent)]
+    Baselines(#[from] BaselineError),
     /// The telemetry exporter cannot be started.
     #[error("telemetry")]
     Telemetry(#[from] crate::telemetry::otel::OtelError),
@@ -72,7 +78,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
         Err(error) => return report_error(&error),
     };
     let ended = runtime.block_on(async {
-        let running = Running::start(config, &common.config, guardian()).await?;
+        let running = Running::start(config, &common.config.path, guardian()).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
         signals::until_told_to_stop(&reloader).await;
         tokio::select! {
@@ -152,9 +158,11 @@ pub struct Running {
     client_listener: Option<JoinHandle<()>>,
     admin_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
+    approvals: Option<JoinHandle<()>>,
     otel: Mutex<Option<Otel>>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
+    doors: Doors,
     /// The worker threads that serve clients; the last to end.
     _workers: Arc<Workers>,
 }
@@ -183,6 +191,7 @@ impl Running {
         guardian: Guardian,
         doors: Doors,
     ) -> Result<Self, ServeError> {
+        audit_log::check_standard_output(&config, doors).map_err(ServeError::Settings)?;
         let settings = settings::of(&config)
             .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;
         // Sockets first: two gateways on one address must not both start servers.
@@ -196,6 +205,7 @@ impl Running {
         let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
         let otel = settings::otel(&config, &metrics)?;
         let events = event_delivery::start_events(&config, &guardian, &metrics).await;
+        let audit = audit_log::start_audit(&config, &metrics).map_err(ServeError::Threads)?;
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
         let surroundings = with_store(surroundings, &config, path).await;
@@ -203,12 +213,14 @@ impl Running {
             Some(_) => surroundings,
             None => surroundings.for_one_client(),
         };
-        let startup = StartUp { config, surroundings, info: own_info() };
+        let definitions = DefinitionGuard::new(open_baselines(&config, path)?);
+        let startup = StartUp { config, surroundings, info: own_info(), definitions };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
+        let approvals = approvals::watch_approvals(&snapshots);
         let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
-        let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors));
+        let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors, audit));
         if let Some(otel) = &otel {
             gateway.tracing.store(Arc::new(otel.tracing()));
         }
@@ -244,9 +256,11 @@ impl Running {
             client_listener,
             admin_listener,
             follower,
+            approvals,
             otel: Mutex::new(otel),
             events: Arc::new(events),
             guardian,
+            doors,
             _workers: workers,
         })
     }
@@ -269,7 +283,11 @@ impl Running {
             let _ = operators.await;
         }
         self.follower.abort();
+        if let Some(approvals) = self.approvals {
+            approvals.abort();
+        }
         self.events.finish(within.saturating_sub(stopping.elapsed()).max(EVENTS_PATIENCE)).await;
+        audit_log::finish_audit(&self.gateway.audit).await;
         if let Some(otel) = self.otel.into_inner() {
             otel.shutdown(OTEL_PATIENCE).await;
         }
@@ -295,6 +313,22 @@ async fn with_store(surroundings: ServerContext, config: &Config, path: &Path) -
         Err(error) => {
             tracing::warn!("{}", error_chain(&error));
             surroundings
+        }
+    }
+}
+
+/// The folder of accepted definitions, if the configuration has one. Without it every start accepts
+/// what servers list, so the gateway does not start without it if a change is to be held.
+fn open_baselines(config: &Config, path: &Path) -> Result<Option<BaselineFolder>, ServeError> {
+    let Some(folder) = config.gateway.baseline_folder() else { return Ok(None) };
+    let is_needed = config.gateway.pin_dir.is_some()
+        || config.servers.iter().any(|server| pins_of(config, server) == PinsChoice::Hold);
+    match BaselineFolder::open(folder, path) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if is_needed => Err(error.into()),
+        Err(error) => {
+            tracing::warn!("definitions are not stored: {}", error_chain(&error));
+            Ok(None)
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 use crate::upstream::child::Guardian;
 
-use super::{Running, event_delivery, levels, settings};
+use super::{Doors, Running, audit_log, event_delivery, levels, settings};
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -31,6 +31,7 @@ pub struct Reloader {
     log: Option<LogHandle>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
+    doors: Doors,
     environment: Arc<dyn Environment + Send + Sync>,
     pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
@@ -51,6 +52,7 @@ impl Running {
             log,
             events: Arc::clone(&self.events),
             guardian: self.guardian.clone(),
+            doors: self.doors,
             environment: Arc::new(SystemEnvironment),
             reader: FileReader::default(),
             one_at_a_time: Mutex::new(()),
@@ -108,6 +110,11 @@ impl Reloader {
         outcome
     }
 
+    /// Has the file of the audit log opened again.
+    pub(super) fn reopen_audit(&self) {
+        self.gateway.audit.reopen();
+    }
+
     /// When the running configuration is to be reloaded.
     pub fn manner(&self) -> ReloadTrigger {
         self.gateway.snapshots.load().config.gateway.reload
@@ -120,7 +127,12 @@ impl Reloader {
         let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
         let refused = self.refused.lock().clone();
         let named = config.files.iter().cloned();
-        [self.common.config.clone()].into_iter().chain(named).chain(tls).chain(refused).collect()
+        [self.common.config.path.clone()]
+            .into_iter()
+            .chain(named)
+            .chain(tls)
+            .chain(refused)
+            .collect()
     }
 
     /// Reads all files on a blocking thread: one that hangs is a fault of the configuration.
@@ -145,6 +157,7 @@ impl Reloader {
         if config.is_open_to_anyone() && !running.is_open_to_anyone() {
             return Err(vec![OPEN.to_owned()]);
         }
+        audit_log::check_standard_output(&config, self.doors).map_err(|fault| vec![fault])?;
         if config == *running {
             // The certificate files may have changed under the same names.
             self.publish(listeners, digest);
@@ -155,6 +168,10 @@ impl Reloader {
             && let Err(error) = log.set_levels(levels(&config))
         {
             return Err(vec![error.to_string()]);
+        }
+        if config.audit != running.audit {
+            let settings = audit_log::audit_settings(&config.audit);
+            self.gateway.audit.apply(settings).map_err(|error| vec![error_chain(&error)])?;
         }
         if config.events != running.events {
             self.events.apply(event_delivery::event_settings(&config.events, &self.guardian));
@@ -180,7 +197,7 @@ impl Reloader {
     fn publish(&self, listeners: settings::Listeners, digest: String) {
         self.clients.publish(listeners.clients);
         self.operators.publish(listeners.operators);
-        self.report.loaded(&self.common.config, digest);
+        self.report.loaded(&self.common.config.path, digest);
     }
 }
 
@@ -190,8 +207,8 @@ fn load_files(
     environment: &dyn Environment,
 ) -> Result<LoadedFiles, RejectedFiles> {
     let rejected = |faults| RejectedFiles { faults, files: Vec::new() };
-    let source = ConfigSource::open(&common.config).map_err(|error| {
-        rejected(vec![format!("cannot read {}: {error}", common.config.display())])
+    let source = ConfigSource::open(&common.config.path).map_err(|error| {
+        rejected(vec![format!("cannot read {}: {error}", common.config.path.display())])
     })?;
     let mut config = Config::read(&source, environment).map_err(|faults| RejectedFiles {
         faults: faults.to_string().lines().map(str::to_owned).collect(),

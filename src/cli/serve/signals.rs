@@ -32,6 +32,7 @@ async fn hangups(reloader: Arc<Reloader>) {
     let mut hangup = listen(SignalKind::hangup());
     loop {
         heard(&mut hangup).await;
+        reloader.reopen_audit();
         if reloader.manner() == ReloadTrigger::Off {
             tracing::warn!("SIGHUP is ignored: gateway.reload is off");
         } else {

@@ -69,7 +69,7 @@ async fn compare(watcher: &Arc<Mutex<RecommendedWatcher>>, reloader: &Reloader) 
 
 /// Whether an event may be a change. Comparing the files opens them, which is
 /// an event, too: it must not trigger another comparison.
-fn changes_something(event: &Event) -> bool {
+pub(super) fn changes_something(event: &Event) -> bool {
     use notify::event::{AccessKind, AccessMode};
     match event.kind {
         EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
@@ -80,7 +80,7 @@ fn changes_something(event: &Event) -> bool {
 /// Waits until there are no events for a moment: an editor's save and a
 /// volume's update are several events. The wait is bounded, because a program
 /// may write to the same folder all the time.
-async fn settle(events: &mut mpsc::Receiver<()>) {
+pub(super) async fn settle(events: &mut mpsc::Receiver<()>) {
     let quiet =
         async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
     let _ = tokio::time::timeout(PATIENCE, quiet).await;

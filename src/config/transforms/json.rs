@@ -100,7 +100,10 @@ fn from_pieces(pieces: Vec<TextPiece>) -> ArgumentValue {
 }
 
 /// A value of the file as JSON, without substitutions.
-pub(super) fn plain_json(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Json> {
+pub(in crate::config) fn plain_json(
+    node: &ConfigNode<'_>,
+    reader: &mut ConfigReader<'_>,
+) -> Option<Json> {
     let mut read = |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>| {
         node.expect_plain_string::<ArgumentValue>(reader).map(str::to_owned)
     };

@@ -7,6 +7,7 @@ mod schema;
 mod template;
 
 pub use arguments::{ArgumentEdit, ToolArguments};
+pub(in crate::config) use json::plain_json;
 pub use json::{ArgumentValue, TextPart};
 pub use results::{
     FormatChoice, OutputCheck, ResultBounds, ResultSettings, StripChoice, StructuredChoice,
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::macros::section;
+use super::numbers::CountSetting;
 use super::reader::{ConfigReader, ConfigTable};
 use super::server::ServerConfig;
 use super::setting::{Section, SectionPart, SettingRow};
@@ -40,6 +42,9 @@ section! {
             check_output: Option<OutputCheck>,
             /// The shape and size of results.
             result: ResultSettings = {},
+            /// How often a call is made again that has failed, by default as the server's `retries`
+            /// says.
+            retries: Option<usize> as Option<CountSetting<0, 5>>,
             /// How long a call of the tool takes before its client hears of it. By default as the
             /// server's `slow_after` says.
             slow_after: Option<Duration> as Option<DurationSetting>,
@@ -55,9 +60,10 @@ impl TransformSettings {
         !self.changes_arguments() && !self.follows_results()
     }
 
-    /// Whether the way back of a call matters: its result, or its time.
+    /// Whether the way back of a call matters: its result, its failure, or its time.
     pub fn follows_results(&self) -> bool {
-        self.changes_results() || self.slow_after.is_some()
+        let is_retried = self.retries.is_some_and(|retries| retries > 0);
+        self.changes_results() || self.slow_after.is_some() || is_retried
     }
 
     /// Whether the server gets other arguments than clients send, or clients see another schema.
@@ -87,6 +93,7 @@ impl TransformSettings {
         let mut settings = self.clone();
         settings.check_output = settings.check_output.or(Some(server.check_output));
         settings.result.bounds = settings.result.bounds.or(&server.result);
+        settings.retries = settings.retries.or(server.retries);
         settings.slow_after = settings.slow_after.or(server.slow_after);
         settings.slow_message = settings.slow_message.or_else(|| server.slow_message.clone());
         settings

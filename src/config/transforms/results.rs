@@ -46,7 +46,8 @@ section! {
             max_size: Option<usize> as Option<ResultSize>,
             /// What happens to a larger one, by default `"truncate"`.
             when_larger: Option<WhenLarger>,
-            /// What is stripped from the texts of results, by default nothing.
+            /// What is stripped from the texts of results, and from texts within texts that are JSON;
+            /// by default nothing.
             strip: Option<Vec<StripChoice>>,
             /// How a text that is JSON is written, by default as it came.
             format: Option<FormatChoice>,
@@ -67,6 +68,11 @@ impl ResultBounds {
             format: self.format.or(others.format),
             mime_types: self.mime_types.or_else(|| others.mime_types.clone()),
         }
+    }
+
+    /// Whether larger results are kept.
+    pub fn keep_results(&self) -> bool {
+        self.max_size.is_some() && self.when_larger == Some(WhenLarger::Resource)
     }
 
     /// Whether results are changed.
@@ -116,6 +122,9 @@ choice! {
         "truncate" => Truncate,
         /// clients get an error that says how large it is
         "error" => Error,
+        /// like `truncate`, and the whole can be read for a time as a resource, also in ranges, by the
+        /// client that made the call (`gateway.limits.kept_results`)
+        "resource" => Resource,
     }
 }
 
@@ -158,9 +167,10 @@ choice! {
 choice! {
     /// What happens to the value that a message was made from.
     pub enum StructuredChoice {
-        /// `structuredContent` has it, also where it came as text
+        /// `structuredContent` has it, also where it came as text; what is no object is there as
+        /// `result`
         "keep" => Keep,
-        /// clients get the message only, and do not see an `outputSchema`
+        /// clients get no `structuredContent`, and do not see an `outputSchema`
         "drop" => Drop,
     }
 }

@@ -1,8 +1,11 @@
 //! Paths to values in a result, and texts with such paths in them.
 
+use serde_json::value::RawValue;
+
 use crate::config::problem::ConfigProblem;
 use crate::config::reader::ConfigReader;
 use crate::config::setting::TextSetting;
+use crate::jsonrpc::Members;
 
 /// The place of a value in a result: the names of members, and the positions of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,24 @@ impl ValuePath {
         let is_dotted = !text.starts_with('/');
         let is_empty = |step: &String| step.trim().is_empty() || step.contains(['{', '}']);
         (!is_dotted || !steps.iter().any(is_empty)).then_some(Self(steps))
+    }
+
+    /// The raw value that these steps lead to from a raw value.
+    pub fn follow<'a, 'b>(
+        mut steps: impl Iterator<Item = &'b str>,
+        value: &'a str,
+    ) -> Option<&'a str> {
+        steps.try_fold(value, |value, step| {
+            let found = match value.as_bytes().first()? {
+                b'[' => {
+                    let items: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+                    *items.get(step.parse::<usize>().ok()?)?
+                }
+                b'{' => Members::parse_with_duplicates(value.as_bytes()).ok()?.find(step)?,
+                _ => return None,
+            };
+            Some(found.get())
+        })
     }
 
     /// The steps of the path.
@@ -84,12 +105,20 @@ impl MessageTemplate {
             }
             let (path, after) = from.strip_prefix('{')?.split_once('}')?;
             parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
-            parts.push(TemplatePart::Value(ValuePath::parse(path)?));
+            parts.push(TemplatePart::Value(ValuePath::parse(path.trim())?));
             rest = after;
         }
         plain.push_str(rest);
         parts.push(TemplatePart::Text(plain));
         Some(Self(parts))
+    }
+
+    /// The paths, in order.
+    pub fn paths(&self) -> impl Iterator<Item = &ValuePath> {
+        self.0.iter().filter_map(|part| match part {
+            TemplatePart::Value(path) => Some(path),
+            TemplatePart::Text(_) => None,
+        })
     }
 
     /// The parts, in order.
@@ -136,6 +165,8 @@ mod tests {
             ("plain", Some(1)),
             ("{a}", Some(3)),
             ("x {a.b} {{y}} {/c}", Some(5)),
+            ("{ a }", Some(3)),
+            ("{ }", None),
             ("{", None),
             ("}", None),
             ("{}", None),

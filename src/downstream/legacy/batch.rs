@@ -10,6 +10,7 @@ use http::{Response, StatusCode};
 
 use crate::call::{Failure, RequestFault};
 use crate::config::LimitsConfig;
+use crate::downstream::refused_requests::AuditedRequest;
 use crate::downstream::request::{self, Posted};
 use crate::downstream::response::{self, AcceptedForm};
 use crate::downstream::{Body, McpService};
@@ -52,10 +53,21 @@ impl McpService {
             Ok(messages) => messages,
             Err(failure) => return refuse(&failure),
         };
+        let audited = self.gateway.audit.is_on().then(|| {
+            AuditedRequest::new(&posted.headers, &posted.body, (&posted.caller, posted.peer))
+        });
+        let audited = audited.as_ref();
         let room = AnswerRoom(AtomicUsize::new(limits.unread_each));
         let answers = join_all(messages.into_iter().map(|message| {
-            let member = Arc::clone(&self).member(message, &session, &posted);
-            async { room.collect(member.await?).await }
+            let member = Arc::clone(&self).member(message.clone(), &session, &posted);
+            let (mcp, room) = (&self, &room);
+            async move {
+                let answer = member.await?;
+                if let Some(audited) = audited {
+                    audited.audit_message(&mcp.gateway, &message, &answer.response);
+                }
+                room.collect(answer).await
+            }
         }));
         let answers: Vec<Vec<Bytes>> = answers.await.into_iter().flatten().collect();
         if answers.is_empty() {

@@ -6,13 +6,49 @@
 //! so that an id is valid only for the client that received it, however its
 //! server makes ids (SEP-2663, "Security Implications": ids are bearer tokens).
 //! Nothing is stored: ids are valid as long as the keys.
+//!
+//! `SERVER~TOOL` takes the place of `SERVER` in the id of a task whose tool has results that the
+//! configuration changes: its final result is changed as well, whenever it is fetched.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::call::{Principal, ServerName};
+use crate::call::{NativeName, Principal, ServerName};
+
+/// A task of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskOrigin<'a> {
+    /// The server.
+    pub server: ServerName,
+    /// The tool that was called, if its results are changed.
+    pub tool: Option<NativeName>,
+    /// The server's own id.
+    pub native: &'a str,
+}
+
+impl TaskOrigin<'_> {
+    /// The first part of the public id.
+    fn place(&self) -> String {
+        match &self.tool {
+            None => self.server.to_string(),
+            Some(tool) => format!("{}~{}", self.server, URL_SAFE_NO_PAD.encode(tool.as_str())),
+        }
+    }
+
+    /// Reads the first part of a public id.
+    fn parse_place(place: &str) -> Option<(ServerName, Option<NativeName>)> {
+        let (server, tool) = match place.split_once('~') {
+            None => (place, None),
+            Some((server, tool)) => {
+                let tool = URL_SAFE_NO_PAD.decode(tool).ok()?;
+                (server, Some(NativeName::new(std::str::from_utf8(&tool).ok()?)))
+            }
+        };
+        Some((ServerName::new(server).ok()?, tool))
+    }
+}
 
 /// Builds public ids and verifies them.
 pub struct TaskIds {
@@ -31,28 +67,30 @@ impl TaskIds {
     }
 
     /// The public id of a server's task, for `owner`.
-    pub fn public(&self, owner: &Principal, server: &ServerName, native: &str) -> String {
+    pub fn public(&self, owner: &Principal, task: &TaskOrigin<'_>) -> String {
+        let (place, native) = (task.place(), task.native);
         match owner {
-            Principal::Anonymous => format!("{server}.{native}"),
+            Principal::Anonymous => format!("{place}.{native}"),
             Principal::Client(name) => {
-                let tag = self.keys.first().map(|key| tag(key, name, server, native));
-                format!("{server}.{}.{native}", tag.unwrap_or_default())
+                let tag = self.keys.first().map(|key| tag(key, name, &place, native));
+                format!("{place}.{}.{native}", tag.unwrap_or_default())
             }
         }
     }
 
-    /// The server of a task and the server's own id for it; `None` if the id
-    /// does not belong to `owner`.
-    pub fn native<'a>(&self, owner: &Principal, public: &'a str) -> Option<(ServerName, &'a str)> {
-        let (server, rest) = public.split_once('.')?;
-        let server = ServerName::new(server).ok()?;
-        let Principal::Client(name) = owner else { return Some((server, rest)) };
+    /// The task with a public id; `None` if the id does not belong to `owner`.
+    pub fn origin<'a>(&self, owner: &Principal, public: &'a str) -> Option<TaskOrigin<'a>> {
+        let (place, rest) = public.split_once('.')?;
+        let (server, tool) = TaskOrigin::parse_place(place)?;
+        let Principal::Client(name) = owner else {
+            return Some(TaskOrigin { server, tool, native: rest });
+        };
         let (said, native) = rest.split_once('.')?;
         let is_right = |key: &hmac::Key| {
-            let tag = tag(key, name, &server, native);
+            let tag = tag(key, name, place, native);
             verify_slices_are_equal(tag.as_bytes(), said.as_bytes()).is_ok()
         };
-        self.keys.iter().any(is_right).then_some((server, native))
+        self.keys.iter().any(is_right).then_some(TaskOrigin { server, tool, native })
     }
 }
 
@@ -63,9 +101,9 @@ impl std::fmt::Debug for TaskIds {
 }
 
 /// The input of the MAC is unambiguous: the length delimits the client's name,
-/// no server name contains a newline, and the native id is last.
-fn tag(key: &hmac::Key, client: &str, server: &ServerName, native: &str) -> String {
-    let text = format!("{}\n{client}\n{server}\n{native}", client.len());
+/// no first part of an id contains a newline, and the native id is last.
+fn tag(key: &hmac::Key, client: &str, place: &str, native: &str) -> String {
+    let text = format!("{}\n{client}\n{place}\n{native}", client.len());
     let mac = hmac::sign(key, text.as_bytes());
     let short = mac.as_ref().get(..TAG_BYTES).unwrap_or_default();
     URL_SAFE_NO_PAD.encode(short)
@@ -89,21 +127,36 @@ mod tests {
         Principal::Client(name.into())
     }
 
-    fn server() -> ServerName {
-        ServerName::new("s-1").unwrap()
+    fn task(native: &str) -> TaskOrigin<'_> {
+        TaskOrigin { server: ServerName::new("s-1").unwrap(), tool: None, native }
     }
 
     #[test]
     fn an_id_is_good_for_its_owner_alone() {
         let ids = ids(&["one"]);
-        let id = ids.public(&client("ann"), &server(), "7");
-        assert_eq!(ids.native(&client("ann"), &id), Some((server(), "7")));
-        assert_eq!(ids.native(&client("bob"), &id), None);
-        let anyones = ids.public(&Principal::Anonymous, &server(), "7");
+        let id = ids.public(&client("ann"), &task("7"));
+        assert_eq!(ids.origin(&client("ann"), &id), Some(task("7")));
+        assert_eq!(ids.origin(&client("bob"), &id), None);
+        let anyones = ids.public(&Principal::Anonymous, &task("7"));
         assert_eq!(anyones, "s-1.7");
-        assert_eq!(ids.native(&client("ann"), &anyones), None);
+        assert_eq!(ids.origin(&client("ann"), &anyones), None);
         for guess in ["7", "s-1.7", "s-1..7", "", ".", &id.replace(".7", ".8"), &id[1..]] {
-            assert_eq!(ids.native(&client("ann"), guess), None, "{guess}");
+            assert_eq!(ids.origin(&client("ann"), guess), None, "{guess}");
+        }
+    }
+
+    #[test]
+    fn a_clients_id_cannot_be_made_one_of_another_tool() {
+        let (ids, ann) = (ids(&["one"]), client("ann"));
+        let of_tool = |tool| TaskOrigin { tool: Some(NativeName::new(tool)), ..task("7") };
+        let id = ids.public(&ann, &of_tool("a"));
+        assert_eq!(ids.origin(&ann, &id), Some(of_tool("a")));
+        let (place, rest) = id.split_once('.').unwrap();
+        let other = ids.public(&ann, &of_tool("b"));
+        let (other, _) = other.split_once('.').unwrap();
+        assert_ne!(place, other);
+        for place in ["s-1", other, "s-1~", "s-1~!"] {
+            assert_eq!(ids.origin(&ann, &format!("{place}.{rest}")), None, "{place}");
         }
     }
 
@@ -111,20 +164,26 @@ mod tests {
     fn keys_rotate() {
         let (old, both, new) = (ids(&["one"]), ids(&["two", "one"]), ids(&["two"]));
         let ann = client("ann");
-        let by_old = old.public(&ann, &server(), "7");
-        let by_both = both.public(&ann, &server(), "7");
-        assert_eq!(both.native(&ann, &by_old), Some((server(), "7")));
-        assert_eq!(new.native(&ann, &by_both), Some((server(), "7")));
-        assert_eq!(new.native(&ann, &by_old), None);
+        let by_old = old.public(&ann, &task("7"));
+        let by_both = both.public(&ann, &task("7"));
+        assert_eq!(both.origin(&ann, &by_old), Some(task("7")));
+        assert_eq!(new.origin(&ann, &by_both), Some(task("7")));
+        assert_eq!(new.origin(&ann, &by_old), None);
     }
 
     proptest! {
         #[test]
-        fn every_id_leads_back(native in any::<String>(), owner in proptest::option::of("[a-z]{1,8}")) {
+        fn every_id_leads_back(
+            native in any::<String>(),
+            owner in proptest::option::of("[a-z]{1,8}"),
+            tool in proptest::option::of(any::<String>()),
+        ) {
             let owner = owner.map_or(Principal::Anonymous, |name| client(&name));
             let ids = ids(&["one"]);
-            let public = ids.public(&owner, &server(), &native);
-            prop_assert_eq!(ids.native(&owner, &public), Some((server(), native.as_str())));
+            let tool = tool.as_deref().map(NativeName::new);
+            let origin = TaskOrigin { tool, ..task(&native) };
+            let public = ids.public(&owner, &origin);
+            prop_assert_eq!(ids.origin(&owner, &public), Some(origin));
         }
     }
 }

@@ -13,11 +13,12 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{
-    Call, Failure, InternalFault, Params, Principal, Reply, ResultBody, ResultType, ServerName,
+    Call, Failure, InternalFault, NativeName, Params, Principal, Reply, ResultBody, ResultType,
+    ServerName,
 };
-use crate::catalog::{ServerOffers, TaskForm, TaskSupport};
+use crate::catalog::{ResultTransform, ServerOffers, TaskForm, TaskSupport};
 use crate::era::tasks::form;
-use crate::era::tasks::ids::TaskIds;
+use crate::era::tasks::ids::{TaskIds, TaskOrigin};
 use crate::era::tasks::rename::{TaskIdPlace, rename};
 use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, Method, ProtocolVersion};
@@ -33,20 +34,23 @@ use at::TaskAt;
 pub(super) struct OwnTasks {
     pub(super) ids: TaskIds,
     pub(super) owner: Principal,
+    /// The tool of the tasks that are named, if its results are changed.
+    pub(super) tool: Option<NativeName>,
 }
 
 impl OwnTasks {
     /// The public id of a server's task.
     pub(super) fn public_id(&self, server: &ServerName, native: &str) -> String {
-        self.ids.public(&self.owner, server, native)
+        let (server, tool) = (server.clone(), self.tool.clone());
+        self.ids.public(&self.owner, &TaskOrigin { server, tool, native })
     }
 
-    /// The server of a task, and the server's own id for it.
+    /// The task with this id.
     ///
     /// # Errors
     /// [`Failure::UnknownTask`] if the id does not belong to this principal.
-    pub(super) fn find_native_id<'a>(&self, id: &'a str) -> Result<(ServerName, &'a str), Failure> {
-        self.ids.native(&self.owner, id).ok_or_else(|| unknown_task(id))
+    pub(super) fn find_origin<'a>(&self, id: &'a str) -> Result<TaskOrigin<'a>, Failure> {
+        self.ids.origin(&self.owner, id).ok_or_else(|| unknown_task(id))
     }
 
     /// Replaces a server's task ids with public ones; `None` if there are none.
@@ -80,6 +84,20 @@ pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
         return Err(Failure::tasks_needed());
     }
     Ok(())
+}
+
+/// How the final result of a task is changed. The tool that created it must still be shown: without
+/// it, what the configuration says about its results is not known.
+///
+/// # Errors
+/// [`Failure::UnknownTask`].
+pub(super) fn find_transform<'a>(
+    view: &'a View,
+    (server, tool): (&ServerName, &NativeName),
+    id: &str,
+) -> Result<Option<&'a Arc<ResultTransform>>, Failure> {
+    let entry = view.catalog.find_listed_tool(server, tool).ok_or_else(|| unknown_task(id))?;
+    Ok(entry.results.as_ref().filter(|results| results.settings.changes_results()))
 }
 
 /// How tasks affect a call.

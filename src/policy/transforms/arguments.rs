@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 use crate::call::{ArgumentViolations, OtherViolations};
 use crate::catalog::ToolTransform;
@@ -37,7 +37,8 @@ pub(in crate::policy) fn complete_arguments(
             && let Some(value) =
                 configured_value(value, headers, || transform.required.contains(&**name))?
         {
-            complete.push((name, value));
+            let coerced = transform.coerce_configured(name, &value);
+            complete.push((name, coerced.map_or(value, Cow::Owned)));
         }
     }
     for (name, edit) in edits.iter() {
@@ -109,18 +110,17 @@ fn configured_value<'a>(
             }
             TextPart::Header(name) => name,
         };
-        let value = single_value(headers, name);
-        let value = value.map(|value| value.and_then(|value| value.to_str().ok()));
-        match value {
-            Ok(Some(value)) => text.push_str(value),
+        let fault = match single_value(headers, name).map(|value| value.map(HeaderValue::to_str)) {
+            Ok(Some(Ok(value))) => {
+                text.push_str(value);
+                continue;
+            }
             Ok(None) if !is_required() => return Ok(None),
-            Ok(None) => {
-                return Err(violation(format!("(root): header: the request has no header {name}")));
-            }
-            Err(_) => {
-                return Err(violation(format!("(root): header: the request has {name} twice")));
-            }
-        }
+            Ok(None) => format!("the request has no header {name}"),
+            Ok(Some(Err(_))) => format!("the request's {name} is not of visible ASCII characters"),
+            Err(_) => format!("the request has {name} twice"),
+        };
+        return Err(violation(format!("(root): header: {fault}")));
     }
     Ok(Some(string(&text).into()))
 }

@@ -2,19 +2,31 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use crate::config::StripChoice;
 use crate::jsonrpc::string;
 
-/// Strips the texts in raw JSON, keys excepted; `None` if none of them changes.
+/// Strips the texts in raw JSON, keys excepted, and those in texts that are JSON themselves; `None`
+/// if none of them changes.
 pub(super) fn strip_texts(raw: &str, choices: &[StripChoice]) -> Option<String> {
+    strip_level(raw, choices, MAX_NESTED_TEXTS)
+}
+
+fn strip_level(raw: &str, choices: &[StripChoice], nested: usize) -> Option<String> {
+    if choices.is_empty() {
+        return None;
+    }
     let mut out = String::new();
     let mut done = 0;
     for (start, end) in texts_in(raw) {
         let Some(token) = raw.get(start..end).filter(|token| may_change(token)) else { continue };
         let Ok(text) = serde_json::from_str::<Cow<'_, str>>(token) else { continue };
-        if let Cow::Owned(stripped) = strip_text(&text, choices)
-            && stripped != text
-        {
+        let stripped = strip_text(&text, choices);
+        let inner = nested.checked_sub(1).filter(|_| is_json(&stripped));
+        let inner = inner.and_then(|nested| strip_level(&stripped, choices, nested));
+        let stripped = inner.map_or(stripped, Cow::Owned);
+        if stripped != text {
             out.push_str(raw.get(done..start)?);
             out.push_str(&string(&stripped));
             done = end;
@@ -25,6 +37,14 @@ pub(super) fn strip_texts(raw: &str, choices: &[StripChoice]) -> Option<String> 
     }
     out.push_str(raw.get(done..)?);
     Some(out)
+}
+
+/// Whether a text is an object or an array, whose own texts may have what is stripped as escapes.
+fn is_json(text: &str) -> bool {
+    let text = text.trim_start();
+    text.starts_with(['{', '['])
+        && text.contains('\\')
+        && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
 /// The spans of the texts in raw JSON, without those that are keys.
@@ -58,7 +78,7 @@ fn may_change(token: &str) -> bool {
 fn strip_text<'a>(text: &'a str, choices: &[StripChoice]) -> Cow<'a, str> {
     let mut stripped = Cow::Borrowed(text);
     // A sequence begins with a control, which must still be there.
-    if choices.contains(&StripChoice::Ansi) && stripped.contains(['\u{1b}', '\u{9b}']) {
+    if choices.contains(&StripChoice::Ansi) && stripped.contains(introduces_sequence) {
         stripped = Cow::Owned(without_sequences(&stripped));
     }
     if choices.contains(&StripChoice::Control) && stripped.contains(is_stripped_control) {
@@ -68,6 +88,24 @@ fn strip_text<'a>(text: &'a str, choices: &[StripChoice]) -> Cow<'a, str> {
         stripped = Cow::Owned(without_invisible(&stripped));
     }
     stripped
+}
+
+/// Whether an escape sequence begins with this character: ESC, or the C1 control for what ESC begins.
+fn introduces_sequence(c: char) -> bool {
+    c == '\u{1b}' || second_character(c).is_some()
+}
+
+/// The character that means the same behind ESC as this C1 control alone.
+fn second_character(c: char) -> Option<char> {
+    match c {
+        '\u{90}' => Some('P'),
+        '\u{98}' => Some('X'),
+        '\u{9b}' => Some('['),
+        '\u{9d}' => Some(']'),
+        '\u{9e}' => Some('^'),
+        '\u{9f}' => Some('_'),
+        _ => None,
+    }
 }
 
 fn is_stripped_control(c: char) -> bool {
@@ -80,9 +118,9 @@ fn without_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        let introducer = match c {
-            '\u{9b}' => Some('['),
-            '\u{1b}' => chars.next(),
+        let introducer = match (c, second_character(c)) {
+            (_, Some(second)) => Some(second),
+            ('\u{1b}', None) => chars.next(),
             _ => {
                 out.push(c);
                 continue;
@@ -94,10 +132,8 @@ fn without_sequences(text: &str) -> String {
                 chars.next_if(|c| matches!(c, '\u{40}'..='\u{7e}'));
             }
             Some(']' | 'P' | '^' | '_' | 'X') => {
-                while chars
-                    .next_if(|c| !matches!(c, '\u{7}' | '\u{1b}' | '\u{9c}' | '\n'))
-                    .is_some()
-                {}
+                let ends = |c: &char| matches!(c, '\u{7}' | '\u{1b}' | '\u{9c}' | '\n');
+                while chars.next_if(|c| !ends(c)).is_some() {}
                 // The terminator: BEL, ST, or ESC and a backslash.
                 if chars.next_if_eq(&'\u{1b}').is_some() {
                     chars.next_if_eq(&'\\');
@@ -137,10 +173,13 @@ fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}'
     )
 }
+
+/// How many times JSON may be a text within JSON.
+const MAX_NESTED_TEXTS: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -157,6 +196,18 @@ mod tests {
                 Some(r#"["abcd"]"#),
             ),
             (&[Ansi], r#"["\u001b"]"#, Some(r#"[""]"#)),
+            (
+                &[Ansi],
+                r#"["a\u009d0;title\u009cb\u0090x\u001b\\c\u009fx\u0007d"]"#,
+                Some(r#"["abcd"]"#),
+            ),
+            (&[Ansi], r#"["{\"a\":\"\\u001b[1mx\"}"]"#, Some(r#"["{\"a\":\"x\"}"]"#)),
+            (
+                &[Invisible],
+                r#"["[\"{\\\"a\\\":\\\"\\\\u202ex\\\"}\"]"]"#,
+                Some(r#"["[\"{\\\"a\\\":\\\"x\\\"}\"]"]"#),
+            ),
+            (&[Invisible], "[\"a\u{fe00}b\u{fe0e}☀\u{fe0f}\"]", Some("[\"ab☀\u{fe0f}\"]")),
             (&[Control], r#"["a\u0000\u0007\u009b\n\tb\u007f"]"#, Some(r#"["a\n\tb"]"#)),
             (&[Control, Ansi], r#"["\u001b[1mx"]"#, Some(r#"["x"]"#)),
             (&[Control], r#"["\u001b[1mx"]"#, Some(r#"["[1mx"]"#)),

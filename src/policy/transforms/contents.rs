@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::format::shorten_text;
 use super::message::text_of;
 use crate::config::{FormatChoice, Pattern};
-use crate::jsonrpc::{Members, object_of, string};
+use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::media_type_essence;
 use crate::text::clip;
 
@@ -48,20 +48,21 @@ fn replace_text(item: &RawValue, text: &str) -> Option<String> {
 /// A sentence instead of an item whose type is not among those that clients get.
 fn refuse_type(item: &RawValue, allowed: &[Pattern]) -> Option<String> {
     let members = Members::parse_with_duplicates(item.get().as_bytes()).ok()?;
-    let text = |members: &Members<'_>, name| -> Option<String> {
-        serde_json::from_str(members.find(name)?.get()).ok()
-    };
-    let kind = text(&members, "type")?;
-    let found = match kind.as_str() {
-        // Both have to have one.
-        "image" | "audio" => text(&members, "mimeType").unwrap_or_else(|| "unknown".into()),
-        "resource_link" => text(&members, "mimeType")?,
+    let kind = members.find("type").and_then(text)?;
+    let declared =
+        |members: &Members<'_>| members.find("mimeType").and_then(text).map(Cow::into_owned);
+    let found = match &*kind {
+        "image" | "audio" | "resource_link" => declared(&members),
         "resource" => {
             let resource = members.find("resource")?.get();
-            text(&Members::parse_with_duplicates(resource.as_bytes()).ok()?, "mimeType")?
+            let resource = Members::parse_with_duplicates(resource.as_bytes()).ok()?;
+            let is_text = resource.find("text").is_some() && resource.find("blob").is_none();
+            declared(&resource).or_else(|| is_text.then(|| "text/plain".to_owned()))
         }
         _ => return None,
     };
+    // What does not say its type may be of any.
+    let found = found.unwrap_or_else(|| "unknown".into());
     let essence = media_type_essence(&found);
     if allowed.iter().any(|pattern| pattern.matches(&essence)) {
         return None;
@@ -70,4 +71,46 @@ fn refuse_type(item: &RawValue, allowed: &[Pattern]) -> Option<String> {
     let text =
         format!("[{kind} of type {found} left out: {length} bytes of a type that is not allowed]");
     Some(json!({ "type": "text", "text": text }).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn contents_of_other_types_are_replaced_also_where_they_do_not_say_theirs() {
+        let allowed = ["image/png", "text/*"].map(|text| Pattern::new(text).unwrap());
+        for (item, is_refused) in [
+            (json!({ "type": "image", "data": "", "mimeType": "image/png" }), false),
+            (json!({ "type": "image", "data": "", "mimeType": "image/PNG; a=b" }), false),
+            (json!({ "type": "image", "data": "", "mimeType": "image/svg+xml" }), true),
+            (json!({ "type": "audio", "data": "" }), true),
+            (json!({ "type": "resource_link", "uri": "a:b" }), true),
+            (json!({ "type": "resource_link", "uri": "a:b", "mimeType": "text/csv" }), false),
+            (json!({ "type": "resource", "resource": { "uri": "a:b", "blob": "" } }), true),
+            (json!({ "type": "resource", "resource": { "uri": "a:b", "text": "" } }), false),
+            (
+                json!({ "type": "resource", "resource": { "uri": "a:b", "text": "", "blob": "" } }),
+                true,
+            ),
+            (json!({ "type": "text", "text": "" }), false),
+        ] {
+            let content = json!([item]).to_string();
+            let changed = change_contents(&content, FormatChoice::Json, Some(&allowed));
+            let changed: Option<Value> = changed.map(|raw| serde_json::from_str(&raw).unwrap());
+            assert_eq!(changed.is_some(), is_refused, "{item}");
+            if let Some(changed) = changed {
+                assert!(changed[0]["text"].as_str().unwrap().contains("left out"), "{changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_is_a_text_however_its_type_is_written() {
+        let content = r#"[{"\u0074ype":"te\u0078t","text":"{ }","_meta":{}}]"#;
+        let changed = change_contents(content, FormatChoice::Compact, None).unwrap();
+        assert_eq!(changed, r#"[{"type":"te\u0078t","text":"{}","_meta":{}}]"#);
+    }
 }

@@ -19,17 +19,37 @@ pub(super) struct Omitted {
     pub(super) members: usize,
 }
 
+impl Omitted {
+    pub(super) fn add(&mut self, other: Self) {
+        self.elements += other.elements;
+        self.text_bytes += other.text_bytes;
+        self.members += other.members;
+    }
+}
+
 /// The beginning of a raw value, in at most `size` bytes; `null` always fits. The value must have
 /// been checked for its depth.
 pub(super) fn cut_json<'a>(raw: &'a str, size: usize, omitted: &mut Omitted) -> Cow<'a, str> {
+    cut_level(raw, (size, MAX_CUT_LEVELS), omitted)
+}
+
+/// Each level is parsed anew: those within so many others become `null`.
+fn cut_level<'a>(
+    raw: &'a str,
+    (size, levels): (usize, usize),
+    omitted: &mut Omitted,
+) -> Cow<'a, str> {
     if raw.len() <= size {
         return raw.into();
     }
-    match raw.as_bytes().first() {
-        Some(b'"') => cut_string(raw, size, omitted).into(),
-        Some(b'[') => cut_array(raw, size, omitted).into(),
-        Some(b'{') => cut_object(raw, size, omitted).into(),
-        _ => "null".into(),
+    match (raw.as_bytes().first(), levels.checked_sub(1)) {
+        (Some(b'"'), _) => cut_string(raw, size, omitted).into(),
+        (Some(b'['), Some(levels)) => cut_array(raw, (size, levels), omitted).into(),
+        (Some(b'{'), Some(levels)) => cut_object(raw, (size, levels), omitted).into(),
+        (first, _) => {
+            omitted.elements += usize::from(matches!(first, Some(b'[' | b'{')));
+            "null".into()
+        }
     }
 }
 
@@ -51,7 +71,7 @@ fn cut_string(raw: &str, size: usize, omitted: &mut Omitted) -> String {
     string(cut_text(&text, size, omitted))
 }
 
-fn cut_array(raw: &str, size: usize, omitted: &mut Omitted) -> String {
+fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -> String {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw) else { return "null".into() };
     let mut out = String::from("[");
     let mut kept = 0;
@@ -62,7 +82,7 @@ fn cut_array(raw: &str, size: usize, omitted: &mut Omitted) -> String {
             Cow::Borrowed(item.get())
         } else if kept == 0 && room >= LEAST_PART {
             // Half of the only element says more than nothing.
-            cut_json(item.get(), room, omitted)
+            cut_level(item.get(), (room, levels), omitted)
         } else {
             break;
         };
@@ -78,7 +98,7 @@ fn cut_array(raw: &str, size: usize, omitted: &mut Omitted) -> String {
 }
 
 /// Small members stay whole, and large ones share what is left.
-fn cut_object(raw: &str, size: usize, omitted: &mut Omitted) -> String {
+fn cut_object(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -> String {
     let Ok(members) = Members::parse_with_duplicates(raw.as_bytes()) else { return "null".into() };
     let keys: Vec<_> = members.0.iter().map(|(key, _)| string(key)).collect();
     let values: Vec<_> = members.0.iter().map(|(_, value)| value.get()).collect();
@@ -95,7 +115,7 @@ fn cut_object(raw: &str, size: usize, omitted: &mut Omitted) -> String {
             omitted.members += 1;
             continue;
         }
-        let value = cut_json(value, fair, omitted);
+        let value = cut_level(value, (fair, levels), omitted);
         room = room.saturating_sub(value.len() + overhead(*index));
         if let Some(place) = cut.get_mut(*index) {
             *place = Some(value);
@@ -106,6 +126,8 @@ fn cut_object(raw: &str, size: usize, omitted: &mut Omitted) -> String {
     format!("{{{}}}", kept.join(","))
 }
 
+/// How many levels within one another are cut.
+const MAX_CUT_LEVELS: usize = 8;
 /// The fewest bytes worth a part of a value.
 const LEAST_PART: usize = 16;
 /// How many bytes of JSON one byte of text can take.

@@ -2,66 +2,99 @@
 
 use std::borrow::Cow;
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::MAX_RESULT_DEPTH;
-use crate::config::{MessageTemplate, ResultSettings, StructuredChoice, TemplatePart, ValuePath};
-use crate::jsonrpc::{Members, object_of, parse_strict};
+use super::format::shorten_text;
+use super::result::{CONTENT, STRUCTURED};
+use crate::config::{
+    FormatChoice, MessageTemplate, ResultSettings, StructuredChoice, TemplatePart, ValuePath,
+};
+use crate::jsonrpc::{Members, object_of, parse_strict, string, text};
 
-/// A result with its message, and the paths of the template that lead to nothing.
+/// A result with its message, and the paths of the message that lead to nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ResultWithMessage {
-    pub(super) raw: Vec<u8>,
+pub(super) struct MadeMessage {
+    /// The result; `None` if it stays as it is, because there is nothing to make a message from.
+    pub(super) raw: Option<Vec<u8>>,
     pub(super) missing: Vec<String>,
 }
 
-/// Puts the configured message into a raw tool result; `None` if the result stays as it is.
+/// Puts the configured message into a tool result. Its duplicate keys must have been refused.
 pub(super) fn put_message(
     settings: &ResultSettings,
     result: &Members<'_>,
-) -> Option<ResultWithMessage> {
-    let content: Vec<&RawValue> = serde_json::from_str(result.find("content")?.get()).ok()?;
-    let structured = result.find("structuredContent").filter(|value| value.get() != "null");
-    let text = || content.iter().find_map(|item| text_of(item));
-    let source: Option<Cow<'_, str>> = match structured {
-        Some(value) => Some(value.get().into()),
-        None => text().map(Cow::Owned),
-    };
-    let source = source.map(|raw| (parse_strict(raw.as_bytes(), MAX_RESULT_DEPTH), raw));
-    let value = source.as_ref().and_then(|(value, _)| value.as_ref().ok());
+    has_output_schema: bool,
+) -> MadeMessage {
+    let content = result.find(CONTENT).map(RawValue::get);
+    let content: Vec<&RawValue> =
+        content.and_then(|content| serde_json::from_str(content).ok()).unwrap_or_default();
+    let texts: Vec<String> = content.iter().filter_map(|item| text_of(item)).collect();
+    let structured = result.find(STRUCTURED).map(RawValue::get).filter(|raw| *raw != "null");
+    let source = structured.or_else(|| texts.iter().map(String::as_str).find(|text| is_json(text)));
     let mut missing = Vec::new();
-    let made = value.and_then(|value| make_message(settings, value, &mut missing));
-    let message = made.as_ref().or(settings.fallback.as_ref())?;
+    let made = source.and_then(|value| make_message(settings, value.trim(), &mut missing));
+    let Some(message) = made.as_ref().or(settings.fallback.as_ref()) else {
+        return MadeMessage { raw: None, missing };
+    };
 
     let others = content.iter().filter(|item| text_of(item).is_none()).map(|item| item.get());
     let item = json!({ "type": "text", "text": message }).to_string();
     let items: Vec<_> = std::iter::once(item.as_str()).chain(others).collect();
     let items = format!("[{}]", items.join(","));
-    let own = |name: &str| name == "content" || name == "structuredContent";
-    let kept = result.0.iter().filter(|(name, _)| !own(name));
+    let kept = result.0.iter().filter(|(name, _)| name != CONTENT && name != STRUCTURED);
     let mut members: Vec<(&str, Cow<'_, str>)> =
         kept.map(|(name, value)| (&**name, value.get().into())).collect();
-    members.push(("content", items.into()));
-    // Older versions of the protocol allow no other kind than an object.
-    let is_whole = structured.is_some() || value.is_some_and(Value::is_object);
+    members.push((CONTENT, items.into()));
+    let whole = || match structured {
+        Some(value) => Some(Cow::Borrowed(value)),
+        None => whole_of_texts(&texts, has_output_schema),
+    };
     if settings.structured == StructuredChoice::Keep
-        && is_whole
-        && let Some((_, raw)) = source
+        && let Some(whole) = whole()
     {
-        members.push(("structuredContent", raw));
+        members.push((STRUCTURED, whole));
     }
-    Some(ResultWithMessage { raw: object_of(members), missing })
+    MadeMessage { raw: Some(object_of(members)), missing }
+}
+
+/// The texts that a message takes the place of, as structured content: an object, as older versions
+/// of the protocol want it. A tool with an output schema promises an object of its own.
+fn whole_of_texts(texts: &[String], has_output_schema: bool) -> Option<Cow<'_, str>> {
+    let value = |text: &str| if is_json(text) { text.trim().to_owned() } else { string(text) };
+    let whole = match texts {
+        [] => return None,
+        [text] if text.trim_start().starts_with('{') && is_json(text) => {
+            return Some(text.trim().into());
+        }
+        _ if has_output_schema => return None,
+        [text] => value(text),
+        all => format!("[{}]", all.iter().map(|text| value(text)).collect::<Vec<_>>().join(",")),
+    };
+    Some(format!("{{\"result\":{whole}}}").into())
+}
+
+/// Whether a text is an object or an array that has no duplicate keys.
+fn is_json(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with(['{', '[']) && parse_strict(text.as_bytes(), MAX_RESULT_DEPTH).is_ok()
 }
 
 /// The message that a value gives; `None` if it has nothing for it.
 fn make_message(
     settings: &ResultSettings,
-    value: &Value,
+    value: &str,
     missing: &mut Vec<String>,
 ) -> Option<String> {
     let value = match &settings.field {
-        Some(field) => find_value(value, field)?,
+        Some(field) => {
+            let found = ValuePath::follow(field.steps(), value);
+            if found.and_then(value_text).is_none() {
+                missing.push(written_path(field));
+            }
+            found?
+        }
         None => value,
     };
     let Some(template) = &settings.template else {
@@ -73,51 +106,52 @@ fn make_message(
 
 fn fill_template(
     template: &MessageTemplate,
-    value: &Value,
+    value: &str,
     missing: &mut Vec<String>,
 ) -> Option<String> {
-    let (mut message, mut paths) = (String::new(), 0);
+    let (mut message, mut paths, mut found) = (String::new(), 0, 0);
     for part in template.parts() {
         match part {
             TemplatePart::Text(text) => message.push_str(text),
             TemplatePart::Value(path) => {
                 paths += 1;
-                match find_value(value, path).and_then(value_text) {
-                    Some(text) => message.push_str(&text),
-                    None => missing.push(path.steps().collect::<Vec<_>>().join(".")),
+                match ValuePath::follow(path.steps(), value).and_then(value_text) {
+                    Some(text) => {
+                        found += 1;
+                        message.push_str(&text);
+                    }
+                    None => missing.push(written_path(path)),
                 }
             }
         }
     }
-    (paths == 0 || missing.len() < paths).then_some(message)
+    (paths == 0 || found > 0).then_some(message)
 }
 
-fn find_value<'a>(value: &'a Value, path: &ValuePath) -> Option<&'a Value> {
-    path.steps().try_fold(value, |value, step| match value {
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        Value::Object(members) => members.get(step),
-        _ => None,
-    })
+fn written_path(path: &ValuePath) -> String {
+    path.steps().collect::<Vec<_>>().join(".")
 }
 
-/// A value in a text: a string without its quotes, anything else as JSON.
-fn value_text(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+/// A raw value in a text: a string without its quotes, anything else as it was written, on one line.
+pub fn value_text(value: &str) -> Option<String> {
+    match value.as_bytes().first()? {
+        b'n' => None,
+        b'"' => serde_json::from_str(value).ok(),
+        _ => Some(shorten_text(value, FormatChoice::Compact).unwrap_or_else(|| value.to_owned())),
     }
 }
 
 /// The text of an item of `content`, if it is one.
-pub(super) fn text_of(item: &RawValue) -> Option<String> {
+pub fn text_of(item: &RawValue) -> Option<String> {
     let item = Members::parse_with_duplicates(item.get().as_bytes()).ok()?;
-    let is_text = item.find("type").is_some_and(|kind| kind.get() == "\"text\"");
-    serde_json::from_str(item.find("text").filter(|_| is_text)?.get()).ok()
+    let is_text = item.find("type").and_then(text).is_some_and(|kind| kind == "text");
+    item.find("text").filter(|_| is_text).and_then(text).map(Cow::into_owned)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::config::{Config, ConfigSource, SystemEnvironment};
 
@@ -132,8 +166,8 @@ mod tests {
     fn with_message(settings_text: &str, result: &Value) -> Option<(Value, Vec<String>)> {
         let raw = result.to_string();
         let members = Members::parse(raw.as_bytes()).unwrap();
-        let made = put_message(&settings(settings_text), &members)?;
-        Some((serde_json::from_slice(&made.raw).unwrap(), made.missing))
+        let made = put_message(&settings(settings_text), &members, false);
+        Some((serde_json::from_slice(&made.raw?).unwrap(), made.missing))
     }
 
     fn message(settings_text: &str, structured: &Value) -> Option<String> {
@@ -186,12 +220,63 @@ mod tests {
         // An array is no structured content before 2026-07-28.
         let (made, _) = with_message("{ field = \"0\" }", &text("[7]")).unwrap();
         assert_eq!(
-            (&made["content"][0]["text"], made.get("structuredContent")),
-            (&json!("7"), None)
+            (&made["content"][0]["text"], &made["structuredContent"]),
+            (&json!("7"), &json!({ "result": [7] }))
         );
         assert_eq!(with_message("{ field = \"a\" }", &text("plain text")), None);
         let (_, missing) =
             with_message("{ template = \"{a}{b.c}\" }", &text(r#"{"a": 1}"#)).unwrap();
         assert_eq!(missing, ["b.c"]);
+    }
+
+    #[test]
+    fn the_texts_that_a_message_takes_the_place_of_are_kept() {
+        let with = |texts: &[&str], settings_text: &str, has_schema| {
+            let items = texts.iter().map(|text| json!({ "type": "text", "text": text }));
+            let raw = json!({ "content": items.collect::<Vec<_>>() }).to_string();
+            let members = Members::parse(raw.as_bytes()).unwrap();
+            let made = put_message(&settings(settings_text), &members, has_schema).raw.unwrap();
+            let made: Value = serde_json::from_slice(&made).unwrap();
+            made.get("structuredContent").cloned().unwrap_or_default()
+        };
+        let fallback = "{ fallback = \"done\" }";
+        for (texts, expected) in [
+            (&["plain"][..], json!({ "result": "plain" })),
+            (&["one", "{\"a\":1}"], json!({ "result": ["one", { "a": 1 }] })),
+            (&["[1]"], json!({ "result": [1] })),
+            (&["{\"a\":1}"], json!({ "a": 1 })),
+            (&["{\"a\":1,\"a\":2}"], json!({ "result": "{\"a\":1,\"a\":2}" })),
+            (&[], Value::Null),
+        ] {
+            assert_eq!(with(texts, fallback, false), expected, "{texts:?}");
+        }
+        assert_eq!(with(&["plain"], fallback, true), Value::Null);
+        assert_eq!(with(&["{\"a\":1}"], fallback, true), json!({ "a": 1 }));
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_came() {
+        let raw = br#"{"content":[],"structuredContent":{"n":12345678901234567890123,"f":1.50,"o":{"x": 1.0}}}"#;
+        let members = Members::parse(raw).unwrap();
+        let made = put_message(&settings("{ template = \"{n} { f } {o}\" }"), &members, false);
+        let made: Value = serde_json::from_slice(&made.raw.unwrap()).unwrap();
+        assert_eq!(made["content"][0]["text"], "12345678901234567890123 1.50 {\"x\":1.0}");
+    }
+
+    #[test]
+    fn a_message_of_which_everything_is_missing_names_what() {
+        let raw = br#"{"content":[],"structuredContent":{"a":1}}"#;
+        let members = Members::parse(raw).unwrap();
+        for (settings_text, missing) in [
+            ("{ template = \"{b}{c.d}\" }", &["b", "c.d"][..]),
+            ("{ field = \"b\", template = \"{x}\" }", &["b"]),
+            ("{ field = \"b.c\" }", &["b.c"]),
+        ] {
+            let made = put_message(&settings(settings_text), &members, false);
+            assert_eq!(
+                (made.raw, &made.missing[..]),
+                (None, &missing.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()[..])
+            );
+        }
     }
 }

@@ -12,7 +12,9 @@ mod result;
 mod size;
 
 pub(super) use arguments::{complete_arguments, explain_to_client};
-pub use result::shape_result;
+pub use message::{text_of, value_text};
+pub use result::{shape_result, shape_task};
+pub use size::{KeepWhole, KeptResource, WholeText};
 
 /// The deepest nesting of a result that is changed.
 const MAX_RESULT_DEPTH: usize = 64;

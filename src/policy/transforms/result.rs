@@ -1,17 +1,21 @@
 //! A tool's result as clients get it: checked, with its message, within its size.
+//!
+//! The order matters: the server's own bytes are checked, then texts are made of them, and what
+//! came out is stripped and cut. So nothing that a text is made of brings back what was stripped.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::clean::strip_texts;
 use super::contents::change_contents;
 use super::message::put_message;
-use super::size::limit_size;
+use super::size::{KeepWhole, SizeLimit, limit_size};
 use crate::call::{ResultBody, ResultType, ServerName, tool_error};
 use crate::catalog::ResultTransform;
-use crate::config::{FormatChoice, OutputCheck, TransformSettings, WhenLarger};
-use crate::jsonrpc::{Members, object_of};
+use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
 
 /// Changes a result as the configuration says; `None` if it stays as it is, like every result that
 /// does not end the call.
@@ -19,80 +23,170 @@ pub fn shape_result(
     transform: &ResultTransform,
     server: &ServerName,
     result: &ResultBody,
+    keep: &KeepWhole<'_>,
 ) -> Option<Bytes> {
-    let members = Members::parse_with_duplicates(result.raw()).ok()?;
-    if *result.kind() != ResultType::Complete || members.find("content").is_none() {
+    if *result.kind() != ResultType::Complete {
         return None;
     }
-    let (tool, settings) = (transform.native(), &transform.settings);
+    // Of a duplicate key, the gateway could check one value and the client use another one.
+    if let Err(error) = parse_strict(result.raw(), MAX_SERVER_DEPTH) {
+        let text = format!("The server's result cannot be used: {error}");
+        return Some(tool_error(&text).into());
+    }
+    let members = Members::parse(result.raw()).ok()?;
+    if is_created_task(&members) {
+        return None;
+    }
     if !result.is_error()
-        && let Some(violations) = find_violations(transform, &members)
+        && let Some(refusal) = check_output(transform, server, &members)
     {
-        tracing::warn!(%server, %tool, violations, "a result does not fit the tool's outputSchema");
-        if settings.check_output == Some(OutputCheck::Enforce) {
-            let text = "The server's result does not fit the output schema of its tool";
-            return Some(tool_error(&format!("{text}: {violations}")).into());
+        return Some(refusal.into());
+    }
+    let mut shaped = Cow::Borrowed(&result.raw()[..]);
+    let settings = &transform.settings.result;
+    if settings.makes_message() && !result.is_error() {
+        let made = put_message(settings, &members, transform.has_output_schema());
+        if !made.missing.is_empty() && transform.warns_first() {
+            let (tool, missing) = (transform.native(), made.missing.join(" "));
+            tracing::warn!(%server, %tool, missing, "a result lacks values of its message");
         }
+        replace(&mut shaped, made.raw);
     }
-    let mut shaped = change_members(&members, settings);
-    if settings.result.makes_message() && !result.is_error() {
-        let raw = shaped.as_deref().unwrap_or(result.raw());
-        if let Some(made) =
-            put_message(&settings.result, &Members::parse_with_duplicates(raw).ok()?)
-        {
-            if !made.missing.is_empty() && transform.warns_first() {
-                let missing = made.missing.join(" ");
-                tracing::warn!(%server, %tool, missing, "a result lacks values of its template");
-            }
-            shaped = Some(made.raw);
-        }
+    if transform.settings.drops_structured() {
+        let dropped = change_members(&shaped, |name, _| (name == STRUCTURED).then(String::new));
+        replace(&mut shaped, dropped);
     }
-    if let Some(max_size) = settings.result.bounds.max_size {
-        let when_larger = settings.result.bounds.when_larger.unwrap_or(WhenLarger::Truncate);
-        let raw = shaped.as_deref().unwrap_or(result.raw());
-        shaped = limit_size(raw, max_size, when_larger).or(shaped);
+    let changed = change_members(&shaped, |name, value| match name {
+        "_meta" => None,
+        name => change_member(name, value, &settings.bounds),
+    });
+    replace(&mut shaped, changed);
+    if let Some(max_size) = settings.bounds.max_size {
+        let when_larger = settings.bounds.when_larger.unwrap_or(WhenLarger::Truncate);
+        let fits = |structured: &str| fits_output_schema(transform, structured);
+        let limited = limit_size(&shaped, &SizeLimit { max_size, when_larger, fits: &fits, keep });
+        replace(&mut shaped, limited);
     }
-    shaped.map(Bytes::from)
+    match shaped {
+        Cow::Owned(shaped) => Some(shaped.into()),
+        Cow::Borrowed(_) => None,
+    }
 }
 
-/// The result without what is stripped or not allowed, and with its texts in their format.
-fn change_members(members: &Members<'_>, settings: &TransformSettings) -> Option<Vec<u8>> {
-    let bounds = &settings.result.bounds;
-    let strip = bounds.strip.as_deref().unwrap_or_default();
-    let format = bounds.format.unwrap_or(FormatChoice::Json);
+/// Changes the result within a task of the extension; `None` if there is none, or it stays as it
+/// is.
+pub fn shape_task(
+    transform: &ResultTransform,
+    server: &ServerName,
+    task: &[u8],
+    keep: &KeepWhole<'_>,
+) -> Option<Bytes> {
+    let members = Members::parse_with_duplicates(task).ok()?;
+    let (mut splice, mut has_changed) = (Splice::new(task), false);
+    // A client may read any of them.
+    for inner in members.find_all("result") {
+        let (at, raw) = (span_of(task, inner.get().as_bytes())?, inner.get().as_bytes());
+        let body = ResultBody::parse(Bytes::copy_from_slice(raw)).ok();
+        if let Some(shaped) = body.and_then(|body| shape_result(transform, server, &body, keep)) {
+            splice.replace(at, shaped);
+            has_changed = true;
+        }
+    }
+    has_changed.then(|| splice.finish())
+}
+
+fn replace(shaped: &mut Cow<'_, [u8]>, changed: Option<Vec<u8>>) {
+    if let Some(changed) = changed {
+        *shaped = Cow::Owned(changed);
+    }
+}
+
+/// Whether a Legacy server has made a task of the call, whose result comes later.
+fn is_created_task(members: &Members<'_>) -> bool {
+    let is_absent = |name| members.find(name).is_none();
+    !is_absent("task") && is_absent("content") && is_absent(STRUCTURED)
+}
+
+/// The result with other members: a change to no text at all drops the member. `None` if no member
+/// changes.
+fn change_members(
+    raw: &[u8],
+    change: impl Fn(&str, &RawValue) -> Option<String>,
+) -> Option<Vec<u8>> {
+    let members = Members::parse(raw).ok()?;
     let mut has_changed = false;
-    let changed = members.0.iter().map(|(name, value)| {
-        let is_content = &**name == "content";
-        let mut raw = Cow::Borrowed(value.get());
-        if (is_content || &**name == "structuredContent")
-            && let Some(stripped) = strip_texts(&raw, strip)
-        {
-            raw = Cow::Owned(stripped);
-        }
-        if is_content
-            && let Some(changed) = change_contents(&raw, format, bounds.mime_types.as_deref())
-        {
-            raw = Cow::Owned(changed);
-        }
-        has_changed |= matches!(raw, Cow::Owned(_));
-        (&**name, raw)
+    let changed = members.0.iter().filter_map(|(name, value)| {
+        let changed = change(name, value);
+        has_changed |= changed.is_some();
+        let value = changed.map_or(Cow::Borrowed(value.get()), Cow::Owned);
+        (!value.is_empty()).then_some((&**name, value))
     });
     let changed: Vec<_> = changed.collect();
     has_changed.then(|| object_of(changed))
 }
 
-/// How a result violates its tool's output schema; `None` if it fits, or is not checked.
-fn find_violations(transform: &ResultTransform, members: &Members<'_>) -> Option<String> {
-    if transform.settings.check_output.is_none_or(|check| check == OutputCheck::Off) {
+/// A member without what is stripped or not allowed, and with its texts in their format.
+fn change_member(name: &str, value: &RawValue, bounds: &ResultBounds) -> Option<String> {
+    let format = bounds.format.unwrap_or(FormatChoice::Json);
+    let allowed = bounds.mime_types.as_deref();
+    let changed =
+        (name == CONTENT).then(|| change_contents(value.get(), format, allowed)).flatten();
+    let strip = bounds.strip.as_deref().unwrap_or_default();
+    strip_texts(changed.as_deref().unwrap_or(value.get()), strip).or(changed)
+}
+
+/// What clients get instead of a result that violates its tool's output schema, where that is
+/// enforced.
+fn check_output(
+    transform: &ResultTransform,
+    server: &ServerName,
+    members: &Members<'_>,
+) -> Option<Vec<u8>> {
+    let choice = transform.settings.check_output.unwrap_or(OutputCheck::Off);
+    if choice == OutputCheck::Off {
         return None;
     }
+    let violations = find_violations(transform, server, members)?;
+    let tool = transform.native();
+    tracing::warn!(%server, %tool, violations, "a result does not fit the tool's outputSchema");
+    let text = "The server's result does not fit the output schema of its tool";
+    (choice == OutputCheck::Enforce).then(|| tool_error(&format!("{text}: {violations}")))
+}
+
+/// How a result violates its tool's output schema; `None` if it fits, or there is none to check
+/// it with.
+fn find_violations(
+    transform: &ResultTransform,
+    server: &ServerName,
+    members: &Members<'_>,
+) -> Option<String> {
     let schema = match transform.output_schema() {
         Ok(schema) => schema?,
-        Err(error) => return Some(format!("it cannot be checked: {error}")),
+        Err(error) => {
+            if transform.warns_first() {
+                let tool = transform.native();
+                tracing::warn!(%server, %tool, "results are not checked: outputSchema {error}");
+            }
+            return None;
+        }
     };
-    let Some(structured) = members.find("structuredContent") else {
+    let Some(structured) = members.find(STRUCTURED) else {
         return Some("structuredContent is missing".to_owned());
     };
     let violations = schema.check(Some(structured.get().as_bytes())).err()?;
     Some(violations.lines.join("; "))
 }
+
+/// Whether structured content that was cut still fits what clients see.
+fn fits_output_schema(transform: &ResultTransform, structured: &str) -> bool {
+    match transform.output_schema() {
+        Ok(Some(schema)) => schema.check(Some(structured.as_bytes())).is_ok(),
+        Ok(None) | Err(_) => true,
+    }
+}
+
+pub(super) const CONTENT: &str = "content";
+pub(super) const STRUCTURED: &str = "structuredContent";
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,12 @@ use crate::upstream::tests::{call, config, succeeds, surroundings};
 
 fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
     let info = Bytes::from_static(b"{}");
-    let snapshots =
-        Snapshots::start(StartUp { config: config(servers), surroundings: surroundings(), info });
+    let snapshots = Snapshots::start(StartUp {
+        config: config(servers),
+        surroundings: surroundings(),
+        info,
+        definitions: DefinitionGuard::default(),
+    });
     tokio::spawn(Arc::clone(&snapshots).follow());
     snapshots
 }

@@ -11,6 +11,8 @@ pub enum EventType {
     ServerFailed,
     /// Clients see other lists than before.
     ListChanged,
+    /// Definitions of a server have changed, or a scan has found something in them.
+    DefinitionsFound,
     /// A call was received.
     CallBegun,
     /// A call was answered, failed or was cancelled.
@@ -27,11 +29,12 @@ pub enum EventType {
 
 impl EventType {
     /// All types, in the order of the docs.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ServerReady,
         Self::ServerLost,
         Self::ServerFailed,
         Self::ListChanged,
+        Self::DefinitionsFound,
         Self::CallBegun,
         Self::CallEnded,
         Self::ClientOpened,
@@ -47,6 +50,7 @@ impl EventType {
             Self::ServerLost => "server.lost",
             Self::ServerFailed => "server.failed",
             Self::ListChanged => "list.changed",
+            Self::DefinitionsFound => "definitions.found",
             Self::CallBegun => "call.begun",
             Self::CallEnded => "call.ended",
             Self::ClientOpened => "client.opened",

@@ -39,6 +39,15 @@ pub enum LifecycleEvent<'a> {
         /// The servers with other lists than before; at most [`MOST_SERVERS`].
         servers: &'a [&'a str],
     },
+    /// [`EventType::DefinitionsFound`].
+    DefinitionsFound {
+        /// Its name in the configuration.
+        server: &'a str,
+        /// How many definitions clients do not see until they are approved.
+        held: usize,
+        /// How many are reported only.
+        reported: usize,
+    },
     /// [`EventType::CallBegun`].
     CallBegun(CallFacts<'a>),
     /// [`EventType::CallEnded`].
@@ -124,6 +133,7 @@ impl LifecycleEvent<'_> {
             Self::ServerLost { .. } => EventType::ServerLost,
             Self::ServerFailed { .. } => EventType::ServerFailed,
             Self::ListChanged { .. } => EventType::ListChanged,
+            Self::DefinitionsFound { .. } => EventType::DefinitionsFound,
             Self::CallBegun(_) => EventType::CallBegun,
             Self::CallEnded { .. } => EventType::CallEnded,
             Self::ClientOpened(_) => EventType::ClientOpened,
@@ -138,7 +148,8 @@ impl LifecycleEvent<'_> {
         match self {
             Self::ServerReady { server, .. }
             | Self::ServerLost { server }
-            | Self::ServerFailed { server } => Some(server),
+            | Self::ServerFailed { server }
+            | Self::DefinitionsFound { server, .. } => Some(server),
             Self::CallBegun(call) | Self::CallEnded { call, .. } => Some(call.client),
             Self::ClientOpened(client) | Self::ClientClosed { client, .. } => Some(client.client),
             Self::ListChanged { .. } | Self::ConfigApplied { .. } | Self::ConfigRejected { .. } => {

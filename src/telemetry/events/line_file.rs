@@ -3,23 +3,74 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::queue::QueuedEvent;
 use super::sink::DeliveryError;
 
-/// Appends an event as one line. The file is opened for each, so that it can be rotated.
-pub(super) async fn append_line(
-    path: &Path,
-    event: &Arc<QueuedEvent>,
-) -> Result<(), DeliveryError> {
-    let (path, event) = (path.to_owned(), Arc::clone(event));
-    let appended = spawn_blocking(move || append(&path, &event.json)).await;
-    appended.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped).into()))
+/// The file, one line for each event.
+///
+/// The system cannot cancel a write that hangs. It keeps its thread, and the next one waits for it, so
+/// that no more than one thread hangs.
+pub(super) struct LineFile {
+    path: PathBuf,
+    append: AppendLine,
+    running: Option<RunningAppend>,
+}
+
+/// Appends a line to a file; blocks.
+type AppendLine = Arc<dyn Fn(&Path, &[u8]) -> Result<(), DeliveryError> + Send + Sync>;
+
+/// An append that has not ended yet.
+struct RunningAppend {
+    event: Arc<QueuedEvent>,
+    task: JoinHandle<Result<(), DeliveryError>>,
+}
+
+impl LineFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, append: Arc::new(append), running: None }
+    }
+
+    /// Appends an event. The file is opened for each, so that it can be rotated.
+    ///
+    /// # Cancel safety
+    /// If it is dropped early, the append goes on; a further attempt with the same event gets its
+    /// result, and one with another event begins after it.
+    pub(super) async fn append_line(
+        &mut self,
+        event: &Arc<QueuedEvent>,
+    ) -> Result<(), DeliveryError> {
+        if let Some((earlier, appended)) = self.finish_running().await
+            && Arc::ptr_eq(&earlier, event)
+        {
+            return appended;
+        }
+        self.running = Some(self.start_append(event));
+        let appended = self.finish_running().await;
+        appended.map_or(Ok(()), |(_, appended)| appended)
+    }
+
+    fn start_append(&self, event: &Arc<QueuedEvent>) -> RunningAppend {
+        let (path, append) = (self.path.clone(), Arc::clone(&self.append));
+        let line = event.json.clone();
+        let task = spawn_blocking(move || append(&path, &line));
+        RunningAppend { event: Arc::clone(event), task }
+    }
+
+    /// Waits for the append that is running; its event and its result.
+    async fn finish_running(&mut self) -> Option<(Arc<QueuedEvent>, Result<(), DeliveryError>)> {
+        let running = self.running.as_mut()?;
+        let appended = (&mut running.task).await;
+        let event = self.running.take()?.event;
+        let appended =
+            appended.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped).into()));
+        Some((event, appended))
+    }
 }
 
 fn append(path: &Path, line: &[u8]) -> Result<(), DeliveryError> {
@@ -42,3 +93,44 @@ fn append(path: &Path, line: &[u8]) -> Result<(), DeliveryError> {
 
 /// Events name clients and tools.
 const FILE_MODE: u32 = 0o600;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, SystemTime};
+
+    use parking_lot::Mutex;
+    use tokio::time::timeout;
+
+    use super::super::kind::EventType;
+    use super::*;
+
+    fn event(id: &str) -> Arc<QueuedEvent> {
+        let json = id.to_owned().into_bytes().into();
+        let kind = EventType::ServerLost;
+        Arc::new(QueuedEvent { id: id.into(), kind, at: SystemTime::UNIX_EPOCH, json })
+    }
+
+    #[tokio::test]
+    async fn an_append_that_hangs_keeps_one_thread_and_writes_its_line_once() {
+        let (appended, lines) = mpsc::sync_channel(10);
+        let (release, released) = mpsc::sync_channel::<()>(10);
+        let released = Mutex::new(released);
+        let mut file = LineFile::new("unused".into());
+        file.append = Arc::new(move |_, line: &[u8]| {
+            appended.send(line.to_owned()).unwrap();
+            released.lock().recv_timeout(Duration::from_secs(5)).unwrap();
+            Ok(())
+        });
+        let (one, two) = (event("one"), event("two"));
+        for _ in 0..5 {
+            let hanging = timeout(Duration::from_millis(1), file.append_line(&one)).await;
+            assert!(hanging.is_err());
+        }
+        release.send(()).unwrap();
+        file.append_line(&one).await.unwrap();
+        release.send(()).unwrap();
+        file.append_line(&two).await.unwrap();
+        assert_eq!(lines.try_iter().collect::<Vec<_>>(), [b"one", b"two"]);
+    }
+}

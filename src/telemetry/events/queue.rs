@@ -30,8 +30,8 @@ pub(super) struct EventQueue {
     pub(super) added: Notify,
     /// Notified when the queue differs from its journal.
     pub(super) unsaved: Notify,
-    /// Whether the queue is empty.
-    emptied: watch::Sender<bool>,
+    /// Notified when the last event has left.
+    emptied: Notify,
     /// The number of changes that the journal has.
     saved: watch::Sender<u64>,
     counts: EventCounts,
@@ -39,18 +39,24 @@ pub(super) struct EventQueue {
 
 #[derive(Debug, Default)]
 struct WaitingEvents {
-    events: VecDeque<Arc<QueuedEvent>>,
+    /// Events of calls: the first to be dropped.
+    of_calls: VecDeque<NumberedEvent>,
+    /// All other events.
+    others: VecDeque<NumberedEvent>,
+    /// The number of events that were added.
+    added: u64,
     bytes: usize,
     /// The most bytes.
     limit: usize,
-    /// How many of them are of calls.
-    of_calls: usize,
     /// Whether events were dropped since the queue was last empty.
     has_dropped: bool,
     /// The number of events that came and left.
     changes: u64,
     journal: Option<JournalChanges>,
 }
+
+/// An event, and its place in the order of all that were added.
+type NumberedEvent = (u64, Arc<QueuedEvent>);
 
 /// What has changed since the journal was last written.
 #[derive(Debug, Default)]
@@ -71,7 +77,7 @@ impl EventQueue {
             waiting: Mutex::default(),
             added: Notify::new(),
             unsaved: Notify::new(),
-            emptied: watch::Sender::new(true),
+            emptied: Notify::new(),
             saved: watch::Sender::new(0),
             counts,
         }
@@ -83,6 +89,9 @@ impl EventQueue {
         waiting.limit = limit;
         let dropped = waiting.make_room(0);
         self.note_dropped(&mut waiting, dropped);
+        if waiting.is_empty() {
+            self.emptied.notify_waiters();
+        }
     }
 
     /// Has the queue kept in a journal from now on.
@@ -96,7 +105,7 @@ impl EventQueue {
     /// oldest of all.
     pub(super) fn push(&self, event: QueuedEvent) {
         let mut waiting = self.waiting.lock();
-        let is_lesser = event.kind.is_of_calls() && waiting.of_calls == 0;
+        let is_lesser = event.kind.is_of_calls() && waiting.of_calls.is_empty();
         let is_full = waiting.bytes + event.json.len() > waiting.limit;
         if event.json.len() > waiting.limit || (is_full && is_lesser) {
             return self.note_dropped(&mut waiting, 1);
@@ -105,43 +114,51 @@ impl EventQueue {
         self.note_dropped(&mut waiting, dropped);
         waiting.append(Arc::new(event));
         drop(waiting);
-        self.emptied.send_replace(false);
         self.added.notify_one();
         self.unsaved.notify_one();
     }
 
     /// The event that is next.
     pub(super) fn first(&self) -> Option<Arc<QueuedEvent>> {
-        self.waiting.lock().events.front().cloned()
+        self.waiting.lock().first().cloned()
     }
 
-    /// Removes an event that was delivered or given up, unless it was dropped meanwhile.
+    /// Removes the first event, which was delivered or given up, unless it was dropped meanwhile.
     pub(super) fn remove(&self, event: &Arc<QueuedEvent>, fate: EventFate) {
         let mut waiting = self.waiting.lock();
-        let place = waiting.events.iter().position(|other| Arc::ptr_eq(other, event));
-        let Some(place) = place else { return };
-        waiting.remove_at(place);
-        let is_empty = waiting.events.is_empty();
+        if !waiting.first().is_some_and(|first| Arc::ptr_eq(first, event)) {
+            return;
+        }
+        waiting.remove_first();
+        let is_empty = waiting.is_empty();
         if is_empty && std::mem::take(&mut waiting.has_dropped) {
             tracing::info!("all events that were left in the queue are delivered");
         }
         drop(waiting);
         self.counts.count(fate, 1);
-        self.emptied.send_replace(is_empty);
+        if is_empty {
+            self.emptied.notify_waiters();
+        }
         self.unsaved.notify_one();
     }
 
     /// Waits until the queue is empty.
     pub(super) async fn drained(&self) {
-        // The sender is part of `self`, so it cannot be dropped.
-        let _ = self.emptied.subscribe().wait_for(|is_empty| *is_empty).await;
+        loop {
+            // Taken before the look, so that no notification falls between the two.
+            let emptied = self.emptied.notified();
+            if self.waiting.lock().is_empty() {
+                return;
+            }
+            emptied.await;
+        }
     }
 
     /// The changes to write to the journal, with all lines of the queue if it is to be written anew.
     pub(super) fn take_changes(&self) -> Option<JournalChanges> {
         let mut waiting = self.waiting.lock();
         let lines = waiting.journal.as_ref()?.rewrite.then(|| waiting.all_lines());
-        let (file, number) = (waiting.bytes + waiting.events.len(), waiting.changes);
+        let (file, number) = (waiting.bytes + waiting.len(), waiting.changes);
         let journal = waiting.journal.as_mut()?;
         let mut changes = std::mem::take(journal);
         changes.number = number;
@@ -182,13 +199,38 @@ impl EventQueue {
 }
 
 impl WaitingEvents {
+    fn len(&self) -> usize {
+        self.of_calls.len() + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn first(&self) -> Option<&Arc<QueuedEvent>> {
+        self.in_order().next()
+    }
+
+    /// All events, in the order in which they were added.
+    fn in_order(&self) -> impl Iterator<Item = &Arc<QueuedEvent>> {
+        let (mut of_calls, mut others) = (self.of_calls.iter(), self.others.iter());
+        let (mut of_call, mut other) = (of_calls.next(), others.next());
+        std::iter::from_fn(move || {
+            if precedes(of_call, other) {
+                std::mem::replace(&mut of_call, of_calls.next())
+            } else {
+                std::mem::replace(&mut other, others.next())
+            }
+        })
+        .map(|(_, event)| event)
+    }
+
     /// Drops events until there is room for one of this length; returns how many.
     fn make_room(&mut self, length: usize) -> u64 {
         let mut dropped = 0;
-        while self.bytes + length > self.limit && !self.events.is_empty() {
-            let of_call = (self.of_calls > 0)
-                .then(|| self.events.iter().position(|event| event.kind.is_of_calls()));
-            self.remove_at(of_call.flatten().unwrap_or(0));
+        while self.bytes + length > self.limit && !self.is_empty() {
+            let removed = self.of_calls.pop_front().or_else(|| self.others.pop_front());
+            self.note_removal(removed);
             dropped += 1;
         }
         dropped
@@ -196,16 +238,23 @@ impl WaitingEvents {
 
     fn append(&mut self, event: Arc<QueuedEvent>) {
         self.bytes += event.json.len();
-        self.of_calls += usize::from(event.kind.is_of_calls());
         self.note_change(&[&event.json[..], b"\n"]);
-        self.events.push_back(event);
+        self.added += 1;
+        let lane = if event.kind.is_of_calls() { &mut self.of_calls } else { &mut self.others };
+        lane.push_back((self.added, event));
     }
 
-    fn remove_at(&mut self, place: usize) {
-        let Some(event) = self.events.remove(place) else { return };
+    fn remove_first(&mut self) {
+        let is_of_call = precedes(self.of_calls.front(), self.others.front());
+        let lane = if is_of_call { &mut self.of_calls } else { &mut self.others };
+        let first = lane.pop_front();
+        self.note_removal(first);
+    }
+
+    fn note_removal(&mut self, removed: Option<NumberedEvent>) {
+        let Some((_, event)) = removed else { return };
         self.bytes -= event.json.len();
-        self.of_calls -= usize::from(event.kind.is_of_calls());
-        if self.events.is_empty() {
+        if self.is_empty() {
             // An empty file says the same, and is the shortest.
             if let Some(journal) = &mut self.journal {
                 journal.rewrite = true;
@@ -234,8 +283,8 @@ impl WaitingEvents {
     }
 
     fn all_lines(&self) -> Vec<u8> {
-        let mut lines = Vec::with_capacity(self.bytes + self.events.len());
-        for event in &self.events {
+        let mut lines = Vec::with_capacity(self.bytes + self.len());
+        for event in self.in_order() {
             lines.extend_from_slice(&event.json);
             lines.push(b'\n');
         }
@@ -243,71 +292,13 @@ impl WaitingEvents {
     }
 }
 
+/// Whether an event of a call comes before one that is of none.
+fn precedes(of_call: Option<&NumberedEvent>, other: Option<&NumberedEvent>) -> bool {
+    of_call.is_some_and(|of_call| other.is_none_or(|other| of_call.0 < other.0))
+}
+
 /// What precedes the id of an event that is no longer in the queue, in a line of the journal.
 pub(super) const REMOVED: &[u8] = b"-";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(id: &str, kind: EventType, length: usize) -> QueuedEvent {
-        let json = Bytes::from(vec![b'x'; length]);
-        QueuedEvent { id: id.into(), kind, at: SystemTime::UNIX_EPOCH, json }
-    }
-
-    fn ids(queue: &EventQueue) -> Vec<String> {
-        queue.waiting.lock().events.iter().map(|event| event.id.to_string()).collect()
-    }
-
-    #[test]
-    fn a_full_queue_drops_the_oldest_call_events_and_then_the_oldest_of_all() {
-        let (server, call) = (EventType::ServerReady, EventType::CallEnded);
-        let counts = EventCounts::default();
-        let queue = EventQueue::new(counts.clone());
-        queue.set_limit(30);
-        for (id, kind) in [("a", server), ("b", call), ("c", call), ("d", server)] {
-            queue.push(event(id, kind, 10));
-        }
-        assert_eq!(ids(&queue), ["a", "c", "d"], "the oldest call event went first");
-        queue.push(event("e", server, 10));
-        assert_eq!(ids(&queue), ["a", "d", "e"]);
-        queue.push(event("f", call, 10));
-        assert_eq!(ids(&queue), ["a", "d", "e"], "a call event drops no other");
-        queue.push(event("g", server, 10));
-        assert_eq!(ids(&queue), ["d", "e", "g"]);
-        queue.push(event("h", server, 31));
-        assert_eq!(ids(&queue), ["d", "e", "g"], "too large for any queue");
-        queue.set_limit(20);
-        assert_eq!(ids(&queue), ["e", "g"]);
-        assert_eq!(counts.of(EventFate::Dropped), 6);
-    }
-
-    #[test]
-    fn the_journal_has_twice_the_bytes_of_the_queue_at_most() {
-        let queue = EventQueue::new(EventCounts::default());
-        queue.set_limit(100);
-        queue.keep_journal();
-        let (mut file, mut largest) = (Vec::new(), 0);
-        for round in 0..1000 {
-            queue.push(event("id", EventType::ServerReady, 30));
-            if round % 3 == 0
-                && let Some(first) = queue.first()
-            {
-                queue.remove(&first, EventFate::Delivered);
-            }
-            let changes = queue.take_changes().unwrap();
-            if changes.rewrite {
-                file.clear();
-            }
-            file.extend(changes.lines);
-            largest = largest.max(file.len());
-        }
-        assert!((150..=200).contains(&largest), "{largest}");
-        // What waits for a slow disk is bounded as well.
-        for _ in 0..1000 {
-            queue.push(event("id", EventType::ServerReady, 30));
-        }
-        let changes = queue.take_changes().unwrap();
-        assert!(changes.rewrite && changes.lines.len() <= 200, "{}", changes.lines.len());
-    }
-}
+mod tests;

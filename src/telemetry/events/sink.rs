@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::timeout;
 use url::Url;
 
-use super::line_file::append_line;
+use super::line_file::LineFile;
 use super::program::ProgramInput;
 use super::queue::QueuedEvent;
 use super::signature::SigningKey;
@@ -98,7 +98,7 @@ impl DeliveryError {
 pub(super) enum EventSink {
     Webhook(Box<Webhook>),
     Program(ProgramInput),
-    File(PathBuf),
+    File(LineFile),
 }
 
 impl EventSink {
@@ -110,7 +110,7 @@ impl EventSink {
             EventReceiver::Program(program) => {
                 Self::Program(ProgramInput::new(Arc::clone(program)))
             }
-            EventReceiver::File(path) => Self::File(path.clone()),
+            EventReceiver::File(path) => Self::File(LineFile::new(path.clone())),
         }
     }
 
@@ -120,20 +120,18 @@ impl EventSink {
         event: &Arc<QueuedEvent>,
         limit: Duration,
     ) -> Result<(), DeliveryError> {
-        let delivered = async {
-            match self {
-                Self::Webhook(webhook) => webhook.post(event).await,
-                Self::Program(program) => program.write_line(&event.json).await,
-                Self::File(path) => append_line(path, event).await,
+        match self {
+            Self::Webhook(webhook) => webhook.post(event, limit).await,
+            Self::Program(program) => {
+                let written = within(limit, program.write_line(&event.json)).await;
+                if written.is_err() {
+                    // It may have read a part of the line.
+                    program.kill();
+                }
+                written
             }
-        };
-        let delivered = timeout(limit, delivered).await;
-        let delivered = delivered.unwrap_or(Err(DeliveryError::Timeout { after: limit }));
-        if let (Err(_), Self::Program(program)) = (&delivered, self) {
-            // It may have read a part of the line.
-            program.kill();
+            Self::File(file) => within(limit, file.append_line(event)).await,
         }
-        delivered
     }
 
     /// Ends a program, once it has read what was written.
@@ -142,4 +140,12 @@ impl EventSink {
             program.stop().await;
         }
     }
+}
+
+/// Waits for a step of a delivery, for so long at most.
+pub(super) async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, DeliveryError>>,
+) -> Result<T, DeliveryError> {
+    timeout(limit, step).await.unwrap_or(Err(DeliveryError::Timeout { after: limit }))
 }

@@ -27,6 +27,7 @@ fn examples() -> [LifecycleEvent<'static>; EventType::ALL.len()] {
         LifecycleEvent::ServerLost { server: "files" },
         LifecycleEvent::ServerFailed { server: "files" },
         LifecycleEvent::ListChanged { lists: &["tools"], servers: &["files"] },
+        LifecycleEvent::DefinitionsFound { server: "files", held: 1, reported: 0 },
         LifecycleEvent::CallBegun(call),
         LifecycleEvent::CallEnded {
             call,
@@ -56,6 +57,11 @@ fn meaning(kind: EventType) -> &'static str {
             "Clients see other lists than before. `lists` are those that changed for all clients, by the member \
              of the list's result; it is empty if only the lists of some clients changed. `servers` have new \
              lists, at most 100 of them."
+        }
+        EventType::DefinitionsFound => {
+            "Definitions of a server have changed since they were accepted, or a scan has found something in \
+             them: `held` are absent from lists until they are approved, `reported` are not. `/status` and \
+             `trunkline pin diff` name them."
         }
         EventType::CallBegun => {
             "A call was received. `call` is the same in both events of a call; `tool` or `prompt` is what the \
@@ -147,7 +153,7 @@ fn the_page_on_events_says_what_the_code_says() {
         let (name, meaning) = (kind.name(), meaning(kind));
         write!(page, "\n### {name}\n\n{meaning}\n\n```json\n{}\n```\n", line(&event)).unwrap();
     }
-    page += PAGE_TAIL;
+    page += &PAGE_TAIL.replace("CONTENT_TYPE", super::webhook::CONTENT_TYPE);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/events.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &page).unwrap();
@@ -198,16 +204,16 @@ of a server's errors.
 const PAGE_TAIL: &str = "
 ## Webhooks
 
-The request is a `POST` with `Content-Type: application/cloudevents+json` and one event as its body, signed by the
-scheme of [Standard Webhooks](https://www.standardwebhooks.com): `webhook-id` is the event's `id`,
+The request is a `POST` with `Content-Type: CONTENT_TYPE` and one event as its body, signed
+by the scheme of [Standard Webhooks](https://www.standardwebhooks.com): `webhook-id` is the event's `id`,
 `webhook-timestamp` is when the request was sent, in seconds since 1970, and `webhook-signature` is `v1,` and the
 HMAC-SHA256, in Base64, of `ID.TIMESTAMP.BODY`. The libraries of Standard Webhooks verify it with the same `secret`;
 `echo \"whsec_$(openssl rand -base64 32)\"` makes one. A receiver should reject timestamps that are more than some
 minutes old.
 
 The address is `https`, or `http` on this machine: with `localhost`, `127.0.0.0/8` or `::1`. Certificates are checked
-against the roots of trust of the platform. Any status from 200 to 299 means that the event was taken. Redirects are
-not followed.
+against the roots of trust of the platform. Any status from 200 to 299 means that the event was taken, whatever
+the body of the response. Redirects are not followed.
 
 ## Programs
 

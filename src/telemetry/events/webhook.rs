@@ -2,20 +2,23 @@
 //! Webhooks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, header};
+use http::{Request, Response, header};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use url::Url;
 
 use super::queue::QueuedEvent;
 use super::signature::SigningKey;
-use super::sink::DeliveryError;
+use super::sink::{DeliveryError, within};
 use crate::clock;
 use crate::codec::body::collect;
 use crate::telemetry::https::{https_connector, platform_tls_config};
@@ -35,22 +38,34 @@ impl Webhook {
         Self { url, key, client: None }
     }
 
-    /// Sends one event. Redirects are not followed, and no more of an answer's body is read than
-    /// keeps the connection.
-    pub(super) async fn post(&mut self, event: &Arc<QueuedEvent>) -> Result<(), DeliveryError> {
+    /// Sends one event, and decides by the status alone, which has to come within a limit of time.
+    /// Redirects are not followed.
+    pub(super) async fn post(
+        &mut self,
+        event: &Arc<QueuedEvent>,
+        limit: Duration,
+    ) -> Result<(), DeliveryError> {
         let request = self.write_request(event)?;
-        let client = match &self.client {
-            Some(client) => client,
-            None => self.client.insert(self.build_client().await?),
-        };
-        let response = client.request(request).await?;
+        let response = within(limit, self.send(request)).await?;
         let (head, body) = response.into_parts();
-        let _ = collect(body, MAX_ANSWER).await;
+        // The connection can be used again once the body has ended.
+        let _ = timeout(BODY_TIME, collect(body, MAX_BODY)).await;
         match head.status {
             status if status.is_success() => Ok(()),
             status if status.is_redirection() => Err(DeliveryError::Redirect),
             status => Err(DeliveryError::Status { status }),
         }
+    }
+
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, DeliveryError> {
+        let client = match &self.client {
+            Some(client) => client,
+            None => self.client.insert(self.build_client().await?),
+        };
+        Ok(client.request(request).await?)
     }
 
     async fn build_client(&self) -> Result<HttpsClient, DeliveryError> {
@@ -74,8 +89,9 @@ impl Webhook {
 }
 
 /// CloudEvents 1.0, HTTP Protocol Binding, "Structured Content Mode".
-const CONTENT_TYPE: HeaderValue =
-    HeaderValue::from_static("application/cloudevents+json; charset=utf-8");
+pub(super) const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
 const USER_AGENT: &str = concat!("trunkline/", env!("CARGO_PKG_VERSION"));
-/// The most bytes of an answer's body that are read.
-const MAX_ANSWER: usize = 64 << 10;
+/// How long the body of a response is waited for: it says nothing.
+const BODY_TIME: Duration = Duration::from_millis(500);
+/// The most bytes of it that are read.
+const MAX_BODY: usize = 64 << 10;

@@ -14,6 +14,7 @@
 //! Histograms are our own, because the library's histograms cannot be read back,
 //! and the OTLP push reads the same histograms that `/metrics` shows.
 
+mod audit_counts;
 mod entries;
 mod event_counts;
 mod handles;
@@ -37,6 +38,7 @@ use super::CallOutcome;
 use entries::{Entries, MetricProjection};
 use operation::OperationTable;
 
+pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
 pub use handles::{Availability, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics};
@@ -58,8 +60,10 @@ pub struct Metrics {
     profiles: Entries<CallMetrics>,
     errors: Family<[(&'static str, &'static str); 2], Counter>,
     limits: Family<[(&'static str, String); 1], Counter>,
+    definitions: Family<[(&'static str, String); 2], Counter>,
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
     events: EventCounts,
+    audit: AuditCounts,
     config_loaded: Gauge<f64, AtomicU64>,
     sessions: Level,
     streams: Level,
@@ -103,8 +107,10 @@ impl Metrics {
             profiles: Entries::default(),
             errors: Family::default(),
             limits: Family::default(),
+            definitions: Family::default(),
             reloads: Family::default(),
             events: EventCounts::default(),
+            audit: AuditCounts::default(),
             config_loaded: Gauge::default(),
             sessions: Level::default(),
             streams: Level::default(),
@@ -159,9 +165,26 @@ impl Metrics {
         self.limits.get_or_create(&[("limit", limit.to_owned())]).inc();
     }
 
+    /// Counts a server's definitions in which something was found: those that are held, and those
+    /// that are reported only.
+    pub fn count_definitions(&self, server: &str, [held, reported]: [usize; 2]) {
+        for (action, count) in [("held", held), ("reported", reported)] {
+            if count > 0 {
+                let labels = [("server", server.to_owned()), ("action", action.to_owned())];
+                let count = u64::try_from(count).unwrap_or(u64::MAX);
+                self.definitions.get_or_create(&labels).inc_by(count);
+            }
+        }
+    }
+
     /// Counts a configuration reload.
     pub fn count_reload(&self, outcome: ReloadOutcome) {
         self.reloads.get_or_create(&[("outcome", outcome.label())]).inc();
+    }
+
+    /// The counts of audit records.
+    pub fn audit_counts(&self) -> &AuditCounts {
+        &self.audit
     }
 
     /// The counts of lifecycle events.
@@ -274,6 +297,12 @@ impl Metrics {
             "Calls rejected because of a limit, by the limit's name",
             self.limits.clone(),
         );
+        registry.register(
+            "trunkline_definitions_found",
+            "Definitions of servers that have changed or in which a scan has found something, by \
+             server and whether they are held or reported",
+            self.definitions.clone(),
+        );
     }
 
     fn register_servers(&mut self) {
@@ -341,6 +370,11 @@ impl Metrics {
             "trunkline_events",
             "Lifecycle events that left the queue, by outcome",
             self.events.family(),
+        );
+        registry.register(
+            "trunkline_audit_records",
+            "Records of the audit log, and failed attempts to write one, by outcome",
+            self.audit.family(),
         );
         registry.register_with_unit(
             "trunkline_config_loaded_timestamp",

@@ -19,6 +19,7 @@ fn poked() -> (Metrics, Vec<Box<dyn std::any::Any>>) {
     tool.record_call(&OK);
     metrics.count_error(&CallOutcome::Refused { reason: "rate" });
     metrics.count_limit_refused("LIMIT");
+    metrics.count_definitions("files", [1, 1]);
     metrics.count_reload(ReloadOutcome::Applied);
     metrics.event_counts().count(EventFate::Delivered, 1);
     (metrics, vec![Box::new(server), Box::new(tool), Box::new(client), Box::new(profile)])
@@ -160,7 +161,8 @@ of servers, as in the semantic conventions for MCP.
 const PAGE_TAIL: &str = "
 `outcome` of a call is one of `OUTCOMES`;
 of a reload `applied`, `unchanged` or `rejected`; of a [lifecycle event](events.md) `delivered`, `dropped` (the queue
-was full) or `given_up` (the receiver did not take it in time).
+was full) or `given_up` (the receiver did not take it in time); of a record of the [audit log](audit.md) `written`,
+`dropped` (lost for good) or `failed` (one attempt to write it).
 A series with an outcome appears with its first event. `server`, `tool`, `client` and `profile` are names from the
 configuration and from the servers' own lists, never a client's input. When they are removed from the configuration,
 their series disappear with the last call that uses them.

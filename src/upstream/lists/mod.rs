@@ -198,12 +198,16 @@ impl Instance {
         let turn = BUILDING.acquire().await.ok();
         // Compiling thousands of schemas takes long, so it runs on a blocking
         // thread, to its end even if nobody waits for it any more.
+        let scans = self.kin.surroundings.scans_definitions();
         let built = tokio::task::spawn_blocking(move || {
             let _turns = (own_turn, turn);
             let (mut list, refused) =
                 ServerList::build(name, &listing.lists, rules, old.as_deref());
             list.freshness = listing.freshness;
             list.offers = offers;
+            if scans {
+                list.scan_definitions();
+            }
             (list, refused)
         });
         let (list, refused) = built.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;

@@ -149,6 +149,11 @@ impl OfferedLists {
         slots.filter_map(|(told, slot)| Some((told.clone(), slot.list.clone()?))).collect()
     }
 
+    /// The lists for clients that declare more than the main instance.
+    pub(in crate::upstream) fn further_lists(&self) -> Vec<Arc<ServerList>> {
+        self.further().values().filter_map(|slot| slot.list.clone()).collect()
+    }
+
     /// The list for clients of this declaration.
     pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.further().get(told).and_then(|slot| slot.list.clone())

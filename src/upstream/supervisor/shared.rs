@@ -14,9 +14,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::call::Abilities;
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{Config, EraChoice, ServerConfig};
+use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::Holder;
+use crate::policy::{Holder, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
@@ -59,6 +59,8 @@ pub struct ServerContext {
     pub(in crate::upstream) sole_client: Option<Arc<SoleClient>>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
+    /// Whether definitions of any server are scanned.
+    scans: Arc<AtomicBool>,
     /// Whether a server has other lists for Legacy clients than for Modern ones.
     lists_by_era: Arc<AtomicBool>,
 }
@@ -78,6 +80,7 @@ impl ServerContext {
             starts: StartQueue::new(usize::MAX),
             sole_client: None,
             share: Arc::new(AtomicUsize::new(100)),
+            scans: Arc::default(),
             lists_by_era: Arc::default(),
         }
     }
@@ -120,9 +123,16 @@ impl ServerContext {
         self.lists_by_era.store(true, Ordering::Release);
     }
 
+    /// Whether definitions of any server are scanned.
+    pub(in crate::upstream) fn scans_definitions(&self) -> bool {
+        self.scans.load(Ordering::Relaxed)
+    }
+
     /// Puts a configuration's limits in force: the share of each client, and how many child
     /// processes start side by side.
     pub fn set_limits(&self, config: &Config) {
+        let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
+        self.scans.store(config.servers.iter().any(is_scanned), Ordering::Relaxed);
         self.share.store(config.share_of(100), Ordering::Relaxed);
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         let parallel = config.gateway.start_parallel.map_or(2 * cores, NonZeroUsize::get);

@@ -114,6 +114,18 @@ const CLIENTS: &[ClientCase] = &[
         &["everything.API_SECRET"],
     ),
     (
+        "opencode",
+        ".config/opencode/opencode.json",
+        "opencode-1.json",
+        &[
+            "command = \"bun\"\nargs = [\"x\", \"my-mcp-command\"]",
+            "start_timeout = \"8s\"",
+            "#[servers.off]",
+            "/home/.config/opencode/./docs.token}\" }",
+        ],
+        &["local.MY_TOKEN"],
+    ),
+    (
         "goose",
         ".config/goose/config.yaml",
         "goose.yaml",
@@ -145,6 +157,7 @@ fn every_clients_servers_are_found_printed_and_written_without_their_secrets() {
     for (client, path, name, words, secrets) in CLIENTS {
         let user = User::new();
         user.has(&user.home(path), fixture(name));
+        user.has(&user.home(".config/opencode/docs.token"), "t");
         user.types(&["import"]).exits_with(DONE).prints(&[client, path, "server", "Next:"]);
         user.types(&["import", client]).exits_with(DONE).prints(words);
         assert!(!user.project("gateway.toml").exists() && user.secrets().is_empty());
@@ -174,6 +187,7 @@ fn an_exported_client_has_the_gateway_instead_of_what_was_imported_and_gets_it_a
         let user = User::new();
         let file = user.home(path);
         user.has(&file, fixture(name));
+        user.has(&user.home(".config/opencode/docs.token"), "t");
         user.types(&["import", client, "--write"]).exits_with(DONE);
         let imported = user.gateway();
         let export = ["export", "--client", client, "--write", "--replace"];
@@ -204,7 +218,8 @@ fn the_files_of_a_project_are_found_and_their_paths_begin_there() {
     user.has(&user.project(".mcp.json"), server);
     user.types(&["import"]).exits_with(DONE).prints(&["claude-code", "1 server"]);
     let command = format!("command = {:?}", user.project("./server"));
-    user.types(&["import", "claude-code"]).exits_with(DONE).prints(&[&command]);
+    let cwd = format!("cwd = {:?}", user.project("").to_str().unwrap().trim_end_matches('/'));
+    user.types(&["import", "claude-code"]).exits_with(DONE).prints(&[&command, &cwd]);
 }
 
 #[test]
@@ -231,4 +246,112 @@ fn without_anything_to_import_the_programs_are_named() {
     user.types(&["import", "excel"]).exits_with(WRONG_USE).complains_of(&["`excel`", "cursor"]);
     let unknown = user.pipes(&["import", "-"], b"{\"a\": 1}").exits_with(FAILURE);
     unknown.complains_of(&["no MCP servers in a form that is known", "--from"]);
+}
+
+#[test]
+fn what_a_client_does_not_start_is_a_comment() {
+    let user = User::new();
+    user.has(
+        &user.home(".gemini/settings.json"),
+        r#"{"mcp": {"allowed": ["a", "b"], "excluded": ["b"]},
+            "mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c"}}}"#,
+    );
+    let ran = user.types(&["import", "gemini"]).exits_with(DONE);
+    ran.prints(&["\n[servers.a]", "#[servers.b]", "#[servers.c]"]);
+    let project = user.project("");
+    let project = project.to_str().unwrap().trim_end_matches('/');
+    user.has(
+        &user.project(".mcp.json"),
+        r#"{"mcpServers": {"d": {"command": "d"}, "e": {"command": "e"}, "f": {"command": "f"}}}"#,
+    );
+    let state = format!(r#"{{"projects": {{"{project}": {{"disabledMcpjsonServers": ["d"]}}}}}}"#);
+    user.has(&user.home(".claude.json"), state);
+    let settings = r#"{"disabledMcpjsonServers": ["e"]}"#;
+    user.has(&user.project(".claude/settings.local.json"), settings);
+    let ran = user.types(&["import", "claude-code"]).exits_with(DONE);
+    ran.prints(&["#[servers.d]", "#[servers.e]", "\n[servers.f]"]);
+    user.has(
+        &user.home(".claude.json"),
+        format!(
+            r#"{{"mcpServers": {{"g": {{"command": "g"}}}},
+                "projects": {{"{project}": {{"disabledMcpServers": ["g"]}}}}}}"#
+        ),
+    );
+    user.types(&["import", "claude-code"]).exits_with(DONE).prints(&["#[servers.g]"]);
+}
+
+#[test]
+fn an_empty_list_of_tools_allows_none() {
+    let user = User::new();
+    let server = r#"{"mcpServers": {"a": {"command": "a", "includeTools": []}}}"#;
+    user.has(&user.home(".gemini/settings.json"), server);
+    user.types(&["import", "gemini"]).exits_with(DONE).prints(&["tools.deny = [\"*\"]"]);
+}
+
+#[test]
+fn variables_of_codex_and_paths_with_the_home_folder_are_understood() {
+    let user = User::new();
+    user.has(
+        &user.home(".codex/config.toml"),
+        "[mcp_servers.a]\ncommand = \"a\"\nenv_vars = [\"ONE\", { name = \"TWO\", source = \"remote\" }]\n",
+    );
+    user.types(&["import", "codex"]).exits_with(DONE).prints(&[
+        "pass_env = [\"ONE\", \"TWO\"]",
+        "the variable TWO comes from `remote`: here it is the gateway's own",
+    ]);
+    user.has(
+        &user.home(".claude.json"),
+        r#"{"mcpServers": {
+            "home": {"command": "${HOME}/bin/x", "cwd": "${HOME}"},
+            "other": {"command": "${TOOLS}/x"}
+        }}"#,
+    );
+    let command = format!("command = {:?}", user.home("bin/x"));
+    user.types(&["import", "claude-code"]).exits_with(DONE).prints(&[
+        &command,
+        "not active: `command` refers to a variable",
+        "#[servers.other]\n#command = \"${TOOLS}/x\"",
+    ]);
+}
+
+#[test]
+fn the_settings_of_vs_code_are_not_taken_for_another_programs() {
+    let user = User::new();
+    let path = user.project("settings.json");
+    user.has(
+        &path,
+        r#"{"editor.tabSize": 2, "mcp": {"inputs": [], "servers": {"a": {"command": "a", "args": ["x"]}}}}"#,
+    );
+    let path = path.to_str().unwrap();
+    let ran = user.types(&["import", path]).exits_with(DONE);
+    ran.prints(&["[servers.a]\ncommand = \"a\"\nargs = [\"x\"]"]);
+    // The program that a person names is the one that is read.
+    let none = user.types(&["import", path, "--from", "zed"]).exits_with(DONE);
+    none.prints(&["nothing to add"]);
+}
+
+#[test]
+fn an_own_entry_is_recognised_wherever_the_gateway_is() {
+    let user = User::new();
+    let file = user.home(".cursor/mcp.json");
+    for (entry, is_own) in [
+        (r#""trunkline": {"url": "https://mcp.example.com/mcp/support"}"#, true),
+        (
+            r#""g": {"url": "https://x/mcp", "headers": {"Authorization": "Bearer ${env:TRUNKLINE_KEY}"}}"#,
+            true,
+        ),
+        (
+            r#""g": {"command": "/opt/trunkline", "args": ["stdio", "--connect", "https://x/mcp"]}"#,
+            true,
+        ),
+        (r#""g": {"url": "http://localhost:8080/mcp"}"#, true),
+        (r#""g": {"url": "http://localhost:8080/mcp-other"}"#, false),
+        (r#""g": {"url": "http://localhost:8080/mcp/a/b"}"#, false),
+        (r#""g": {"url": "http://localhost:9090/mcp"}"#, false),
+        (r#""g": {"url": "https://mcp.example.com/mcp"}"#, false),
+    ] {
+        user.has(&file, format!("{{\"mcpServers\": {{{entry}}}}}"));
+        let said = user.types(&["import", "cursor"]).exits_with(DONE).said();
+        assert_eq!(said.contains("is this gateway itself"), is_own, "{entry}: {said}");
+    }
 }

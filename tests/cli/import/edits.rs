@@ -60,7 +60,9 @@ fn add_writes_a_command_or_a_url_and_hides_secrets() {
     user.types(&["add", "docs", "https://x/"]).exits_with(FAILURE).complains_of(&["already"]);
     user.types(&["add", "a__b", "https://x/"]).exits_with(WRONG_USE).complains_of(&["__"]);
     user.types(&["add", "x"]).exits_with(WRONG_USE);
-    user.types(&["add", "x", "ftp://x/"]).exits_with(FAILURE).complains_of(&["nothing was added"]);
+    user.types(&["add", "x", "ftp://x/"])
+        .exits_with(WRONG_USE)
+        .complains_of(&["nothing was added"]);
     let dry = user.types(&["add", "more", "--dry-run", "--", "npx"]).exits_with(DONE);
     dry.prints(&["[servers.more]\ncommand = \"npx\"\n"]);
     assert!(!user.gateway().contains("more"));
@@ -84,13 +86,140 @@ fn nothing_is_written_that_check_would_refuse() {
     let user = User::new();
     let faulty = "[gateway]\nlimts = 1\n";
     user.has(&user.project("gateway.toml"), faulty);
-    let add = user.types(&["add", "a", "https://a.example.com/mcp"]).exits_with(FAILURE);
+    let add = user.types(&["add", "a", "https://a.example.com/mcp"]).exits_with(CONFIG_FAULT);
     add.complains_of(&["nothing was written", "gateway.limts"]);
     assert_eq!(user.gateway(), faulty);
     let profile = "[servers.a]\ncommand = \"a\"\n\n[profiles.p]\nservers = [\"a\"]\n";
     user.has(&user.project("gateway.toml"), profile);
-    let remove = user.types(&["remove", "a"]).exits_with(FAILURE);
+    let remove = user.types(&["remove", "a"]).exits_with(CONFIG_FAULT);
     remove.complains_of(&["nothing was written", "profiles.p.servers"]);
     user.types(&["remove", "b"]).exits_with(FAILURE).complains_of(&["no [servers.b]"]);
     assert_eq!(user.gateway(), profile);
+}
+
+#[test]
+fn a_variable_that_is_not_set_here_is_no_reason_to_refuse_an_edit() {
+    let user = User::new();
+    let config = "[servers.a]\nurl = \"https://a.example.com/mcp\"\nheaders = { X-Team = \"${env:TEAM}\" }\n\n[servers.b]\ncommand = \"b\"\n";
+    user.has(&user.project("gateway.toml"), config);
+    let path = user.project("x.json");
+    user.has(
+        &path,
+        r#"{"mcpServers": {
+            "same": {"url": "https://a.example.com/mcp", "headers": {"X-Team": "${TEAM}"}},
+            "new": {"command": "new"}
+        }}"#,
+    );
+    let import = ["import", path.to_str().unwrap(), "--write"];
+    user.types(&import).exits_with(DONE).prints(&[
+        "`same` is there already, as [servers.a]",
+        "added [servers.new]",
+        "warning: gateway.toml: the environment variable TEAM is not set here",
+    ]);
+    user.types(&["remove", "b"]).exits_with(DONE).prints(&["removed", "warning:"]);
+    user.has(&user.project("gateway.toml"), config.replace("url", "urll"));
+    let ran = user.types(&["import", path.to_str().unwrap()]).exits_with(DONE);
+    ran.prints(&[
+        "[servers.a] has a fault and is not compared",
+        "cannot be written: the rest of gateway.toml is not valid",
+    ]);
+}
+
+#[test]
+fn a_removed_server_takes_only_its_own_comments_and_can_be_looked_at_before() {
+    let user = User::new();
+    let config = "# About this file\n\n# a's own\n[servers.a]\ncommand = \"a\"\nenv = { PASS = \"hunter2\" }\n\n#[servers.off]\n#command = \"off\"\n";
+    user.has(&user.project("gateway.toml"), config);
+    let shown = user.types(&["remove", "a", "--dry-run"]).exits_with(DONE);
+    shown.prints(&["-[servers.a]\n-command = \"a\"\n-env = { PASS = \"***\" }\n"]);
+    assert!(std::fs::read_to_string(user.project("gateway.toml")).unwrap() == config);
+    user.types(&["remove", "a"]).exits_with(DONE).prints(&["removed [servers.a]", "before: "]);
+    assert_eq!(user.gateway(), "# About this file\n\n#[servers.off]\n#command = \"off\"\n");
+    user.types(&["import", "--undo"]).exits_with(DONE).prints(&["gateway.toml: as it was"]);
+    assert_eq!(std::fs::read_to_string(user.project("gateway.toml")).unwrap(), config);
+    user.types(&["import", "--undo"]).exits_with(DONE).prints(&["nothing to undo"]);
+}
+
+#[test]
+fn the_configuration_keeps_its_byte_order_mark_and_its_line_ends() {
+    let user = User::new();
+    let config = format!("\u{feff}{}", OWN.replace('\n', "\r\n"));
+    user.has(&user.project("gateway.toml"), &config);
+    user.types(&["add", "b", "--", "b"]).exits_with(DONE);
+    let added = user.gateway();
+    assert!(added.contains("\r\n[servers.b]\r\ncommand = \"b\"\r\n"), "{added}");
+    assert_eq!(added.matches('\n').count(), added.matches("\r\n").count());
+    user.types(&["remove", "b"]).exits_with(DONE);
+    assert_eq!(user.gateway(), config);
+}
+
+#[test]
+fn what_is_written_is_what_was_shown() {
+    let user = User::new();
+    let path = user.project("x.json");
+    user.has(&path, r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    let path = path.to_str().unwrap();
+    let shown = user.types(&["import", path]).exits_with(DONE).said();
+    let hash = shown.split_whitespace().last().unwrap().to_owned();
+    let write = ["import", path, "--write", "--expect", &hash];
+    user.has(&user.project("x.json"), r#"{"mcpServers": {"a": {"command": "other"}}}"#);
+    user.types(&write).exits_with(FAILURE).complains_of(&["not touched"]);
+    user.has(&user.project("x.json"), r#"{"mcpServers": {"a": {"command": "a"}}}"#);
+    user.types(&write).exits_with(DONE);
+    assert!(user.gateway().contains("command = \"a\""));
+    // The secrets that move to files are part of it.
+    let with_key = |key: &str| {
+        format!(r#"{{"mcpServers": {{"b": {{"command": "b", "env": {{"API_KEY": "{key}"}}}}}}}}"#)
+    };
+    user.has(&user.project("x.json"), with_key("one-secret-key"));
+    let shown = user.types(&["import", path]).exits_with(DONE).said();
+    let hash = shown.split_whitespace().last().unwrap().to_owned();
+    let write = ["import", path, "--write", "--expect", &hash];
+    user.has(&user.project("x.json"), with_key("another-secret-key"));
+    user.types(&write).exits_with(FAILURE).complains_of(&["not touched"]);
+    user.has(&user.project("x.json"), with_key("one-secret-key"));
+    user.types(&write).exits_with(DONE);
+}
+
+#[test]
+fn a_server_that_is_there_as_a_comment_is_recognised_by_what_it_says() {
+    let user = User::new();
+    let path = user.project("x.json");
+    let server = r#"{"mcpServers": {"a": {"command": "a", "env": {"K_TOKEN": "hunter2"}, "disabled": true}}}"#;
+    user.has(&path, server);
+    let import = ["import", path.to_str().unwrap(), "--write"];
+    user.types(&import).exits_with(DONE).prints(&["added [servers.a], as a comment"]);
+    user.types(&import).exits_with(DONE).prints(&["is there already, as a comment"]);
+    user.has(&path, server.replace("\"a\", \"env\"", "\"b\", \"env\""));
+    user.types(&import).exits_with(DONE).prints(&["added [servers.a-2], as a comment"]);
+    let gateway = user.gateway();
+    assert!(gateway.contains("#command = \"a\"") && gateway.contains("#command = \"b\""));
+}
+
+#[test]
+fn an_import_says_which_settings_of_a_known_server_differ() {
+    let user = User::new();
+    user.has(&user.project("gateway.toml"), "[servers.a]\ncommand = \"a\"\ntimeout = \"5s\"\n");
+    let path = user.project("x.json");
+    user.has(
+        &path,
+        r#"{"mcpServers": {"x": {"command": "a", "timeout": 9000, "includeTools": []}}}"#,
+    );
+    let ran = user.types(&["import", path.to_str().unwrap()]).exits_with(DONE);
+    ran.prints(&["as [servers.a], with another value of timeout, tools.deny"]);
+}
+
+#[test]
+fn add_says_what_is_missing_and_takes_values_as_they_are() {
+    let user = User::new();
+    let add = user.types(&["add", "files", "npx"]).exits_with(WRONG_USE);
+    add.complains_of(&["`npx` is not a URL", "trunkline add files -- npx"]);
+    user.types(&["add", "files", "--env", "LEVEL= a ", "--", "npx"]).exits_with(DONE);
+    assert!(user.gateway().contains("env = { LEVEL = \" a \" }"));
+    let same = user.types(&["add", "more", "--env", "LEVEL= a ", "--", "npx"]).exits_with(FAILURE);
+    same.complains_of(&["has this server already, as [servers.files]"]);
+    let twice = user.types(&["add", "x", "https://x/mcp", "--header", "A: 1", "--header", "a: 2"]);
+    twice.exits_with(WRONG_USE).complains_of(&["--header: a is given more than once"]);
+    let unset = user.types(&["add", "x", "https://x/mcp", "--header", "A: ${env:NONE}"]);
+    unset.exits_with(WRONG_USE).complains_of(&["nothing was added", "`NONE` is not set"]);
 }

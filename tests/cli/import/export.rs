@@ -25,9 +25,9 @@ fn an_export_is_shown_as_a_diff_and_written_only_when_asked() {
 #[test]
 fn a_terminal_obeys_nothing_that_a_clients_file_contains() {
     let user = User::new();
-    user.has(&user.home(CURSOR), "{\n  // \u{1b}[31m\u{202e}\n}\n");
+    user.has(&user.home(CURSOR), "{\n  \"\u{202e}a\": 1\n}\n");
     let shown = user.types(&["export", "--client", "cursor"]).exits_with(DONE).said();
-    assert!(!shown.contains(['\u{1b}', '\u{202e}']) && shown.contains("\\u{1b}[31m"), "{shown}");
+    assert!(!shown.contains('\u{202e}') && shown.contains("\\u{202e}a"), "{shown}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn profiles_keys_and_addresses_are_part_of_the_entry() {
         contains_all(export(client).as_bytes(), &words);
     }
     for client in ["claude-desktop", "zed", "lm-studio"] {
-        let ran = user.types(&["export", "--client", client]).exits_with(FAILURE);
+        let ran = user.types(&["export", "--client", client]).exits_with(WRONG_USE);
         ran.complains_of(&["--key-file"]);
     }
     user.has(&user.project("ci.key"), "hunter2-key\n");
@@ -116,8 +116,158 @@ fn profiles_keys_and_addresses_are_part_of_the_entry() {
     let mode = std::fs::metadata(&written).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
     assert!(std::fs::read_to_string(written).unwrap().contains("hunter2-key"));
+    let url = ["export", "--client", "cursor", "--url", "ftp://x"];
+    user.types(&url).exits_with(WRONG_USE).complains_of(&["--url: expected an http or https URL"]);
     let args = ["export", "--client", "cursor", "--profile", "tme"];
-    user.types(&args).exits_with(FAILURE).complains_of(&["no profile `tme`"]);
-    user.types(&["export", "--client", "ava"]).exits_with(FAILURE).complains_of(&["no config"]);
-    user.types(&["export", "--client", "x"]).exits_with(FAILURE).complains_of(&["cursor"]);
+    user.types(&args).exits_with(WRONG_USE).complains_of(&["no profile `tme`"]);
+    user.types(&["export", "--client", "ava"]).exits_with(WRONG_USE).complains_of(&["no config"]);
+    let unknown = user.types(&["export", "--client", "x"]).exits_with(WRONG_USE);
+    unknown.complains_of(&["goose, cline, lm-studio\n"]);
+}
+
+#[test]
+fn exports_in_a_row_keep_every_version_and_undo_goes_back_through_all() {
+    let user = User::new();
+    let file = user.home(CURSOR);
+    user.has(&file, fixture("cursor.json"));
+    user.has(&user.project("gateway.toml"), "[profiles.a]\n\n[profiles.b]\n");
+    let write = ["export", "--client", "cursor", "--write"];
+    for profile in ["a", "b", "a"] {
+        user.types(&[&write[..], &["--profile", profile]].concat()).exits_with(DONE);
+    }
+    let again = user.types(&[&write[..], &["--profile", "a"]].concat()).exits_with(DONE);
+    again.prints(&["is up to date"]);
+    for profile in ["/mcp/b\"", "/mcp/a\"", ""] {
+        user.types(&["export", "--undo"]).exits_with(DONE).prints(&["as it was"]);
+        assert!(std::fs::read_to_string(&file).unwrap().contains(profile));
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), fixture("cursor.json"));
+}
+
+#[test]
+fn only_the_entry_that_was_imported_is_replaced_and_not_another_of_its_name() {
+    let user = User::new();
+    let folder = std::fs::canonicalize(user.project("")).unwrap();
+    let folder = folder.to_str().unwrap();
+    let file = user.home(".claude.json");
+    user.has(
+        &file,
+        format!(
+            r#"{{"mcpServers": {{"a": {{"command": "mine"}}}},
+            "projects": {{"{folder}": {{"mcpServers": {{"a": {{"command": "theirs"}}}}}}}}}}"#
+        ),
+    );
+    let config = format!("[servers.a]\ncommand = \"theirs\"\ncwd = \"{folder}\"\n");
+    user.has(&user.project("gateway.toml"), config);
+    let export = ["export", "--client", "claude-code", "--replace", "--write"];
+    user.types(&export).exits_with(DONE);
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(after.contains("mine") && !after.contains("theirs"), "{after}");
+}
+
+#[test]
+fn an_entry_that_shows_fewer_tools_is_not_replaced() {
+    let user = User::new();
+    let file = user.home(".gemini/settings.json");
+    user.has(
+        &file,
+        r#"{"mcpServers": {"a": {"command": "a", "includeTools": ["read"]}, "b": {"command": "b"}}}"#,
+    );
+    user.has(
+        &user.project("gateway.toml"),
+        "[servers.a]\ncommand = \"a\"\n\n[servers.b]\ncommand = \"b\"\n",
+    );
+    let export = ["export", "--client", "gemini", "--replace", "--write"];
+    let ran = user.types(&export).exits_with(DONE);
+    ran.prints(&["`a` stays: tools.allow of [servers.a] would show other tools"]);
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(after.contains("includeTools") && !after.contains("\"b\""), "{after}");
+}
+
+#[test]
+fn an_entry_whose_tools_the_gateway_hides_is_not_replaced() {
+    let user = User::new();
+    let file = user.home(CURSOR);
+    user.has(&file, r#"{"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}"#);
+    user.has(
+        &user.project("gateway.toml"),
+        "[servers.a]\ncommand = \"a\"\n[servers.a.tools]\nallow = [\"one\"]\n\n[servers.b]\ncommand = \"b\"\n\n[profiles.p]\nservers = [\"a\"]\n",
+    );
+    let export = ["export", "--client", "cursor", "--replace"];
+    let ran = user.types(&export).exits_with(DONE);
+    ran.prints(&["`a` stays: tools.allow of [servers.a] would show other tools"]);
+    let of_profile = user.types(&[&export[..], &["--profile", "p", "--write"]].concat());
+    of_profile.exits_with(DONE).prints(&["`b` stays: profile p does not show all of it"]);
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(after.contains("\"a\"") && after.contains("\"b\""), "{after}");
+}
+
+#[test]
+fn a_file_keeps_its_byte_order_mark_and_its_line_ends() {
+    let user = User::new();
+    let file = user.home(CURSOR);
+    let text = format!("\u{feff}{}", fixture("cursor.json").replace('\n', "\r\n"));
+    user.has(&file, &text);
+    user.types(&["export", "--client", "cursor", "--write"]).exits_with(DONE);
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(after.starts_with("\u{feff}{\r\n") && after.contains("trunkline"), "{after}");
+    assert_eq!(after.matches('\n').count(), after.matches("\r\n").count());
+    user.types(&["export", "--undo"]).exits_with(DONE);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn a_file_that_gets_a_key_is_for_its_owner_only() {
+    let user = User::new();
+    let file = user.home(".config/zed/settings.json");
+    user.has(&file, "{}\n");
+    let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode));
+    mode(0o644).unwrap();
+    user.has(&user.project("zed.key"), "hunter2-key\n");
+    let export = ["export", "--client", "zed", "--key-file", "zed.key", "--write"];
+    user.types(&export).exits_with(DONE).prints(&["only its owner can read it"]);
+    let found = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(found(), 0o600);
+    user.types(&["export", "--undo"]).exits_with(DONE);
+    assert_eq!(found(), 0o644);
+}
+
+#[test]
+fn an_undo_reports_every_file_and_restores_all_that_it_can() {
+    let user = User::new();
+    for client in ["cursor", "zed"] {
+        user.types(&["export", "--client", client, "--write"]).exits_with(DONE);
+    }
+    user.has(&user.home(CURSOR), "{ }");
+    let ran = user.types(&["export", "--undo"]).exits_with(FAILURE);
+    contains_all(&ran.0.stdout, &["zed/settings.json: removed"]);
+    contains_all(&ran.0.stderr, &["cursor/mcp.json has changed since", ".created-by-trunkline-"]);
+    for option in ["--write", "--replace", "--profile=x"] {
+        user.types(&["export", "--undo", option]).exits_with(WRONG_USE);
+    }
+}
+
+#[test]
+fn a_file_in_the_current_folder_is_named_by_its_name_alone() {
+    let user = User::new();
+    user.has(&user.project("mcp.json"), "{}\n");
+    let export = ["export", "--client", "cursor", "--file", "mcp.json"];
+    user.types(&[&export[..], &["--write"]].concat()).exits_with(DONE);
+    user.has(&user.project("mcp.json"), "{ }\n");
+    let undo = [&export[..], &["--undo"]].concat();
+    user.types(&undo).exits_with(FAILURE).complains_of(&["mcp.json.before-trunkline-1-"]);
+}
+
+#[test]
+fn opencodes_entry_is_written_in_the_form_of_the_file() {
+    let user = User::new();
+    let file = user.home(".config/opencode/opencode.json");
+    user.has(&file, fixture("opencode-1.json"));
+    user.has(&user.home(".config/opencode/docs.token"), "t");
+    user.types(&["import", "opencode", "--write"]).exits_with(DONE);
+    let export = ["export", "--client", "opencode", "--replace", "--write"];
+    user.types(&export).exits_with(DONE);
+    let after: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let servers: Vec<_> = after["mcp"].as_object().unwrap().keys().collect();
+    assert_eq!(servers, ["off", "trunkline"]);
 }

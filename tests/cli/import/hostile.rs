@@ -15,12 +15,14 @@ fn is_refused(user: &User, name: &str, text: impl AsRef<[u8]>, words: &[&str]) {
 #[test]
 fn files_that_are_too_large_too_deep_or_no_text_are_refused_with_their_place() {
     let user = User::new();
-    is_refused(&user, "large.json", vec![b' '; 10 << 20], &["at most 8388608 bytes"]);
+    is_refused(&user, "large.json", vec![b' '; 33 << 20], &["at most 33554432 bytes"]);
     is_refused(&user, "deep.json", "[".repeat(100_000), &[":1:", "nesting depth"]);
     let braces = "{\"a\":".repeat(100_000);
     is_refused(&user, "deeper.json", braces, &[":1:", "nesting depth"]);
-    is_refused(&user, "deep.yaml", "- ".repeat(100_000), &[":1:"]);
-    is_refused(&user, "deep.toml", format!("a = {}", "[".repeat(100_000)), &[":1:"]);
+    let many = format!("[{}0]", "0,".repeat(2_000_001));
+    is_refused(&user, "many.json", many, &[":1:", "at most 2000000 values"]);
+    is_refused(&user, "deep.yaml", "- ".repeat(100_000), &[":1:", "depth"]);
+    is_refused(&user, "deep.toml", format!("a = {}", "[".repeat(100_000)), &[":1:", "recursion"]);
     is_refused(&user, "bytes.json", b"{\n\"\xff\": 1}", &[":2:", "UTF-8"]);
     is_refused(
         &user,
@@ -30,7 +32,15 @@ fn files_that_are_too_large_too_deep_or_no_text_are_refused_with_their_place() {
     );
     is_refused(&user, "twice.yaml", "mcp:\n  servers: {}\nmcp: 1\n", &[":3:", "duplicate"]);
     is_refused(&user, "cut.json", "{\"mcpServers\": {\n", &["unterminated object"]);
-    is_refused(&user, "list.json", "{\"mcpServers\": {\"a\": 1}, \"x\": hunter2}", &[":1:"]);
+    let word = "{\"mcpServers\": {\"a\": 1}, \"x\": hunter2}";
+    is_refused(&user, "list.json", word, &[":1:", "unexpected"]);
+    let kind = "{\"mcpServers\": [\"hunter2\"]}";
+    is_refused(
+        &user,
+        ".mcp.json",
+        kind,
+        &["mcpServers: expected a table of servers, found a list"],
+    );
 }
 
 #[test]
@@ -42,7 +52,7 @@ fn a_yaml_bomb_is_refused_before_it_expands() {
         bomb.push_str(&format!("{next}: &{next} [{aliases}]\n"));
     }
     bomb.push_str("mcp: { servers: *l }\n");
-    is_refused(&user, "bomb.yaml", bomb, &[]);
+    is_refused(&user, "bomb.yaml", bomb, &["nodes"]);
 }
 
 #[test]

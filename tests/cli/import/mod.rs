@@ -13,12 +13,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::process::TRUNKLINE;
-use super::{DONE, FAILURE, Ran, WRONG_USE, contains_all};
+use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, contains_all};
 
 /// The folder with a configuration of each program, after its documentation.
 fn fixture(name: &str) -> String {
     let path = format!("{}/tests/fixtures/import/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
+}
+
+/// No test may see a secret anywhere but in a file of its own.
+#[track_caller]
+fn shows_no_secret(ran: Ran) -> Ran {
+    for output in [&ran.0.stdout, &ran.0.stderr] {
+        let output = String::from_utf8_lossy(output);
+        assert!(!output.contains("hunter2"), "a secret in {output}");
+    }
+    ran
 }
 
 /// A user with a home folder and a project, and nothing in them.
@@ -62,13 +72,7 @@ impl User {
     }
 
     fn types(&self, args: &[&str]) -> Ran {
-        let ran = Ran(self.command(args).stdin(Stdio::null()).output().unwrap());
-        // No test may see a secret anywhere but in a file of its own.
-        for output in [&ran.0.stdout, &ran.0.stderr] {
-            let output = String::from_utf8_lossy(output);
-            assert!(!output.contains("hunter2"), "a secret in {output}");
-        }
-        ran
+        shows_no_secret(Ran(self.command(args).stdin(Stdio::null()).output().unwrap()))
     }
 
     fn pipes(&self, args: &[&str], input: &[u8]) -> Ran {
@@ -81,7 +85,7 @@ impl User {
             .unwrap();
         // A reader that has seen enough closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(input);
-        Ran(child.wait_with_output().unwrap())
+        shows_no_secret(Ran(child.wait_with_output().unwrap()))
     }
 
     fn gateway(&self) -> String {

@@ -13,7 +13,7 @@ fn signalwires_servers_come_with_headers_and_resource_variables() {
         "`${global_data.crm_token}` has no counterpart: one value for all calls is read from CRM_TOKEN",
         "`resource_vars.customer_id` differs from call to call",
         "#[servers.crm]\n#url = \"https://crm.example.com/mcp\"\n",
-        "[servers.kb]\nurl = \"https://mcp.kb.example.org/mcp\"\nresource_vars = { customer_id = \"8675309\" }",
+        "[servers.kb]\nurl = \"https://mcp.kb.example.org/mcp\"\nresource_vars = { customer_id = \"8675309\" }\ntimeout = \"25s\"\nmax_timeout = \"25s\"\n",
     ]);
     let user = User { variables: vec![("CRM_TOKEN", "t")], ..user };
     user.types(&["import", path, "--write"]).exits_with(DONE);
@@ -27,7 +27,8 @@ fn avas_servers_keep_their_tool_names_and_its_contexts_become_profiles() {
     let user = User::new();
     user.has(&user.project("config/ai-agent.yaml"), fixture("ava.yaml"));
     user.types(&["import"]).exits_with(DONE).prints(&["ava", "1 server"]);
-    user.types(&["import", "ava", "--write"]).exits_with(DONE);
+    let ran = user.types(&["import", "ava", "--write"]).exits_with(DONE);
+    ran.prints(&["set `name_format = \"mcp_{server}_{tool}\"` and `name_case = \"snake\"`"]);
     contains_all(
         user.gateway().as_bytes(),
         &[
@@ -72,10 +73,14 @@ fn action_servers_become_openapi_servers_and_agents_become_profiles() {
             "[servers.email_mcp]\n",
             "kind = \"openapi\"\n",
             "url = \"http://localhost:8000\"\n",
+            "arguments = \"coerce\"\nempty_strings = \"drop\"\n",
             "[profiles.bob]\n",
             "servers = [\"email_mcp\"]\n",
+            "[servers.crm_mcp]\nkind = \"openapi\"\nurl = \"http://localhost:8001\"\nheaders = { Authorization = \"Bearer ${file:secrets/crm_mcp.Authorization}\" }\n",
         ],
     );
+    let token = ("crm_mcp.Authorization".into(), 0o600, "hunter2-crm".into());
+    assert_eq!(user.secrets(), [token]);
     user.types(&["check"]).exits_with(DONE).prints(&["fine"]);
 }
 
@@ -83,7 +88,8 @@ fn action_servers_become_openapi_servers_and_agents_become_profiles() {
 fn openlegions_agents_share_equal_servers_and_have_a_profile_each() {
     let user = User::new();
     user.has(&user.project("config/agents.yaml"), fixture("agents.yaml"));
-    user.types(&["import", "openlegion", "--write"]).exits_with(DONE);
+    let ran = user.types(&["import", "openlegion", "--write"]).exits_with(DONE);
+    ran.prints(&["`naming = \"first\"`, `name_format = \"mcp_{server}_{tool}\"`"]);
     let gateway = user.gateway();
     contains_all(
         gateway.as_bytes(),
@@ -97,4 +103,34 @@ fn openlegions_agents_share_equal_servers_and_have_a_profile_each() {
     );
     assert_eq!(gateway.matches("[servers.").count(), 3);
     user.types(&["check"]).exits_with(DONE).prints(&["3 server(s)"]);
+}
+
+#[test]
+fn two_agents_whose_names_become_the_same_have_a_profile_each() {
+    let user = User::new();
+    let agent = |server: &str| {
+        format!("    mcp_servers:\n      - name: {server}\n        command: {server}\n")
+    };
+    let config = format!("agents:\n  sales.a:\n{}  sales-a:\n{}", agent("f"), agent("g"));
+    user.has(&user.project("config/agents.yaml"), config);
+    user.types(&["import", "openlegion", "--write"]).exits_with(DONE);
+    contains_all(
+        user.gateway().as_bytes(),
+        &[
+            "[profiles.sales-a]\nservers = [\"f\"]\n",
+            "# it was called `sales-a`\n[profiles.sales-a-2]\nservers = [\"g\"]\n",
+        ],
+    );
+}
+
+#[test]
+fn the_tool_of_a_context_belongs_to_the_server_with_the_longest_name() {
+    let user = User::new();
+    let config = "mcp:\n  servers:\n    a:\n      command: [a]\n    a_b:\n      command: [b]\ncontexts:\n  x:\n    tools: [mcp_a_b_c]\n";
+    user.has(&user.project("config/ai-agent.yaml"), config);
+    user.types(&["import", "ava"]).exits_with(DONE).prints(&[
+        "own name of `mcp_a_b_c` is assumed to be `c`",
+        "[servers.a_b.tools.c]\nname = \"mcp_a_b_c\"",
+        "cwd = \"",
+    ]);
 }

@@ -43,7 +43,7 @@ async fn a_yaml_bomb_is_refused() {
         bomb += &format!("a{at}: &a{at} [{}]\n", [one.as_str(); 10].join(", "));
     }
     let error = refusal_of(bomb).await;
-    assert!(error.contains("its OpenAPI document cannot be used"), "{error}");
+    assert!(error.contains("alias"), "{error}");
 }
 
 #[tokio::test]
@@ -180,4 +180,91 @@ async fn a_local_document_reads_only_files_of_its_folder() {
     assert!(seen[1].1.contains("outside of the document's own origin or folder"), "{:?}", seen[1]);
     assert!(seen[2].1.contains("it is outside of the document's folder"), "{:?}", seen[2]);
     assert!(seen.iter().all(|(tools, _)| !tools.contains("outside")));
+}
+
+#[tokio::test]
+async fn a_local_document_does_not_choose_where_credentials_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("openapi.json");
+    let api = PlainApi::start().await;
+    let mut document = shop();
+    document["servers"] = json!([{ "url": api.url("/v1") }]);
+    std::fs::write(&path, document.to_string()).unwrap();
+    let lines = format!("openapi = {path:?}\n");
+    let base = format!("base_url = \"{}\"\n", api.url("/v2"));
+    for credentials in ["headers = { X-Secret = \"hunter2\" }\n", "auth.key = \"hunter2\"\n"] {
+        let gateway = Gateway::with("shop", lines.clone() + credentials).start().await;
+        let error = gateway.server("shop").await["last_error"]["message"].to_string();
+        assert!(error.contains("set `base_url`"), "{error}");
+        let gateway = Gateway::with("shop", lines.clone() + &base + credentials).start().await;
+        gateway.modern().call("shop__read_item", json!({ "item_id": "7" })).await;
+        assert_eq!(api.last().target, "/v2/items/7");
+    }
+    let gateway = Gateway::with("shop", lines).start().await;
+    gateway.modern().call("shop__read_item", json!({ "item_id": "7" })).await;
+    assert_eq!(api.last().target, "/v1/items/7");
+}
+
+#[tokio::test]
+async fn a_local_document_that_changes_does_not_move_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("openapi.json");
+    let (api, elsewhere) = (PlainApi::start().await, PlainApi::start().await);
+    let write = |to: &PlainApi, name: &str| {
+        let mut document = shop();
+        document["servers"] = json!([{ "url": to.url("") }]);
+        document["paths"]["/items/{item_id}"]["get"]["operationId"] = json!(name);
+        // Never seen half-written.
+        let next = folder.path().join("next.json");
+        std::fs::write(&next, document.to_string()).unwrap();
+        std::fs::rename(&next, &path).unwrap();
+    };
+    write(&api, "one");
+    let lines = format!("openapi = {path:?}\nopenapi_refresh = \"20ms\"\n");
+    let gateway = Gateway::with("shop", lines).start().await;
+    let client = gateway.modern();
+    let has = async |name: &str| client.tool_names().await.contains(&format!("shop__{name}"));
+    assert!(has("one").await);
+    write(&elsewhere, "two");
+    for _ in 0..100 {
+        assert!(!has("two").await, "the last good one stays");
+        client.call("shop__one", json!({ "item_id": "7" })).await;
+    }
+    write(&api, "three");
+    crate::support::within(async { while !has("three").await {} }).await;
+    client.call("shop__three", json!({ "item_id": "7" })).await;
+    assert_eq!(api.last().target, "/items/7");
+    assert!(elsewhere.received().is_empty(), "no request went there");
+}
+
+#[tokio::test]
+async fn parts_of_a_path_do_not_climb_together() {
+    let list = json!({ "name": "a", "in": "path", "style": "label", "explode": true, "required": true, "schema": { "type": "array" } });
+    let mut document = shop();
+    document["paths"]["/x/{a}"] = json!({ "get": { "operationId": "join", "parameters": [list] } });
+    document["paths"]["/q?fixed=1"] = json!({ "get": { "operationId": "fixed", "parameters": [{ "name": "more", "in": "query" }] } });
+    let api = PlainApi::with(&document).await;
+    let gateway = Gateway::with("shop", api.openapi()).start().await;
+    let client = gateway.modern();
+    client.call("shop__join", json!({ "a": ["1", "2"] })).await;
+    assert_eq!(api.last().target, "/x/.1.2");
+    let before = api.received().len();
+    // Neither item climbs by itself: `..%2Fadmin` does.
+    let said = client.call("shop__join", json!({ "a": ["", "/admin"] })).await;
+    assert!(said.is_error() && said.text().contains("refused"), "{said:?}");
+    assert_eq!(api.received().len(), before);
+    client.call("shop__fixed", json!({ "more": "a b" })).await;
+    assert_eq!(api.last().target, "/q?fixed=1&more=a%20b");
+}
+
+#[tokio::test]
+async fn what_a_server_repeats_of_its_credentials_is_hidden() {
+    let api = PlainApi::with(&shop()).await;
+    let page = Page::new(403, "application/json", r#"{"detail":"hunter2-hunter2 may not"}"#);
+    api.sets("/items/no", page.header("link", "</items?key=hunter2-hunter2>; rel=\"next\""));
+    let lines = api.openapi() + "headers = { X-Secret = \"hunter2-hunter2\" }\n";
+    let gateway = Gateway::with("shop", lines).start().await;
+    let said = gateway.modern().call("shop__read_item", json!({ "item_id": "no" })).await;
+    assert!(said.text().contains("*** may not"), "{said:?}");
+    assert_eq!(said.result()["_meta"]["http/link"], "</items?key=***>; rel=\"next\"");
 }

@@ -116,6 +116,8 @@ async fn answers_of_every_kind_become_results() {
     api.sets("/items/gone", Page::new(204, "text/plain", ""));
     api.sets("/items/broken", Page::new(500, "application/json", "{\"detail\":\"no\"}"));
     api.sets("/items/moved", Page::new(302, "text/plain", "").header("location", "/items/list"));
+    api.sets("/items/3", Page::new(303, "text/plain", "").header("location", "/created"));
+    api.sets("/created", Page::json(&json!({ "result": "read" })));
     api.sets(
         "/items/away",
         Page::new(302, "text/plain", "").header("location", "http://127.0.0.2/"),
@@ -131,6 +133,12 @@ async fn answers_of_every_kind_become_results() {
     assert_eq!(said.text(), "HTTP 500 Internal Server Error: {\"detail\":\"no\"}");
     let said = read("moved").await;
     assert_eq!(said.result()["structuredContent"], json!({ "result": ["a", "b"] }));
+    // What a request has changed is read where the answer says (RFC 9110, 15.4.4).
+    let item = json!({ "item_id": 3, "name": "Tea", "price": 1 });
+    let said = client.call("shop__update_item", item).await;
+    assert_eq!(said.result()["structuredContent"], json!({ "result": "read" }));
+    let sent = api.last();
+    assert_eq!((&*sent.method, &*sent.target, &*sent.body), ("GET", "/created", &b""[..]));
     let said = read("away").await;
     assert!(said.is_error() && said.text().contains("redirects"), "{said:?}");
     let said = client.call("shop__delete_items_item_id", json!({ "item_id": "gone" })).await;

@@ -78,3 +78,28 @@ async fn the_pages_messages_are_what_clients_get() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_pages_own_tools_answer() {
+    let combined = object("json combined");
+    let [crm, shop] = Upstream::both().await;
+    for (upstream, name, part) in
+        [(&crm, "find_person", "person"), (&shop, "count_orders", "orders")]
+    {
+        let result = json!({ "content": [], "structuredContent": combined[part] });
+        upstream.tool(&crate::support::upstream::tool(name), move |_| {
+            vec![Step::Raw(result.to_string())]
+        });
+    }
+    let gateway = Gateway::with("crm", crm.http())
+        .server("shop", shop.http())
+        .toml(&only("toml own"))
+        .start()
+        .await;
+    for (era, client) in gateway.both().await {
+        let said = client.call("brief", json!({ "who": "ann" })).await;
+        assert_eq!(said.text(), "Ann has 3 orders", "{era}");
+        assert_eq!(said.result()["structuredContent"], combined, "{era}");
+        assert!(client.call("hours", json!({})).await.text().starts_with("Monday"), "{era}");
+    }
+}

@@ -194,7 +194,7 @@ async fn a_schema_of_the_configuration_wins_over_the_servers() {
 
 #[tokio::test]
 async fn texts_are_stripped_and_shortened_and_types_are_allowed() {
-    let table = r#"[ {"id": 1, "name": "\\u001b[1mbold\\u001b[0m"}, {"id": 2, "name": "b"} ]"#;
+    let table = r#"[ {"id": 1, "name": "\u001b[1mbold\u001b[0m"}, {"id": 2, "name": "b"} ]"#;
     let answer = json!({
         "content": [
             { "type": "text", "text": "\u{1b}[31mred\u{1b}[0m\u{200b}\u{7}" },
@@ -214,15 +214,75 @@ async fn texts_are_stripped_and_shortened_and_types_are_allowed() {
             let said = client.call(name, json!({})).await;
             let content = &said.result()["content"];
             assert_eq!(content[0]["text"], "red", "{era} {name}");
-            assert!(
-                content[1]["text"].as_str().unwrap().starts_with("id,name\n1,"),
-                "{era} {content}"
-            );
+            assert_eq!(content[1]["text"], "id,name\n1,bold\n2,b", "{era} {content}");
             assert_eq!(content[2]["type"], "image", "{era} {name}");
             let refused = content[3]["text"].as_str().unwrap();
             assert!(refused.contains("image/SVG+xml"), "{era} {refused}");
             let structured = json!({ "icao": "LSZB", "rows": [{ "id": 1 }] });
             assert_eq!(said.result()["structuredContent"], structured, "{era} {name}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_key_in_a_result_that_is_changed_is_an_error() {
+    let [modern, legacy] = Upstream::both().await;
+    for upstream in [&modern, &legacy] {
+        upstream.tool(&atis_tool("atis"), |_| {
+            let twice = r#"{"content":[],"structuredContent":{"icao":"X"},"structuredContent":{}}"#;
+            vec![Step::Raw(twice.to_owned())]
+        });
+    }
+    let settings = "check_output = \"enforce\"";
+    let gateway = Gateway::with("m", modern.http() + settings)
+        .server("l", legacy.stdio() + settings)
+        .start()
+        .await;
+    for (era, client) in gateway.both().await {
+        for name in ["m__atis", "l__atis"] {
+            let said = client.call(name, json!({})).await;
+            assert!(said.is_error() && said.text().contains("duplicate key"), "{era} {said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_megabytes_is_checked_and_becomes_a_message() {
+    let rows: Vec<_> = (0..20_000).map(|row| json!({ "row": row, "name": "x" })).collect();
+    let structured = json!({ "icao": "LSZB", "rows": rows });
+    let answer = json!({ "content": [], "structuredContent": structured });
+    let settings = "check_output = \"enforce\"\ntools.atis.result.field = \"icao\"";
+    let (gateway, _upstreams) = gateway_with(answer, settings).await;
+    for (era, client) in gateway.both().await {
+        for name in ["m__atis", "l__atis"] {
+            let said = client.call(name, json!({})).await;
+            assert_eq!(said.text(), "LSZB", "{era} {name}");
+            assert_eq!(said.result()["structuredContent"], structured, "{era} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_asks_for_input_stays_as_it_is() {
+    let modern = Upstream::modern().await;
+    modern.tool(&atis_tool("atis"), |call| match call.params.get("inputResponses") {
+        None => raw(&json!({
+            "resultType": "input_required", "requestState": "s",
+            "inputRequests": { "q": {
+                "method": "elicitation/create",
+                "params": { "message": "Which?\u{7}", "requestedSchema": { "type": "object", "properties": {} } },
+            } },
+        })),
+        Some(_) => raw(&json!({ "content": [{ "type": "text", "text": ATIS }] })),
+    });
+    let settings = "result.strip = [\"control\"]\ntools.atis.result.field = \"atis_text\"";
+    let gateway = Gateway::with("m", modern.http() + settings).start().await;
+    for (era, client) in crate::input::both(&gateway).await {
+        let params = json!({ "name": "m__atis", "arguments": {} });
+        let said = crate::input::dialogue_about(&client, "tools/call", params, |asked| {
+            assert_eq!(asked["params"]["message"], "Which?\u{7}", "{era}");
+            crate::input::ann()
+        });
+        assert_eq!(said.await.text(), "Wind calm.", "{era}");
     }
 }

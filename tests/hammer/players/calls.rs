@@ -9,7 +9,7 @@ use super::{Call, Player};
 use crate::servers::{Server, Ties};
 use crate::support::client::Ask;
 use crate::support::{Reply, Said};
-use crate::world::{Counted, whose};
+use crate::world::{Counted, is_of_one_principal, whose};
 
 impl Player {
     pub(super) fn new_call<'a>(
@@ -149,7 +149,10 @@ impl Player {
                     Ties::Child => self.world.lines(self.whose(), |lines| lines.heard += 1),
                     Ties::Nothing => self.add(Counted::PipeLine),
                 }
-                if !self.is_for(call, params["data"]["mark"].as_str(), false) {
+                let mark = params["data"]["mark"].as_str();
+                if call.server.ties == Ties::Nothing && self.has_strayed(call, mark) {
+                    self.add(Counted::Strayed);
+                } else if !self.is_for(call, mark, false) {
                     let server = call.server.name;
                     self.fault(
                         &format!("{} of {server} has the line of another", call.mark),
@@ -177,6 +180,12 @@ impl Player {
     pub(super) fn is_for(&self, call: &Call<'_>, mark: Option<&str>, aside: bool) -> bool {
         let own = self.own(call, aside);
         mark.is_some_and(|mark| mark == own || whose(mark) == own)
+    }
+
+    /// Whether a mark is of another client of the same principal.
+    fn has_strayed(&self, call: &Call<'_>, mark: Option<&str>) -> bool {
+        let is_of_principal = mark.is_some_and(|mark| is_of_one_principal(mark, &call.mark));
+        is_of_principal && !self.is_for(call, mark, false)
     }
 
     /// Answers a Legacy server's question, with its own mark.

@@ -160,8 +160,13 @@ impl Upstream {
     /// The lines of the configuration that reach it as a child process: one
     /// that does nothing but carry its standard streams here.
     pub fn stdio(&self) -> String {
-        let script = stdio::carrier(self.stdio.port());
+        let script = self.program();
         format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\nstop_timeout = \"500ms\"\n")
+    }
+
+    /// The lines of a Bash script that does so.
+    pub fn program(&self) -> String {
+        stdio::carrier(self.stdio.port())
     }
 
     /// Both ways, each with its name.

@@ -7,47 +7,54 @@ use serde_json::Value as Json;
 
 use crate::codec::file::read_file;
 
-use super::super::document::{MAX_DOCUMENT, Notation, decode_text, parse_document};
-use super::super::fields::{FieldFault, ForeignFields};
-use super::super::imported::{ImportedFile, ImportedProfile, ImportedServer, ImportedTarget};
+use super::super::document::{DocumentError, MAX_DOCUMENT, Notation, parse_bytes};
+use super::super::fields::{FieldFault, ForeignFields, ServerTable};
+use super::super::imported::{
+    ImportedFile, ImportedPiece, ImportedProfile, ImportedServer, ImportedTarget, InactiveReason,
+    SettingText,
+};
 use super::super::shapes::ShapeContext;
 
 pub(in crate::cli::import) fn read_action_servers(
     document: &Json,
     context: &ShapeContext<'_>,
-) -> ImportedFile {
+) -> Result<ImportedFile, FieldFault> {
     let mut file = ImportedFile::default();
-    let servers = document.get("servers").and_then(Json::as_object).into_iter().flatten();
-    for (name, entry) in servers {
-        match read_entry(name, entry, context) {
-            Ok(server) => file.servers.push(server),
-            Err(fault) => file.notes.push(format!("`{name}` is left out: {fault}")),
-        }
+    if let Some(table) = ServerTable::find(document, &["servers"])? {
+        table.read_entries(context.references, &mut file, read_entry);
     }
     if let Some(folder) = context.file.and_then(Path::parent) {
         read_agents(&folder.join("agent_configs"), &mut file, context);
     }
-    file
+    Ok(file)
 }
 
-fn read_entry(
-    name: &str,
-    entry: &Json,
-    context: &ShapeContext<'_>,
-) -> Result<ImportedServer, FieldFault> {
-    let mut fields = ForeignFields::open(format!("servers.{name}"), entry, context.references)?;
-    let path = fields.field_path("url");
-    let Some(url) = fields.take_text("url")? else { return Err(format!("{path}: expected a URL")) };
-    let mut server = ImportedServer::new(name, ImportedTarget::OpenApi { url });
+fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFault> {
+    let Some(url) = fields.take_text("url")? else {
+        return Err(fields.report_missing("url", "a URL"));
+    };
+    // In a header, because the document and every operation want it, whatever the document calls
+    // its security scheme.
+    let mut headers = fields.take_pairs("headers")?;
+    for key in ["auth_token", "bearer_token", "token", "api_key", "auth"] {
+        if fields.is_object(key) {
+            continue;
+        }
+        if let Some(mut token) = fields.take_text(key)? {
+            token.0.insert(0, ImportedPiece::Plain("Bearer ".to_owned()));
+            headers.push(("Authorization".to_owned(), token));
+        }
+    }
+    let mut server = ImportedServer::new(name, ImportedTarget::OpenApi { url, headers });
     if !fields.take_bool("auto_discover")?.unwrap_or(true) {
-        server.inactive = Some("`auto_discover` is false where it was found".to_owned());
+        server.inactive = Some(InactiveReason::NotEnabled { setting: "auto_discover" });
     }
-    let has_auth = ["auth", "token", "api_key", "auth_token"].iter().any(|name| fields.has(name));
-    fields.skip(&["name", "description", "auth", "token", "api_key", "auth_token"]);
+    // Its agents fill every parameter: what they have no value for is empty, and numbers are text.
+    for (name, choice) in [("arguments", "coerce"), ("empty_strings", "drop")] {
+        server.settings.push((name, SettingText::Text(choice.to_owned())));
+    }
+    fields.skip(&["name", "description"]);
     server.notes = fields.finish();
-    if has_auth {
-        server.notes.push("its bearer token is not included: write it as `auth.bearer`".to_owned());
-    }
     Ok(server)
 }
 
@@ -63,24 +70,28 @@ fn read_agents(folder: &Path, file: &mut ImportedFile, context: &ShapeContext<'_
     for path in paths {
         match read_agent(&path, context) {
             Ok(profile) => file.profiles.push(profile),
-            Err(fault) => file.notes.push(format!("an agent is left out: {fault}")),
+            Err(error) => file.notes.push(format!("an agent is left out: {error}")),
         }
     }
 }
 
-fn read_agent(path: &Path, context: &ShapeContext<'_>) -> Result<ImportedProfile, FieldFault> {
-    let name = path.display().to_string();
-    let bytes = read_file(path, MAX_DOCUMENT).map_err(|error| format!("{name}: {error}"))?;
-    let text = decode_text(&name, &bytes).map_err(|error| error.to_string())?;
-    let document =
-        parse_document(&name, text, Notation::Json).map_err(|error| error.to_string())?;
-    let mut fields = ForeignFields::open(name.clone(), &document, context.references)?;
-    let Some(agent) = fields.take_string("agent_name")? else {
-        return Err(format!("{name}: agent_name: expected a text"));
-    };
-    let servers = fields.take_strings("action_server")?;
+fn read_agent(path: &Path, context: &ShapeContext<'_>) -> Result<ImportedProfile, DocumentError> {
+    let file = path.display().to_string();
+    let bytes = read_file(path, MAX_DOCUMENT)
+        .map_err(|error| DocumentError::Unreadable { file: file.clone(), error })?;
+    let document = parse_bytes(&file, &bytes, |_| Notation::Json)?;
+    read_profile(&document, context).map_err(|fault| DocumentError::Field { file, fault })
+}
+
+fn read_profile(
+    document: &Json,
+    context: &ShapeContext<'_>,
+) -> Result<ImportedProfile, FieldFault> {
+    let mut fields = ForeignFields::open("", document, context.references)?;
+    let name = fields.require_string("agent_name", "a text")?;
+    let servers = Some(fields.take_strings("action_server")?);
     fields.skip(&["actions"]);
-    Ok(ImportedProfile { name: agent, servers: Some(servers), tools: None, notes: fields.finish() })
+    Ok(ImportedProfile { name, servers, tools: None, notes: fields.finish() })
 }
 
 /// How many agents are read.

@@ -5,11 +5,12 @@
 
 use serde_json::Value as Json;
 
-use super::super::fields::{FieldFault, ForeignFields};
+use super::super::clients::programs::{TimeUnit, duration_text, push_timeout, read_command_line};
+use super::super::fields::{FieldFault, ForeignFields, ServerTable};
 use super::super::imported::{
-    ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool, SettingText,
+    ImportedFile, ImportedProfile, ImportedServer, ImportedTarget, ImportedTool, InactiveReason,
+    SettingText,
 };
-use super::super::server_map::{TimeUnit, duration_text, program_path, push_timeout};
 use super::super::shapes::ShapeContext;
 
 pub(in crate::cli::import) fn read_ava(
@@ -17,20 +18,19 @@ pub(in crate::cli::import) fn read_ava(
     context: &ShapeContext<'_>,
 ) -> Result<ImportedFile, FieldFault> {
     let mut file = ImportedFile::default();
-    let Some(mcp) = document.get("mcp") else { return Ok(file) };
+    let Some(table) = ServerTable::find(document, &["mcp", "servers"])? else { return Ok(file) };
+    let mcp = document.get("mcp").unwrap_or(&Json::Null);
     let mut mcp = ForeignFields::open("mcp", mcp, context.references)?;
     let is_on = mcp.take_bool("enabled")?.unwrap_or(true);
-    let servers = document.pointer("/mcp/servers").and_then(Json::as_object);
-    for (name, entry) in servers.into_iter().flatten() {
-        match read_entry(name, entry, context) {
-            Ok(mut server) => {
-                if !is_on {
-                    server.inactive = Some("`mcp.enabled` is false where it was found".to_owned());
-                }
-                file.servers.push(server);
-            }
-            Err(fault) => file.notes.push(format!("`{name}` is left out: {fault}")),
+    table.read_entries(context.references, &mut file, |name, fields| {
+        let mut server = read_entry(name, fields)?;
+        if !is_on {
+            server.inactive = Some(InactiveReason::NotEnabled { setting: "mcp.enabled" });
         }
+        Ok(server)
+    });
+    if !file.servers.is_empty() {
+        file.notes.push(NAMES.to_owned());
     }
     mcp.skip(&["servers"]);
     file.notes.extend(mcp.finish());
@@ -38,20 +38,18 @@ pub(in crate::cli::import) fn read_ava(
     Ok(file)
 }
 
-fn read_entry(
-    name: &str,
-    entry: &Json,
-    context: &ShapeContext<'_>,
-) -> Result<ImportedServer, FieldFault> {
-    let path = format!("mcp.servers.{name}");
-    let mut fields = ForeignFields::open(path, entry, context.references)?;
+/// How the tools are called that the file does not list.
+const NAMES: &str = "AVA calls every tool mcp_SERVER_TOOL: for those that it does not list set \
+    `name_format = \"mcp_{server}_{tool}\"` and `name_case = \"snake\"` in [gateway]";
+
+fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFault> {
     fields.skip(&["transport"]);
     let target = match fields.take_text("url")? {
         Some(url) => {
             let headers = fields.take_pairs("headers")?;
             ImportedTarget::Http { url, headers, transport: None }
         }
-        None => read_command(&mut fields)?,
+        None => read_command_line(&mut fields, "env")?,
     };
     let mut server = ImportedServer::new(name, target);
     read_restart(&mut fields, &mut server)?;
@@ -62,24 +60,6 @@ fn read_entry(
     }
     server.notes.extend(fields.finish());
     Ok(server)
-}
-
-/// The command is a list of the program and its arguments; `args` may add to it.
-fn read_command(fields: &mut ForeignFields<'_>) -> Result<ImportedTarget, FieldFault> {
-    let path = fields.field_path("command");
-    let mut words = fields.take_texts("command")?;
-    if words.is_empty() {
-        return Err(format!("{path}: expected a command or a URL, found neither"));
-    }
-    let program = words.remove(0);
-    words.extend(fields.take_texts("args")?);
-    Ok(ImportedTarget::Command {
-        command: program_path(program.plain_text()?, None),
-        args: words,
-        env: fields.take_pairs("env")?,
-        pass_env: Vec::new(),
-        cwd: fields.take_string("cwd")?,
-    })
 }
 
 fn read_restart(
@@ -139,10 +119,7 @@ fn read_tool(
     mut fields: ForeignFields<'_>,
     server: &mut ImportedServer,
 ) -> Result<ImportedTool, FieldFault> {
-    let path = fields.field_path("name");
-    let Some(native) = fields.take_string("name")? else {
-        return Err(format!("{path}: expected a text"));
-    };
+    let native = fields.require_string("name", "a text")?;
     let public = fields.take_string("expose_as")?;
     let public = public.unwrap_or_else(|| exposed_name(&server.name, &native));
     let field = fields.take_string("speech_field")?;
@@ -205,23 +182,27 @@ fn read_contexts(
     Ok(())
 }
 
-/// Whether a context's tool belongs to a server. One that no server lists by itself has AVA's own
-/// name for it, which the server's table then gives to it.
+/// Whether a context's tool belongs to a server. One that no server lists by itself belongs to the
+/// server with the longest name that fits, whose table then gives AVA's own name to it.
 fn is_server_tool(public: &str, file: &mut ImportedFile) -> bool {
     let has_name = |tool: &ImportedTool| tool.public.as_deref() == Some(public);
     if file.servers.iter().any(|server| server.tools.iter().any(has_name)) {
         return true;
     }
-    for server in &mut file.servers {
-        let prefix = exposed_name(&server.name, "");
-        if let Some(native) = public.strip_prefix(&prefix).filter(|native| !native.is_empty()) {
-            server.tools.push(ImportedTool {
-                native: native.to_owned(),
-                public: Some(public.to_owned()),
-                ..ImportedTool::default()
-            });
-            return true;
-        }
-    }
-    false
+    let matching = file.servers.iter_mut().filter_map(|server| {
+        let native = public.strip_prefix(&exposed_name(&server.name, ""))?;
+        (!native.is_empty()).then(|| (native.to_owned(), server))
+    });
+    let Some((native, server)) = matching.min_by_key(|(native, _)| native.len()) else {
+        return false;
+    };
+    server.notes.push(format!(
+        "the server's own name of `{public}` is assumed to be `{native}`: correct it if it differs"
+    ));
+    server.tools.push(ImportedTool {
+        native,
+        public: Some(public.to_owned()),
+        ..ImportedTool::default()
+    });
+    true
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value as Json;
 
+use super::super::clients::programs::read_program;
 use super::super::fields::{FieldFault, ForeignFields};
 use super::super::imported::{ImportedFile, ImportedProfile, ImportedServer};
-use super::super::server_map::read_program;
 use super::super::shapes::ShapeContext;
 
 pub(in crate::cli::import) fn read_openlegion(
@@ -23,7 +23,7 @@ pub(in crate::cli::import) fn read_openlegion(
         for entry in entries {
             match read_entry(entry) {
                 Ok(server) => names.push(add_server(server, agent, &mut file)),
-                Err(fault) => file.notes.push(format!("a server is left out: {fault}")),
+                Err(fault) => file.leave_out(agent, &fault),
             }
         }
         file.profiles.push(ImportedProfile {
@@ -33,19 +33,20 @@ pub(in crate::cli::import) fn read_openlegion(
             notes: Vec::new(),
         });
     }
+    if !file.servers.is_empty() {
+        file.notes.push(NAMES.to_owned());
+    }
     Ok(file)
 }
 
+/// How the tools are called as in OpenLegion.
+const NAMES: &str = "OpenLegion shows the first tool of a name as it is, and calls another one \
+    mcp_SERVER_TOOL: for the same names set `naming = \"first\"`, `name_format = \
+    \"mcp_{server}_{tool}\"` and, with the names of its own skills, `reserved_names` in [gateway]";
+
 fn read_entry(mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFault> {
-    let path = fields.field_path("name");
-    let Some(name) = fields.take_string("name")? else {
-        return Err(format!("{path}: expected a text"));
-    };
-    let path = fields.field_path("command");
-    let Some(command) = fields.take_string("command")? else {
-        return Err(format!("{path}: expected a command"));
-    };
-    let mut server = ImportedServer::new(name, read_program(&mut fields, &command)?);
+    let name = fields.require_string("name", "a text")?;
+    let mut server = ImportedServer::new(name, read_program(&mut fields, "command")?);
     server.notes = fields.finish();
     Ok(server)
 }

@@ -15,7 +15,7 @@ pub(in crate::cli::import) fn read_signalwire(
     for (at, entry) in find_servers(document).into_iter().enumerate() {
         match read_entry(at, entry, context) {
             Ok(server) => file.servers.push(server),
-            Err(fault) => file.notes.push(format!("a server is left out: {fault}")),
+            Err(fault) => file.leave_out(&format!("mcp_servers[{at}]"), &fault),
         }
     }
     file
@@ -62,7 +62,7 @@ fn read_entry(
     let plain_url = entry.get("url").and_then(Json::as_str).unwrap_or_default().to_owned();
     let url = fields.take_text("url")?.filter(|_| !plain_url.is_empty());
     let Some(url) = url else {
-        return Err(format!("{}: expected a URL", fields.field_path("url")));
+        return Err(fields.report_missing("url", "a URL"));
     };
     let headers = fields.take_pairs("headers")?;
     let target = ImportedTarget::Http { url, headers, transport: None };
@@ -72,6 +72,11 @@ fn read_entry(
         fields.take_pairs("resource_vars")?.into_iter().partition(|(_, text)| text.is_plain());
     if !vars.is_empty() {
         server.settings.push(("resource_vars", SettingText::Pairs(vars)));
+    }
+    // SignalWire waits for 30 s in all, progress or not: a model that is told of a slow server can go
+    // on, and one that is told nothing cannot.
+    for setting in ["timeout", "max_timeout"] {
+        server.settings.push((setting, SettingText::Text(CALL_TIME.to_owned())));
     }
     server.notes = fields.finish();
     server.notes.extend(by_call.iter().map(|(name, _)| {
@@ -87,6 +92,9 @@ fn read_entry(
     }
     Ok(server)
 }
+
+/// How long a call may take, below what SignalWire waits for.
+const CALL_TIME: &str = "25s";
 
 /// The list has no names: the host gives one, without what most hosts have in common.
 fn name_from_url(url: &str) -> String {

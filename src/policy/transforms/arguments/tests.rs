@@ -30,6 +30,8 @@ fn completed(arguments: &str, client: &str) -> Result<String, String> {
     headers.insert("x-user", "ann \"a\"".parse().unwrap());
     headers.append("x-two", "1".parse().unwrap());
     headers.append("x-two", "2".parse().unwrap());
+    headers.insert("x-number", "42".parse().unwrap());
+    headers.insert("x-odd", HeaderValue::from_bytes("é".as_bytes()).unwrap());
     let client = (!client.is_empty()).then_some(client.as_bytes());
     let done = complete_arguments(tool.transform.as_ref().unwrap(), client, &headers);
     done.map(|raw| String::from_utf8(raw).unwrap()).map_err(|error| error.to_string())
@@ -62,6 +64,9 @@ fn arguments_are_completed_as_the_configuration_says() {
         ("{ b = { value = \"u:${header:X-User}!\" } }", "{}", r#"{"b":"u:ann \"a\"!"}"#),
         ("{ b = { value = \"${header:X-None}\" } }", r#"{"b":"x"}"#, "{}"),
         ("{ b = { default = \"${header:X-User}\" } }", r#"{"b":"x"}"#, r#"{"b":"x"}"#),
+        ("{ a = { value = \"${header:X-Number}\" } }", "{}", r#"{"a":42}"#),
+        ("{ b = { value = \"${header:X-Number}\" } }", "{}", r#"{"b":"42"}"#),
+        ("{ a = { value = \"${header:X-Number}\" } }", r#"{"b":7}"#, r#"{"b":7,"a":42}"#),
         ("{ b = { value = \"$${header:X}\" } }", "{}", r#"{"b":"${header:X}"}"#),
     ] {
         assert_eq!(completed(edits, client).unwrap(), expected, "{edits} {client}");
@@ -73,6 +78,7 @@ fn a_required_argument_without_its_header_is_refused_and_so_is_a_duplicate() {
     for (edits, client, expected) in [
         ("{ need = { value = \"${header:X-None}\" } }", "{}", "no header x-none"),
         ("{ b = { value = \"${header:X-Two}\" } }", "{}", "x-two twice"),
+        ("{ b = { value = \"${header:X-Odd}\" } }", "{}", "x-odd is not of visible ASCII"),
         ("{ b = { hide = true } }", r#"{"a":1,"a":2}"#, "duplicate key"),
     ] {
         let told = completed(edits, client).unwrap_err();

@@ -55,9 +55,11 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         resource_vars: _,
         check_output: _,
         result: _,
+        retries: _,
         slow_after: _,
         slow_message: _,
         tools: _,
+        definitions: _,
     } = config;
     let mut digest = FieldDigest(Context::with_key(key));
     digest.feed(env!("CARGO_PKG_VERSION"));

@@ -1,29 +1,24 @@
 //! The folder of kept lists: files that only the gateway's own user can read,
 //! written whole or not at all.
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use data_encoding::HEXLOWER;
-
 use crate::call::ServerName;
-use crate::codec::file::{FileError, is_own, read_own_file};
-use crate::crypto::{random_bytes, sha256};
+use crate::codec::file::{FileError, read_own_file};
+use crate::codec::own_folder::{DRAFT, OwnFolder, OwnFolderError, place_of};
+use crate::crypto::random_bytes;
 
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FolderError {
+    #[error(transparent)]
+    Folder(#[from] OwnFolderError),
     #[error("cannot create or read it")]
     System(#[from] io::Error),
-    #[error("expected a folder")]
-    NotFolder,
-    #[error("expected a folder that only the gateway's own user can write to")]
-    Foreign,
     #[error("its key cannot be read")]
     Key(#[source] FileError),
 }
@@ -32,7 +27,7 @@ pub(super) enum FolderError {
 /// gateways may share it.
 #[derive(Debug)]
 pub(super) struct StoreFolder {
-    path: PathBuf,
+    folder: OwnFolder,
     /// The end of the names of this configuration's files.
     ending: String,
 }
@@ -43,24 +38,14 @@ impl StoreFolder {
     /// Lists decide what models are told of a tool, so the folder must be one
     /// that no other user can write to.
     pub(super) fn open(path: &Path, config: &Path) -> Result<Self, FolderError> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
-        let metadata = fs::metadata(path)?;
-        if !metadata.is_dir() {
-            return Err(FolderError::NotFolder);
-        }
-        if !is_own(&metadata) {
-            return Err(FolderError::Foreign);
-        }
-        let config = std::path::absolute(config)?;
-        let digest = sha256(config.as_os_str().as_bytes());
-        let place = HEXLOWER.encode(digest.first_chunk::<8>().unwrap_or(&[0; 8]));
-        Ok(Self { path: path.to_owned(), ending: format!(".{place}{LISTS}") })
+        let folder = OwnFolder::open(path)?;
+        Ok(Self { folder, ending: format!(".{}{LISTS}", place_of(config)?) })
     }
 
     /// The random key of this folder, created by the first gateway that uses
     /// it.
     pub(super) fn key(&self) -> Result<[u8; 32], FolderError> {
-        let path = self.path.join(KEY);
+        let path = self.folder.path().join(KEY);
         match read_key(&path) {
             Ok(Some(key)) => return Ok(key),
             // Damaged: what was sealed with it is lost.
@@ -68,7 +53,7 @@ impl StoreFolder {
             Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(FolderError::Key(error)),
         }
-        let draft = self.write_draft(&random_bytes::<32>()?)?;
+        let draft = self.folder.write_draft(&random_bytes::<32>()?)?;
         // Of gateways that start together, one creates the key and all use it.
         let linked = fs::hard_link(&draft, &path);
         fs::remove_file(&draft)?;
@@ -82,19 +67,12 @@ impl StoreFolder {
 
     /// Reads the file of a server; `None` if there is none.
     pub(super) fn read(&self, server: &ServerName) -> Result<Option<Vec<u8>>, FileError> {
-        match read_own_file(&self.file(server), MAX_FILE) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.folder.read(&self.file_name(server), MAX_FILE)
     }
 
     /// Replaces the file of a server.
     pub(super) fn replace(&self, server: &ServerName, bytes: &[u8]) -> io::Result<()> {
-        let draft = self.write_draft(bytes)?;
-        fs::rename(&draft, self.file(server)).inspect_err(|_| {
-            let _ = fs::remove_file(&draft);
-        })
+        self.folder.replace(&self.file_name(server), bytes)
     }
 
     /// Removes the file of a server.
@@ -105,7 +83,7 @@ impl StoreFolder {
     /// Removes the files, of any configuration, that nobody has written to for
     /// longer than `age`.
     pub(super) fn prune(&self, now: SystemTime, age: Duration) {
-        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let Ok(entries) = fs::read_dir(self.folder.path()) else { return };
         for entry in entries.take(MOST_FILES).flatten() {
             let name = entry.file_name();
             let is_ours = |ending: &str| name.as_bytes().ends_with(ending.as_bytes());
@@ -117,22 +95,12 @@ impl StoreFolder {
         }
     }
 
-    /// Writes a new file, without a name that anybody looks for.
-    fn write_draft(&self, bytes: &[u8]) -> io::Result<PathBuf> {
-        let name = HEXLOWER.encode(&random_bytes::<16>()?) + DRAFT;
-        let path = self.path.join(OsStr::new(&name));
-        let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
-        match file.write_all(bytes) {
-            Ok(()) => Ok(path),
-            Err(error) => {
-                let _ = fs::remove_file(&path);
-                Err(error)
-            }
-        }
+    fn file(&self, server: &ServerName) -> PathBuf {
+        self.folder.path().join(self.file_name(server))
     }
 
-    fn file(&self, server: &ServerName) -> PathBuf {
-        self.path.join(format!("{server}{}", self.ending))
+    fn file_name(&self, server: &ServerName) -> String {
+        format!("{server}{}", self.ending)
     }
 }
 
@@ -149,10 +117,7 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>, FileError> {
 pub(super) const MAX_FILE: usize = 16 << 20;
 /// The most files that are looked at to remove old ones.
 const MOST_FILES: usize = 10_000;
-const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 const LISTS: &str = ".lists";
-const DRAFT: &str = ".tmp";
 const KEY: &str = "key";
 
 #[cfg(test)]

@@ -34,7 +34,21 @@ pub struct HttpClient {
     /// ones, and those that the transport requires.
     posts: HeaderMap,
     others: HeaderMap,
+    see_other: SeeOther,
 }
+
+/// What `303 See Other` means after a request that changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SeeOther {
+    /// A fault: MCP answers at the place that was asked.
+    Refused,
+    /// The answer is at the other place (RFC 9110, 15.4.4).
+    Fetched,
+}
+
+/// An extension of a response that was redirected: where it is from.
+#[derive(Debug, Clone)]
+pub(in crate::upstream::transport) struct RedirectedTo(pub(in crate::upstream::transport) Uri);
 
 impl HttpClient {
     /// Creates a client as configured. Reads the platform's root certificates
@@ -46,11 +60,12 @@ impl HttpClient {
         let mut client = Self::plain(config, connect_timeout)?;
         client.posts.entry(ACCEPT).or_insert(MediaType::JSON_OR_EVENTS);
         client.posts.entry(CONTENT_TYPE).or_insert(MediaType::JSON);
+        client.see_other = SeeOther::Refused;
         Ok(client)
     }
 
     /// Like [`new`](Self::new), for a server that does not speak MCP: only the configured headers
-    /// are fixed.
+    /// are fixed, and `303 See Other` is followed.
     ///
     /// # Errors
     /// [`UpstreamError::Setup`] if a setting cannot be used.
@@ -78,7 +93,8 @@ impl HttpClient {
             headers.insert(name.clone(), value);
         }
         let others = headers.clone();
-        Ok(Self { pool: ConnectionPool::new(tls, connect_timeout), target, posts: headers, others })
+        let pool = ConnectionPool::new(tls, connect_timeout);
+        Ok(Self { pool, target, posts: headers, others, see_other: SeeOther::Fetched })
     }
 
     /// Posts one JSON-RPC message.
@@ -141,20 +157,42 @@ impl HttpClient {
         &self,
         from: &RequestTarget,
         mut response: Response<ResponseBody>,
-        (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
+        (method, headers, mut body): (&Method, &impl RequestHeaders, Bytes),
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let mut target = from.clone();
+        let (mut target, mut method) = (from.clone(), method.clone());
         for _ in 0..REDIRECTS {
             let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-            let status = response.status();
-            target = same_origin(&target.uri, (status, method), location.unwrap_or_default())?;
-            let request = self.request(method, headers, body.clone());
+            let location = location.unwrap_or_default();
+            let next = self.redirected_method(response.status(), &method);
+            let next = next.ok_or_else(|| refused_redirect(location))?;
+            target = same_origin_as(&target.uri, location)?;
+            if next != method {
+                (method, body) = (next, Bytes::new());
+            }
+            let request = self.request(&method, headers, body.clone());
             response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
+                response.extensions_mut().insert(RedirectedTo(target.uri));
                 return Ok(response);
             }
         }
         Err(UpstreamError::Redirect { to: target.uri.path().to_owned() })
+    }
+
+    /// The method of the request that follows a redirect; `None` if none does.
+    fn redirected_method(&self, status: StatusCode, method: &Method) -> Option<Method> {
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        match status {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => Some(method.clone()),
+            // Clients may follow these by GET, whatever the method was (RFC 9110, 15.4).
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER
+                if is_read =>
+            {
+                Some(method.clone())
+            }
+            StatusCode::SEE_OTHER if self.see_other == SeeOther::Fetched => Some(Method::GET),
+            _ => None,
+        }
     }
 
     /// A request with its headers and those that are fixed, which prevail.
@@ -189,26 +227,8 @@ fn connect_or_broken(fault: TransportError) -> UpstreamError {
     }
 }
 
-/// The target of a redirect, if it stays within the origin and keeps the
-/// method.
-fn same_origin(
-    from: &Uri,
-    (status, method): (StatusCode, &Method),
-    to: &str,
-) -> Result<RequestTarget, UpstreamError> {
-    let refused = || UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() };
-    let keeps_method = match status {
-        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
-        // Followed by GET, whatever the method was (RFC 9110, 15.4).
-        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
-            *method == Method::GET
-        }
-        _ => false,
-    };
-    if !keeps_method {
-        return Err(refused());
-    }
-    same_origin_as(from, to)
+fn refused_redirect(to: &str) -> UpstreamError {
+    UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() }
 }
 
 /// Whether a response names another place. `304 Not Modified` is of the same class, and names none.
@@ -218,7 +238,7 @@ fn is_redirect(status: StatusCode) -> bool {
 
 /// Resolves a reference relative to `from`, if it stays within its origin.
 pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, UpstreamError> {
-    let refused = || UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() };
+    let refused = || refused_redirect(to);
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
     let target = base.join(to.trim()).map_err(|_| refused())?;
     if target.origin() != base.origin() {
@@ -295,32 +315,49 @@ mod tests {
     fn a_redirect_that_is_refused_does_not_tell_a_password() {
         let from = "http://127.0.0.1/mcp".parse().unwrap();
         let to = "http://user:hunter2@example.com/";
-        for status in [StatusCode::TEMPORARY_REDIRECT, StatusCode::FOUND] {
-            let refused = same_origin(&from, (status, &Method::POST), to);
-            let refused = refused.err().unwrap().to_string();
+        for refused in [same_origin_as(&from, to).err().unwrap(), refused_redirect(to)] {
+            let refused = refused.to_string();
             assert!(refused.contains("http://***@example.com/"), "{refused}");
         }
     }
 
     #[test]
-    fn a_redirect_is_followed_only_within_its_origin_and_with_its_method() {
+    fn a_redirect_is_followed_only_within_its_origin() {
         let from: Uri = "http://a.test:80/mcp".parse().unwrap();
-        for (status, method, to, followed) in [
-            (307, Method::POST, "/mcp/", Some("http://a.test/mcp/")),
-            (308, Method::POST, "http://a.test/x", Some("http://a.test/x")),
-            (302, Method::POST, "/mcp/", None),
-            (302, Method::GET, "/mcp/", Some("http://a.test/mcp/")),
-            (303, Method::DELETE, "/mcp/", None),
-            (300, Method::GET, "/mcp/", None),
-            (302, Method::GET, "//b.test/mcp", None),
-            (307, Method::POST, "https://a.test/mcp", None),
-            (307, Method::POST, "http://a.test:81/mcp", None),
-            (307, Method::POST, "//b.test/mcp", None),
+        for (to, followed) in [
+            ("/mcp/", Some("http://a.test/mcp/")),
+            ("http://a.test/x", Some("http://a.test/x")),
+            ("//b.test/mcp", None),
+            ("https://a.test/mcp", None),
+            ("http://a.test:81/mcp", None),
+        ] {
+            let uri = same_origin_as(&from, to).ok().map(|target| target.uri.to_string());
+            assert_eq!(uri.as_deref(), followed, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_keeps_the_method_or_reads_what_a_plain_server_names() {
+        let url = "http://127.0.0.1/".parse().unwrap();
+        let (headers, ca, transport) = (Vec::new(), None, crate::config::HttpTransport::Streamable);
+        let config = HttpConfig { url, headers, ca, transport };
+        let mcp = HttpClient::new(&config, KEEP_ALIVE).unwrap();
+        let plain = HttpClient::plain(&config, KEEP_ALIVE).unwrap();
+        let (get, head, post) = (Some(Method::GET), Some(Method::HEAD), Some(Method::POST));
+        for (status, method, of_mcp, of_plain) in [
+            (307, Method::POST, &post, &post),
+            (308, Method::POST, &post, &post),
+            (302, Method::POST, &None, &None),
+            (302, Method::GET, &get, &get),
+            (301, Method::HEAD, &head, &head),
+            (303, Method::POST, &None, &get),
+            (303, Method::DELETE, &None, &get),
+            (303, Method::HEAD, &head, &head),
+            (300, Method::GET, &None, &None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            let uri = same_origin(&from, (status, &method), to);
-            let uri = uri.ok().map(|target| target.uri.to_string());
-            assert_eq!(uri.as_deref(), followed, "{method} {to}");
+            assert_eq!(mcp.redirected_method(status, &method), *of_mcp, "{status} {method}");
+            assert_eq!(plain.redirected_method(status, &method), *of_plain, "{status} {method}");
         }
     }
 }

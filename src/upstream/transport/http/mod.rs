@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
@@ -48,6 +47,7 @@ use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 pub use body::ResponseBody;
+pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
 pub(in crate::upstream::transport) use headers::add_clients_own;
 use headers::{CallHeaders, RequestHeaders, modern_headers};

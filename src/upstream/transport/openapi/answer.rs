@@ -1,5 +1,6 @@
 //! From an HTTP response to a tool's result.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use base64::Engine;
@@ -9,11 +10,13 @@ use http::header::{CONTENT_TYPE, LINK, LOCATION};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::config::ServerSecrets;
 use crate::jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
 use crate::mcp::media_type_essence;
 use crate::text::clip;
 
 use super::body::{BodyFormat, OCTETS};
+use super::operation::ApiOperation;
 use super::outputs::ResultWrapping;
 
 /// A response whose body has been read.
@@ -28,7 +31,7 @@ pub(super) enum AnswerContent<'a> {
     /// Valid JSON.
     Json(&'a RawValue),
     /// Text.
-    Text(&'a str),
+    Text(Cow<'a, str>),
     /// Anything else.
     Bytes,
 }
@@ -43,8 +46,9 @@ impl ApiAnswer {
     /// What the body is. A body without a media type is what it can be read as.
     pub(super) fn content(&self) -> AnswerContent<'_> {
         let media_type = self.media_type();
-        let json = || parse_json(&self.body).map(AnswerContent::Json);
-        let text = || std::str::from_utf8(&self.body).ok().map(AnswerContent::Text);
+        let body = self.body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.body);
+        let json = || parse_json(body).map(AnswerContent::Json);
+        let text = || self.decode_text(body).map(AnswerContent::Text);
         let is_known = |types: &[&str]| types.contains(&media_type.as_str());
         let found = match BodyFormat::of_media_type(&media_type) {
             format if format == BodyFormat::Json || is_known(&[""]) => json().or_else(text),
@@ -54,34 +58,59 @@ impl ApiAnswer {
         found.unwrap_or(AnswerContent::Bytes)
     }
 
-    /// The result of a tool call. `uri` names what was requested, without its query.
-    pub(super) fn tool_result(&self, wrapping: ResultWrapping, uri: &str) -> String {
+    /// Text in UTF-8, or in the encoding of old servers if they name it.
+    fn decode_text<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        if let Ok(text) = std::str::from_utf8(body) {
+            return Some(text.into());
+        }
+        let media_type = self.headers.get(CONTENT_TYPE)?.to_str().ok()?.to_ascii_lowercase();
+        let (_, charset) = media_type.split_once("charset=")?;
+        let charset = charset.split(';').next()?.trim_matches(['"', ' ']);
+        // Each byte of ISO 8859-1 is the character of that number.
+        let is_latin = matches!(charset, "iso-8859-1" | "latin1" | "us-ascii");
+        is_latin.then(|| body.iter().map(|byte| char::from(*byte)).collect())
+    }
+
+    /// The result of a call of the operation's tool. `uri` names what was requested, without its
+    /// query.
+    pub(super) fn tool_result(
+        &self,
+        operation: &ApiOperation,
+        uri: &str,
+        secrets: &ServerSecrets,
+    ) -> String {
+        let meta = self.meta(secrets);
+        let error =
+            |text: &str| format!("{{\"content\":[{}],\"isError\":true{meta}}}", text_block(text));
         if !self.status.is_success() {
-            return format!(
-                "{{\"content\":[{}],\"isError\":true{}}}",
-                text_block(&self.error_text()),
-                self.meta()
-            );
+            return error(&self.error_text(secrets));
         }
-        let meta = self.meta();
-        if self.body.is_empty() {
-            let sentence = format!("Done: HTTP {}, without content.", self.status);
-            return format!("{{\"content\":[{}]{meta}}}", text_block(&sentence));
-        }
-        match self.content() {
-            AnswerContent::Json(json) => {
-                let structured = match (wrapping, json.get().starts_with('{')) {
+        let content = match self.content() {
+            AnswerContent::Json(json) if !self.body.is_empty() => {
+                let structured = match (operation.wrapping, json.get().starts_with('{')) {
                     (ResultWrapping::Arrays, true) => json.get().to_owned(),
                     _ => format!("{{\"result\":{}}}", json.get()),
                 };
-                format!(
-                    "{{\"content\":[{}],\"structuredContent\":{structured}{meta}}}",
-                    text_block(json.get())
-                )
+                let text = text_block(json.get());
+                return format!(
+                    "{{\"content\":[{text}],\"structuredContent\":{structured}{meta}}}"
+                );
             }
-            AnswerContent::Text(text) => format!("{{\"content\":[{}]{meta}}}", text_block(text)),
-            AnswerContent::Bytes => format!("{{\"content\":[{}]{meta}}}", self.binary_block(uri)),
-        }
+            // Clients drop a result that lacks what its schema promises, except an error.
+            _ if operation.has_output => {
+                return error(&format!(
+                    "The request was successful, but its answer is not the JSON that the API's \
+                     document promises. {}",
+                    self.error_text(secrets)
+                ));
+            }
+            _ if self.body.is_empty() => {
+                text_block(&format!("Done: HTTP {}, without content.", self.status))
+            }
+            AnswerContent::Text(text) => text_block(&text),
+            AnswerContent::Json(_) | AnswerContent::Bytes => self.binary_block(uri),
+        };
+        format!("{{\"content\":[{content}]{meta}}}")
     }
 
     /// A picture or a sound as such, and other bytes as a resource in the result.
@@ -106,16 +135,17 @@ impl ApiAnswer {
         STANDARD.encode(&self.body)
     }
 
-    /// Status and message of a response that is no success.
-    pub(super) fn error_text(&self) -> String {
+    /// The status, and the server's message without the secrets that servers repeat.
+    pub(super) fn error_text(&self, secrets: &ServerSecrets) -> String {
         let mut text = format!("HTTP {}", self.status);
         let body = match self.content() {
-            AnswerContent::Json(json) => json.get(),
-            AnswerContent::Text(text) => text.trim(),
-            AnswerContent::Bytes => "",
+            AnswerContent::Json(json) => Cow::Borrowed(json.get()),
+            AnswerContent::Text(text) => text,
+            AnswerContent::Bytes => Cow::default(),
         };
+        let body = secrets.hide_in(body.trim());
         if !body.is_empty() {
-            let shown = clip(body, LONGEST_MESSAGE);
+            let shown = clip(&body, LONGEST_MESSAGE);
             let _ = write!(text, ": {shown}");
             if shown.len() < body.len() {
                 let _ = write!(text, "… ({} bytes more)", body.len() - shown.len());
@@ -125,13 +155,13 @@ impl ApiAnswer {
     }
 
     /// The headers that tell where to go on, as a `_meta` with its comma.
-    fn meta(&self) -> String {
+    fn meta(&self, secrets: &ServerSecrets) -> String {
         let mut members = Vec::new();
         for (name, header) in META_HEADERS {
             let value = self.headers.get(header).and_then(|value| value.to_str().ok());
             // A clipped URL would be another one.
             if let Some(value) = value.filter(|value| value.len() <= LONGEST_HEADER) {
-                members.push(format!("\"{name}\":{}", string(value)));
+                members.push(format!("\"{name}\":{}", string(&secrets.hide_in(value))));
             }
         }
         if members.is_empty() {
@@ -164,6 +194,8 @@ const META_HEADERS: [(&str, HeaderName); 3] = [
     ("http/location", LOCATION),
     ("http/retry-after", http::header::RETRY_AFTER),
 ];
+/// What some writers begin UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Media types of text whose names do not tell: streams of JSON values, and scripts.
 const TEXTS: [&str; 3] = ["application/x-ndjson", "application/jsonl", "application/javascript"];
 /// The most bytes of a server's error message in a result.
@@ -176,18 +208,33 @@ mod tests {
     use http::HeaderValue;
     use serde_json::{Value, json};
 
+    use super::super::security::OperationSecurity;
     use super::*;
+
+    fn operation(wrapping: ResultWrapping) -> ApiOperation {
+        ApiOperation {
+            label: "GET /x".into(),
+            method: http::Method::GET,
+            path: Vec::new(),
+            parameters: Vec::new(),
+            body: None,
+            security: OperationSecurity::default(),
+            wrapping,
+            has_output: wrapping == ResultWrapping::Always,
+        }
+    }
 
     fn result(status: u16, media_type: &str, body: &[u8], wrapping: ResultWrapping) -> Value {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_str(media_type).unwrap());
-        headers.insert(LINK, HeaderValue::from_static("</x?page=2>; rel=\"next\""));
+        headers.insert(LINK, HeaderValue::from_static("</x?page=2&k=hunter2>; rel=\"next\""));
         let body = Bytes::copy_from_slice(body);
         let answer = ApiAnswer { status: StatusCode::from_u16(status).unwrap(), headers, body };
-        let text = answer.tool_result(wrapping, "http://a.test/x");
+        let secrets = ServerSecrets::new(["hunter2"]);
+        let text = answer.tool_result(&operation(wrapping), "http://a.test/x", &secrets);
         let mut result: Value = serde_json::from_str(&text).unwrap();
         let meta = result.as_object_mut().unwrap().remove("_meta").unwrap();
-        assert_eq!(meta, json!({ "http/link": "</x?page=2>; rel=\"next\"" }));
+        assert_eq!(meta, json!({ "http/link": "</x?page=2&k=***>; rel=\"next\"" }));
         result
     }
 
@@ -215,6 +262,13 @@ mod tests {
                 json!({ "content": text("{}"), "structuredContent": { "result": {} } }),
             ),
             ("application/json", b"{no", plain, json!({ "content": text("{no") })),
+            (
+                "application/json",
+                b"\xef\xbb\xbf{}",
+                plain,
+                json!({ "content": text("{}"), "structuredContent": {} }),
+            ),
+            ("text/plain; charset=ISO-8859-1", b"\xe9", plain, json!({ "content": text("é") })),
             ("text/csv", b"a,b", plain, json!({ "content": text("a,b") })),
             (
                 "image/png",
@@ -254,5 +308,23 @@ mod tests {
         let said = result(500, "text/plain", &long, ResultWrapping::Arrays);
         let text = said["content"][0]["text"].as_str().unwrap();
         assert!(text.len() < 4200 && text.ends_with("… (5904 bytes more)"), "{text}");
+    }
+
+    #[test]
+    fn an_error_says_nothing_secret() {
+        let body = br#"{"detail":"the key hunter2 is wrong"}"#;
+        let said = result(401, "application/json", body, ResultWrapping::Arrays);
+        let text = said["content"][0]["text"].as_str().unwrap();
+        assert_eq!(text, "HTTP 401 Unauthorized: {\"detail\":\"the key *** is wrong\"}");
+    }
+
+    #[test]
+    fn an_answer_that_lacks_what_the_schema_promises_is_an_error_that_says_so() {
+        for (media_type, body) in [("application/json", &b""[..]), ("text/html", b"<p>")] {
+            let said = result(200, media_type, body, ResultWrapping::Always);
+            let text = said["content"][0]["text"].as_str().unwrap();
+            assert!(text.starts_with("The request was successful, but"), "{text}");
+            assert_eq!(said["isError"], true);
+        }
     }
 }

@@ -5,6 +5,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose};
 use base64::{Engine, alphabet};
 use bytes::Bytes;
 use memchr::memmem;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -60,8 +61,17 @@ pub(super) struct BodyField {
     pub(super) required: bool,
     /// The style of a form's field, if the document names one.
     pub(super) style: Option<(ParameterStyle, bool)>,
-    /// The media type of a part that is a file.
-    pub(super) file: Option<String>,
+    /// What a multipart body has for it.
+    pub(super) part: PartContent,
+}
+
+/// The content of a part of a multipart body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PartContent {
+    /// The value, of this media type if the document names one.
+    Value(Option<String>),
+    /// The file that the argument has in base64, of this media type unless the argument names one.
+    File(String),
 }
 
 /// The media type and the bytes of a body.
@@ -76,19 +86,24 @@ impl BodyFormat {
             "multipart/form-data" => Self::Multipart,
             essence if essence.ends_with("+json") => Self::Json,
             "application/xml" | "application/yaml" => Self::Text,
-            essence if essence.starts_with("text/") || essence.ends_with("+xml") => Self::Text,
+            essence if essence.starts_with("text/") => Self::Text,
+            essence if essence.ends_with("+xml") || essence.ends_with("+yaml") => Self::Text,
             _ => Self::Bytes,
         }
     }
 
-    /// The order in which formats are preferred, if a document offers several.
-    pub(super) fn rank(self) -> usize {
-        match self {
-            Self::Json => 0,
-            Self::Multipart => 1,
-            Self::Form => 2,
-            Self::Text => 3,
-            Self::Bytes => 4,
+    /// The order in which media types are preferred, if a document offers several. Of the JSON
+    /// ones, those that say what an object becomes come before lists of changes to it.
+    pub(super) fn rank(self, media_type: &str) -> usize {
+        match (self, media_type_essence(media_type).as_str()) {
+            (Self::Json, "application/json-patch+json") => 3,
+            (Self::Json, "application/json") => 0,
+            (Self::Json, essence) if essence.ends_with("merge-patch+json") => 1,
+            (Self::Json, _) => 2,
+            (Self::Multipart, _) => 4,
+            (Self::Form, _) => 5,
+            (Self::Text, _) => 6,
+            (Self::Bytes, _) => 7,
         }
     }
 }
@@ -104,14 +119,14 @@ impl ApiBody {
     ) -> Result<Option<WrittenBody>, ArgumentFault> {
         let fields = match &self.shape {
             BodyShape::Whole { argument } => {
-                let Some(raw) = arguments.find(argument) else { return Ok(None) };
+                let Some(raw) = self.find_in(arguments, argument) else { return Ok(None) };
                 return self.write_whole(argument, raw).map(Some);
             }
             BodyShape::Fields(fields) => fields,
         };
-        let given: Vec<_> = fields
-            .iter()
-            .filter_map(|field| Some((field, arguments.find(&field.argument)?)))
+        let given = fields.iter();
+        let given: Vec<_> = given
+            .filter_map(|field| Some((field, self.find_in(arguments, &field.argument)?)))
             .collect();
         if given.is_empty() && !self.required {
             return Ok(None);
@@ -133,6 +148,14 @@ impl ApiBody {
         }))
     }
 
+    /// The argument, which may be `null` in JSON alone: it often means to clear a value there.
+    fn find_in<'a>(&self, arguments: &CallArguments<'a>, name: &str) -> Option<&'a RawValue> {
+        match self.format {
+            BodyFormat::Json => arguments.find_or_null(name),
+            _ => arguments.find(name),
+        }
+    }
+
     fn write_whole(&self, argument: &str, raw: &RawValue) -> Result<WrittenBody, ArgumentFault> {
         Ok(match self.format {
             BodyFormat::Json => (self.json_type(), Bytes::copy_from_slice(raw.get().as_bytes())),
@@ -146,7 +169,11 @@ impl ApiBody {
                 };
                 (media_type, file.bytes)
             }
-            _ => (self.media_type.clone(), plain_text(raw).into_owned().into()),
+            _ => {
+                let is_range = self.media_type.contains('*');
+                let media_type = if is_range { TEXT } else { &self.media_type };
+                (media_type.to_owned(), plain_text(raw).into_owned().into())
+            }
         })
     }
 
@@ -155,14 +182,19 @@ impl ApiBody {
     }
 }
 
-/// Adds a form's field. Objects without a style are JSON, as their usual media type says.
+/// Adds a form's field. Objects without a style are JSON, as their usual media type says, and
+/// fields whose media type is.
 fn add_field(
     field: &BodyField,
     raw: &RawValue,
     pairs: &mut EncodedPairs,
 ) -> Result<(), ArgumentFault> {
-    let is_object = raw.get().starts_with('{');
-    let usual = if is_object { ParameterStyle::Json } else { ParameterStyle::Form };
+    let named = match &field.part {
+        PartContent::Value(Some(media_type)) => Some(BodyFormat::of_media_type(media_type)),
+        _ => None,
+    };
+    let is_json = raw.get().starts_with('{') || named == Some(BodyFormat::Json);
+    let usual = if is_json { ParameterStyle::Json } else { ParameterStyle::Form };
     pairs.add(&field.name, raw, field.style.unwrap_or((usual, true)), encode)
 }
 
@@ -196,14 +228,48 @@ fn write_multipart(given: &[(&BodyField, &RawValue)]) -> Result<WrittenBody, Arg
 fn form_part(field: &BodyField, raw: &RawValue) -> Result<FormPart, ArgumentFault> {
     let name = quote_name(&field.name);
     let head = format!("Content-Disposition: form-data; name=\"{name}\"");
-    let Some(media_type) = &field.file else {
-        let is_json = raw.get().starts_with(['{', '[']);
-        let kind = if is_json { "\r\nContent-Type: application/json" } else { "" };
-        return Ok((head + kind, plain_text(raw).into_owned().into()));
+    let media_type = match &field.part {
+        PartContent::File(media_type) => media_type,
+        PartContent::Value(named) => {
+            let usual = raw.get().starts_with(['{', '[']).then_some(JSON);
+            let kind = named.as_deref().or(usual);
+            let kind = kind.map_or_else(String::new, |kind| format!("\r\nContent-Type: {kind}"));
+            return Ok((head + &kind, plain_text(raw).into_owned().into()));
+        }
     };
-    let file = decode_file(&field.argument, raw)?;
-    let media_type = file.media_type.as_ref().unwrap_or(media_type);
-    Ok((format!("{head}; filename=\"{name}\"\r\nContent-Type: {media_type}"), file.bytes))
+    let DecodedFile { bytes, media_type: own, name: file_name } =
+        decode_file(&field.argument, raw)?;
+    let media_type = own.as_ref().unwrap_or(media_type);
+    let file_name = match file_name {
+        Some(file_name) => quote_name(&file_name),
+        None => name + extension_of(media_type),
+    };
+    Ok((format!("{head}; filename=\"{file_name}\"\r\nContent-Type: {media_type}"), bytes))
+}
+
+/// The usual end of a file's name: servers tell files by it.
+fn extension_of(media_type: &str) -> &'static str {
+    match media_type_essence(media_type).as_str() {
+        "application/json" => ".json",
+        "application/pdf" => ".pdf",
+        "application/xml" | "text/xml" => ".xml",
+        "application/zip" => ".zip",
+        "audio/mpeg" => ".mp3",
+        "audio/ogg" => ".ogg",
+        "audio/wav" | "audio/x-wav" => ".wav",
+        "audio/webm" | "video/webm" => ".webm",
+        "image/gif" => ".gif",
+        "image/jpeg" => ".jpg",
+        "image/png" => ".png",
+        "image/svg+xml" => ".svg",
+        "image/webp" => ".webp",
+        "text/csv" => ".csv",
+        "text/html" => ".html",
+        "text/markdown" => ".md",
+        "text/plain" => ".txt",
+        "video/mp4" => ".mp4",
+        _ => "",
+    }
 }
 
 /// A name in `Content-Disposition`, as browsers quote it (WHATWG, "multipart/form-data").
@@ -214,23 +280,25 @@ fn quote_name(name: &str) -> String {
 struct DecodedFile {
     bytes: Bytes,
     media_type: Option<String>,
+    name: Option<String>,
 }
 
-/// The file in an argument: base64, or a `data:` URL that names its type.
+/// The file in an argument: base64, or a `data:` URL that names its type and perhaps its name.
 fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFault> {
     let fault = || ArgumentFault::Base64 { argument: argument.to_owned() };
     let text = serde_json::from_str::<Value>(raw.get()).map_err(|_| fault())?;
     let text = text.as_str().ok_or_else(fault)?;
     let url = text.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
-    let (media_type, encoded) = url.map_or((None, text), |(kind, data)| (Some(kind), data));
+    let (head, encoded) = url.unwrap_or(("", text));
+    let (media_type, parameters) = head.split_once(';').unwrap_or((head, ""));
+    let name = parameters.split(';').find_map(|one| one.strip_prefix("name="));
+    let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
     let encoded: String = encoded.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let decoded = STANDARD.decode(&encoded).or_else(|_| LENIENT.decode(&encoded));
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/+-.".contains(c);
-    let media_type = media_type.filter(|kind| !kind.is_empty() && kind.chars().all(allowed));
-    Ok(DecodedFile {
-        bytes: decoded.map_err(|_| fault())?.into(),
-        media_type: media_type.map(str::to_owned),
-    })
+    let is_type = !media_type.is_empty() && media_type.chars().all(allowed);
+    let media_type = is_type.then(|| media_type.to_owned());
+    Ok(DecodedFile { bytes: decoded.map_err(|_| fault())?.into(), media_type, name })
 }
 
 /// Base64 with the alphabet of URLs, with or without padding.
@@ -239,6 +307,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
 /// The most bytes of a form.
 const MAX_FORM: usize = 16 * 1024 * 1024;
 /// The media type of bytes of unknown kind.
@@ -254,7 +323,7 @@ mod tests {
             name: name.into(),
             required: false,
             style: None,
-            file: None,
+            part: PartContent::Value(None),
         }
     }
 
@@ -276,6 +345,7 @@ mod tests {
         let expected = r#"{"a":{"k": "\u00e9"},"b\"c":12345678901234567890123.10}"#;
         assert_eq!(written(&body, arguments), ("application/json".into(), expected.into()));
         assert_eq!(written(&body, "{}").1, "{}");
+        assert_eq!(written(&body, r#"{"a":null}"#).1, r#"{"a":null}"#, "null clears a value");
     }
 
     #[test]
@@ -292,20 +362,28 @@ mod tests {
 
     #[test]
     fn a_multipart_body_has_files_from_base64_and_parts_for_all_else() {
-        let file = BodyField { file: Some("image/png".into()), ..field("pic\"x\r\n") };
-        let fields = BodyShape::Fields(vec![file, field("note"), field("o")]);
+        let part = PartContent::File("image/png".into());
+        let file = BodyField { part: part.clone(), ..field("pic\"x\r\n") };
+        let named = BodyField { part, ..field("named") };
+        let fields = BodyShape::Fields(vec![file, field("note"), field("o"), named]);
         let body = body(BodyFormat::Multipart, "multipart/form-data", fields);
-        let arguments = r#"{"pic\"x\r\n":"aGVs bG8=","note":["one","two"],"o":{"k":1}}"#;
+        let url = "data:text/x\\r\\n;name=a%22%0D%0Ab.png;base64,aGk=";
+        let arguments = format!(
+            r#"{{"pic\"x\r\n":"aGVs bG8=","note":["one","two"],"o":{{"k":1}},"named":"{url}"}}"#
+        );
+        let arguments = arguments.as_str();
         let (media_type, text) = written(&body, arguments);
         let boundary = media_type.strip_prefix("multipart/form-data; boundary=").unwrap();
         let parts: Vec<_> = text.split(&format!("--{boundary}")).collect();
         assert_eq!(
             parts[1],
-            "\r\nContent-Disposition: form-data; name=\"pic%22x%0D%0A\"; filename=\"pic%22x%0D%0A\"\r\nContent-Type: image/png\r\n\r\nhello\r\n"
+            "\r\nContent-Disposition: form-data; name=\"pic%22x%0D%0A\"; filename=\"pic%22x%0D%0A.png\"\r\nContent-Type: image/png\r\n\r\nhello\r\n"
         );
         assert!(parts[2].ends_with("name=\"note\"\r\n\r\none\r\n") && parts[3].contains("two"));
         assert!(parts[4].ends_with("Content-Type: application/json\r\n\r\n{\"k\":1}\r\n"));
-        assert_eq!(parts[5], "--\r\n");
+        let named = "filename=\"a%22%0D%0Ab.png\"\r\nContent-Type: image/png\r\n\r\nhi\r\n";
+        assert!(parts[5].ends_with(named), "{}", parts[5]);
+        assert_eq!(parts[6], "--\r\n");
     }
 
     #[test]
@@ -318,5 +396,21 @@ mod tests {
         assert!(matches!(bytes.write(&arguments), Err(ArgumentFault::Base64 { .. })));
         let text = body(BodyFormat::Text, "text/csv", whole());
         assert_eq!(written(&text, r#"{"body":"a\nb"}"#), ("text/csv".into(), "a\nb".into()));
+        let any = body(BodyFormat::Text, "text/*", whole());
+        assert_eq!(written(&any, r#"{"body":"a"}"#), ("text/plain".into(), "a".into()));
+    }
+
+    #[test]
+    fn the_media_type_that_says_most_is_preferred() {
+        for (one, other) in [
+            ("application/json; charset=utf-8", "application/merge-patch+json"),
+            ("application/strategic-merge-patch+json", "application/json-patch+json"),
+            ("application/json-patch+json", "multipart/form-data"),
+            ("application/x-www-form-urlencoded", "application/apply-patch+yaml"),
+            ("text/csv", "image/png"),
+        ] {
+            let rank = |kind: &str| BodyFormat::of_media_type(kind).rank(kind);
+            assert!(rank(one) < rank(other), "{one}");
+        }
     }
 }

@@ -1,25 +1,29 @@
 //! A document with its files becomes an API: its server, its operations, the lists that clients
 //! get, and what was left out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::Url;
 
-use crate::config::{DocumentSource, OpenApiConfig, OperationForm};
+use crate::catalog::MAX_SCHEMA_BYTES;
+use crate::config::{OpenApiConfig, OperationForm};
 use crate::jsonrpc::string;
 use crate::text::clip;
 
+use super::base::{check_servers, find_base};
+use super::names::TakenNames;
 use super::operation::{
     ApiOperation, DocumentReader, OperationFault, OperationPlace, ReadOperation,
 };
 use super::references::{DocumentSet, Node};
 use super::resources::ApiResource;
-use super::schema::{SchemaDialect, unused_name};
+use super::schema::SchemaDialect;
 use super::selection::OperationFacts;
+use super::tool_texts::{describe_tool, name_tool, write_annotations};
 use super::tree::{TreeFault, pointer_segment};
 
 /// Why a document cannot be used.
@@ -60,6 +64,21 @@ pub enum DocumentFault {
         /// The URL, clipped.
         url: String,
     },
+    /// A local document names the address, and there are credentials that would go there.
+    #[error(
+        "at /servers/0/url: `auth` and `headers` would go to {url}, which only the document names: \
+         set `base_url`"
+    )]
+    Credentials {
+        /// The URL, clipped.
+        url: String,
+    },
+    /// The document names another origin than when the server was started.
+    #[error("at /servers/0/url: the origin has changed to {url}: start the server again")]
+    OriginChanged {
+        /// The origin.
+        url: String,
+    },
     /// The file cannot be read, or none of the usual places has a document.
     #[error("{place}: {reason}")]
     Unreadable {
@@ -94,7 +113,10 @@ pub(super) struct ApiDescription {
     /// Operations that are not offered, and why.
     pub(super) left_out: Vec<(String, OperationFault)>,
     /// Security schemes that operations need and that have no value.
-    pub(super) missing_schemes: Vec<String>,
+    pub(super) missing_schemes: BTreeSet<String>,
+    /// The names in `auth` that are no security schemes of the document, or whose value is of
+    /// another kind than the scheme needs.
+    pub(super) unknown_schemes: Vec<String>,
     /// Title and version of the API.
     pub(super) title: String,
     pub(super) version: String,
@@ -112,70 +134,143 @@ pub(super) fn describe_api(
     let root = set.root();
     let dialect = find_dialect(root)?;
     let base = find_base(set, config)?;
-    let info = |key| root.find("info").and_then(|info| info.text(key)).unwrap_or_default();
-    let mut api = ApiDescription {
-        base: base.clone(),
-        operations: HashMap::new(),
-        tools: Vec::new(),
-        resources: Vec::new(),
-        left_out: Vec::new(),
-        missing_schemes: Vec::new(),
-        title: clip(info("title"), LONGEST_TITLE).to_owned(),
-        version: clip(info("version"), LONGEST_TITLE).to_owned(),
-        instructions: Some(clip(info("description"), LONGEST_TEXT).to_owned())
-            .filter(|text| !text.is_empty()),
-    };
-    let mut reader = DocumentReader::new(config, &base, root, dialect);
-    let (mut names, mut size) = (HashSet::new(), 0);
-    for place in list_operations(root)? {
-        let facts =
-            OperationFacts { method: place.method, path: place.path, operation: place.operation };
-        let Some(form) = facts.choose_form(config) else { continue };
-        let added = check_method(place).and_then(|()| check_servers(place, &base, config));
-        let added = added.and_then(|()| {
-            let read = reader.read(place)?;
-            let name = unused_name(&tool_name(place), &mut names);
-            if form == OperationForm::Resource {
-                return api.add_resource(read.operation, (&name, &tool_description(place)));
-            }
-            let tool = write_tool(&reader, place, &name, &read)?;
-            size += tool.len();
-            if size > MAX_TOOLS_BYTES {
-                return Err(OperationFault::TooMuch { max: MAX_TOOLS_BYTES });
-            }
-            api.add_tool(name, tool, read.operation);
-            Ok(())
-        });
-        if let Err(fault) = added {
-            api.left_out.push((label(place), fault));
+    let places = list_operations(root)?;
+    let reader = DocumentReader::new(config, &base, root, dialect);
+    let api = ApiDescription::introduce(root, base.clone());
+    let mut description = DescriptionBuilder { reader, api, names: TakenNames::default(), size: 0 };
+    for place in places {
+        if let Err(fault) = description.add(place) {
+            description.api.left_out.push((label(place), fault));
         }
     }
+    let mut api = description.api;
+    api.unknown_schemes = description.reader.schemes.unknown_names();
     Ok(api)
 }
 
-impl ApiDescription {
-    fn add_tool(&mut self, name: String, tool: Bytes, operation: ApiOperation) {
-        self.note_missing(&operation);
-        self.tools.push((name.clone(), operation.label.clone(), tool));
-        self.operations.insert(name, Arc::new(operation));
+/// A description while its operations are added.
+struct DescriptionBuilder<'a> {
+    reader: DocumentReader<'a>,
+    api: ApiDescription,
+    names: TakenNames,
+    /// The bytes of all tools and resources so far.
+    size: usize,
+}
+
+impl<'a> DescriptionBuilder<'a> {
+    /// Adds an operation if it is chosen.
+    fn add(&mut self, place: OperationPlace<'a>) -> Result<(), OperationFault> {
+        let OperationPlace { method, path, operation, .. } = place;
+        let facts = OperationFacts { method, path, operation };
+        let Some(form) = facts.choose_form(self.reader.config) else { return Ok(()) };
+        // What comes behind a bound is not even read: that would take time for nothing.
+        if self.size > MAX_TOOLS_BYTES {
+            return Err(OperationFault::TooMuch { max: MAX_TOOLS_BYTES });
+        }
+        check_method(place)?;
+        check_servers(place, self.reader.base, self.reader.config)?;
+        let read = self.reader.read(place);
+        if !operation.count_looks(1) {
+            return Err(OperationFault::Exhausted);
+        }
+        match form {
+            OperationForm::Tool => self.add_tool(place, read?),
+            OperationForm::Resource => self.add_resource(place, read?.operation),
+        }
+    }
+
+    fn add_tool(
+        &mut self,
+        place: OperationPlace<'_>,
+        read: ReadOperation,
+    ) -> Result<(), OperationFault> {
+        let ReadOperation { mut operation, input, output } = read;
+        let input = self.reader.requests.write(&input, MAX_SCHEMA_BYTES)?;
+        // An output schema helps; one that is too large costs more than it helps.
+        let output = output.as_ref();
+        let output =
+            output.and_then(|output| self.reader.responses.write(output, MAX_OUTPUT_BYTES).ok());
+        operation.has_output = output.is_some();
+        let name = self.names.take(&name_tool(place));
+        let output =
+            output.map_or_else(String::new, |output| format!(",\"outputSchema\":{output}"));
+        let tool = format!(
+            "{{\"name\":{},\"description\":{},\"inputSchema\":{input}{output},\"annotations\":{}}}",
+            string(&name),
+            string(&describe_tool(place)),
+            write_annotations(place)
+        );
+        self.charge(tool.len())?;
+        self.api.note_missing(&operation);
+        self.api.tools.push((name.clone(), operation.label.clone(), tool.into()));
+        self.api.operations.insert(name, Arc::new(operation));
+        Ok(())
     }
 
     fn add_resource(
         &mut self,
+        place: OperationPlace<'_>,
         operation: ApiOperation,
-        texts: (&str, &str),
     ) -> Result<(), OperationFault> {
-        self.note_missing(&operation);
-        self.resources.push(ApiResource::new(operation, &self.base, texts)?);
+        let name = self.names.take(&name_tool(place));
+        self.api.note_missing(&operation);
+        let texts = (name.as_str(), &*describe_tool(place));
+        let resource = ApiResource::new(operation, &self.api.base, texts)?;
+        self.charge(resource.element.len())?;
+        self.api.resources.push(resource);
         Ok(())
     }
 
-    fn note_missing(&mut self, operation: &ApiOperation) {
-        for scheme in &operation.security.missing {
-            if !self.missing_schemes.contains(scheme) {
-                self.missing_schemes.push(scheme.clone());
-            }
+    fn charge(&mut self, bytes: usize) -> Result<(), OperationFault> {
+        self.size += bytes;
+        if self.size > MAX_TOOLS_BYTES {
+            return Err(OperationFault::TooMuch { max: MAX_TOOLS_BYTES });
         }
+        Ok(())
+    }
+}
+
+impl ApiDescription {
+    /// An API without operations.
+    fn introduce(root: Node<'_>, base: Url) -> Self {
+        let info = |key| root.find("info").and_then(|info| info.text(key)).unwrap_or_default();
+        let instructions = clip(info("description"), LONGEST_TEXT).to_owned();
+        Self {
+            base,
+            operations: HashMap::new(),
+            tools: Vec::new(),
+            resources: Vec::new(),
+            left_out: Vec::new(),
+            missing_schemes: BTreeSet::new(),
+            unknown_schemes: Vec::new(),
+            title: clip(info("title"), LONGEST_TITLE).to_owned(),
+            version: clip(info("version"), LONGEST_TITLE).to_owned(),
+            instructions: Some(instructions).filter(|text| !text.is_empty()),
+        }
+    }
+
+    fn note_missing(&mut self, operation: &ApiOperation) {
+        self.missing_schemes.extend(operation.security.missing.iter().cloned());
+    }
+
+    /// What an operator should know besides the operations that are left out.
+    pub(super) fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
+        let missing = self
+            .missing_schemes
+            .iter()
+            .map(|scheme| format!("the security scheme {scheme:?} has no value: set it in `auth`"));
+        let unknown = self.unknown_schemes.iter().map(|name| {
+            format!("`auth` has a value for {name:?}, which is no scheme that takes such a value")
+        });
+        let is_chosen = !config.include.is_empty() || !config.exclude.is_empty();
+        let tools = self.tools.len();
+        let many = (tools > MANY_TOOLS && !is_chosen).then(|| {
+            format!(
+                "{tools} operations become tools: choose with `include` and `exclude`, which \
+                 `trunkline openapi` helps with"
+            )
+        });
+        many.into_iter().chain(missing).chain(unknown).collect()
     }
 
     /// The result of `resources/list`.
@@ -233,77 +328,9 @@ fn find_dialect(root: Node<'_>) -> Result<SchemaDialect, DocumentFault> {
     }
 }
 
-/// The server that requests go to: the configured one, or the document's first.
-fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
-    if let Some(base) = &config.base_url {
-        return Ok(base.clone());
-    }
-    let server = set.root().find("servers").and_then(|servers| servers.items().next());
-    let template = server.and_then(|server| server.text("url")).unwrap_or("/");
-    let fault = || DocumentFault::Server { url: clip(template, LONGEST_TITLE).to_owned() };
-    let url = server.map_or_else(|| Some("/".to_owned()), |server| fill_variables(server, config));
-    let url = url.ok_or_else(fault)?;
-    let address = set.address().ok_or_else(fault)?;
-    let base = address.join(&url).map_err(|_| fault())?;
-    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
-        return Err(fault());
-    }
-    let is_local = matches!(config.document, DocumentSource::File(_));
-    if !is_local && base.origin() != address.origin() {
-        return Err(DocumentFault::OtherOrigin { url: clip(&url, LONGEST_TITLE).to_owned() });
-    }
-    Ok(base)
-}
-
-/// A server's URL with the configured values of its variables, or their defaults; `None` if one has
-/// neither, or the URL becomes too long.
-fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
-    let variables = server.find("variables");
-    let value_of = |name: &str| {
-        let configured = config.server_variables.iter().find(|(known, _)| known == name);
-        let value = configured.map(|(_, value)| value.as_str());
-        value.or_else(|| variables?.find(name)?.text("default"))
-    };
-    let mut url = String::new();
-    let mut rest = server.text("url").unwrap_or("/");
-    // In one pass: a value is not a template, however it looks.
-    while let Some((before, behind)) = rest.split_once('{') {
-        let (name, after) = behind.split_once('}')?;
-        url.push_str(before);
-        url.push_str(value_of(name)?);
-        rest = after;
-        if url.len() > LONGEST_URL {
-            return None;
-        }
-    }
-    url.push_str(rest);
-    (url.len() <= LONGEST_URL).then_some(url)
-}
-
 /// A server answers TRACE with the request, and with the credentials in it (RFC 9110, 9.3.8).
 fn check_method(place: OperationPlace<'_>) -> Result<(), OperationFault> {
     if *place.method == Method::TRACE { Err(OperationFault::Trace) } else { Ok(()) }
-}
-
-/// Servers of an operation, or of its path, must be the one of all others.
-fn check_servers(
-    place: OperationPlace<'_>,
-    base: &Url,
-    config: &OpenApiConfig,
-) -> Result<(), OperationFault> {
-    let own = place.operation.find("servers").or_else(|| place.item.find("servers"));
-    let Some(server) = own.and_then(|servers| servers.items().next()) else { return Ok(()) };
-    if config.base_url.is_some() {
-        return Ok(());
-    }
-    let url = fill_variables(server, config);
-    let own = url.as_ref().and_then(|url| base.join(url).ok());
-    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
-    if own.is_some_and(|own| own.origin() == base.origin() && path(&own) == path(base)) {
-        return Ok(());
-    }
-    let url = url.as_deref().or_else(|| server.text("url")).unwrap_or_default();
-    Err(OperationFault::OtherServer { url: clip(url, LONGEST_TITLE).to_owned() })
 }
 
 /// All operations in the order of the document.
@@ -330,86 +357,8 @@ fn list_operations(root: Node<'_>) -> Result<Vec<OperationPlace<'_>>, DocumentFa
 }
 
 /// Method and path of an operation.
-fn label(place: OperationPlace<'_>) -> String {
+pub(super) fn label(place: OperationPlace<'_>) -> String {
     format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
-}
-
-/// The name of the tool: the operation's id, or else its method and path.
-fn tool_name(place: OperationPlace<'_>) -> String {
-    let id = place.operation.text("operationId").filter(|id| !id.trim().is_empty());
-    let by_path = || format!("{}_{}", place.method.as_str().to_lowercase(), place.path);
-    let name = id.map_or_else(by_path, |id| id.trim().to_owned());
-    let mut plain = String::with_capacity(name.len());
-    for c in clip(&name, LONGEST_TITLE).chars() {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            plain.push(c);
-        } else if !plain.ends_with('_') {
-            plain.push('_');
-        }
-    }
-    let plain = plain.trim_matches('_');
-    if plain.is_empty() { "operation".to_owned() } else { plain.to_owned() }
-}
-
-/// The tool as an element of a list.
-fn write_tool(
-    reader: &DocumentReader<'_>,
-    place: OperationPlace<'_>,
-    name: &str,
-    read: &ReadOperation,
-) -> Result<Bytes, OperationFault> {
-    let input = reader.requests.write(&read.input, MAX_INPUT_BYTES)?;
-    // An output schema helps; one that is too large costs more than it helps.
-    let output = read
-        .output
-        .as_ref()
-        .and_then(|output| reader.responses.write(output, MAX_OUTPUT_BYTES).ok());
-    let output = output.map_or_else(String::new, |output| format!(",\"outputSchema\":{output}"));
-    let tool = format!(
-        "{{\"name\":{},\"description\":{},\"inputSchema\":{input}{output},\"annotations\":{}}}",
-        string(name),
-        string(&tool_description(place)),
-        annotations(place)
-    );
-    Ok(tool.into())
-}
-
-fn tool_description(place: OperationPlace<'_>) -> String {
-    let text = |key| place.operation.text(key).map(str::trim).filter(|text| !text.is_empty());
-    let (summary, description) = (text("summary"), text("description"));
-    let mut parts: Vec<_> = summary.into_iter().collect();
-    parts.extend(description.filter(|text| Some(*text) != summary));
-    let mut whole = parts.join("\n\n");
-    if whole.is_empty() {
-        whole = label(place);
-    }
-    if place.operation.flag("deprecated") {
-        whole.insert_str(0, "Deprecated. ");
-    }
-    clip(&whole, LONGEST_TEXT).to_owned()
-}
-
-fn annotations(place: OperationPlace<'_>) -> Value {
-    let mut hints = json!({});
-    let method = place.method;
-    let mut hint = |key: &str, value: Value| {
-        if let Value::Object(hints) = &mut hints {
-            hints.insert(key.to_owned(), value);
-        }
-    };
-    if let Some(title) = place.operation.text("summary").filter(|text| !text.is_empty()) {
-        hint("title", clip(title, LONGEST_TITLE).into());
-    }
-    if matches!(*method, Method::GET | Method::HEAD) {
-        hint("readOnlyHint", true.into());
-    }
-    if *method == Method::DELETE {
-        hint("destructiveHint", true.into());
-    }
-    if matches!(*method, Method::PUT | Method::DELETE) {
-        hint("idempotentHint", true.into());
-    }
-    hints
 }
 
 /// The members of a path that are operations.
@@ -425,15 +374,16 @@ const METHODS: [(&str, Method); 8] = [
 ];
 /// The most operations of a document.
 const MAX_OPERATIONS: usize = 20_000;
-/// The most bytes of a tool's input schema; the catalog takes no larger one.
-const MAX_INPUT_BYTES: usize = 256 * 1024;
 /// The most bytes of an output schema.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
-/// The most bytes of all tools of a document.
+/// More tools of one API than this are worth a warning.
+pub const MANY_TOOLS: usize = 40;
+/// The most bytes of all tools and resources of a document.
 const MAX_TOOLS_BYTES: usize = 48 * 1024 * 1024;
 /// The most bytes of a tool's description, and of the API's.
-const LONGEST_TEXT: usize = 4096;
+pub(super) const LONGEST_TEXT: usize = 4096;
 /// The most bytes of a title, a name or a path.
-const LONGEST_TITLE: usize = 200;
-/// The most bytes of a server's URL.
-const LONGEST_URL: usize = 2048;
+pub(super) const LONGEST_TITLE: usize = 200;
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,12 @@
 //! All of them share one object, so names that collide get a suffix, and characters that model
 //! providers refuse in names are replaced.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value, json};
 
 use crate::config::EmptyStrings;
 
-use super::schema::{ConvertedSchema, unused_name};
+use super::names::TakenNames;
+use super::schema::ConvertedSchema;
 
 /// The arguments of a tool, as they are collected.
 pub(super) struct ToolInputs {
@@ -17,7 +16,7 @@ pub(super) struct ToolInputs {
     properties: Map<String, Value>,
     required: Vec<String>,
     needs: Vec<usize>,
-    taken: HashSet<String>,
+    taken: TakenNames,
 }
 
 /// An argument before it has its name.
@@ -42,17 +41,16 @@ impl ToolInputs {
         let NewArgument { name, suffix, description, schema, required } = argument;
         let plain = plain_name(name, suffix);
         let name = if self.taken.contains(&plain) {
-            unused_name(&plain_name(&format!("{plain}_{suffix}"), suffix), &mut self.taken)
+            self.taken.take(&plain_name(&format!("{plain}_{suffix}"), suffix))
         } else {
-            unused_name(&plain, &mut self.taken)
+            self.taken.take(&plain)
         };
         let mut schema = schema.part_into(&mut self.needs);
         if let (Value::Object(schema), Some(text)) = (&mut schema, description) {
             schema.entry("description").or_insert_with(|| text.into());
         }
         if self.empty_strings == EmptyStrings::Drop && !required && !allows_text(&schema) {
-            // It counts as absent, and must pass the check of the arguments until then.
-            schema = json!({ "anyOf": [schema, { "const": "" }] });
+            schema = or_empty_text(schema);
         }
         if required {
             self.required.push(name.clone());
@@ -72,6 +70,17 @@ impl ToolInputs {
         }
         ConvertedSchema::of_parts(schema, self.needs)
     }
+}
+
+/// A schema that an empty string fits as well: it counts as absent, and must pass the check of the
+/// arguments until then. The description stays where models look for it.
+fn or_empty_text(mut schema: Value) -> Value {
+    let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+    let mut either = json!({ "anyOf": [schema, { "const": "" }] });
+    if let (Value::Object(members), Some(text)) = (&mut either, description) {
+        members.insert("description".into(), text);
+    }
+    either
 }
 
 /// Whether an empty string certainly fits a schema.
@@ -148,7 +157,7 @@ mod tests {
     fn an_empty_string_passes_where_it_counts_as_absent() {
         let mut inputs = ToolInputs::new(EmptyStrings::Drop);
         for (name, schema, required) in [
-            ("limit", json!({ "type": "integer" }), false),
+            ("limit", json!({ "type": "integer", "description": "How many" }), false),
             ("kind", json!({ "type": "string", "enum": ["a"] }), false),
             ("text", json!({ "type": "string" }), false),
             ("id", json!({ "type": "integer" }), true),
@@ -159,5 +168,6 @@ mod tests {
         let or_empty =
             |name: &str| schema["properties"][name]["anyOf"][1] == json!({ "const": "" });
         assert!(or_empty("limit") && or_empty("kind") && !or_empty("text") && !or_empty("id"));
+        assert_eq!(schema["properties"]["limit"]["description"], "How many");
     }
 }

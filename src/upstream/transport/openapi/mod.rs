@@ -3,16 +3,19 @@
 //! To the modules above, such an API is a Modern server like any other: an [`OpenApiServer`] lists
 //! tools and answers calls. The way of a document is [`source`] (where it is read), [`tree`] (its
 //! bytes), [`references`] (its files), [`document`] (what it describes), [`operation`] with
-//! [`inputs`] and [`schema`] (its tools). The way of a call is [`request`] with [`parameters`],
+//! [`fields`], [`inputs`] and [`schema`] (its tools). The way of a call is [`request`] with [`parameters`],
 //! [`body`] and [`security`], the HTTP client of [`super::http`], and [`answer`].
 //!
 //! The document decides how requests look, and never where they go: all go to the origin that the
 //! configuration names, and no argument leaves its place in them.
 
 mod answer;
+mod base;
 mod body;
 mod document;
+mod fields;
 mod inputs;
+mod names;
 mod operation;
 mod outputs;
 mod parameters;
@@ -24,6 +27,7 @@ mod security;
 mod selection;
 mod source;
 mod survey;
+mod tool_texts;
 mod tree;
 
 use std::sync::Arc;
@@ -33,10 +37,11 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
+use tokio::sync::MutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::{Answer, Call, Params, Reply, ResultBody};
+use crate::call::{Answer, Call, Params, ParamsFault, Reply, ResultBody};
 use crate::catalog::ServerOffers;
 use crate::clock;
 use crate::codec::body::collect;
@@ -53,7 +58,7 @@ use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
 use document::ApiDescription;
-pub use document::DocumentFault;
+pub use document::{DocumentFault, MANY_TOOLS};
 use operation::ApiOperation;
 use request::ApiRequest;
 use source::{DocumentLoader, DocumentVersion, LoadedDocument};
@@ -88,8 +93,8 @@ struct CurrentApi {
     description: ApiDescription,
     version: DocumentVersion,
     client: Arc<HttpClient>,
-    /// Whether more operations are offered than models choose well among, and nobody has chosen.
-    many_tools: bool,
+    /// What an operator should know.
+    remarks: Vec<String>,
 }
 
 impl OpenApiServer {
@@ -122,27 +127,23 @@ impl OpenApiServer {
 
     /// What an operator should know: operations that are left out, and schemes without a value.
     pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
-        self.shared.current.load().remarks()
+        self.shared.current.load().remarks.clone()
     }
 
-    /// Answers a request of the gateway's own.
+    /// Answers a request of the gateway's own. All lists are of the same document: what one of them
+    /// has read again, the others that are requested with it have too.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
     ) -> Result<Answer, UpstreamError> {
-        let result = match method {
-            Method::ToolsList => {
-                self.shared.refresh_on_demand().await;
-                self.shared.current.load().description.tools_result(self.shared.ttl_ms())
-            }
-            Method::ResourcesList => {
-                self.shared.current.load().description.resources_result(self.shared.ttl_ms())
-            }
-            Method::TemplatesList => {
-                self.shared.current.load().description.templates_result(self.shared.ttl_ms())
-            }
+        let list = match method {
+            Method::ToolsList => ApiDescription::tools_result,
+            Method::ResourcesList => ApiDescription::resources_result,
+            Method::TemplatesList => ApiDescription::templates_result,
             _ => return unknown_method(method),
         };
+        self.shared.refresh_on_demand().await;
+        let result = list(&self.shared.current.load().description, self.shared.ttl_ms());
         Ok(Answer::Result(ResultBody::parse(result)?))
     }
 
@@ -201,7 +202,8 @@ impl ApiShared {
             Ok(request) => request,
             Err(fault) => return refuse(code::INVALID_PARAMS, &fault.to_string()),
         };
-        match self.send(current, operation, request, call).await?.read_result(uri) {
+        let answer = self.send(current, operation, request, call).await?;
+        match answer.read_result(uri, &self.loader.server.secrets) {
             Ok(result) => Ok(Answer::Result(ResultBody::parse(result.into())?)),
             Err((StatusCode::NOT_FOUND, text)) => refuse(code::INVALID_PARAMS, &text),
             Err((_, text)) => refuse(code::INTERNAL_ERROR, &text),
@@ -216,8 +218,11 @@ impl ApiShared {
         call: &Call,
         target: &CallTarget,
     ) -> Result<String, UpstreamError> {
-        let params = edited_params(call, target);
-        let arguments = params.as_ref().and_then(|params| params.arguments());
+        let params = match edited_params(call, target) {
+            Ok(params) => params,
+            Err(fault) => return Ok(answer::refusal(&fault)),
+        };
+        let arguments = params.arguments();
         let empty_strings = self.loader.api.empty_strings;
         let request = match operation.request(arguments.unwrap_or(b"{}"), empty_strings) {
             Ok(request) => request,
@@ -225,7 +230,7 @@ impl ApiShared {
         };
         let uri = current.uri_of(&request);
         let answer = self.send(current, operation, request, call).await?;
-        Ok(answer.tool_result(operation.wrapping, &uri))
+        Ok(answer.tool_result(operation, &uri, &self.loader.server.secrets))
     }
 
     async fn send(
@@ -257,33 +262,33 @@ impl ApiShared {
     async fn refresh_every(self: Arc<Self>, pause: Duration) {
         loop {
             sleep(pause).await;
-            if self.refresh().await {
-                self.inbox.relist();
-            }
+            let asked_at = self.asked_at.lock().await;
+            self.refresh(asked_at).await;
         }
     }
 
-    /// Reads the document again for a listing, unless that was just done.
+    /// Reads the document again for a listing, unless that was just done. Listings that ask at the
+    /// same time wait for each other.
     async fn refresh_on_demand(&self) {
-        let is_due = self.asked_at.lock().await.elapsed() > JUST_READ;
-        if is_due {
-            self.refresh().await;
+        let asked_at = self.asked_at.lock().await;
+        if asked_at.elapsed() > JUST_READ {
+            self.refresh(asked_at).await;
         }
     }
 
-    /// Reads the document again; true if it has changed. The last good one stays in place if that
-    /// fails.
-    async fn refresh(&self) -> bool {
-        let mut asked_at = self.asked_at.lock().await;
-        let read = timeout(self.loader.server.start_timeout, self.read_again()).await;
+    /// Reads the document again, and requests the lists if it has changed. The last good one stays
+    /// in place if that fails.
+    async fn refresh(&self, mut asked_at: MutexGuard<'_, Instant>) {
+        // Boxed, because it would enlarge the future of every listing.
+        let read = timeout(self.loader.server.start_timeout, Box::pin(self.read_again())).await;
         *asked_at = clock::now();
         let after = self.loader.server.start_timeout;
         match read.unwrap_or(Err(UpstreamError::Timeout { after })) {
-            Ok(has_changed) => has_changed,
+            Ok(true) => self.inbox.relist(),
+            Ok(false) => {}
             Err(fault) => {
                 let fault = self.inbox.describe(&fault);
                 tracing::warn!(server = %self.loader.server.name, fault, "the document cannot be read again: the last one stays");
-                false
             }
         }
     }
@@ -293,13 +298,12 @@ impl ApiShared {
         let Some(loaded) = self.loader.load(Some(&current.version)).await? else {
             return Ok(false);
         };
-        let is_same_server = loaded.api.base.origin() == current.description.base.origin();
-        let client = if is_same_server {
-            Arc::clone(&current.client)
-        } else {
-            Arc::new(self.loader.client_for(&loaded.api.base).await?)
-        };
-        let next = CurrentApi::new(loaded, client, &self.loader.api);
+        let origin = loaded.api.base.origin();
+        if origin != current.description.base.origin() {
+            let url = origin.ascii_serialization();
+            return Err(DocumentFault::OriginChanged { url }.into());
+        }
+        let next = CurrentApi::new(loaded, Arc::clone(&current.client), &self.loader.api);
         next.log_findings(&self.loader.server);
         self.current.store(Arc::new(next));
         Ok(true)
@@ -309,32 +313,20 @@ impl ApiShared {
 impl CurrentApi {
     fn new(document: LoadedDocument, client: Arc<HttpClient>, config: &OpenApiConfig) -> Self {
         let LoadedDocument { api, version } = document;
-        let is_chosen = !config.include.is_empty() || !config.exclude.is_empty();
-        let many_tools = !is_chosen && api.tools.len() > MANY_TOOLS;
-        Self { description: api, version, client, many_tools }
-    }
-
-    fn remarks(&self) -> Vec<String> {
-        let missing =
-            self.description.missing_schemes.iter().map(|scheme| {
-                format!("the security scheme {scheme:?} has no value: set it in `auth`")
-            });
-        let left_out = &self.description.left_out;
-        let tools = self.description.tools.len();
-        let many = self.many_tools.then(|| {
-            format!(
-                "{tools} operations become tools: choose with `include` and `exclude`, which \
-                 `trunkline openapi` helps with"
-            )
-        });
-        missing
-            .chain(many)
-            .chain(left_out.iter().map(|(label, fault)| format!("{label}: {fault}")))
-            .collect()
+        let mut remarks = api.remarks(config);
+        let left_out = api.left_out.iter().map(|(label, fault)| format!("{label}: {fault}"));
+        remarks.extend(left_out.take(MOST_REMARKS));
+        let more = remarks.len().saturating_sub(MOST_REMARKS)
+            + api.left_out.len().saturating_sub(MOST_REMARKS);
+        remarks.truncate(MOST_REMARKS);
+        if more > 0 {
+            remarks.push(format!("and {more} more: `trunkline openapi` shows all"));
+        }
+        Self { description: api, version, client, remarks }
     }
 
     fn log_findings(&self, server: &ServerConfig) {
-        for remark in self.remarks().iter().take(MOST_LOGGED) {
+        for remark in &self.remarks {
             tracing::warn!(server = %server.name, "{}", server.secrets.hide_in(remark));
         }
     }
@@ -367,12 +359,12 @@ fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
 }
 
 /// The params with the edits that policy and the catalog have made.
-fn edited_params(call: &Call, target: &CallTarget) -> Option<Params> {
+fn edited_params(call: &Call, target: &CallTarget) -> Result<Params, ParamsFault> {
     let mut splice = Splice::new(call.params.raw());
     for (span, with) in &target.edits {
         splice.replace(span.clone(), with.clone());
     }
-    Params::parse(Some(splice.finish())).ok()
+    Params::parse(Some(splice.finish()))
 }
 
 fn unknown_method(method: &Method) -> Result<Answer, UpstreamError> {
@@ -389,11 +381,9 @@ fn refuse(code: i64, text: &str) -> Result<Answer, UpstreamError> {
     Ok(Answer::parse(Response::Error(error.into()))?)
 }
 
-/// More tools of one API than this are worth a warning.
-pub const MANY_TOOLS: usize = 40;
 /// How long lists are fresh if the document is never read again.
 const LONGEST_TTL: Duration = Duration::from_hours(24);
 /// A listing that follows a read of the document so soon does not read it again.
 const JUST_READ: Duration = Duration::from_secs(1);
-/// The most findings about one document that are logged.
-const MOST_LOGGED: usize = 20;
+/// The most remarks about one document, in the log and in `/status`.
+const MOST_REMARKS: usize = 20;

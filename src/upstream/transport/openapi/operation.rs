@@ -1,6 +1,8 @@
 //! From an operation of the document to a tool: its arguments, its schemas, and the plan for its
 //! requests.
 
+use std::collections::HashSet;
+
 use http::{HeaderName, Method};
 use serde_json::{Value, json};
 use url::Url;
@@ -8,11 +10,12 @@ use url::Url;
 use crate::config::OpenApiConfig;
 use crate::text::clip;
 
-use super::body::{ApiBody, BodyField, BodyFormat, BodyShape, OCTETS};
+use super::body::{ApiBody, BodyFormat, BodyShape};
 use super::inputs::{NewArgument, ToolInputs};
-use super::outputs::{ResultWrapping, is_object};
+use super::outputs::ResultWrapping;
 use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle, encode};
 use super::references::{Node, ReferenceFault};
+use super::request::climbs;
 use super::schema::{ConvertedSchema, Direction, SchemaBook, SchemaDialect, SchemaFault};
 use super::security::{OperationSecurity, SecuritySchemes, is_connection_header};
 
@@ -26,6 +29,8 @@ pub(super) struct ApiOperation {
     pub(super) body: Option<ApiBody>,
     pub(super) security: OperationSecurity,
     pub(super) wrapping: ResultWrapping,
+    /// Whether the tool has an output schema, which its results must keep.
+    pub(super) has_output: bool,
 }
 
 /// A piece of an operation's path.
@@ -55,6 +60,12 @@ pub(super) enum OperationFault {
     /// The operation returns the request.
     #[error("TRACE returns the request with its credentials")]
     Trace,
+    /// The path leads out of the server's, or is longer than the bound.
+    #[error("its path is longer than {LONGEST_PATH} bytes, or has a segment \".\" or \"..\"")]
+    Path,
+    /// References make the document too large to read it to its end.
+    #[error("the document refers to the same values too often to be read to its end")]
+    Exhausted,
     /// A variable of the path has no parameter.
     #[error("no parameter is declared for {name:?} in its path")]
     Variable {
@@ -70,10 +81,13 @@ pub(super) enum OperationFault {
         place: String,
     },
     /// Bodies that cannot be written.
-    #[error("its body is a form whose schema is no object")]
+    #[error("its body is a form whose schema names no properties")]
     Form,
     /// All tools together are too large.
-    #[error("the tools before it have {max} bytes together: choose with `include` and `exclude`")]
+    #[error(
+        "the tools and resources before it have {max} bytes together: choose with `include` and \
+         `exclude`"
+    )]
     TooMuch {
         /// The bound.
         max: usize,
@@ -141,7 +155,7 @@ impl<'a> DocumentReader<'a> {
         let security = self.schemes.apply(operation);
         let parameters = self.read_parameters(place, &mut inputs)?;
         let body = self.read_body(operation, &mut inputs)?;
-        let (output, wrapping) = self.read_output(operation);
+        let (output, wrapping) = self.read_output(method, operation);
         let operation = ApiOperation {
             label: format!("{method} {}", clip(path, LONGEST_LABEL)),
             method: method.clone(),
@@ -150,8 +164,9 @@ impl<'a> DocumentReader<'a> {
             body,
             security,
             wrapping,
+            has_output: false,
         };
-        operation.check_variables()?;
+        operation.check_path()?;
         Ok(ReadOperation { operation, input: inputs.into_schema(), output })
     }
 
@@ -162,11 +177,10 @@ impl<'a> DocumentReader<'a> {
         inputs: &mut ToolInputs,
     ) -> Result<Vec<ApiParameter>, OperationFault> {
         let listed = |node: Node<'a>| node.find("parameters").into_iter().flat_map(Node::items);
-        let mut all: Vec<Node<'a>> = Vec::new();
+        let (mut all, mut known) = (Vec::new(), HashSet::new());
         for node in listed(place.operation).chain(listed(place.item)) {
             let node = node.resolve()?;
-            let key = (node.text("name"), node.text("in"));
-            if all.iter().all(|other| (other.text("name"), other.text("in")) != key) {
+            if known.insert((node.text("name"), node.text("in"))) {
                 all.push(node);
             }
         }
@@ -191,39 +205,26 @@ impl<'a> DocumentReader<'a> {
         inputs: &mut ToolInputs,
     ) -> Result<Option<ApiParameter>, OperationFault> {
         let name = node.text("name").unwrap_or_default();
-        let suffix = node.text("in").unwrap_or_default();
-        let place = match suffix {
-            "path" => Some(ParameterPlace::Path),
-            "query" => Some(ParameterPlace::Query),
-            "cookie" => Some(ParameterPlace::Cookie),
-            "header" if self.is_own_header(name) => return Ok(None),
-            "header" => HeaderName::from_bytes(name.as_bytes()).ok().map(ParameterPlace::Header),
-            _ => None,
-        };
-        let required = node.flag("required") || place == Some(ParameterPlace::Path);
-        let Some(place) = place.filter(|_| !name.is_empty()) else {
-            let clipped = |text| clip(text, LONGEST_LABEL).to_owned();
-            let fault = OperationFault::Place { name: clipped(name), place: clipped(suffix) };
-            return if required { Err(fault) } else { Ok(None) };
-        };
+        let Some(place) = self.find_place(node, name)? else { return Ok(None) };
+        let required = node.flag("required") || place == ParameterPlace::Path;
         let content = node.find("content").and_then(|content| content.members().next());
         let schema = content.map_or(node, |(_, media)| media).find("schema");
         let schema = match schema {
             Some(schema) => self.requests.convert(schema)?,
             None => ConvertedSchema::plain(json!({})),
         };
-        let style = match (content, node.text("style")) {
-            (Some(_), _) => ParameterStyle::Json,
-            (None, Some(style)) => ParameterStyle::named(style, &place)
-                .unwrap_or_else(|| ParameterStyle::usual(&place)),
-            (None, None) => ParameterStyle::usual(&place),
-        };
+        let is_json =
+            content.is_some_and(|(kind, _)| BodyFormat::of_media_type(kind) == BodyFormat::Json);
+        let named = node.text("style").filter(|_| content.is_none());
+        let named = named.and_then(|style| ParameterStyle::named(style, &place));
+        let usual = || ParameterStyle::usual(&place);
+        let style = if is_json { ParameterStyle::Json } else { named.unwrap_or_else(usual) };
         // 3.0 and 3.1 have it for queries only; a cookie would not end where it should.
         let allow_reserved = place == ParameterPlace::Query && node.flag("allowReserved");
         let explode = node.find("explode").and_then(|explode| explode.value.as_bool());
         let argument = inputs.add(NewArgument {
             name,
-            suffix,
+            suffix: node.text("in").unwrap_or_default(),
             description: node.text("description"),
             schema: with_example(schema, node),
             required,
@@ -239,81 +240,35 @@ impl<'a> DocumentReader<'a> {
         }))
     }
 
+    /// Where a parameter goes; `None` if callers must not choose it.
+    fn find_place(
+        &self,
+        node: Node<'_>,
+        name: &str,
+    ) -> Result<Option<ParameterPlace>, OperationFault> {
+        let place = node.text("in").unwrap_or_default();
+        let found = match place {
+            "path" => Some(ParameterPlace::Path),
+            "query" => Some(ParameterPlace::Query),
+            "cookie" => Some(ParameterPlace::Cookie),
+            "header" if self.is_own_header(name) => return Ok(None),
+            "header" => HeaderName::from_bytes(name.as_bytes()).ok().map(ParameterPlace::Header),
+            _ => None,
+        };
+        let found = found.filter(|_| !name.is_empty());
+        if found.is_none() && (place == "path" || node.flag("required")) {
+            let clipped = |text| clip(text, LONGEST_LABEL).to_owned();
+            return Err(OperationFault::Place { name: clipped(name), place: clipped(place) });
+        }
+        Ok(found)
+    }
+
     /// Whether a header is not the caller's to choose: the document may not declare it, it belongs
     /// to the connection, or the configuration sets it.
     fn is_own_header(&self, name: &str) -> bool {
         is_connection_header(name)
             || ["authorization", "cookie"].iter().any(|own| name.eq_ignore_ascii_case(own))
             || self.config.headers.iter().any(|(own, _)| name.eq_ignore_ascii_case(own.as_str()))
-    }
-
-    fn read_body(
-        &mut self,
-        operation: Node<'a>,
-        inputs: &mut ToolInputs,
-    ) -> Result<Option<ApiBody>, OperationFault> {
-        let Some(body) = operation.follow("requestBody")? else { return Ok(None) };
-        let contents = body.find("content").into_iter().flat_map(Node::members);
-        let contents = contents.map(|(kind, media)| (BodyFormat::of_media_type(kind), kind, media));
-        let Some((format, media_type, media)) = contents.min_by_key(|(format, ..)| format.rank())
-        else {
-            return Ok(None);
-        };
-        let required = body.flag("required");
-        let schema = media.find("schema");
-        let fields = schema.map(Node::resolve).transpose()?;
-        let fields = fields.filter(|schema| is_plain_object(*schema, format));
-        let shape = match (fields, format) {
-            (Some(schema), _) => self.read_fields(schema, media, inputs)?,
-            (None, BodyFormat::Form | BodyFormat::Multipart) => return Err(OperationFault::Form),
-            (None, _) => {
-                let schema = match (schema, format) {
-                    (Some(schema), BodyFormat::Json) => self.requests.convert(schema)?,
-                    (_, BodyFormat::Json) => ConvertedSchema::plain(json!({})),
-                    (_, BodyFormat::Bytes) => ConvertedSchema::plain(file_schema()),
-                    _ => ConvertedSchema::plain(json!({ "type": "string" })),
-                };
-                let description = body.text("description");
-                let suffix = "content";
-                let argument = NewArgument { name: "body", suffix, description, schema, required };
-                BodyShape::Whole { argument: inputs.add(argument) }
-            }
-        };
-        Ok(Some(ApiBody { format, media_type: media_type.to_owned(), shape, required }))
-    }
-
-    /// Each property of the body as an argument.
-    fn read_fields(
-        &mut self,
-        schema: Node<'a>,
-        media: Node<'a>,
-        inputs: &mut ToolInputs,
-    ) -> Result<BodyShape, OperationFault> {
-        let required: Vec<_> = schema.find("required").into_iter().flat_map(Node::items).collect();
-        let mut fields = Vec::new();
-        for (name, property) in schema.find("properties").into_iter().flat_map(Node::members) {
-            let resolved = property.resolve()?;
-            if property.flag("readOnly") || resolved.flag("readOnly") {
-                continue;
-            }
-            let is_required = required.iter().any(|one| one.value == name);
-            let encoding = media.find("encoding").and_then(|encoding| encoding.find(name));
-            let argument = inputs.add(NewArgument {
-                name,
-                suffix: "body",
-                description: None,
-                schema: self.requests.convert(property)?,
-                required: is_required,
-            });
-            fields.push(BodyField {
-                argument,
-                name: name.to_owned(),
-                required: is_required,
-                style: encoding.and_then(form_style),
-                file: file_type(resolved, encoding),
-            });
-        }
-        Ok(BodyShape::Fields(fields))
     }
 }
 
@@ -330,16 +285,23 @@ impl ApiOperation {
             })
     }
 
-    fn check_variables(&self) -> Result<(), OperationFault> {
-        let is_declared = |name: &str| {
-            self.parameters.iter().any(|one| one.place == ParameterPlace::Path && one.name == name)
-        };
+    /// Each variable of the path has a parameter, and its text stays below the server's path.
+    fn check_path(&self) -> Result<(), OperationFault> {
+        let declared = self.parameters.iter().filter(|one| one.place == ParameterPlace::Path);
+        let declared: HashSet<_> = declared.map(|one| one.name.as_str()).collect();
+        let mut fixed = String::new();
         for piece in &self.path {
-            if let PathPiece::Variable(name) = piece
-                && !is_declared(name)
-            {
-                return Err(OperationFault::Variable { name: name.clone() });
+            match piece {
+                PathPiece::Fixed(text) => fixed.push_str(text),
+                PathPiece::Variable(name) if declared.contains(name.as_str()) => fixed.push('x'),
+                PathPiece::Variable(name) => {
+                    return Err(OperationFault::Variable { name: name.clone() });
+                }
             }
+        }
+        let path = fixed.split('?').next().unwrap_or_default();
+        if fixed.len() > LONGEST_PATH || climbs(path) {
+            return Err(OperationFault::Path);
         }
         Ok(())
     }
@@ -375,7 +337,7 @@ fn encode_path(text: &str) -> String {
 
 /// The schema with the parameter's own example, if it has none.
 fn with_example(schema: ConvertedSchema, parameter: Node<'_>) -> ConvertedSchema {
-    let example = parameter.find("example").map(|example| example.value.clone());
+    let example = parameter.find("example").and_then(|example| example.copy_within(EXAMPLE_DEPTH));
     schema.wrap(|mut schema| {
         if let (Value::Object(members), Some(example)) = (&mut schema, example) {
             members.entry("examples").or_insert_with(|| json!([example]));
@@ -384,51 +346,9 @@ fn with_example(schema: ConvertedSchema, parameter: Node<'_>) -> ConvertedSchema
     })
 }
 
-/// Whether the properties of a body can be arguments by themselves: it is an object, and has no
-/// other properties. The fields of a form always can.
-fn is_plain_object(schema: Node<'_>, format: BodyFormat) -> bool {
-    if !matches!(format, BodyFormat::Json | BodyFormat::Form | BodyFormat::Multipart) {
-        return false;
-    }
-    let has = |key| schema.find(key).is_some();
-    let is_form = format != BodyFormat::Json;
-    let is_open =
-        schema.find("additionalProperties").is_some_and(|more| *more.value != json!(false));
-    let is_composed = ["allOf", "anyOf", "oneOf", "not", "if"].into_iter().any(has);
-    is_object(schema)
-        && has("properties")
-        && !schema.flag("nullable")
-        && (is_form || (!is_open && !is_composed))
-}
-
-/// The style of a form's field, if the document names one.
-fn form_style(encoding: Node<'_>) -> Option<(ParameterStyle, bool)> {
-    let style = encoding.text("style");
-    let explode = encoding.find("explode").and_then(|explode| explode.value.as_bool());
-    if style.is_none() && explode.is_none() {
-        return None;
-    }
-    let named = ParameterStyle::named(style.unwrap_or("form"), &ParameterPlace::Query)?;
-    Some((named, explode.unwrap_or(named == ParameterStyle::Form)))
-}
-
-/// The media type of a field that is a file, or a list of files.
-fn file_type(schema: Node<'_>, encoding: Option<Node<'_>>) -> Option<String> {
-    let items = schema.find("items").and_then(|items| items.resolve().ok());
-    let schema = items.unwrap_or(schema);
-    let named = encoding.and_then(|encoding| encoding.text("contentType"));
-    let named = named.and_then(|all| all.split(',').next()).map(str::trim);
-    let is_file = schema.text("format") == Some("binary")
-        || schema.text("type") == Some("file")
-        || schema.find("contentMediaType").is_some() && schema.find("contentEncoding").is_none();
-    let media_type = named.or_else(|| schema.text("contentMediaType"));
-    let clean = media_type.filter(|kind| !kind.contains(['*', '\r', '\n']));
-    is_file.then(|| clean.unwrap_or(OCTETS).to_owned())
-}
-
-fn file_schema() -> Value {
-    json!({ "type": "string", "contentEncoding": "base64" })
-}
-
 /// The most bytes of a path or a name in a message.
 const LONGEST_LABEL: usize = 200;
+/// The most bytes of a path.
+const LONGEST_PATH: usize = 2048;
+/// The deepest nesting of a parameter's example.
+const EXAMPLE_DEPTH: usize = 8;

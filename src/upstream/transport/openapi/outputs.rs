@@ -1,5 +1,6 @@
 //! The output schema of a tool, and how answers become structured content.
 
+use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::body::BodyFormat;
@@ -22,21 +23,14 @@ impl<'a> DocumentReader<'a> {
     /// not described.
     pub(super) fn read_output(
         &mut self,
+        method: &Method,
         operation: Node<'a>,
     ) -> (Option<ConvertedSchema>, ResultWrapping) {
-        let mut schemas = Vec::new();
-        let answers = operation.find("responses").into_iter().flat_map(Node::members);
-        for (_, answer) in answers.filter(|(status, _)| status.starts_with('2')) {
-            match json_schema_of(answer) {
-                Some(schema)
-                    if !schemas.iter().any(|other: &Node<'_>| other.value == schema.value) =>
-                {
-                    schemas.push(schema);
-                }
-                Some(_) => {}
-                None => return (None, ResultWrapping::Arrays),
-            }
-        }
+        // The answer to HEAD has no body, whatever the document says.
+        let schemas = if *method == Method::HEAD { None } else { success_schemas(operation) };
+        // A schema that says nothing would only put the answer into a member of its own.
+        let schemas = schemas.filter(|all| !all.iter().any(|schema| allows_anything(*schema)));
+        let Some(schemas) = schemas else { return (None, ResultWrapping::Arrays) };
         let all_objects = schemas.iter().all(|schema| is_object(*schema));
         let mut needs = Vec::new();
         let mut converted = Vec::new();
@@ -58,6 +52,31 @@ impl<'a> DocumentReader<'a> {
             (Some(one.wrap(as_result)), ResultWrapping::Always)
         }
     }
+}
+
+/// The schemas of all answers of success, each once; `None` if one is not JSON.
+fn success_schemas(operation: Node<'_>) -> Option<Vec<Node<'_>>> {
+    let mut schemas: Vec<Node<'_>> = Vec::new();
+    let answers = operation.find("responses").into_iter().flat_map(Node::members);
+    let is_success = |status: &str| status.len() == 3 && status.starts_with('2');
+    for (_, answer) in answers.filter(|(status, _)| is_success(status)) {
+        let schema = json_schema_of(answer)?;
+        let is_same = |other: &Node<'_>| match (other.reference(), schema.reference()) {
+            (Some(one), Some(another)) => one == another,
+            _ => std::ptr::eq(other.value, schema.value),
+        };
+        if !schemas.iter().any(is_same) {
+            schemas.push(schema);
+        }
+    }
+    Some(schemas)
+}
+
+fn allows_anything(schema: Node<'_>) -> bool {
+    let members = schema.value.as_object();
+    members.is_some_and(|members| {
+        members.keys().all(|key| matches!(key.as_str(), "title" | "description"))
+    })
 }
 
 /// Whether a schema, or what it refers to, is of an object.

@@ -5,7 +5,8 @@
 //! origin, or below its own folder, are named at all: a document must not make the gateway read
 //! other addresses or files.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -21,6 +22,14 @@ pub(super) enum ReferenceFault {
     Dangling {
         /// The reference, clipped.
         target: String,
+    },
+    /// The file cannot be read.
+    #[error("the file of the reference {target:?} cannot be read: {reason}")]
+    Unreadable {
+        /// The reference, clipped.
+        target: String,
+        /// The reason, clipped.
+        reason: String,
     },
     /// The file is of another origin, or outside of the document's folder.
     #[error("the reference {target:?} is outside of the document's own origin or folder")]
@@ -41,17 +50,45 @@ pub(super) enum ReferenceFault {
 pub(super) struct DocumentSet {
     /// The document itself comes first.
     files: Vec<(Url, Value)>,
+    /// The files that it refers to and that cannot be read, and why.
+    unreadable: HashMap<Url, String>,
+    /// How many more values may be looked at. References make it possible to look at each value any
+    /// number of times, so this bounds the time that a document takes.
+    looks: Cell<usize>,
 }
 
 impl DocumentSet {
     /// A document and where it was read.
     pub(super) fn new(address: Url, tree: Value) -> Self {
-        Self { files: vec![(address, tree)] }
+        let (files, unreadable) = (vec![(address, tree)], HashMap::new());
+        Self { files, unreadable, looks: Cell::new(MAX_LOOKS) }
     }
 
     /// Adds a file that the document refers to.
     pub(super) fn add(&mut self, address: Url, tree: Value) {
         self.files.push((address, tree));
+    }
+
+    /// Notes that a file cannot be read: what refers to it cannot be used.
+    pub(super) fn add_unreadable(&mut self, address: Url, reason: &str) {
+        self.unreadable.insert(address, clip(reason, LONGEST_TARGET).to_owned());
+    }
+
+    /// Allows so many looks and no more.
+    #[cfg(test)]
+    pub(super) fn limit_looks(&mut self, looks: usize) {
+        self.looks = Cell::new(looks);
+    }
+
+    /// Whether no more values may be looked at. What was read by then may lack some.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.looks.get() == 0
+    }
+
+    /// Counts looks at values; false if there are no more.
+    fn look(&self, times: usize) -> bool {
+        self.looks.set(self.looks.get().saturating_sub(times));
+        !self.is_exhausted()
     }
 
     /// The document's root.
@@ -82,7 +119,11 @@ impl DocumentSet {
             return Err(outside());
         }
         let found = self.files.iter().position(|(address, _)| *address == url);
-        found.ok_or_else(|| ReferenceFault::Dangling { target: clip_target(target) })
+        let target = || clip_target(target);
+        found.ok_or_else(|| match self.unreadable.get(&url) {
+            Some(reason) => ReferenceFault::Unreadable { target: target(), reason: reason.clone() },
+            None => ReferenceFault::Dangling { target: target() },
+        })
     }
 }
 
@@ -128,15 +169,28 @@ impl<'a> Node<'a> {
         self.value.get(key) == Some(&Value::Bool(true))
     }
 
-    /// The items of an array; none of any other value.
+    /// The items of an array; none of any other value. Ends early if the set is exhausted.
     pub(super) fn items(self) -> impl Iterator<Item = Self> {
-        self.value.as_array().into_iter().flatten().map(move |value| self.with(value))
+        let items = self.value.as_array().into_iter().flatten();
+        items.take_while(move |_| self.set.look(1)).map(move |value| self.with(value))
     }
 
-    /// The members of an object; none of any other value.
+    /// The members of an object; none of any other value. Ends early if the set is exhausted.
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
         let members = self.value.as_object().into_iter().flatten();
+        let members = members.take_while(move |_| self.set.look(1));
         members.map(move |(key, value)| (key.as_str(), self.with(value)))
+    }
+
+    /// Counts so many more looks; false if the set is exhausted.
+    pub(super) fn count_looks(self, times: usize) -> bool {
+        self.set.look(times)
+    }
+
+    /// The value as it is, if it is nested no deeper than this; counted with all that is in it.
+    pub(super) fn copy_within(self, depth: usize) -> Option<Value> {
+        let (looks, deepest) = weigh(self.value);
+        (self.set.look(looks) && deepest <= depth).then(|| self.value.clone())
     }
 
     /// The reference that an object is.
@@ -146,6 +200,7 @@ impl<'a> Node<'a> {
 
     /// The place that this object refers to, and its value.
     pub(super) fn target(self, target: &str) -> Result<(SchemaPlace, Self), ReferenceFault> {
+        self.set.look(1 + target.len() / BYTES_PER_LOOK);
         let place = self.set.locate(self.file, target)?;
         let dangling = || ReferenceFault::Dangling { target: clip_target(target) };
         let (_, tree) = self.set.files.get(place.file).ok_or_else(dangling)?;
@@ -167,25 +222,48 @@ impl<'a> Node<'a> {
     }
 }
 
+/// How many looks a value takes with all that is in it, and how deep it is nested. The tree is of
+/// bounded depth.
+fn weigh(value: &Value) -> (usize, usize) {
+    fn weigh_all<'a>(all: impl Iterator<Item = &'a Value>) -> (usize, usize) {
+        all.map(weigh)
+            .fold((1, 1), |(looks, deepest), (more, depth)| (looks + more, deepest.max(depth + 1)))
+    }
+    match value {
+        Value::Array(items) => weigh_all(items.iter()),
+        Value::Object(members) => weigh_all(members.values()),
+        Value::String(text) => (1 + text.len() / BYTES_PER_LOOK, 0),
+        _ => (1, 0),
+    }
+}
+
 /// The files that a tree refers to besides itself, as far as the document's address allows them.
 /// `from` is where the tree was read, `main` where the document was.
 pub(super) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
     let mut found = BTreeSet::new();
-    let mut open = vec![tree];
-    while let Some(value) = open.pop() {
+    let mut open = vec![(tree, "")];
+    while let Some((value, key)) = open.pop() {
         match value {
-            Value::Array(items) => open.extend(items),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, ""))),
             Value::Object(members) => {
                 let target = members.get("$ref").and_then(Value::as_str);
                 let file = target.and_then(|target| target.split('#').next());
                 let url = file.filter(|file| !file.is_empty()).and_then(|at| from.join(at).ok());
                 found.extend(url.filter(|url| is_within(main, url) && url != main));
-                open.extend(members.values());
+                let members = members.iter().map(|(key, value)| (value, key.as_str()));
+                open.extend(members.filter(|(_, member)| !is_data(key, member)));
             }
             _ => {}
         }
     }
     found
+}
+
+/// Whether a member has nothing that the gateway reads: examples and extensions. Below these keys,
+/// members have names of the document's own.
+fn is_data(parent: &str, member: &str) -> bool {
+    let is_named = matches!(parent, "properties" | "patternProperties" | "schemas" | "$defs");
+    !is_named && (member.starts_with("x-") || matches!(member, "example" | "examples"))
 }
 
 /// Whether a file belongs to a document: the same origin, or below the folder of a local document.
@@ -205,6 +283,11 @@ fn clip_target(target: &str) -> String {
     clip(target, LONGEST_TARGET).to_owned()
 }
 
+/// The most values that are looked at while a document is read, those of references as often as
+/// they are followed. GitHub's, one of the largest, takes a twentieth of it.
+const MAX_LOOKS: usize = 20_000_000;
+/// How many bytes of a reference cost as much as one value.
+const BYTES_PER_LOOK: usize = 16;
 /// The most references that lead from one to the next.
 const MAX_HOPS: usize = 32;
 /// The most bytes of a reference in an error.
@@ -241,11 +324,24 @@ mod tests {
     }
 
     #[test]
+    fn a_document_is_looked_at_so_often_and_no_more() {
+        let tree = json!({ "list": [1, 2, 3], "again": { "$ref": "#/list" } });
+        let set = DocumentSet::new(url("http://a.test/"), tree);
+        let again = set.root().find("again").unwrap();
+        assert_eq!(again.resolve().unwrap().items().count(), 3);
+        set.looks.set(3);
+        assert!(again.resolve().unwrap().items().count() < 3);
+        assert!(set.is_exhausted() && set.root().copy_within(9).is_none());
+    }
+
+    #[test]
     fn only_files_of_the_documents_origin_or_folder_are_read() {
         let tree = json!([
             { "$ref": "#/x" }, { "$ref": "more.json#/x" }, { "$ref": "/other.json" },
             { "$ref": "http://b.test/x" }, { "$ref": "file:///etc/passwd" },
             { "$ref": "http://a.test:81/x" }, { "$ref": "../../up.json" },
+            { "example": { "$ref": "a.json" }, "x-own": { "$ref": "b.json" } },
+            { "examples": { "one": { "$ref": "c.json" } } },
         ]);
         let of = |main: &str| -> Vec<String> {
             let main = url(main);

@@ -31,6 +31,11 @@ impl<'a> CallArguments<'a> {
         self.0.find(name).filter(|raw| raw.get() != "null")
     }
 
+    /// The argument of this name, `null` or not.
+    pub(super) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.find(name)
+    }
+
     /// Removes the arguments that are empty strings, except those that `is_required` names.
     pub(super) fn drop_empty(&mut self, is_required: impl Fn(&str) -> bool) {
         self.0.0.retain(|(name, raw)| raw.get() != "\"\"" || is_required(name));
@@ -59,39 +64,18 @@ impl ApiOperation {
         if empty_strings == EmptyStrings::Drop {
             arguments.drop_empty(|name| self.is_required(name));
         }
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
-        let [mut query, mut cookies] = [(); 2].map(|()| EncodedPairs::within(MAX_PAIRS));
-        for parameter in &self.parameters {
-            let Some(raw) = arguments.find(&parameter.argument) else { continue };
-            match &parameter.place {
-                ParameterPlace::Path => {}
-                ParameterPlace::Query => parameter.write_pairs(raw, &mut query)?,
-                ParameterPlace::Cookie => parameter.write_pairs(raw, &mut cookies)?,
-                ParameterPlace::Header(name) => {
-                    headers.insert(name.clone(), parameter.write_header(raw)?);
-                }
-            }
-        }
-        for credential in &self.security.credentials {
-            match credential {
-                AppliedCredential::Header(name, value) => {
-                    headers.insert(name.clone(), value.clone());
-                }
-                AppliedCredential::Query(name, value) => query.set(name, value),
-                AppliedCredential::Cookie(name, value) => cookies.set(name, value),
-            }
-        }
+        let mut draft = RequestDraft::new();
+        draft.add_parameters(&self.parameters, &arguments)?;
+        // Last, so that no argument replaces one.
+        draft.add_credentials(&self.security.credentials);
+        let RequestDraft { mut headers, query, cookies } = draft;
         if !cookies.is_empty() {
             let mut cookies = HeaderValue::from_str(&cookies.join("; "))
                 .map_err(|_| ArgumentFault::Unreadable)?;
             cookies.set_sensitive(true);
             headers.insert(COOKIE, cookies);
         }
-        let body = match &self.body {
-            Some(body) => body.write(&arguments)?,
-            None => None,
-        };
+        let body = self.body.as_ref().map(|body| body.write(&arguments)).transpose()?.flatten();
         let body = match body {
             Some((media_type, bytes)) => {
                 let media_type = HeaderValue::from_str(&media_type);
@@ -118,13 +102,12 @@ impl ApiOperation {
         }
         // Each value was checked by itself; this is about what it makes with the text beside it.
         // Servers may decode `%2F` before they resolve dots.
-        let path = target.split('?').next().unwrap_or_default();
-        let decoded = percent_decode_str(path).decode_utf8_lossy();
-        if decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
+        if climbs(target.split('?').next().unwrap_or_default()) {
             return Err(ArgumentFault::Climbing { argument: self.label.clone() });
         }
         if !query.is_empty() {
-            target.push('?');
+            // Some documents have the beginning of a query in a path.
+            target.push(if target.contains('?') { '&' } else { '?' });
             target.push_str(&query.join("&"));
         }
         target.try_into().map_err(|_| ArgumentFault::Url)
@@ -139,6 +122,58 @@ impl ApiOperation {
             .ok_or_else(|| ArgumentFault::Missing { argument: parameter.argument.clone() })?;
         parameter.write_path(raw)
     }
+}
+
+/// The parts of a request besides its path and its body.
+struct RequestDraft {
+    headers: HeaderMap,
+    query: EncodedPairs,
+    cookies: EncodedPairs,
+}
+
+impl RequestDraft {
+    fn new() -> Self {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
+        let [query, cookies] = [(); 2].map(|()| EncodedPairs::within(MAX_PAIRS));
+        Self { headers, query, cookies }
+    }
+
+    fn add_parameters(
+        &mut self,
+        parameters: &[ApiParameter],
+        arguments: &CallArguments<'_>,
+    ) -> Result<(), ArgumentFault> {
+        for parameter in parameters {
+            let Some(raw) = arguments.find(&parameter.argument) else { continue };
+            match &parameter.place {
+                ParameterPlace::Path => {}
+                ParameterPlace::Query => parameter.write_pairs(raw, &mut self.query)?,
+                ParameterPlace::Cookie => parameter.write_pairs(raw, &mut self.cookies)?,
+                ParameterPlace::Header(name) => {
+                    self.headers.insert(name.clone(), parameter.write_header(raw)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_credentials(&mut self, credentials: &[AppliedCredential]) {
+        for credential in credentials {
+            match credential {
+                AppliedCredential::Header(name, value) => {
+                    self.headers.insert(name.clone(), value.clone());
+                }
+                AppliedCredential::Query(name, value) => self.query.set(name, value),
+                AppliedCredential::Cookie(name, value) => self.cookies.set(name, value),
+            }
+        }
+    }
+}
+
+/// Whether a path leads out of where it begins, as servers may read it.
+pub(super) fn climbs(path: &str) -> bool {
+    let decoded = percent_decode_str(path).decode_utf8_lossy();
+    decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
 /// What the gateway can pass on: everything, JSON first.

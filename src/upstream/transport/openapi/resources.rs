@@ -12,6 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use crate::config::ServerSecrets;
 use crate::jsonrpc::string;
 
 use super::answer::{AnswerContent, ApiAnswer};
@@ -134,15 +135,19 @@ impl ApiAnswer {
     ///
     /// # Errors
     /// The status and the text of a response that is no success.
-    pub(super) fn read_result(&self, uri: &str) -> Result<String, (StatusCode, String)> {
+    pub(super) fn read_result(
+        &self,
+        uri: &str,
+        secrets: &ServerSecrets,
+    ) -> Result<String, (StatusCode, String)> {
         if !self.status.is_success() {
-            return Err((self.status, self.error_text()));
+            return Err((self.status, self.error_text(secrets)));
         }
         let media_type = self.media_type();
         let media_type = if media_type.is_empty() { OCTETS } else { &media_type };
         let content = match self.content() {
             AnswerContent::Json(json) => format!("\"text\":{}", string(json.get())),
-            AnswerContent::Text(text) => format!("\"text\":{}", string(text)),
+            AnswerContent::Text(text) => format!("\"text\":{}", string(&text)),
             AnswerContent::Bytes => format!("\"blob\":{}", string(&self.base64())),
         };
         Ok(format!(

@@ -6,11 +6,18 @@
 //! catalog rejects schemas that are not valid, and a tool is of more use without a rule than a
 //! rule without its tool.
 
+mod keywords;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::catalog::{MAX_SCHEMA_DEPTH, is_usable_pattern};
+use crate::text::{clip, escape_pointer_step};
+
+use super::names::TakenNames;
 use super::references::{Node, ReferenceFault, SchemaPlace};
+use keywords::{allow_null, plain_keyword, translate_bounds};
 
 /// The version of a document, as far as its schemas are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +79,9 @@ pub(super) enum SchemaFault {
         /// The bound.
         max: usize,
     },
+    /// References make too much of the document's schemas.
+    #[error("the document's schemas are too large with all that they refer to")]
+    Exhausted,
 }
 
 /// The schemas of a document that travel one way.
@@ -79,8 +89,12 @@ pub(super) struct SchemaBook<'a> {
     dialect: SchemaDialect,
     direction: Direction,
     places: HashMap<SchemaPlace, usize>,
-    names: HashSet<String>,
+    names: TakenNames,
     definitions: Vec<Definition<'a>>,
+    /// How many more bytes definitions may have.
+    room: usize,
+    /// The patterns so far, and whether each can be used.
+    patterns: HashMap<&'a str, bool>,
 }
 
 struct Definition<'a> {
@@ -92,8 +106,9 @@ struct Definition<'a> {
 
 impl<'a> SchemaBook<'a> {
     pub(super) fn new(dialect: SchemaDialect, direction: Direction) -> Self {
-        let (places, names, definitions) = Default::default();
-        Self { dialect, direction, places, names, definitions }
+        let (places, names, definitions, patterns) = Default::default();
+        let room = MAX_DEFINITION_BYTES;
+        Self { dialect, direction, places, names, definitions, room, patterns }
     }
 
     /// Converts a schema, and what it refers to.
@@ -103,19 +118,32 @@ impl<'a> SchemaBook<'a> {
     pub(super) fn convert(&mut self, node: Node<'a>) -> Result<ConvertedSchema, SchemaFault> {
         let mut needs = Vec::new();
         let first = self.definitions.len();
-        let schema = self.rewrite(node, &mut needs);
+        let schema = self.rewrite(node, ROOT_DEPTH, &mut needs);
         // Not by recursion: a chain of components may be as long as the document.
         let mut next = first;
         while let Some(source) = self.definitions.get(next).map(|definition| definition.source) {
-            let mut needs = Vec::new();
-            let converted =
-                self.rewrite(source, &mut needs).map(|schema| (schema.to_string(), needs));
+            let converted = self.convert_definition(source);
             if let Some(definition) = self.definitions.get_mut(next) {
                 definition.converted = Some(converted);
             }
             next += 1;
         }
         Ok(ConvertedSchema { schema: schema?, needs })
+    }
+
+    fn convert_definition(
+        &mut self,
+        source: Node<'a>,
+    ) -> Result<(String, Vec<usize>), SchemaFault> {
+        let mut needs = Vec::new();
+        if self.room == 0 || !source.count_looks(1) {
+            return Err(SchemaFault::Exhausted);
+        }
+        let text = self.rewrite(source, ROOT_DEPTH, &mut needs)?.to_string();
+        // Places within one another are converted each by itself.
+        let left = self.room.checked_sub(text.len());
+        self.room = left.unwrap_or(0);
+        left.map(|_| (text, needs)).ok_or(SchemaFault::Exhausted)
     }
 
     /// The schema with the definitions that it reaches, as JSON of at most `max` bytes.
@@ -135,6 +163,9 @@ impl<'a> SchemaBook<'a> {
             let Some(definition) = self.definitions.get(at).filter(|_| reached.insert(at)) else {
                 continue;
             };
+            if !definition.source.count_looks(1) {
+                return Err(SchemaFault::Exhausted);
+            }
             let Some(converted) = &definition.converted else { continue };
             let (text, needs) = converted.as_ref().map_err(Clone::clone)?;
             size += text.len() + definition.name.len() + "\"\":,".len();
@@ -167,11 +198,11 @@ impl<'a> SchemaBook<'a> {
         if let Some(known) = self.places.get(&place) {
             return Ok(*known);
         }
-        let name = place.pointer.rsplit('/').next().unwrap_or_default();
+        let name = clip(place.pointer.rsplit('/').next().unwrap_or_default(), LONGEST_NAME);
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         let name: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
         let name = if name.is_empty() { "schema".to_owned() } else { name };
-        let name = unused_name(&name, &mut self.names);
+        let name = self.names.take(&name);
         let at = self.definitions.len();
         self.places.insert(place, at);
         self.definitions.push(Definition { name, source, converted: None });
@@ -190,9 +221,15 @@ impl<'a> SchemaBook<'a> {
         Ok(format!("#/$defs/{name}"))
     }
 
-    fn rewrite(&mut self, node: Node<'a>, needs: &mut Vec<usize>) -> Result<Value, SchemaFault> {
-        let Some(members) = node.value.as_object() else {
-            // `false` forbids; anything that is no schema allows everything.
+    /// The schema at a place in the tool's schema that is nested so deep.
+    fn rewrite(
+        &mut self,
+        node: Node<'a>,
+        depth: usize,
+        needs: &mut Vec<usize>,
+    ) -> Result<Value, SchemaFault> {
+        let Some(members) = node.value.as_object().filter(|_| depth < MAX_SCHEMA_DEPTH) else {
+            // `false` forbids; anything that is no schema, or is nested too deep, allows everything.
             return Ok(if *node.value == json!(false) { json!(false) } else { json!({}) });
         };
         let is_old = self.dialect == SchemaDialect::V3_0;
@@ -201,10 +238,14 @@ impl<'a> SchemaBook<'a> {
         if let Some(target) = target {
             schema.insert("$ref".into(), self.link(node, target, needs)?.into());
         }
-        for (key, value) in members {
+        for (key, member) in node.members() {
             // In 3.0, nothing beside a reference counts; people write descriptions all the same.
             if target.is_none() || !is_old || key == "description" {
-                self.rewrite_keyword(&mut schema, key, node.with(value), needs)?;
+                let kept = match key {
+                    "discriminator" => self.rewrite_discriminator(node, member),
+                    _ => self.rewrite_keyword(&mut schema, key, (member, depth), needs)?,
+                };
+                schema.extend(kept.map(|kept| (key.to_owned(), kept)));
             }
         }
         self.drop_hidden(&mut schema, node);
@@ -221,22 +262,18 @@ impl<'a> SchemaBook<'a> {
         &mut self,
         schema: &mut Map<String, Value>,
         key: &str,
-        node: Node<'a>,
+        (node, depth): (Node<'a>, usize),
         needs: &mut Vec<usize>,
-    ) -> Result<(), SchemaFault> {
+    ) -> Result<Option<Value>, SchemaFault> {
         let value = node.value;
-        let kept = match key {
+        Ok(match key {
             "properties" | "patternProperties" | "dependentSchemas" => {
-                let mut all = Map::new();
-                for (name, member) in node.members() {
-                    all.insert(name.to_owned(), self.rewrite(member, needs)?);
-                }
-                value.is_object().then_some(Value::Object(all))
+                self.rewrite_members(key, (node, depth), needs)?
             }
-            "allOf" | "anyOf" | "oneOf" | "prefixItems" => self.rewrite_list(node, needs)?,
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => self.rewrite_list(node, depth, needs)?,
             // Before 2020-12, a list of schemas for the first items.
             "items" if value.is_array() => {
-                let items = self.rewrite_list(node, needs)?;
+                let items = self.rewrite_list(node, depth, needs)?;
                 schema.extend(items.map(|items| ("prefixItems".to_owned(), items)));
                 None
             }
@@ -249,59 +286,108 @@ impl<'a> SchemaBook<'a> {
             | "else"
             | "propertyNames"
             | "unevaluatedItems"
-            | "unevaluatedProperties" => {
-                Some(self.rewrite(node, needs)?).filter(|_| value.is_object() || value.is_boolean())
+            | "unevaluatedProperties" => Some(self.rewrite(node, depth + 1, needs)?)
+                .filter(|_| value.is_object() || value.is_boolean()),
+            "pattern" => {
+                let text = value.as_str().filter(|text| self.can_use(text));
+                text.map(Into::into)
             }
-            "discriminator" => self.rewrite_discriminator(node, needs),
             "example" => {
-                schema.entry("examples").or_insert_with(|| json!([value]));
+                let example = node.copy_within(MAX_SCHEMA_DEPTH.saturating_sub(depth + 2));
+                if let Some(example) = example {
+                    schema.entry("examples").or_insert_with(|| json!([example]));
+                }
                 None
             }
             "format" if matches!(value.as_str(), Some("binary" | "byte")) => {
                 schema.insert("contentEncoding".into(), "base64".into());
                 None
             }
-            _ => plain_keyword(key, value),
-        };
-        schema.extend(kept.map(|kept| (key.to_owned(), kept)));
-        Ok(())
+            _ => plain_keyword(key, node, depth),
+        })
+    }
+
+    fn rewrite_members(
+        &mut self,
+        key: &str,
+        (node, depth): (Node<'a>, usize),
+        needs: &mut Vec<usize>,
+    ) -> Result<Option<Value>, SchemaFault> {
+        let mut all = Map::new();
+        for (name, member) in node.members() {
+            if key != "patternProperties" || self.can_use(name) {
+                all.insert(name.to_owned(), self.rewrite(member, depth + 2, needs)?);
+            }
+        }
+        Ok(node.value.is_object().then_some(Value::Object(all)))
     }
 
     fn rewrite_list(
         &mut self,
         node: Node<'a>,
+        depth: usize,
         needs: &mut Vec<usize>,
     ) -> Result<Option<Value>, SchemaFault> {
         let mut all = Vec::new();
         for item in node.items() {
-            all.push(self.rewrite(item, needs)?);
+            all.push(self.rewrite(item, depth + 2, needs)?);
         }
         Ok((!all.is_empty()).then_some(Value::Array(all)))
     }
 
+    /// Whether a pattern is one that the catalog can compile: documents have those of other
+    /// languages, too.
+    fn can_use(&mut self, pattern: &'a str) -> bool {
+        let has_room = self.patterns.len() < MAX_PATTERNS;
+        *self.patterns.entry(pattern).or_insert_with(|| has_room && is_usable_pattern(pattern))
+    }
+
     /// A discriminator is no rule of JSON Schema, but tells models which variant to take. Its
-    /// mapping names definitions; entries that lead nowhere are left out.
-    fn rewrite_discriminator(&mut self, node: Node<'a>, needs: &mut Vec<usize>) -> Option<Value> {
-        let mut kept = node.value.as_object()?.clone();
+    /// mapping names definitions: those of the variants, since any other would only make the tool
+    /// larger.
+    fn rewrite_discriminator(&mut self, schema: Node<'a>, node: Node<'a>) -> Option<Value> {
+        let mut kept = Map::new();
+        kept.insert("propertyName".into(), node.text("propertyName")?.into());
+        let lists = ["oneOf", "anyOf"].into_iter().filter_map(|key| schema.find(key));
+        let variants = lists.flat_map(Node::items).filter_map(Node::reference);
+        let variants: HashSet<_> =
+            variants.filter_map(|target| self.define(node, target).ok()).collect();
         let mut mapping = Map::new();
         for (value, target) in node.find("mapping").into_iter().flat_map(Node::members) {
             let Some(target) = target.value.as_str() else { continue };
-            let is_pointer = target.contains(['#', '/', '.']);
-            let target =
-                if is_pointer { target } else { &format!("#/components/schemas/{target}") };
-            if let Ok(link) = self.link(node, target, needs) {
-                mapping.insert(value.to_owned(), link.into());
-            }
+            // The name of a component, even if it has dots, or a reference.
+            let component = format!("#/components/schemas/{}", escape_pointer_step(target));
+            let found = [component.as_str(), target].into_iter();
+            let mut found =
+                found.filter_map(|target| self.places.get(&node.target(target).ok()?.0));
+            let Some(at) = found.next().copied().filter(|at| variants.contains(at)) else {
+                continue;
+            };
+            let name = self.definitions.get(at).map_or("", |definition| &definition.name);
+            mapping.insert(value.to_owned(), format!("#/$defs/{name}").into());
         }
-        kept.retain(|key, _| key == "propertyName");
         if !mapping.is_empty() {
             kept.insert("mapping".into(), mapping.into());
         }
         Some(kept.into())
     }
 
-    /// Removes the properties that do not travel this way.
+    /// Removes the properties that do not travel this way. `required` may name those of other parts
+    /// of an `allOf`.
     fn drop_hidden(&self, schema: &mut Map<String, Value>, node: Node<'a>) {
+        let mut hidden = HashSet::new();
+        self.find_hidden(node, COMPOSED_DEPTH, &mut hidden);
+        if hidden.is_empty() {
+            return;
+        }
+        drop_properties(schema, &hidden);
+        let parts = schema.get_mut("allOf").and_then(Value::as_array_mut);
+        for part in parts.into_iter().flatten().filter_map(Value::as_object_mut) {
+            drop_properties(part, &hidden);
+        }
+    }
+
+    fn find_hidden(&self, node: Node<'a>, depth: usize, hidden: &mut HashSet<&'a str>) {
         let hidden_by = match self.direction {
             Direction::Request => "readOnly",
             Direction::Response => "writeOnly",
@@ -310,100 +396,36 @@ impl<'a> SchemaBook<'a> {
         let is_hidden = |member: &Node<'_>| {
             member.flag(hidden_by) || member.resolve().is_ok_and(|it| it.flag(hidden_by))
         };
-        let hidden: HashSet<_> =
-            properties.filter(|(_, member)| is_hidden(member)).map(|(name, _)| name).collect();
-        if hidden.is_empty() {
-            return;
-        }
-        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-            properties.retain(|name, _| !hidden.contains(name.as_str()));
-        }
-        if let Some(Value::Array(required)) = schema.get_mut("required") {
-            required.retain(|name| !name.as_str().is_some_and(|name| hidden.contains(name)));
+        hidden.extend(properties.filter(|(_, it)| is_hidden(it)).map(|(name, _)| name));
+        if depth > 0 {
+            let parts = node.find("allOf").into_iter().flat_map(Node::items);
+            for part in parts.filter_map(|part| part.resolve().ok()) {
+                self.find_hidden(part, depth - 1, hidden);
+            }
         }
     }
 }
 
-/// A keyword whose value is no schema, if it is one of 2020-12 and its value is allowed.
-fn plain_keyword(key: &str, value: &Value) -> Option<Value> {
-    let is_kept = match key {
-        "type" => return allowed_type(value),
-        "required" => return distinct_texts(value),
-        "enum" => value.as_array().is_some_and(|values| !values.is_empty()),
-        "examples" => value.is_array(),
-        "const" | "default" => true,
-        "title" | "description" | "format" | "pattern" | "contentEncoding" | "contentMediaType" => {
-            value.is_string()
-        }
-        "multipleOf" => value.as_f64().is_some_and(|number| number > 0.0),
-        "maximum" | "minimum" | "exclusiveMaximum" | "exclusiveMinimum" => value.is_number(),
-        "maxLength" | "minLength" | "maxItems" | "minItems" | "maxProperties" | "minProperties"
-        | "maxContains" | "minContains" => value.is_u64(),
-        "uniqueItems" | "deprecated" => value.is_boolean(),
-        _ => false,
-    };
-    is_kept.then(|| value.clone())
-}
-
-fn allowed_type(value: &Value) -> Option<Value> {
-    const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
-    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
-    match value {
-        Value::Array(all) => {
-            let mut kept: Vec<_> = all.iter().filter(|value| is_type(value)).cloned().collect();
-            kept.dedup();
-            (!kept.is_empty()).then_some(Value::Array(kept))
-        }
-        // The files of older versions are texts in base64.
-        Value::String(name) if name == "file" => Some("string".into()),
-        value => is_type(value).then(|| value.clone()),
+fn drop_properties(schema: &mut Map<String, Value>, hidden: &HashSet<&str>) {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.retain(|name, _| !hidden.contains(name.as_str()));
+    }
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        required.retain(|name| !name.as_str().is_some_and(|name| hidden.contains(name)));
     }
 }
 
-fn distinct_texts(value: &Value) -> Option<Value> {
-    let mut seen = HashSet::new();
-    let texts = value.as_array()?.iter().filter_map(Value::as_str);
-    let texts: Vec<_> = texts.filter(|text| seen.insert(*text)).collect();
-    Some(texts.into())
-}
-
-/// In 3.0, `exclusiveMinimum: true` makes `minimum` exclusive; likewise the maximum.
-fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<String, Value>) {
-    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-        if members.get(exclusive) == Some(&Value::Bool(true))
-            && let Some(value) = schema.remove(bound)
-        {
-            schema.insert(exclusive.into(), value);
-        }
-    }
-}
-
-/// In 3.0, `nullable: true` allows `null` besides the type.
-fn allow_null(mut schema: Map<String, Value>) -> Value {
-    if schema.is_empty() {
-        return Value::Object(schema);
-    }
-    let Some(Value::String(name)) = schema.get("type") else {
-        return json!({ "anyOf": [schema, { "type": "null" }] });
-    };
-    let both = json!([name, "null"]);
-    schema.insert("type".into(), both);
-    if let Some(Value::Array(values)) = schema.get_mut("enum")
-        && !values.contains(&Value::Null)
-    {
-        values.push(Value::Null);
-    }
-    Value::Object(schema)
-}
-
-/// The name, or with the first free number after it.
-pub(super) fn unused_name(name: &str, taken: &mut HashSet<String>) -> String {
-    let numbered = (2..).map(|number: u32| format!("{name}_{number}"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    let free = names.find(|name| !taken.contains(name)).unwrap_or_default();
-    taken.insert(free.clone());
-    free
-}
+/// How deep the root of an argument, and of a definition, is nested in a tool's schema: below
+/// `properties` or `$defs` and a name, and perhaps within an `anyOf`.
+const ROOT_DEPTH: usize = 5;
+/// How deep parts of an `allOf` are searched for properties that do not travel.
+const COMPOSED_DEPTH: usize = 4;
+/// The most bytes of all definitions that travel one way.
+const MAX_DEFINITION_BYTES: usize = 64 * 1024 * 1024;
+/// The most patterns of a document that are tried; others are left out.
+const MAX_PATTERNS: usize = 2000;
+/// The most bytes of a definition's name.
+const LONGEST_NAME: usize = 100;
 
 #[cfg(test)]
 mod tests;

@@ -66,11 +66,27 @@ impl<'a> SecuritySchemes<'a> {
         OperationSecurity { credentials: Vec::new(), missing }
     }
 
+    /// The names in `auth` that name no scheme of the document, or whose value does not fit it.
+    pub(super) fn unknown_names(&self) -> Vec<String> {
+        let known = |name: &str| {
+            self.find_scheme(name).is_some_and(|scheme| {
+                let mut configured = self.config.auth.iter().filter(|(known, _)| known == name);
+                configured.any(|(_, value)| apply_credential(scheme, value).is_some())
+            })
+        };
+        let names = self.config.auth.iter().map(|(name, _)| name);
+        names.filter(|name| !known(name)).cloned().collect()
+    }
+
+    fn find_scheme(&self, name: &str) -> Option<Node<'a>> {
+        let schemes = self.root.find("components")?.find("securitySchemes")?;
+        schemes.follow(name).ok().flatten()
+    }
+
     /// The credential of a scheme, or nothing if a configured header is one; `None` if there is no
     /// value.
     fn credential(&self, name: &str) -> Option<Vec<AppliedCredential>> {
-        let schemes = self.root.find("components")?.find("securitySchemes")?;
-        let scheme = schemes.follow(name).ok().flatten()?;
+        let scheme = self.find_scheme(name)?;
         let configured = self.config.auth.iter().find(|(known, _)| known == name);
         match configured {
             Some((_, credential)) => Some(vec![apply_credential(scheme, credential)?]),

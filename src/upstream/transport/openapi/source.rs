@@ -1,29 +1,31 @@
 //! Where a document comes from: a URL, a file, or one of the usual places of a server; with the
 //! files that it refers to.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use serde_json::Value;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use url::Url;
+use url::{Position, Url};
 
 use crate::codec::body::collect;
 use crate::codec::file::{FileReader, read_file};
-use crate::config::{DocumentSource, HttpConfig, HttpTransport, OpenApiConfig, ServerConfig};
+use crate::config::{
+    DocumentSource, HttpConfig, HttpTransport, OpenApiConfig, Secret, ServerConfig,
+};
 use crate::crypto::sha256;
 use crate::text::clip;
-use crate::upstream::transport::http::HttpClient;
+use crate::upstream::transport::http::{HttpClient, RedirectedTo};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::document::{ApiDescription, DocumentFault, describe_api};
 use super::references::{DocumentSet, external_files};
-use super::tree::{MAX_BYTES, parse_tree};
+use super::tree::{MAX_BYTES, TreeBudget, parse_tree};
 
 /// Reads the document of one API.
 pub(super) struct DocumentLoader {
@@ -37,8 +39,8 @@ pub(super) struct DocumentLoader {
 /// What tells one version of a document from the next.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DocumentVersion {
-    /// Where it was read.
-    address: Option<Url>,
+    /// Where it was asked for.
+    place: Option<Url>,
     /// The validators of a document without further files.
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
@@ -51,10 +53,32 @@ pub(super) struct LoadedDocument {
     pub(super) version: DocumentVersion,
 }
 
-/// The answer to a request for a file of a document.
-enum FetchedFile {
-    Bytes(Bytes, HeaderMap),
-    Unchanged,
+/// A file of a document.
+struct FetchedFile {
+    /// Where it is, after redirects: what references in it are relative to.
+    address: Url,
+    bytes: Bytes,
+    headers: HeaderMap,
+}
+
+/// A document before its further files are read.
+struct FoundDocument {
+    /// Where it was asked for.
+    place: Url,
+    headers: HeaderMap,
+    document: OpenDocument,
+}
+
+/// A document while its files are read.
+struct OpenDocument {
+    set: DocumentSet,
+    budget: TreeBudget,
+    /// Of all files so far.
+    digest: [u8; 32],
+    /// Files that are named and not read yet.
+    waiting: Vec<Url>,
+    /// All files that are named, except the document itself.
+    named: HashSet<Url>,
 }
 
 impl DocumentLoader {
@@ -86,7 +110,7 @@ impl DocumentLoader {
     async fn connect(
         &self,
         url: Url,
-        headers: Vec<(http::HeaderName, crate::config::Secret)>,
+        headers: Vec<(HeaderName, Secret)>,
     ) -> Result<HttpClient, UpstreamError> {
         let ca = self.api.ca.clone();
         let config = HttpConfig { url, headers, ca, transport: HttpTransport::Streamable };
@@ -103,87 +127,93 @@ impl DocumentLoader {
         &self,
         known: Option<&DocumentVersion>,
     ) -> Result<Option<LoadedDocument>, UpstreamError> {
-        let Some((address, bytes, headers)) = self.find(known).await? else { return Ok(None) };
-        let mut digest = sha256(&bytes);
-        // A document may take many times its size while it is read.
-        let _turn = LOADING.acquire().await;
-        let tree = parse(bytes).await?;
-        let mut open: Vec<_> = external_files(&tree, &address, &address).into_iter().collect();
-        let mut set = DocumentSet::new(address.clone(), tree);
-        let mut seen = open.clone();
-        let is_alone = open.is_empty();
-        while let Some(url) = open.pop() {
-            if seen.len() > MAX_FILES {
-                return Err(unreadable("its files", &format!("more than {MAX_FILES} files")));
-            }
-            let FetchedFile::Bytes(bytes, _) = self.fetch(&url, None).await? else { continue };
-            digest = sha256(&[digest, sha256(&bytes)].concat());
-            let tree = parse(bytes).await?;
-            for more in external_files(&tree, &url, &address) {
-                if !seen.contains(&more) {
-                    seen.push(more.clone());
-                    open.push(more);
-                }
-            }
-            set.add(url, tree);
-        }
+        let Some(found) = self.find(known).await? else { return Ok(None) };
+        let FoundDocument { place, headers, document } = found;
+        let is_alone = document.waiting.is_empty();
+        let document = self.read_files(document).await?;
+        let digest = document.digest;
         if known.is_some_and(|known| known.digest == digest) {
             return Ok(None);
         }
         let kept = |name| headers.get(name).filter(|_| is_alone).cloned();
         let (etag, last_modified) = (kept(ETAG), kept(LAST_MODIFIED));
-        let version = DocumentVersion { address: Some(address), etag, last_modified, digest };
+        let version = DocumentVersion { place: Some(place), etag, last_modified, digest };
         let config = Arc::clone(&self.api);
-        let described = spawn_blocking(move || describe_api(&set, &config)).await;
-        let api = described.map_err(|error| SetupFault::Task(Arc::new(error)))??;
+        let api = in_turn(move || describe_api(&document.set, &config)).await??;
         Ok(Some(LoadedDocument { api, version }))
     }
 
-    /// The bytes of the document itself, and where they are; `None` if they are unchanged.
+    /// The document itself, and where it is; `None` if it is unchanged.
     async fn find(
         &self,
         known: Option<&DocumentVersion>,
-    ) -> Result<Option<(Url, Bytes, HeaderMap)>, UpstreamError> {
-        let places = match &self.api.document {
-            DocumentSource::Url(url) => vec![url.clone()],
-            DocumentSource::File(path) => vec![file_url(path)?],
-            DocumentSource::Search(url) => places_below(url),
-        };
-        if let [only] = places.as_slice() {
-            let known = known.filter(|known| known.address.as_ref() == Some(only));
-            return Ok(match self.fetch(only, known).await? {
-                FetchedFile::Bytes(bytes, headers) => Some((only.clone(), bytes, headers)),
-                FetchedFile::Unchanged => None,
-            });
+    ) -> Result<Option<FoundDocument>, UpstreamError> {
+        match &self.api.document {
+            DocumentSource::Url(url) => self.find_at(url, known).await,
+            DocumentSource::File(path) => self.find_at(&file_url(path)?, known).await,
+            DocumentSource::Search(url) => self.search(url, known).await,
         }
-        let mut tried = Vec::new();
-        for place in places {
-            let known = known.filter(|known| known.address.as_ref() == Some(&place));
-            match self.fetch(&place, known).await {
-                Ok(FetchedFile::Unchanged) => return Ok(None),
-                Ok(FetchedFile::Bytes(bytes, headers)) if looks_like_openapi(&bytes) => {
-                    return Ok(Some((place, bytes, headers)));
-                }
-                Ok(FetchedFile::Bytes(..)) => {
-                    tried.push(format!("{} (another page)", place.path()));
-                }
-                Err(UpstreamError::Status { status }) => {
-                    tried.push(format!("{} ({status})", place.path()));
-                }
-                Err(fault) => return Err(fault),
-            }
-        }
-        Err(unreadable("no document was found", &tried.join(", ")))
     }
 
+    /// Looks for the document at the usual places.
+    async fn search(
+        &self,
+        url: &Url,
+        known: Option<&DocumentVersion>,
+    ) -> Result<Option<FoundDocument>, UpstreamError> {
+        let mut tried = Vec::new();
+        for place in places_below(url) {
+            let reason = match self.find_at(&place, known).await {
+                Ok(Some(found)) if !found.document.is_openapi() => "another page".to_owned(),
+                Ok(found) => return Ok(found),
+                // Another place of a server that cannot be reached is no better.
+                Err(fault @ UpstreamError::Connect(_)) => return Err(fault),
+                Err(UpstreamError::Status { status }) => status.to_string(),
+                Err(fault) => fault.chain_without(&self.server.secrets),
+            };
+            tried.push(format!("{} ({reason})", place.path()));
+        }
+        Err(unreadable("no document was found", &tried.join(", ")).into())
+    }
+
+    async fn find_at(
+        &self,
+        place: &Url,
+        known: Option<&DocumentVersion>,
+    ) -> Result<Option<FoundDocument>, UpstreamError> {
+        let known = known.filter(|known| known.place.as_ref() == Some(place));
+        let Some(file) = self.fetch(place, known).await? else { return Ok(None) };
+        let FetchedFile { address, bytes, headers } = file;
+        let document = in_turn(move || OpenDocument::parse(address, &bytes)).await??;
+        Ok(Some(FoundDocument { place: place.clone(), headers, document }))
+    }
+
+    /// Reads the files that the document refers to. One that cannot be read is no fault of the
+    /// document: the operations that need it say so.
+    async fn read_files(&self, mut document: OpenDocument) -> Result<OpenDocument, UpstreamError> {
+        while let Some(url) = document.waiting.pop() {
+            match self.fetch(&url, None).await {
+                Ok(Some(FetchedFile { address, bytes, .. })) => {
+                    document = in_turn(move || document.add(url, &address, &bytes)).await??;
+                }
+                Ok(None) => {}
+                Err(fault) => {
+                    document.note_unreadable(url, &fault.chain_without(&self.server.secrets));
+                }
+            }
+        }
+        Ok(document)
+    }
+
+    /// Reads a file; `None` if it is still the one that is known.
     async fn fetch(
         &self,
         url: &Url,
         known: Option<&DocumentVersion>,
-    ) -> Result<FetchedFile, UpstreamError> {
+    ) -> Result<Option<FetchedFile>, UpstreamError> {
         let Some(client) = &self.client else {
-            let bytes = self.read_local(url).await?;
-            return Ok(FetchedFile::Bytes(bytes, HeaderMap::new()));
+            let (address, bytes) = (url.clone(), self.read_local(url).await?);
+            return Ok(Some(FetchedFile { address, bytes, headers: HeaderMap::new() }));
         };
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
@@ -191,19 +221,21 @@ impl DocumentLoader {
             headers.extend(known.etag.clone().map(|etag| (IF_NONE_MATCH, etag)));
             headers.extend(known.last_modified.clone().map(|at| (IF_MODIFIED_SINCE, at)));
         }
-        let path = url
-            .query()
-            .map_or_else(|| url.path().into(), |query| format!("{}?{query}", url.path()));
-        let path: PathAndQuery = path.try_into().map_err(|_| SetupFault::Url)?;
+        let path: PathAndQuery =
+            url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| SetupFault::Url)?;
         let response = client.send_to_path(&path, (&Method::GET, &headers), Bytes::new()).await?;
         if response.status() == StatusCode::NOT_MODIFIED && known.is_some() {
-            return Ok(FetchedFile::Unchanged);
+            return Ok(None);
         }
         if !response.status().is_success() {
             return Err(UpstreamError::Status { status: response.status() });
         }
         let (head, body) = response.into_parts();
-        Ok(FetchedFile::Bytes(collect(body, MAX_BYTES).await?, head.headers))
+        let redirected = head.extensions.get::<RedirectedTo>();
+        let address = redirected.and_then(|to| Url::parse(&to.0.to_string()).ok());
+        let bytes = collect(body, MAX_BYTES).await?;
+        let address = address.unwrap_or_else(|| url.clone());
+        Ok(Some(FetchedFile { address, bytes, headers: head.headers }))
     }
 
     /// Reads a local file of the document. A link must not lead out of the document's folder.
@@ -215,7 +247,7 @@ impl DocumentLoader {
         let shown = path.display().to_string();
         let read = self.files.run(move || read_within(&main, &path)).await;
         let read = read.map_err(|error| SetupFault::Files(Arc::new(error)))?;
-        read.map(Bytes::from).map_err(|reason| unreadable(&shown, &reason))
+        Ok(read.map(Bytes::from).map_err(|reason| unreadable(&shown, &reason))?)
     }
 }
 
@@ -230,11 +262,74 @@ fn read_within(main: &Path, path: &Path) -> Result<Vec<u8>, String> {
     read_file(path, MAX_BYTES).map_err(|error| error.to_string())
 }
 
-/// Parses a file of a document away from the threads that serve clients.
-async fn parse(bytes: Bytes) -> Result<Value, UpstreamError> {
-    let parsed = spawn_blocking(move || parse_tree(&bytes)).await;
-    let parsed = parsed.map_err(|error| SetupFault::Task(Arc::new(error)))?;
-    Ok(parsed.map_err(DocumentFault::from)?)
+/// Runs work on a document away from the threads that serve clients. It may take many times the
+/// document's size, so little of it happens at once; the turn lasts until the work ends, even if
+/// nobody waits for it any more.
+async fn in_turn<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, UpstreamError> {
+    static TURNS: LazyLock<Arc<Semaphore>> =
+        LazyLock::new(|| Arc::new(Semaphore::new(MOST_AT_ONCE)));
+    let turn = Arc::clone(&TURNS).acquire_owned().await;
+    let done = spawn_blocking(move || {
+        let _turn = turn;
+        work()
+    });
+    Ok(done.await.map_err(|error| SetupFault::Task(Arc::new(error)))?)
+}
+
+impl OpenDocument {
+    fn parse(address: Url, bytes: &[u8]) -> Result<Self, DocumentFault> {
+        let mut budget = TreeBudget::default();
+        let tree = parse_tree(bytes, &mut budget)?;
+        let files = external_files(&tree, &address, &address);
+        let set = DocumentSet::new(address, tree);
+        let (waiting, named) = (Vec::new(), HashSet::new());
+        let mut document = Self { set, budget, digest: sha256(bytes), waiting, named };
+        document.await_files(files)?;
+        Ok(document)
+    }
+
+    /// Whether it may be a document, rather than another page of the server.
+    fn is_openapi(&self) -> bool {
+        let root = self.set.root();
+        root.find("openapi").or_else(|| root.find("swagger")).is_some()
+    }
+
+    /// Adds a file that was named `url` and was read at `address`.
+    fn add(mut self, url: Url, address: &Url, bytes: &[u8]) -> Result<Self, DocumentFault> {
+        match parse_tree(bytes, &mut self.budget) {
+            Ok(tree) => {
+                self.digest = sha256(&[self.digest, sha256(bytes)].concat());
+                let main = self.set.address().unwrap_or(address);
+                let files = external_files(&tree, address, main);
+                self.await_files(files)?;
+                self.set.add(url, tree);
+            }
+            Err(fault) => self.note_unreadable(url, &fault.to_string()),
+        }
+        Ok(self)
+    }
+
+    fn note_unreadable(&mut self, url: Url, reason: &str) {
+        // It counts as a change when the file can be read again.
+        self.digest = sha256(&self.digest);
+        self.set.add_unreadable(url, reason);
+    }
+
+    fn await_files(&mut self, files: BTreeSet<Url>) -> Result<(), DocumentFault> {
+        for url in files {
+            if self.named.contains(&url) {
+                continue;
+            }
+            if self.named.len() == MAX_FILES {
+                return Err(unreadable("its files", &format!("more than {MAX_FILES} files")));
+            }
+            self.named.insert(url.clone());
+            self.waiting.push(url);
+        }
+        Ok(())
+    }
 }
 
 fn file_url(path: &Path) -> Result<Url, UpstreamError> {
@@ -253,14 +348,9 @@ fn places_below(url: &Url) -> Vec<Url> {
     PLACES.into_iter().map(below).collect()
 }
 
-/// Whether bytes may be a document, rather than another page of the server.
-fn looks_like_openapi(bytes: &[u8]) -> bool {
-    parse_tree(bytes).is_ok_and(|tree| tree.get("openapi").or(tree.get("swagger")).is_some())
-}
-
-fn unreadable(place: &str, reason: &str) -> UpstreamError {
+fn unreadable(place: &str, reason: &str) -> DocumentFault {
     let clipped = |text| clip(text, LONGEST_REASON).to_owned();
-    DocumentFault::Unreadable { place: clipped(place), reason: clipped(reason) }.into()
+    DocumentFault::Unreadable { place: clipped(place), reason: clipped(reason) }
 }
 
 /// Where servers have their documents, in the order in which they are looked for.
@@ -270,5 +360,5 @@ const ACCEPTED: &str = "application/json, application/yaml, */*;q=0.5";
 const MAX_FILES: usize = 64;
 /// The most bytes of a path or a reason in an error.
 const LONGEST_REASON: usize = 300;
-/// The most documents that are read at once.
-static LOADING: Semaphore = Semaphore::const_new(2);
+/// How many documents are worked on at once.
+const MOST_AT_ONCE: usize = 2;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::catalog::{HeaderRules, Tool};
 use crate::codec::file::FileReader;
 use crate::config::{OpenApiConfig, ServerConfig};
-use crate::upstream::UpstreamError;
+use crate::upstream::{SetupFault, UpstreamError};
 
 use super::document::ApiDescription;
 use super::source::DocumentLoader;
@@ -29,6 +31,8 @@ pub struct ApiSurvey {
     pub left_out: Vec<(String, String)>,
     /// Security schemes that operations need and that have no value.
     pub missing_schemes: Vec<String>,
+    /// What else an operator should know.
+    pub remarks: Vec<String>,
 }
 
 /// An operation, and the tool that it becomes.
@@ -59,27 +63,36 @@ pub async fn survey_api(
     };
     let after = server.start_timeout;
     let loaded = timeout(after, read).await.unwrap_or(Err(UpstreamError::Timeout { after }))?;
-    Ok(survey(loaded.api))
+    let judged = spawn_blocking({
+        let api = api.clone();
+        move || survey(loaded.api, &api)
+    });
+    Ok(judged.await.map_err(|error| SetupFault::Task(Arc::new(error)))?)
 }
 
-fn survey(api: ApiDescription) -> ApiSurvey {
-    let tools = api.tools.iter().map(|(name, label, tool)| SurveyedTool {
-        name: name.clone(),
-        label: label.clone(),
-        arguments: list_arguments(tool),
-        bytes: tool.len(),
-    });
+fn survey(api: ApiDescription, config: &OpenApiConfig) -> ApiSurvey {
+    let remarks = api.remarks(config);
+    let left_out = api.left_out.iter().map(|(label, fault)| (label.clone(), fault.to_string()));
+    let mut left_out: Vec<_> = left_out.collect();
+    let mut tools = Vec::new();
+    for (name, label, tool) in api.tools {
+        // The catalog has bounds of its own.
+        match Tool::parse(&tool, HeaderRules::Enforce) {
+            Ok(_) => {
+                let (arguments, bytes) = (list_arguments(&tool), tool.len());
+                tools.push(SurveyedTool { name, label, arguments, bytes });
+            }
+            Err(fault) => left_out.push((label, fault.to_string())),
+        }
+    }
     ApiSurvey {
-        tools: tools.collect(),
+        tools,
         title: api.title,
         version: api.version,
         base: api.base.into(),
-        left_out: api
-            .left_out
-            .iter()
-            .map(|(label, why)| (label.clone(), why.to_string()))
-            .collect(),
-        missing_schemes: api.missing_schemes,
+        left_out,
+        missing_schemes: api.missing_schemes.into_iter().collect(),
+        remarks,
     }
 }
 

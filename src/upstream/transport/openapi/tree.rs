@@ -59,18 +59,37 @@ pub(super) enum TreeBound {
     Duplicate,
 }
 
-/// Parses a document.
+/// What the files of one document may still have, all together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TreeBudget {
+    bytes: usize,
+    values: usize,
+    text: usize,
+}
+
+impl Default for TreeBudget {
+    fn default() -> Self {
+        Self { bytes: MAX_BYTES, values: MAX_VALUES, text: MAX_TEXT }
+    }
+}
+
+/// Parses a file of a document, and charges it to the document's budget.
 ///
 /// # Errors
 /// [`TreeFault`].
-pub(super) fn parse_tree(bytes: &[u8]) -> Result<Value, TreeFault> {
-    if bytes.len() > MAX_BYTES {
-        return Err(TreeFault::TooLarge { max: MAX_BYTES });
-    }
+pub(super) fn parse_tree(bytes: &[u8], budget: &mut TreeBudget) -> Result<Value, TreeFault> {
+    let left = budget.bytes.checked_sub(bytes.len());
+    budget.bytes = left.ok_or(TreeFault::TooLarge { max: MAX_BYTES })?;
     let text = std::str::from_utf8(bytes).map_err(|_| TreeFault::NotText)?;
     let text = text.trim_start_matches('\u{feff}');
-    let state = TreeState::default();
-    let seed = TreeSeed { state: &state, depth: 0 };
+    let state = TreeState::with(*budget);
+    let parsed = parse_text(text, &state);
+    (budget.values, budget.text) = (state.values.get(), state.text.get());
+    parsed
+}
+
+fn parse_text(text: &str, state: &TreeState) -> Result<Value, TreeFault> {
+    let seed = TreeSeed { state, depth: 0 };
     if text.trim_start().starts_with('{') {
         let mut reader = serde_json::Deserializer::from_str(text);
         let parsed = seed.deserialize(&mut reader).and_then(|tree| reader.end().map(|()| tree));
@@ -102,8 +121,8 @@ fn yaml_options() -> serde_saphyr::Options {
     options
 }
 
-#[derive(Default)]
 struct TreeState {
+    /// The values and the bytes of text that are left.
     values: Cell<usize>,
     text: Cell<usize>,
     exceeded: Cell<Option<TreeBound>>,
@@ -112,6 +131,11 @@ struct TreeState {
 }
 
 impl TreeState {
+    fn with(budget: TreeBudget) -> Self {
+        let (values, text) = (Cell::new(budget.values), Cell::new(budget.text));
+        Self { values, text, exceeded: Cell::default(), trail: RefCell::default() }
+    }
+
     /// The fault, with its place if a bound was exceeded.
     fn explain(&self, format: &'static str, error: &dyn fmt::Display) -> TreeFault {
         let Some(bound) = self.exceeded.get() else {
@@ -132,15 +156,12 @@ impl TreeState {
 
     /// Counts a value with its text.
     fn charge<E: Error>(&self, text: usize) -> Result<(), E> {
-        self.values.set(self.values.get() + 1);
-        self.text.set(self.text.get() + text);
-        if self.values.get() > MAX_VALUES {
-            return Err(self.exceed(TreeBound::Values));
-        }
-        if self.text.get() > MAX_TEXT {
-            return Err(self.exceed(TreeBound::Text));
-        }
-        Ok(())
+        let left = |have: &Cell<usize>, wanted: usize, bound| {
+            let left = have.get().checked_sub(wanted);
+            left.map(|left| have.set(left)).ok_or_else(|| self.exceed(bound))
+        };
+        left(&self.values, 1, TreeBound::Values)?;
+        left(&self.text, text, TreeBound::Text)
     }
 
     /// Notes where a fault happened, on the way up.
@@ -260,7 +281,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
     }
 }
 
-/// The most bytes of one document, or of one that it refers to. The largest in common use have a
+/// The most bytes of a document with all files that it refers to. The largest in common use have a
 /// third of it.
 pub(super) const MAX_BYTES: usize = 32 * 1024 * 1024;
 /// The most values, counting each key and each use of an alias.
@@ -283,34 +304,57 @@ mod tests {
 
     use super::*;
 
+    fn parse(bytes: &[u8]) -> Result<Value, TreeFault> {
+        parse_tree(bytes, &mut TreeBudget::default())
+    }
+
     #[test]
     fn json_and_yaml_become_the_same_tree() {
         let tree = json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "responses": { "200": [1, true, null, "no", -2, 1.5] } } } } });
         let yaml = "openapi: 3.1.0\npaths:\n  /a:\n    get:\n      responses:\n        200: [1, true, null, no, -2, 1.5]\n";
-        assert_eq!(parse_tree(yaml.as_bytes()).unwrap(), tree);
-        assert_eq!(parse_tree(tree.to_string().as_bytes()).unwrap(), tree);
+        assert_eq!(parse(yaml.as_bytes()).unwrap(), tree);
+        assert_eq!(parse(tree.to_string().as_bytes()).unwrap(), tree);
     }
 
     #[test]
     fn a_fault_names_its_place() {
         let deep = format!("{{\"a/b\":{}{}}}", "[".repeat(200), "]".repeat(200));
-        let fault = parse_tree(deep.as_bytes()).unwrap_err().to_string();
+        let fault = parse(deep.as_bytes()).unwrap_err().to_string();
         assert!(fault.starts_with("at /a~1b/0/0/"), "{fault}");
-        let fault = parse_tree(br#"{"a":{"b":[{"c":1,"c":2}]}}"#).unwrap_err().to_string();
+        let fault = parse(br#"{"a":{"b":[{"c":1,"c":2}]}}"#).unwrap_err().to_string();
         assert_eq!(fault, "at /a/b/0/c: the key is a duplicate");
-        let fault = parse_tree(br#"{"a":1,}"#).unwrap_err().to_string();
+        let fault = parse(br#"{"a":1,}"#).unwrap_err().to_string();
         assert!(fault.contains("line 1 column 8"), "{fault}");
-        let fault = parse_tree(b"a: [1\nb: 2").unwrap_err().to_string();
+        let fault = parse(b"a: [1\nb: 2").unwrap_err().to_string();
         assert!(fault.contains("not valid YAML") && fault.contains("line"), "{fault}");
     }
 
     #[test]
     fn a_document_of_too_many_values_or_too_much_text_ends_at_its_bound() {
         let many = format!("{{\"a\":[{}0]}}", "0,".repeat(MAX_VALUES));
-        let fault = parse_tree(many.as_bytes()).unwrap_err();
+        let fault = parse(many.as_bytes()).unwrap_err();
         assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Values, .. }), "{fault}");
         let large = vec![b' '; MAX_BYTES + 1];
-        assert!(matches!(parse_tree(&large), Err(TreeFault::TooLarge { .. })));
+        assert!(matches!(parse(&large), Err(TreeFault::TooLarge { .. })));
+    }
+
+    #[test]
+    fn the_files_of_a_document_share_its_bounds() {
+        let mut budget = TreeBudget { values: 150, ..TreeBudget::default() };
+        let part = format!("[{}0]", "0,".repeat(99));
+        assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
+        let fault = parse_tree(part.as_bytes(), &mut budget).unwrap_err();
+        assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Values, .. }), "{fault}");
+        let mut budget = TreeBudget { bytes: 300, ..TreeBudget::default() };
+        assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
+        let fault = parse_tree(part.as_bytes(), &mut budget);
+        assert_eq!(fault, Err(TreeFault::TooLarge { max: MAX_BYTES }));
+        let mut budget = TreeBudget::default();
+        let part = format!("[\"{}\"]", "x".repeat(1000));
+        budget.text = part.len() * 3 / 2;
+        assert!(parse_tree(part.as_bytes(), &mut budget).is_ok());
+        let fault = parse_tree(part.as_bytes(), &mut budget).unwrap_err();
+        assert!(matches!(fault, TreeFault::Bound { bound: TreeBound::Text, .. }), "{fault}");
     }
 
     #[test]
@@ -320,8 +364,10 @@ mod tests {
             let one = format!("*a{}", at - 1);
             let _ = writeln!(bomb, "a{at}: &a{at} [{}]", [one.as_str(); 10].join(", "));
         }
-        assert!(parse_tree(bomb.as_bytes()).is_err());
+        let fault = parse(bomb.as_bytes()).unwrap_err().to_string();
+        assert!(fault.contains("alias"), "{fault}");
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), ["*a"; 90].join(", "));
-        assert!(parse_tree(text.as_bytes()).is_err());
+        let fault = parse(text.as_bytes()).unwrap_err();
+        assert!(fault.to_string().contains("ScalarBytes"), "{fault}");
     }
 }

@@ -99,17 +99,75 @@ fn properties_that_do_not_travel_this_way_are_left_out() {
 fn a_discriminator_names_definitions() {
     let tree = json!({
         "schema": {
-            "oneOf": [{ "$ref": "#/components/schemas/Dog" }],
-            "discriminator": { "propertyName": "kind", "mapping": { "dog": "Dog", "cat": "#/components/schemas/Cat", "gone": "#/nowhere" } },
+            "oneOf": [{ "$ref": "#/components/schemas/my.Dog" }, { "$ref": "#/components/schemas/Cat" }],
+            "discriminator": { "propertyName": "kind", "mapping": { "dog": "my.Dog", "cat": "#/components/schemas/Cat", "fox": "Fox", "gone": "#/nowhere" } },
         },
-        "components": { "schemas": { "Dog": { "type": "object" }, "Cat": { "type": "object" } } },
+        "components": { "schemas": { "my.Dog": { "type": "object" }, "Cat": { "type": "object" }, "Fox": { "type": "object" } } },
     });
     let new = converted(SchemaDialect::V3_0, Direction::Response, &tree);
     assert_eq!(
         new["discriminator"],
-        json!({ "propertyName": "kind", "mapping": { "dog": "#/$defs/Dog", "cat": "#/$defs/Cat" } })
+        json!({ "propertyName": "kind", "mapping": { "dog": "#/$defs/my.Dog", "cat": "#/$defs/Cat" } })
     );
-    assert!(new["$defs"]["Cat"].is_object());
+    let names: Vec<_> = new["$defs"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        names,
+        ["my.Dog", "Cat"],
+        "a variant that the schema does not allow is no part of it"
+    );
+}
+
+#[test]
+fn a_hidden_property_is_not_required_by_another_part_of_its_schema() {
+    let tree = json!({
+        "schema": {
+            "allOf": [{ "$ref": "#/base" }, { "required": ["id", "name"], "properties": { "name": {} } }],
+            "required": ["id"],
+        },
+        "base": { "properties": { "id": { "readOnly": true } }, "required": ["id"] },
+    });
+    let new = converted(SchemaDialect::V3_0, Direction::Request, &tree);
+    assert_eq!(new["required"], json!([]));
+    assert_eq!(new["allOf"][1]["required"], json!(["name"]));
+    assert_eq!(new["$defs"]["base"], json!({ "properties": {}, "required": [] }));
+}
+
+#[test]
+fn what_the_catalog_would_refuse_is_left_out_of_the_schema() {
+    let tree = json!({ "schema": {
+        "pattern": "(?<bad", "patternProperties": { "[": {}, "^x-": { "pattern": "^(?!a)" } },
+    } });
+    let new = converted(SchemaDialect::V3_1, Direction::Request, &tree);
+    assert_eq!(new, json!({ "patternProperties": { "^x-": { "pattern": "^(?!a)" } } }));
+    let deep = (0..70).fold(json!({ "type": "string" }), |inner, _| json!({ "items": inner }));
+    let tree = json!({ "schema": { "properties": { "deep": deep }, "default": deep } });
+    let new = converted(SchemaDialect::V3_1, Direction::Request, &tree);
+    assert!(new.get("default").is_none());
+    let text =
+        json!({ "type": "object", "properties": { "body": { "anyOf": [new] } } }).to_string();
+    assert!(crate::catalog::ArgumentSchema::compile(text.as_bytes()).is_ok(), "{text}");
+}
+
+#[test]
+fn places_within_one_another_take_a_bounded_time() {
+    let mut inner = json!({ "description": "x".repeat(2_000_000) });
+    for _ in 0..50 {
+        inner = json!({ "not": inner });
+    }
+    let refs: Vec<_> =
+        (0..50).map(|at| json!({ "$ref": format!("#/deep{}", "/not".repeat(at)) })).collect();
+    let tree = json!({ "schema": { "anyOf": refs }, "deep": inner });
+    let set = DocumentSet::new(Url::parse("http://a.test/").unwrap(), tree);
+    let mut book = SchemaBook::new(SchemaDialect::V3_1, Direction::Request);
+    let schema = book.convert(set.root().find("schema").unwrap()).unwrap();
+    let kept: usize = book
+        .definitions
+        .iter()
+        .filter_map(|one| one.converted.as_ref()?.as_ref().ok())
+        .map(|(text, _)| text.len())
+        .sum();
+    assert!(kept <= MAX_DEFINITION_BYTES && kept > 0, "{kept}");
+    assert_eq!(book.write(&schema, usize::MAX), Err(SchemaFault::Exhausted));
 }
 
 #[test]

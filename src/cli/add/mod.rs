@@ -1,0 +1,154 @@
+//! `trunkline add` and `trunkline remove`: one server of `gateway.toml`, without an editor.
+//!
+//! A gateway that runs with the file takes the change up by itself (`gateway.reload`).
+
+mod new_server;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use crate::call::ServerName;
+
+use super::gateway_file::{GatewayFile, GatewaySection, PendingFiles};
+use super::import::document::Notation;
+use super::import::{AddMode, ImportError, ReferenceContext, ReferenceNotation, add_found_server};
+use super::preview::FileChange;
+use super::{ConfigOption, WRONG_USE, print_error, report_edit_error, write_to_stdout};
+use new_server::NewServer;
+
+/// Add a server to the configuration
+///
+/// Secrets move to files of their own beside the configuration, which only their owner can read.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct AddArgs {
+    /// The server's name in the configuration
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The server's URL
+    #[arg(value_name = "URL", required_unless_present = "command", conflicts_with_all = ["command", "env"])]
+    url: Option<String>,
+    /// The command that starts the server, and its arguments
+    #[arg(value_name = "COMMAND", last = true, conflicts_with = "header")]
+    command: Vec<String>,
+    /// An environment variable for the command; ${env:NAME} is the gateway's own; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// A header for each request to the URL; ${env:NAME} works in it; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    #[command(flatten)]
+    config: ConfigOption,
+    /// Only print what would be added
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  trunkline add files -- npx -y @modelcontextprotocol/server-filesystem .
+  trunkline add docs https://mcp.example.com/mcp --header 'Authorization: Bearer ${env:DOCS_TOKEN}'";
+
+/// Remove a server from the configuration
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct RemoveArgs {
+    /// The server's name in the configuration
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    config: ConfigOption,
+    /// Only print what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn add_server(args: &AddArgs) -> ExitCode {
+    let server = match describe_server(args) {
+        Ok(server) => server,
+        Err(problem) => {
+            print_error(&problem);
+            return WRONG_USE.into_code();
+        }
+    };
+    let mode = if args.dry_run { AddMode::Preview } else { AddMode::Write };
+    print_edit(add_found_server(&args.name, server.to_found(), &args.config.path, mode))
+}
+
+fn print_edit(done: Result<String, ImportError>) -> ExitCode {
+    match done {
+        Ok(text) => write_to_stdout(&text),
+        Err(error) => report_edit_error(&error, error.exit()),
+    }
+}
+
+/// What the command line says about the server.
+fn describe_server(args: &AddArgs) -> Result<NewServer, String> {
+    ServerName::new(&args.name).map_err(|error| error.to_string())?;
+    let pairs = |texts: &[String], option: &str, separator: char| -> Result<Vec<_>, String> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for text in texts {
+            // The value may be a secret: it is not repeated.
+            let (name, value) = text
+                .split_once(separator)
+                .ok_or_else(|| format!("{option}: expected NAME{separator}VALUE"))?;
+            if pairs.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                return Err(format!("{option}: {name} is given more than once"));
+            }
+            pairs.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(pairs)
+    };
+    let env = pairs(&args.env, "--env", '=')?;
+    let mut headers = pairs(&args.header, "--header", ':')?;
+    for (name, value) in &mut headers {
+        (*name, *value) = (name.trim().to_owned(), value.trim().to_owned());
+    }
+    let name = args.name.clone();
+    match (&args.url, args.command.as_slice()) {
+        (None, [command, words @ ..]) => {
+            Ok(NewServer::Command { name, command: command.clone(), args: words.to_vec(), env })
+        }
+        (Some(url), _) if !url.contains(':') => Err(format!(
+            "`{url}` is not a URL; a command follows `--`: trunkline add {name} -- {url}"
+        )),
+        (Some(url), _) => Ok(NewServer::Http { name, url: url.clone(), headers }),
+        (None, []) => Err("expected a URL, or `--` and a command".to_owned()),
+    }
+}
+
+pub(super) fn remove_server(args: &RemoveArgs) -> ExitCode {
+    print_edit(remove_entry(args))
+}
+
+fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {
+    let mut gateway = GatewayFile::open(&args.config.path)?;
+    if !gateway.remove_entry(GatewaySection::Servers, &args.name)? {
+        let (name, config) = (args.name.clone(), args.config.path.clone());
+        return Err(ImportError::NoServer { name, config });
+    }
+    let warnings = gateway.check(&PendingFiles::default())?;
+    let mut text = if args.dry_run {
+        show_change(&gateway)
+    } else {
+        let written = gateway.write()?;
+        let removed = format!("{}: removed [servers.{}]\n", gateway.label(), args.name);
+        removed + &gateway.describe_backup(&written)
+    };
+    for warning in warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    Ok(text)
+}
+
+/// The change of the configuration as a diff.
+fn show_change(gateway: &GatewayFile) -> String {
+    let change = FileChange {
+        name: &gateway.label(),
+        notation: Notation::Toml,
+        tables: &[vec![GatewaySection::Servers.key().to_owned()]],
+        references: &ReferenceContext::without_folders(ReferenceNotation::Own),
+        before: gateway.file().text(),
+        after: &gateway.text(),
+    };
+    change.render_diff()
+}

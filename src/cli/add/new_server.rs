@@ -1,0 +1,61 @@
+//! A server that a person describes on the command line takes the same way as imported ones.
+
+use crate::cli::import::imported::{ImportedTarget, ImportedText};
+use crate::cli::import::{FoundConfig, ReferenceContext, ReferenceNotation};
+
+/// A server as described on the command line.
+#[derive(Debug)]
+pub(super) enum NewServer {
+    /// A child process.
+    Command {
+        /// Its name in the configuration.
+        name: String,
+        /// The program.
+        command: String,
+        /// The arguments.
+        args: Vec<String>,
+        /// The environment variables.
+        env: Vec<(String, String)>,
+    },
+    /// An HTTP server.
+    Http {
+        /// Its name in the configuration.
+        name: String,
+        /// The endpoint.
+        url: String,
+        /// The headers of each request.
+        headers: Vec<(String, String)>,
+    },
+}
+
+impl NewServer {
+    /// The server in the form of imported ones.
+    pub(super) fn to_found(&self) -> FoundConfig {
+        let target = match self {
+            Self::Command { command, args, env, .. } => ImportedTarget::Command {
+                command: ImportedText::plain(command),
+                args: args.iter().map(|arg| split_text(arg)).collect(),
+                env: split_pairs(env),
+                pass_env: Vec::new(),
+                cwd: None,
+            },
+            Self::Http { url, headers, .. } => ImportedTarget::Http {
+                url: split_text(url),
+                headers: split_pairs(headers),
+                transport: None,
+            },
+        };
+        let (Self::Command { name, .. } | Self::Http { name, .. }) = self;
+        FoundConfig::typed(name, target)
+    }
+}
+
+fn split_pairs(pairs: &[(String, String)]) -> Vec<(String, ImportedText)> {
+    pairs.iter().map(|(name, text)| (name.clone(), split_text(text))).collect()
+}
+
+/// A text of the command line refers to variables as the configuration does.
+fn split_text(text: &str) -> ImportedText {
+    let context = ReferenceContext::without_folders(ReferenceNotation::Own);
+    context.split_text(text, &mut Vec::new())
+}

@@ -1,0 +1,132 @@
+//! `trunkline audit`: reads audit logs.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::telemetry::audit::{ChainKey, ChainMode, ChainReport, LogVerifier, first_number};
+
+use super::{print_error, report_error, write_to_stdout};
+
+/// The commands on audit logs.
+#[derive(Debug, Subcommand)]
+pub(super) enum AuditCommand {
+    /// Verify that no record of a chained audit log was altered, removed or moved
+    ///
+    /// Give all files of the log, in any order: audit.jsonl audit.jsonl.*. Each fault is printed as
+    /// FILE:LINE and what is wrong. The last line of the output has the number and the hash of the last
+    /// record: kept elsewhere and given as --last, it shows later whether the end was cut off.
+    ///
+    /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, 3 if a
+    /// file cannot be read.
+    Verify(VerifyArgs),
+}
+
+/// What is verified.
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// The files of the log
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The file with the key of the chain (`audit.chain_key`); a line end after it does not count
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// The last record that is known from elsewhere, such as `/status`: its `seq` and its hash
+    #[arg(long, value_name = "SEQ:HASH", value_parser = parse_last)]
+    last: Option<(u64, String)>,
+}
+
+pub(super) fn run(command: &AuditCommand) -> ExitCode {
+    let AuditCommand::Verify(args) = command;
+    match verify_files(args) {
+        Ok((report, 0)) => write_to_stdout(&describe_report(&report)),
+        Ok((_, faults)) => {
+            print_error(&format!("the chain is broken: {faults} fault(s)"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            let _ = report_error(&error);
+            super::CONFIG_FAULT.into_code()
+        }
+    }
+}
+
+/// Why a log cannot be verified.
+#[derive(Debug, thiserror::Error)]
+enum AuditCommandError {
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the key in {} has fewer than {} bytes", path.display(), ChainKey::SHORTEST)]
+    ShortKey { path: PathBuf },
+}
+
+/// Verifies the files and prints each fault; the number of faults.
+fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandError> {
+    let mut verifier = LogVerifier::new(chain_mode(args.key_file.as_deref())?);
+    let mut faults = 0;
+    for path in sort_files(&args.files)? {
+        let unreadable = |source| AuditCommandError::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let tell = |line, fault| {
+            faults += 1;
+            print_error(&format!("{}:{line}: {fault}", path.display()));
+        };
+        verifier.read_file(BufReader::new(file), tell).map_err(unreadable)?;
+    }
+    if verifier.report().records == 0 {
+        faults += 1;
+        print_error("there are no records");
+    }
+    if let Some((number, hash)) = &args.last
+        && let Some(fault) = verifier.expect_end(*number, hash)
+    {
+        faults += 1;
+        print_error(&fault.to_string());
+    }
+    Ok((verifier.report().clone(), faults))
+}
+
+/// The files, from the one with the earliest records on.
+fn sort_files(files: &[PathBuf]) -> Result<Vec<&Path>, AuditCommandError> {
+    let numbered = files.iter().map(|path| {
+        let first = File::open(path).and_then(|file| first_number(BufReader::new(file)));
+        let first =
+            first.map_err(|source| AuditCommandError::Read { path: path.clone(), source })?;
+        Ok((first, path.as_path()))
+    });
+    let mut numbered: Vec<_> = numbered.collect::<Result<_, AuditCommandError>>()?;
+    numbered.sort_by_key(|(first, _)| *first);
+    Ok(numbered.into_iter().map(|(_, path)| path).collect())
+}
+
+fn chain_mode(key_file: Option<&Path>) -> Result<ChainMode, AuditCommandError> {
+    let Some(path) = key_file else { return Ok(ChainMode::Plain) };
+    let read = std::fs::read(path);
+    let key = read.map_err(|source| AuditCommandError::Read { path: path.to_owned(), source })?;
+    let key = ChainKey::new(key.trim_ascii_end());
+    key.map(ChainMode::Keyed).ok_or_else(|| AuditCommandError::ShortKey { path: path.to_owned() })
+}
+
+fn describe_report(report: &ChainReport) -> String {
+    let ChainReport { records, first, last, last_hash, lost } = report;
+    let mut text = format!(
+        "the chain is intact: {records} record(s), from {} to {last}\n",
+        first.unwrap_or(0)
+    );
+    if *lost > 0 {
+        let _ = writeln!(text, "the log itself reports {lost} lost record(s)");
+    }
+    let _ = writeln!(text, "last: {last}:{}", last_hash.as_deref().unwrap_or_default());
+    text
+}
+
+fn parse_last(text: &str) -> Result<(u64, String), &'static str> {
+    let (number, hash) = text.split_once(':').ok_or(LAST_FORM)?;
+    Ok((number.parse().map_err(|_| LAST_FORM)?, hash.to_owned()))
+}
+
+const LAST_FORM: &str = "expected SEQ:HASH, such as 7:9f86d08…";

@@ -1,0 +1,103 @@
+//! Why nothing was exported.
+
+use std::path::PathBuf;
+
+use crate::cli::edited_file::EditedFileError;
+use crate::cli::gateway_file::GatewayFileError;
+use crate::cli::import::document::DocumentError;
+use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit, WRONG_USE};
+use crate::codec::file::FileError;
+
+use super::edit::EditError;
+
+/// Why nothing was exported.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExportError {
+    /// The client is not known.
+    #[error("--client: `{id}` is not known, expected one of {known}")]
+    UnknownClient {
+        /// As given.
+        id: String,
+        /// The ids of all clients.
+        known: String,
+    },
+    /// The program has no file that an entry could be written to.
+    #[error(
+        "{title} has no configuration file that an entry could be written to; give it the gateway's URL"
+    )]
+    NoClientFile {
+        /// The program.
+        title: &'static str,
+    },
+    /// The client cannot read the key from a variable.
+    #[error(
+        "the gateway asks for a key, and {title} cannot read it from a variable: give it with --key-file FILE"
+    )]
+    KeyNeeded {
+        /// The program.
+        title: &'static str,
+    },
+    /// The file of the key.
+    #[error("--key-file {}: {error}", path.display())]
+    KeyFile {
+        /// As given.
+        path: PathBuf,
+        /// The reason.
+        error: FileError,
+    },
+    /// The file of the key has none.
+    #[error("--key-file: expected one line of 1 to 512 visible ASCII characters")]
+    NoKey,
+    /// The gateway's URL is not one of HTTP.
+    #[error("--url: expected an http or https URL")]
+    NotHttp,
+    /// The profile does not exist.
+    #[error("--profile: no profile `{name}` in {config}")]
+    UnknownProfile {
+        /// As given.
+        name: String,
+        /// The configuration.
+        config: String,
+    },
+    /// The configuration of the gateway is not valid.
+    #[error(
+        "{config} is not valid: run `trunkline check --config {config}`, or give the gateway's --url"
+    )]
+    InvalidConfig {
+        /// The configuration.
+        config: String,
+    },
+    /// The configuration of the gateway cannot be read.
+    #[error(transparent)]
+    Gateway(#[from] GatewayFileError),
+    /// The client's file cannot be read.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The client's file cannot be written.
+    #[error(transparent)]
+    File(#[from] EditedFileError),
+    /// The client's file cannot be edited.
+    #[error("{file}: {error}")]
+    Edit {
+        /// The client's file.
+        file: String,
+        /// The reason.
+        error: EditError,
+    },
+}
+
+impl ExportError {
+    /// The exit code of the command.
+    pub(super) fn exit(&self) -> FailureExit {
+        match self {
+            Self::UnknownClient { .. }
+            | Self::NoClientFile { .. }
+            | Self::KeyNeeded { .. }
+            | Self::NotHttp
+            | Self::UnknownProfile { .. } => WRONG_USE,
+            Self::InvalidConfig { .. } => CONFIG_FAULT,
+            Self::Gateway(error) => error.exit(),
+            _ => FAILURE,
+        }
+    }
+}

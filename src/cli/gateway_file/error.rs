@@ -1,0 +1,56 @@
+//! Why a configuration was not edited.
+
+use std::path::PathBuf;
+
+use crate::cli::edited_file::EditedFileError;
+use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit};
+
+/// Why the file was not edited.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum GatewayFileError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] EditedFileError),
+    /// The file is not TOML; `trunkline check` tells more.
+    #[error("{}: invalid TOML: run `trunkline check --config {}` first", path.display(), path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The section is not a table that entries can be added to.
+    #[error("{}: `{section}` is an inline table; write [{section}.NAME] tables instead", path.display())]
+    InlineSection {
+        /// The file.
+        path: PathBuf,
+        /// `servers` or `profiles`.
+        section: &'static str,
+    },
+    /// The entry is written in a way that the edit does not understand.
+    #[error("{}: [{section}.{name}] is written in a form that cannot be edited safely; remove it by hand", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// `servers` or `profiles`.
+        section: &'static str,
+        /// The entry.
+        name: String,
+    },
+    /// The configuration would be invalid.
+    #[error("nothing was written, because the configuration would be invalid:\n{faults}")]
+    Invalid {
+        /// All faults, below their lines.
+        faults: String,
+    },
+}
+
+impl GatewayFileError {
+    /// The exit code of the command.
+    pub(in crate::cli) fn exit(&self) -> FailureExit {
+        match self {
+            Self::Syntax { .. }
+            | Self::Invalid { .. }
+            | Self::File(EditedFileError::NotUtf8 { .. }) => CONFIG_FAULT,
+            _ => FAILURE,
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Edits `gateway.toml` on behalf of a person: comments and order stay, the result is checked as
+//! `trunkline check` does before anything is written, and a file that changed meanwhile is not
+//! touched.
+
+mod error;
+mod pending;
+
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table};
+
+use crate::config::{Color, Config, ConfigFaults, ConfigProblem, ConfigSource, Environment};
+
+use super::edited_file::{EditedFile, EditedFileError, FileMode, WriteOutcome};
+use super::serve::settings;
+use super::toml_entry::remove_entry_text;
+pub(super) use error::GatewayFileError;
+pub(super) use pending::{CompleteEnvironment, PendingFiles};
+
+/// A configuration file while it is edited.
+#[derive(Debug)]
+pub(super) struct GatewayFile {
+    file: EditedFile,
+    /// The edited text, which `document` would write in another order where keys are dotted.
+    text: String,
+    document: DocumentMut,
+}
+
+/// A section whose entries are tables with names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GatewaySection {
+    Servers,
+    Profiles,
+}
+
+impl GatewaySection {
+    /// The key of the section.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Servers => "servers",
+            Self::Profiles => "profiles",
+        }
+    }
+}
+
+impl GatewayFile {
+    /// Opens the file; one that does not exist is empty.
+    ///
+    /// # Errors
+    /// [`GatewayFileError`].
+    pub(super) fn open(path: &Path) -> Result<Self, GatewayFileError> {
+        let file = EditedFile::open(path, ConfigSource::MAX_LEN)?;
+        let document = file.text().parse();
+        let document = document.map_err(|_| GatewayFileError::Syntax { path: path.to_owned() })?;
+        let text = file.text().to_owned();
+        Ok(Self { file, text, document })
+    }
+
+    /// The file before the edits.
+    pub(super) fn file(&self) -> &EditedFile {
+        &self.file
+    }
+
+    /// The file, for people.
+    pub(super) fn label(&self) -> String {
+        self.file.path().display().to_string()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.path().to_owned()
+    }
+
+    /// The folder of the file, absolute: paths in the configuration are relative to it.
+    pub(super) fn folder(&self) -> PathBuf {
+        let path = std::path::absolute(self.file.path()).unwrap_or_else(|_| self.path());
+        path.parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+
+    /// The entries of a section, in the order of the file.
+    pub(super) fn entries(&self, section: GatewaySection) -> Vec<(String, toml::Table)> {
+        let document: toml::Table = self.text().parse().unwrap_or_default();
+        let entries = document.get(section.key()).and_then(toml::Value::as_table);
+        let entries = entries
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, entry)| Some((name.clone(), entry.as_table()?.clone())));
+        entries.collect()
+    }
+
+    /// The part of the configuration with some of its sections only.
+    pub(super) fn section_text(&self, section: &str) -> String {
+        let mut document: toml::Table = self.text().parse().unwrap_or_default();
+        document.retain(|key, _| key == section);
+        document.to_string()
+    }
+
+    /// Whether a section has an entry of this name.
+    pub(super) fn has_entry(&self, section: GatewaySection, name: &str) -> bool {
+        let entries = self.document.get(section.key()).and_then(Item::as_table_like);
+        entries.is_some_and(|entries| entries.contains_key(name))
+    }
+
+    /// The text as edited.
+    pub(super) fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    /// Adds the entry that a block of TOML contains, behind the others of its section. Comments
+    /// above it come along.
+    ///
+    /// # Errors
+    /// [`GatewayFileError`].
+    pub(super) fn add_entry(
+        &mut self,
+        section: GatewaySection,
+        name: &str,
+        block: &str,
+    ) -> Result<(), GatewayFileError> {
+        let syntax = |path| GatewayFileError::Syntax { path };
+        let whole = block;
+        let mut block: DocumentMut = block.parse().map_err(|_| syntax(self.path()))?;
+        let entry = block.get_mut(section.key()).and_then(Item::as_table_mut);
+        let Some(Item::Table(mut entry)) = entry.and_then(|entries| entries.remove(name)) else {
+            return Err(syntax(self.path()));
+        };
+        // Without a position of its own it follows the entry before it.
+        forget_positions(&mut entry);
+        let is_first = self.document.is_empty();
+        let entries = self.section_table(section)?;
+        if is_first {
+            trim_prefix(&mut entry);
+        }
+        entries.insert(name, Item::Table(entry));
+        let edited = self.document.to_string();
+        self.text = if has_lines_of(&edited, &self.text) {
+            edited
+        } else {
+            append_block(&self.text, whole)
+        };
+        self.document = self.text.parse().map_err(|_| syntax(self.path()))?;
+        Ok(())
+    }
+
+    /// Adds lines of comments at the end.
+    pub(super) fn add_comment(&mut self, lines: &str) {
+        self.text = append_block(&self.text, lines);
+        // Comments change nothing but the end of the document.
+        if let Ok(document) = self.text.parse() {
+            self.document = document;
+        }
+    }
+
+    /// Removes an entry with the comments directly above it. `false` if there is none.
+    ///
+    /// # Errors
+    /// [`GatewayFileError::InlineSection`] and [`GatewayFileError::Form`].
+    pub(super) fn remove_entry(
+        &mut self,
+        section: GatewaySection,
+        name: &str,
+    ) -> Result<bool, GatewayFileError> {
+        if !self.has_entry(section, name) {
+            return Ok(false);
+        }
+        self.section_table(section)?;
+        let (path, key) = (self.path(), section.key());
+        let edited = remove_entry_text(&self.text, &[key], name);
+        let edited = edited.and_then(|edited| Some((edited.parse().ok()?, edited)));
+        let Some((document, text)) = edited else {
+            return Err(GatewayFileError::Form { path, section: key, name: name.to_owned() });
+        };
+        (self.document, self.text) = (document, text);
+        Ok(true)
+    }
+
+    fn section_table(&mut self, section: GatewaySection) -> Result<&mut Table, GatewayFileError> {
+        let key = section.key();
+        let error = GatewayFileError::InlineSection { path: self.path(), section: key };
+        let entries = self.document.entry(key).or_insert_with(|| {
+            let mut entries = Table::new();
+            entries.set_implicit(true);
+            Item::Table(entries)
+        });
+        entries.as_table_mut().ok_or(error)
+    }
+
+    /// The edited configuration, read as `serve` reads it.
+    ///
+    /// # Errors
+    /// All faults.
+    pub(super) fn read_config(&self, pending: &PendingFiles) -> Result<Config, ConfigFaults> {
+        self.read_piece(self.text(), pending)
+    }
+
+    /// Reads a piece of configuration as if it were in a file of this folder.
+    ///
+    /// # Errors
+    /// All faults.
+    pub(super) fn read_piece(
+        &self,
+        text: String,
+        environment: &dyn Environment,
+    ) -> Result<Config, ConfigFaults> {
+        let source =
+            ConfigSource { name: self.label(), folder: self.folder(), bytes: text.into_bytes() };
+        Config::read(&source, environment)
+    }
+
+    /// Checks the edited configuration as `trunkline check` does. Returns warnings: the environment
+    /// of the person who edits need not be the gateway's, so that variables may be missing here.
+    ///
+    /// # Errors
+    /// [`GatewayFileError::Invalid`].
+    pub(super) fn check(&self, pending: &PendingFiles) -> Result<Vec<String>, GatewayFileError> {
+        match self.read_config(pending) {
+            Ok(config) => match settings::of(&config) {
+                Ok(_) => Ok(Vec::new()),
+                Err(faults) => Err(GatewayFileError::Invalid { faults: faults.join("\n") }),
+            },
+            Err(faults) => match unset_variables(&faults) {
+                Some(names) => Ok(names.iter().map(|name| self.warn_unset(name)).collect()),
+                None => Err(GatewayFileError::Invalid { faults: faults.render(Color::Never) }),
+            },
+        }
+    }
+
+    fn warn_unset(&self, name: &str) -> String {
+        format!(
+            "{}: the environment variable {name} is not set here; the gateway needs it",
+            self.label()
+        )
+    }
+
+    /// Where the version before is, if there was one.
+    pub(super) fn describe_backup(&self, written: &WriteOutcome) -> String {
+        if self.file.exists() {
+            format!("before: {}\n", written.backup.display())
+        } else {
+            String::new()
+        }
+    }
+
+    /// Writes the edited file, and keeps the version before.
+    ///
+    /// # Errors
+    /// [`EditedFileError`].
+    pub(super) fn write(&self) -> Result<WriteOutcome, EditedFileError> {
+        self.file.write(&self.text(), FileMode::Kept)
+    }
+}
+
+/// The variables that are not set, if nothing else is wrong.
+fn unset_variables(faults: &ConfigFaults) -> Option<Vec<String>> {
+    let names = faults.list().iter().map(|fault| match &fault.problem {
+        ConfigProblem::EnvUnset { name } => Some(name.clone()),
+        _ => None,
+    });
+    let mut names: Vec<_> = names.collect::<Option<_>>()?;
+    names.sort();
+    names.dedup();
+    Some(names)
+}
+
+fn forget_positions(table: &mut Table) {
+    table.set_position(None);
+    for (_, item) in table.iter_mut() {
+        if let Item::Table(inner) = item {
+            forget_positions(inner);
+        }
+    }
+}
+
+/// Whether all lines of one text are in another, in the same order.
+fn has_lines_of(text: &str, other: &str) -> bool {
+    let mut lines = text.lines();
+    other.lines().all(|line| lines.any(|found| found == line))
+}
+
+/// A text with lines at its end, behind a blank one.
+fn append_block(text: &str, block: &str) -> String {
+    let block = block.trim_matches('\n');
+    let gap = match text {
+        _ if text.is_empty() || text.ends_with("\n\n") => "",
+        _ if text.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    format!("{text}{gap}{block}\n")
+}
+
+/// The first entry of a file begins at its top.
+fn trim_prefix(table: &mut Table) {
+    let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let prefix = prefix.trim_start().to_owned();
+    table.decor_mut().set_prefix(prefix);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(text: &str) -> (tempfile::TempDir, GatewayFile) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        std::fs::write(&path, text).unwrap();
+        let file = GatewayFile::open(&path).unwrap();
+        (folder, file)
+    }
+
+    const BLOCK: &str =
+        "\n# new\n[servers.b]\ncommand = \"b\"\n\n[servers.b.tools.t]\nname = \"u\"\n";
+
+    #[test]
+    fn an_entry_is_added_behind_the_others_and_everything_else_stays() {
+        let text = "# top\n[servers.a] # a\ncommand = \"a\" # c\n\n[servers.a.tools]\ndeny = [ ]\n\n# log\n[log]\n";
+        let (_folder, mut file) = open(text);
+        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        assert_eq!(file.text(), text.replace("\n# log", &format!("{BLOCK}\n# log")));
+        assert!(file.remove_entry(GatewaySection::Servers, "b").unwrap());
+        assert_eq!(file.text(), text);
+        assert!(!file.remove_entry(GatewaySection::Servers, "b").unwrap());
+    }
+
+    #[test]
+    fn dotted_keys_stay_where_they_are() {
+        let text = "log.level = \"info\"\ngateway.listen = \"127.0.0.1:1\"\n# format\nlog.format = \"json\"\n";
+        let (_folder, mut file) = open(text);
+        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        assert_eq!(file.text(), format!("{text}{BLOCK}"));
+        file.add_comment("# end");
+        assert_eq!(file.text(), format!("{text}{BLOCK}\n# end\n"));
+        assert!(file.remove_entry(GatewaySection::Servers, "b").unwrap());
+        assert_eq!(file.text(), format!("{text}\n# end\n"));
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_here_is_a_warning_only() {
+        let text =
+            "[servers.a]\nurl = \"https://a/mcp\"\nheaders = { X = \"${env:NOT_SET_HERE}\" }\n";
+        let (_folder, file) = open(text);
+        let warnings = file.check(&PendingFiles::default()).unwrap();
+        assert!(matches!(&warnings[..], [one] if one.contains("NOT_SET_HERE")), "{warnings:?}");
+        let (_folder, file) = open(&text.replace("url", "urll"));
+        assert!(file.check(&PendingFiles::default()).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_empty_or_ends_without_a_line_end_can_be_added_to() {
+        let (_folder, mut file) = open("");
+        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        assert_eq!(file.text(), BLOCK.trim_start());
+        let (_folder, mut file) = open("[log]\nlevel = \"info\"");
+        file.add_comment("#x");
+        assert_eq!(file.text(), "[log]\nlevel = \"info\"\n\n#x\n");
+    }
+
+    #[test]
+    fn what_would_be_invalid_is_not_accepted() {
+        let (_folder, mut file) = open("servers = { a = { command = \"a\" } }\n");
+        let error = file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap_err();
+        assert!(error.to_string().contains("inline table"), "{error}");
+        let (_folder, mut file) = open("");
+        file.add_entry(GatewaySection::Servers, "b", "[servers.b]\nurl = \"ftp://x\"\n").unwrap();
+        let error = file.check(&PendingFiles::default()).unwrap_err().to_string();
+        assert!(error.contains("servers.b.url") && error.contains("invalid"), "{error}");
+    }
+}

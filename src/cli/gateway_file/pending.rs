@@ -1,0 +1,58 @@
+//! The environment in which an edited configuration is checked.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::codec::file::FileError;
+use crate::config::{Environment, Secret, SystemEnvironment};
+
+/// Files that are to be written together with the configuration: the configuration is checked as if
+/// they existed.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct PendingFiles {
+    texts: HashMap<PathBuf, Secret>,
+}
+
+impl PendingFiles {
+    /// Adds a file by its absolute path.
+    pub(in crate::cli) fn insert(&mut self, path: PathBuf, text: Secret) {
+        self.texts.insert(path, text);
+    }
+}
+
+impl Environment for PendingFiles {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        SystemEnvironment.variable(name)
+    }
+
+    fn text(&self, path: &Path) -> Result<String, FileError> {
+        match self.texts.get(path) {
+            Some(text) => Ok(text.expose().to_owned()),
+            None => SystemEnvironment.text(path),
+        }
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        SystemEnvironment.executable()
+    }
+}
+
+/// An environment in which every variable is set: those that are missing have a value that names
+/// them. So two servers that use the same variable are equal wherever they are compared.
+#[derive(Debug)]
+pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
+
+impl Environment for CompleteEnvironment<'_> {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        self.0.variable(name).or_else(|| Some(format!("unset-{name}").into()))
+    }
+
+    fn text(&self, path: &Path) -> Result<String, FileError> {
+        self.0.text(path)
+    }
+
+    fn executable(&self) -> Option<PathBuf> {
+        self.0.executable()
+    }
+}

@@ -1,0 +1,294 @@
+//! The programs whose configurations are known: where their files are, and how they are written.
+
+pub(super) mod claude_code;
+pub(super) mod codex;
+pub(super) mod goose;
+pub(in crate::cli) mod opencode;
+pub(super) mod programs;
+pub(super) mod server_map;
+
+use std::path::{Path, PathBuf};
+
+use super::references::ReferenceNotation;
+use super::shapes::ConfigShape;
+
+/// A program with a configuration of MCP servers.
+#[derive(Debug)]
+pub(in crate::cli) struct KnownClient {
+    /// What `trunkline import` and `trunkline export` call it.
+    pub(in crate::cli) id: &'static str,
+    /// Its own name.
+    pub(in crate::cli) title: &'static str,
+    /// Its files; an export goes to the first one of the user.
+    pub(in crate::cli) places: &'static [ClientPlace],
+    pub(super) shape: ConfigShape,
+    pub(super) references: ReferenceNotation,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) enum ClientPlace {
+    /// Below the user's home folder.
+    Home(&'static str),
+    /// Below `XDG_CONFIG_HOME`, which is `~/.config` by default.
+    Config(&'static str),
+    /// Below the folder that an environment variable names.
+    Variable(&'static str, &'static str),
+    /// Below the current folder.
+    Project(&'static str),
+}
+
+/// The folders that places are relative to.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct UserFolders {
+    pub(in crate::cli) home: Option<PathBuf>,
+    pub(in crate::cli) config: Option<PathBuf>,
+    pub(in crate::cli) project: PathBuf,
+}
+
+impl UserFolders {
+    /// The folders of this process: `HOME`, `XDG_CONFIG_HOME` and the current folder.
+    pub(in crate::cli) fn from_environment() -> Self {
+        let home = absolute_variable("HOME");
+        let config = absolute_variable("XDG_CONFIG_HOME");
+        let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
+        Self { home, config, project: std::env::current_dir().unwrap_or_default() }
+    }
+}
+
+/// A folder that an environment variable names. A relative one is invalid (XDG Base Directory
+/// Specification).
+fn absolute_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+impl ClientPlace {
+    /// The path of the file.
+    pub(in crate::cli) fn path(self, folders: &UserFolders) -> Option<PathBuf> {
+        match self {
+            Self::Home(path) => Some(folders.home.as_ref()?.join(path)),
+            Self::Config(path) => Some(folders.config.as_ref()?.join(path)),
+            Self::Variable(name, path) => Some(absolute_variable(name)?.join(path)),
+            Self::Project(path) => Some(folders.project.join(path)),
+        }
+    }
+
+    /// The path below the folder.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Home(path)
+            | Self::Config(path)
+            | Self::Variable(_, path)
+            | Self::Project(path) => path,
+        }
+    }
+
+    /// The folder of the project that a file belongs to: of the paths that its configuration
+    /// contains, relative ones begin there.
+    fn project_of(self, file: &Path) -> Option<PathBuf> {
+        let Self::Project(path) = self else { return None };
+        let depth = Path::new(path).components().count();
+        file.ancestors().nth(depth).map(Path::to_path_buf)
+    }
+}
+
+impl KnownClient {
+    /// The client with an id.
+    pub(in crate::cli) fn by_id(id: &str) -> Option<&'static Self> {
+        KNOWN_CLIENTS.iter().find(|client| client.id == id)
+    }
+
+    /// The client that a file belongs to by its path.
+    pub(super) fn by_path(file: &Path) -> Option<&'static Self> {
+        // The path below a variable's folder is any program's.
+        let specific = |place: &ClientPlace| {
+            !matches!(place, ClientPlace::Variable(..)) && file.ends_with(place.suffix())
+        };
+        KNOWN_CLIENTS.iter().find(|client| client.places.iter().any(specific))
+    }
+
+    /// Its files that exist.
+    pub(super) fn existing_files(&self, folders: &UserFolders) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for path in self.places.iter().filter_map(|place| place.path(folders)) {
+            if path.exists() && !files.contains(&path) {
+                files.push(path);
+            }
+        }
+        files
+    }
+
+    /// The folder of the project that one of its files belongs to, if it is a project's.
+    pub(super) fn project_of(&self, file: &Path, folders: &UserFolders) -> Option<PathBuf> {
+        let place = self.places.iter().find(|place| match place {
+            ClientPlace::Project(path) => file.ends_with(path),
+            other => other.path(folders).is_some_and(|path| path == file),
+        })?;
+        place.project_of(&std::path::absolute(file).ok()?)
+    }
+
+    /// The ids of all clients.
+    pub(super) fn ids() -> String {
+        join_ids(|_| true)
+    }
+
+    /// The ids of the clients that an export can point at the gateway.
+    pub(in crate::cli) fn export_ids() -> String {
+        join_ids(Self::takes_exports)
+    }
+
+    /// Whether it is a client, and not a system that only its operators configure.
+    pub(in crate::cli) fn takes_exports(&self) -> bool {
+        use ConfigShape::{ActionServers, Ava, OpenLegion, SignalWire};
+        !matches!(self.shape, ActionServers | Ava | OpenLegion | SignalWire)
+    }
+}
+
+fn join_ids(is_listed: impl Fn(&KnownClient) -> bool) -> String {
+    let ids = KNOWN_CLIENTS.iter().filter(|client| is_listed(client)).map(|client| client.id);
+    ids.collect::<Vec<_>>().join(", ")
+}
+
+use ClientPlace::{Config, Home, Project, Variable};
+
+/// All known programs. Where two have the same form, the more specific path decides.
+pub(in crate::cli) const KNOWN_CLIENTS: &[KnownClient] = &[
+    KnownClient {
+        id: "claude-desktop",
+        title: "Claude Desktop",
+        places: &[
+            Config("Claude/claude_desktop_config.json"),
+            Home("Library/Application Support/Claude/claude_desktop_config.json"),
+        ],
+        shape: ConfigShape::ServerMap("mcpServers"),
+        references: ReferenceNotation::None,
+    },
+    KnownClient {
+        id: "claude-code",
+        title: "Claude Code",
+        places: &[Home(".claude.json"), Project(".mcp.json")],
+        shape: ConfigShape::ClaudeCode,
+        references: ReferenceNotation::Braced,
+    },
+    KnownClient {
+        id: "cursor",
+        title: "Cursor",
+        places: &[Home(".cursor/mcp.json"), Project(".cursor/mcp.json")],
+        shape: ConfigShape::ServerMap("mcpServers"),
+        references: ReferenceNotation::Prefixed,
+    },
+    KnownClient {
+        id: "vscode",
+        title: "VS Code",
+        places: &[
+            Config("Code/User/mcp.json"),
+            Home("Library/Application Support/Code/User/mcp.json"),
+            Project(".vscode/mcp.json"),
+        ],
+        shape: ConfigShape::VsCode,
+        references: ReferenceNotation::Prefixed,
+    },
+    KnownClient {
+        id: "windsurf",
+        title: "Windsurf",
+        places: &[Home(".codeium/windsurf/mcp_config.json")],
+        shape: ConfigShape::ServerMap("mcpServers"),
+        references: ReferenceNotation::Prefixed,
+    },
+    KnownClient {
+        id: "codex",
+        title: "Codex",
+        places: &[
+            Variable("CODEX_HOME", "config.toml"),
+            Home(".codex/config.toml"),
+            Project(".codex/config.toml"),
+        ],
+        shape: ConfigShape::Codex,
+        references: ReferenceNotation::None,
+    },
+    KnownClient {
+        id: "gemini",
+        title: "Gemini CLI",
+        places: &[Home(".gemini/settings.json"), Project(".gemini/settings.json")],
+        shape: ConfigShape::Gemini,
+        references: ReferenceNotation::Shell,
+    },
+    KnownClient {
+        id: "zed",
+        title: "Zed",
+        places: &[Config("zed/settings.json"), Project(".zed/settings.json")],
+        shape: ConfigShape::ServerMap("context_servers"),
+        references: ReferenceNotation::None,
+    },
+    KnownClient {
+        id: "opencode",
+        title: "OpenCode",
+        places: &[
+            Config("opencode/opencode.json"),
+            Config("opencode/opencode.jsonc"),
+            // The longer path first: both end alike.
+            Project(".opencode/opencode.json"),
+            Project("opencode.json"),
+            Project("opencode.jsonc"),
+        ],
+        shape: ConfigShape::OpenCode,
+        references: ReferenceNotation::Bare,
+    },
+    KnownClient {
+        id: "goose",
+        title: "Goose",
+        places: &[Config("goose/config.yaml")],
+        shape: ConfigShape::Goose,
+        references: ReferenceNotation::Braced,
+    },
+    KnownClient {
+        id: "cline",
+        title: "Cline",
+        places: &[
+            Config(
+                "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            ),
+            Home(
+                "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            ),
+            Home(".cline/data/settings/cline_mcp_settings.json"),
+        ],
+        shape: ConfigShape::Cline,
+        references: ReferenceNotation::Prefixed,
+    },
+    KnownClient {
+        id: "lm-studio",
+        title: "LM Studio",
+        places: &[Home(".lmstudio/mcp.json")],
+        shape: ConfigShape::ServerMap("mcpServers"),
+        references: ReferenceNotation::None,
+    },
+    KnownClient {
+        id: "signalwire",
+        title: "SignalWire",
+        places: &[],
+        shape: ConfigShape::SignalWire,
+        references: ReferenceNotation::Braced,
+    },
+    KnownClient {
+        id: "ava",
+        title: "AVA",
+        places: &[Project("config/ai-agent.yaml")],
+        shape: ConfigShape::Ava,
+        references: ReferenceNotation::Braced,
+    },
+    KnownClient {
+        id: "action-servers",
+        title: "an agents framework with action servers",
+        places: &[Project("action_servers.json")],
+        shape: ConfigShape::ActionServers,
+        references: ReferenceNotation::Braced,
+    },
+    KnownClient {
+        id: "openlegion",
+        title: "OpenLegion",
+        places: &[Project("config/agents.yaml")],
+        shape: ConfigShape::OpenLegion,
+        references: ReferenceNotation::Braced,
+    },
+];

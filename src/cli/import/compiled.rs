@@ -1,0 +1,43 @@
+//! Servers as the gateway would read them.
+
+use std::sync::Arc;
+
+use crate::cli::gateway_file::{CompleteEnvironment, GatewayFile};
+use crate::config::{ConfigFaults, ServerConfig};
+
+use super::imported::ImportedServer;
+use super::known::{ComparedServer, KnownServers, entry_text};
+use super::render::render_server;
+use super::secret_files::TrialFiles;
+
+/// A server as the gateway would read it, with its secrets in place.
+pub(super) struct CompiledServer {
+    /// With stand-ins for variables that are not set here, and its table in the configuration.
+    pub(super) complete: Option<(Arc<ServerConfig>, toml::Table)>,
+    /// What is wrong with it here.
+    pub(super) fault: Option<ConfigFaults>,
+}
+
+impl CompiledServer {
+    pub(super) fn compile(server: &ImportedServer, name: &str, gateway: &GatewayFile) -> Self {
+        let mut files = TrialFiles::new(gateway);
+        let text = render_server(server, name, &mut files);
+        let document: toml::Table = text.parse().unwrap_or_default();
+        let table = document.get("servers").and_then(|servers| servers.get(name)?.as_table());
+        let environment = CompleteEnvironment(&files.pending);
+        let config = table.map(|table| entry_text(name, table));
+        let config = config.and_then(|text| gateway.read_piece(text, &environment).ok());
+        let config = config.and_then(|config| config.servers.into_iter().next());
+        let fault = gateway.read_piece(text, &files.pending).err();
+        Self { complete: config.zip(table.cloned()), fault }
+    }
+
+    /// The server of the gateway that does the same, and the table of this one.
+    pub(super) fn find_known<'k>(
+        &self,
+        known: &'k KnownServers,
+    ) -> Option<(&'k ComparedServer, &toml::Table)> {
+        let (config, table) = self.complete.as_ref()?;
+        Some((known.find(config)?, table))
+    }
+}

@@ -1,0 +1,109 @@
+//! Why nothing was imported, added or removed.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::cli::edited_file::EditedFileError;
+use crate::cli::gateway_file::GatewayFileError;
+use crate::cli::{FAILURE, FailureExit, WRONG_USE};
+
+use super::document::DocumentError;
+use super::imported::InactiveReason;
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum ImportError {
+    /// The source is neither a program nor a file.
+    #[error("`{source_name}` is neither a file nor a program that is known: {known}")]
+    UnknownSource {
+        /// As given.
+        source_name: String,
+        /// The ids of all programs.
+        known: String,
+    },
+    /// The program is not known.
+    #[error("--from: `{id}` is not known, expected one of {known}")]
+    UnknownProgram {
+        /// As given.
+        id: String,
+        /// The ids of all programs.
+        known: String,
+    },
+    /// The program has no file here.
+    #[error("{title} has no configuration here; looked for {places}")]
+    NoFile {
+        /// The program.
+        title: &'static str,
+        /// Its files.
+        places: String,
+    },
+    /// The name belongs to another server.
+    #[error("{} has a [servers.{name}] already", config.display())]
+    NameTaken {
+        /// As given.
+        name: String,
+        /// The configuration.
+        config: PathBuf,
+    },
+    /// There is no server of this name.
+    #[error("{} has no [servers.{name}]", config.display())]
+    NoServer {
+        /// As given.
+        name: String,
+        /// The configuration.
+        config: PathBuf,
+    },
+    /// The server would not work.
+    #[error("nothing was added: {reason}")]
+    NotAdded {
+        /// The reason.
+        reason: InactiveReason,
+    },
+    /// The same server has another name.
+    #[error("nothing was added: {} has this server already, as [servers.{known}]", config.display())]
+    Known {
+        /// Its name.
+        known: String,
+        /// The configuration.
+        config: PathBuf,
+    },
+    /// What was found is not a server to add.
+    #[error("nothing was added: {note}")]
+    NotAServer {
+        /// What it is.
+        note: String,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The configuration of the gateway cannot be read or written.
+    #[error(transparent)]
+    Gateway(#[from] GatewayFileError),
+    /// A file with a secret cannot be written.
+    #[error("cannot write {}", path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl From<EditedFileError> for ImportError {
+    fn from(error: EditedFileError) -> Self {
+        Self::Gateway(error.into())
+    }
+}
+
+impl ImportError {
+    /// The exit code of the command.
+    pub(in crate::cli) fn exit(&self) -> FailureExit {
+        match self {
+            Self::UnknownSource { .. } | Self::UnknownProgram { .. } | Self::NotAdded { .. } => {
+                WRONG_USE
+            }
+            Self::Gateway(error) => error.exit(),
+            _ => FAILURE,
+        }
+    }
+}

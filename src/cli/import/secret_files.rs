@@ -1,0 +1,79 @@
+//! The files that secrets move to: `secrets/SERVER.USAGE`, beside the configuration.
+
+use std::path::PathBuf;
+
+use crate::cli::gateway_file::{GatewayFile, PendingFiles};
+use crate::codec::file::read_file;
+use crate::config::Secret;
+
+use super::render::SecretPaths;
+
+/// A secret that moves to a file of its own.
+#[derive(Debug)]
+pub(super) struct SecretFile {
+    /// Relative to the configuration's folder.
+    pub(super) path: String,
+    pub(super) text: Secret,
+}
+
+/// Secrets of a server that is only tried.
+pub(super) struct TrialFiles {
+    folder: PathBuf,
+    pub(super) pending: PendingFiles,
+    count: usize,
+}
+
+impl TrialFiles {
+    pub(super) fn new(gateway: &GatewayFile) -> Self {
+        Self { folder: gateway.folder(), pending: PendingFiles::default(), count: 0 }
+    }
+}
+
+impl SecretPaths for TrialFiles {
+    fn secret_path(&mut self, _: &str, secret: &Secret) -> String {
+        self.count += 1;
+        let path = format!("trial-{}", self.count);
+        self.pending.insert(self.folder.join(&path), secret.clone());
+        path
+    }
+}
+
+/// Secrets of a server that is planned.
+pub(super) struct SecretFiles<'a> {
+    pub(super) gateway: &'a GatewayFile,
+    pub(super) server: &'a str,
+    pub(super) planned: &'a mut Vec<SecretFile>,
+}
+
+impl SecretPaths for SecretFiles<'_> {
+    fn secret_path(&mut self, usage: &str, secret: &Secret) -> String {
+        let usage: String = usage
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+            .take(64)
+            .collect();
+        let folder = self.gateway.folder();
+        let stem = format!("{SECRETS_FOLDER}/{}.{usage}", self.server);
+        let numbered = (2..).map(|number| format!("{stem}-{number}"));
+        for path in std::iter::once(stem.clone()).chain(numbered) {
+            let file = folder.join(&path);
+            let is_planned = self.planned.iter().any(|file| file.path == path);
+            // An existing file may be left from an earlier import, or be the secret of another
+            // server.
+            match read_file(&file, MAX_SECRET) {
+                Ok(text) if text == secret.expose().as_bytes() && !is_planned => return path,
+                _ if is_planned || file.symlink_metadata().is_ok() => {}
+                _ => {
+                    self.planned.push(SecretFile { path: path.clone(), text: secret.clone() });
+                    return path;
+                }
+            }
+        }
+        stem
+    }
+}
+
+/// The longest secret that is compared with an existing file, in bytes.
+const MAX_SECRET: usize = 64 << 10;
+/// Where the files with secrets are, beside the configuration.
+pub(super) const SECRETS_FOLDER: &str = "secrets";

@@ -1,0 +1,269 @@
+//! Which texts of an imported configuration are secrets.
+//!
+//! A secret moves to a file of its own and is never printed. To take a harmless text for a secret
+//! costs one more file; to take a secret for a harmless text would print it. Doubt decides for the
+//! file.
+
+mod signs;
+
+use serde_json::Value as Json;
+
+use crate::config::Secret;
+
+use super::imported::{ImportedPiece, ImportedServer, ImportedTarget, ImportedText, SettingText};
+use super::references::ReferenceContext;
+use signs::{find_named_value, looks_secret, names_secret, url_has_secret};
+
+/// Marks the secrets in all texts of a server.
+pub(super) fn mark_secrets(server: &mut ImportedServer) {
+    match &mut server.target {
+        ImportedTarget::Command { args, env, .. } => {
+            mark_arguments(args);
+            mark_pairs(env);
+        }
+        ImportedTarget::Http { url, headers, .. } | ImportedTarget::OpenApi { url, headers } => {
+            mark_url(url);
+            mark_pairs(headers);
+        }
+    }
+    for (_, value) in &mut server.settings {
+        if let SettingText::Pairs(pairs) = value {
+            mark_pairs(pairs);
+        }
+    }
+}
+
+/// Whether the program of a server contains a secret, which could only be moved from an argument.
+pub(super) fn command_has_secret(server: &ImportedServer) -> bool {
+    let ImportedTarget::Command { command, .. } = &server.target else { return false };
+    let command = command.describe();
+    command.contains(' ') && is_suspect(&command)
+}
+
+fn mark_pairs(pairs: &mut [(String, ImportedText)]) {
+    for (name, text) in pairs {
+        mark_named(name, text);
+    }
+}
+
+/// A value in which the secrets of a document are `***`. What a program replaces by values of its
+/// own is no secret.
+pub(in crate::cli) fn hide_secrets(
+    name: &str,
+    value: &Json,
+    references: &ReferenceContext,
+) -> Json {
+    let split = |text: &str| references.split_text(text, &mut Vec::new());
+    match value {
+        Json::String(text) => {
+            let mut split = split(text);
+            mark_named(name, &mut split);
+            if split.has_secret() { HIDDEN.into() } else { value.clone() }
+        }
+        Json::Number(_) if names_secret(name) => HIDDEN.into(),
+        Json::Array(items) => {
+            let mut texts: Vec<_> =
+                items.iter().map(|item| split(item.as_str().unwrap_or_default())).collect();
+            mark_arguments(&mut texts);
+            let shown = items.iter().zip(&texts).map(|(item, text)| {
+                if text.has_secret() { HIDDEN.into() } else { hide_secrets(name, item, references) }
+            });
+            shown.collect()
+        }
+        Json::Object(fields) => {
+            let hide = |(key, value): (&String, _)| {
+                // What a variable or a header is for need not be in its name.
+                let name = if holds_values(name) { ANY_SECRET } else { key };
+                (key.clone(), hide_secrets(name, value, references))
+            };
+            Json::Object(fields.iter().map(hide).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a table has variables or headers, which a preview hides all.
+pub(in crate::cli) fn holds_values(name: &str) -> bool {
+    matches!(name, "env" | "envs" | "environment" | "headers" | "http_headers")
+}
+
+/// A value with a name: the name tells, or else the value.
+fn mark_named(name: &str, text: &mut ImportedText) {
+    if names_secret(name) {
+        hide_plain_pieces(text);
+    } else {
+        replace_pieces(text, |plain| {
+            let piece = match plain {
+                plain if is_suspect(plain) => hide_text(plain),
+                plain => ImportedPiece::Plain(plain.to_owned()),
+            };
+            vec![piece]
+        });
+    }
+}
+
+/// A URL whose user part, path or query contains a credential is a secret as a whole.
+fn mark_url(text: &mut ImportedText) {
+    mark_named("", text);
+}
+
+/// Whether a text is a secret by itself, or contains one somewhere.
+fn is_suspect(text: &str) -> bool {
+    looks_secret(text)
+        || find_named_value(text).is_some()
+        || text.split_whitespace().any(url_has_secret)
+}
+
+/// Arguments: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`, `--header "Name: VALUE"`.
+fn mark_arguments(args: &mut [ImportedText]) {
+    let mut follows_secret_option = false;
+    for arg in args {
+        let is_option =
+            matches!(arg.0.first(), Some(ImportedPiece::Plain(text)) if text.starts_with('-'));
+        if std::mem::take(&mut follows_secret_option) && !is_option {
+            hide_plain_pieces(arg);
+            continue;
+        }
+        follows_secret_option = match arg.0.as_slice() {
+            [ImportedPiece::Plain(whole)] => {
+                is_option && !whole.contains(['=', ':', ' ']) && names_secret(whole)
+            }
+            _ => false,
+        };
+        replace_pieces(arg, hide_argument);
+    }
+}
+
+/// An argument: what has a name stays readable up to the value.
+fn hide_argument(plain: &str) -> Vec<ImportedPiece> {
+    match find_named_value(plain) {
+        Some(at) => {
+            let (name, value) = plain.split_at(at);
+            let mut pieces = vec![ImportedPiece::Plain(name.to_owned())];
+            pieces.extend(hide_value(value));
+            pieces
+        }
+        None if is_suspect(plain) => vec![hide_text(plain)],
+        None => vec![ImportedPiece::Plain(plain.to_owned())],
+    }
+}
+
+/// Hides the plain pieces of a text that is a secret: what is left are references, the scheme of an
+/// `Authorization` header, and punctuation.
+fn hide_plain_pieces(text: &mut ImportedText) {
+    replace_pieces(text, hide_value);
+}
+
+/// A value that is a secret, with blanks and the scheme before it.
+fn hide_value(value: &str) -> Vec<ImportedPiece> {
+    let trimmed = value.trim_start();
+    let scheme = SCHEMES.iter().find(|scheme| trimmed.starts_with(**scheme));
+    let start = value.len() - trimmed.len() + scheme.map_or(0, |scheme| scheme.len());
+    let (before, secret) = value.split_at(start);
+    let blanks = secret.len() - secret.trim_start().len();
+    let (before, secret) = (value.get(..before.len() + blanks), secret.trim_start());
+    if !secret.contains(char::is_alphanumeric) {
+        return vec![ImportedPiece::Plain(value.to_owned())];
+    }
+    let before = ImportedPiece::Plain(before.unwrap_or_default().to_owned());
+    // `${file:…}` leaves out the line ends at the end of a file.
+    let (secret, line_ends) = secret.split_at(secret.trim_end_matches(['\r', '\n']).len());
+    let after = ImportedPiece::Plain(line_ends.to_owned());
+    [before, hide_text(secret), after].into_iter().filter(|piece| !piece.is_empty()).collect()
+}
+
+fn hide_text(text: &str) -> ImportedPiece {
+    ImportedPiece::Secret(Secret::new(text.to_owned()))
+}
+
+fn replace_pieces(text: &mut ImportedText, replace: impl Fn(&str) -> Vec<ImportedPiece>) {
+    let pieces = std::mem::take(&mut text.0).into_iter().flat_map(|piece| match piece {
+        ImportedPiece::Plain(plain) => replace(&plain),
+        other => vec![other],
+    });
+    text.0 = pieces.collect();
+}
+
+/// The schemes of an `Authorization` header that stay readable.
+const SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
+/// A name that says that the value is a secret.
+pub(in crate::cli) const ANY_SECRET: &str = "SECRET";
+/// What is shown instead of a secret.
+const HIDDEN: &str = "***";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets_of(texts: &[ImportedText]) -> Vec<String> {
+        let hidden = texts.iter().flat_map(|arg| &arg.0).filter_map(|piece| match piece {
+            ImportedPiece::Secret(secret) => Some(secret.expose().to_owned()),
+            _ => None,
+        });
+        hidden.collect()
+    }
+
+    #[test]
+    fn the_values_of_secret_options_are_secrets() {
+        for (args, secrets) in [
+            (&["--api-key", "k1", "x"][..], &["k1"][..]),
+            (&["--token=k2"], &["k2"]),
+            (&["-e", "TOKEN=k3"], &["k3"]),
+            (&["--header", "Authorization: k4"], &["k4"]),
+            (&["--header=Authorization: Bearer k5"], &["k5"]),
+            (&["--password k6"], &["k6"]),
+            (&["X-Pass:k7", "--verbose"], &["k7"]),
+            (&["--db=Server=x;Password=k8"], &["k8"]),
+            (&["--config={\"apiKey\":\"k9\"}"], &["\"k9\"}"]),
+            (&["--url=https://h/mcp?token=k10"], &["k10"]),
+            (&["--token", "--verbose", "a"], &[]),
+            (&["--port=1", "say: hello", "https://h:8080/x", "-y"], &[]),
+        ] {
+            let mut texts: Vec<_> = args.iter().copied().map(ImportedText::plain).collect();
+            mark_arguments(&mut texts);
+            assert_eq!(secrets_of(&texts), secrets, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn line_ends_stay_behind_a_secret() {
+        let pieces = hide_value("Bearer k1\r\n");
+        let [
+            ImportedPiece::Plain(scheme),
+            ImportedPiece::Secret(secret),
+            ImportedPiece::Plain(end),
+        ] = &pieces[..]
+        else {
+            panic!("{pieces:?}")
+        };
+        assert_eq!((&**scheme, secret.expose(), &**end), ("Bearer ", "k1", "\r\n"));
+    }
+
+    #[test]
+    fn a_named_value_is_a_secret_up_to_its_references() {
+        for (name, pieces, secrets) in [
+            ("PASS", vec!["hunter2"], vec!["hunter2"]),
+            ("X-Pass", vec!["hunter2"], vec!["hunter2"]),
+            ("Authorization", vec!["Bearer ", "${X}"], vec![]),
+            ("Authorization", vec!["x ", "${X}"], vec!["x "]),
+            ("LOGIN_AUTH", vec!["${USER}", ":", "${X}"], vec![]),
+            ("DB", vec!["Server=x;Password=y"], vec!["Server=x;Password=y"]),
+            ("REPO", vec!["https://tok@host/x"], vec!["https://tok@host/x"]),
+            ("DB", vec!["app:pw@tcp(db)/x"], vec!["app:pw@tcp(db)/x"]),
+            (
+                "ALERTS",
+                vec!["https://hooks.slack.com/services/T0/B0/abc"],
+                vec!["https://hooks.slack.com/services/T0/B0/abc"],
+            ),
+            ("LEVEL", vec!["info"], vec![]),
+        ] {
+            let pieces = pieces.into_iter().map(|piece| match piece.strip_prefix("${") {
+                Some(variable) => ImportedPiece::Variable(variable.trim_end_matches('}').into()),
+                None => ImportedPiece::Plain(piece.into()),
+            });
+            let mut text = ImportedText(pieces.collect());
+            mark_named(name, &mut text);
+            assert_eq!(secrets_of(&[text]), secrets, "{name}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `--undo`: files as they were before the last write of a command.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::edited_file::{EditedFileError, UndoOutcome, undo_write};
+use super::import::document::MAX_DOCUMENT;
+use super::{FAILURE, report_error, write_to_stdout};
+
+/// Restores each file that a command has written, and says so. One that cannot be restored does not
+/// keep the others from it.
+pub(super) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
+    let mut lines = Vec::new();
+    let mut errors = Vec::new();
+    for path in paths {
+        let file = path.display();
+        match undo_write(path, MAX_DOCUMENT) {
+            Ok(UndoOutcome::NoBackup) => {}
+            Ok(UndoOutcome::Restored) => lines.push(format!("{file}: as it was before\n")),
+            Ok(UndoOutcome::Removed) => {
+                lines.push(format!("{file}: removed, as it was before\n"));
+            }
+            Ok(UndoOutcome::Changed(backup)) => {
+                errors.push(EditedFileError::ChangedSince { path: path.clone(), backup });
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if lines.is_empty() && errors.is_empty() {
+        lines.push("nothing to undo\n".to_owned());
+    }
+    let written = write_to_stdout(&lines.concat());
+    for error in &errors {
+        report_error(error);
+    }
+    if errors.is_empty() { written } else { FAILURE.into_code() }
+}

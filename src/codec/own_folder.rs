@@ -1,0 +1,120 @@
+//! A folder that only the gateway's own user can write to, with files that are replaced whole or not
+//! at all.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+
+use super::file::{FileError, is_own, read_own_file};
+use crate::crypto::{random_bytes, sha256};
+
+/// Why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnFolderError {
+    /// The system's error.
+    #[error("cannot create or read it")]
+    System(#[from] io::Error),
+    /// The path is no folder.
+    #[error("expected a folder")]
+    NotFolder,
+    /// Another user owns the folder, or may write to it.
+    #[error("expected a folder that only the gateway's own user can write to")]
+    Foreign,
+}
+
+/// The folder.
+#[derive(Debug, Clone)]
+pub struct OwnFolder(PathBuf);
+
+impl OwnFolder {
+    /// Opens the folder, and creates it if missing.
+    ///
+    /// # Errors
+    /// [`OwnFolderError`].
+    pub fn open(path: &Path) -> Result<Self, OwnFolderError> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
+        let metadata = fs::metadata(path)?;
+        if !metadata.is_dir() {
+            return Err(OwnFolderError::NotFolder);
+        }
+        if !is_own(&metadata) {
+            return Err(OwnFolderError::Foreign);
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Reads a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn read(&self, name: &str, max: usize) -> Result<Option<Vec<u8>>, FileError> {
+        match read_own_file(&self.0.join(name), max) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces a file.
+    ///
+    /// # Errors
+    /// The system's error; the old file is unchanged then.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let draft = self.write_draft(bytes)?;
+        fs::rename(&draft, self.0.join(name)).inspect_err(|_| {
+            let _ = fs::remove_file(&draft);
+        })
+    }
+
+    /// Writes a new file, without a name that anybody looks for.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn write_draft(&self, bytes: &[u8]) -> io::Result<PathBuf> {
+        let path = self.0.join(HEXLOWER.encode(&random_bytes::<16>()?) + DRAFT);
+        let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        match file.write_all(bytes) {
+            Ok(()) => Ok(path),
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until this process alone has the lock of this name, and keeps it until the file is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn lock(&self, name: &str) -> io::Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(self.0.join(name))?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+/// A short name for the place of a configuration file: several gateways may share a folder.
+///
+/// # Errors
+/// The system's error, if the current folder is unknown.
+pub fn place_of(config: &Path) -> io::Result<String> {
+    let digest = sha256(std::path::absolute(config)?.as_os_str().as_bytes());
+    Ok(HEXLOWER.encode(digest.first_chunk::<8>().unwrap_or(&[0; 8])))
+}
+
+/// How the names of unfinished files end.
+pub const DRAFT: &str = ".tmp";
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;

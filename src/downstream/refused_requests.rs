@@ -1,0 +1,98 @@
+//! Audit records of requests that were refused before they became calls.
+//!
+//! A response that refuses carries its [`RefusalReason`]; whatever path it took, its request is
+//! recorded here, once.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::{Extensions, HeaderMap, Response};
+
+use crate::call::{Failure, Params, PeerAddress};
+use crate::identity::Credential;
+use crate::jsonrpc::{self, Frame};
+use crate::mcp::{Method, header};
+use crate::pipeline::{Gateway, RefusedRequest};
+
+use super::Body;
+use super::caller::VerifiedCaller;
+
+/// Why a response refuses its request.
+#[derive(Debug, Clone)]
+struct RefusalReason(Failure);
+
+/// Marks a response as one that refuses.
+pub(super) fn mark_refusal(extensions: &mut Extensions, failure: &Failure) {
+    extensions.insert(RefusalReason(failure.clone()));
+}
+
+/// A request that may be refused: what its audit record holds then.
+pub(super) struct AuditedRequest {
+    sender: Credential,
+    address: Option<IpAddr>,
+    profile: String,
+    session: Option<String>,
+    body: Bytes,
+}
+
+impl AuditedRequest {
+    pub(super) fn new(
+        headers: &HeaderMap,
+        body: &Bytes,
+        (caller, peer): (&VerifiedCaller, PeerAddress),
+    ) -> Self {
+        let session = headers.get(header::SESSION_ID).and_then(|id| id.to_str().ok());
+        Self {
+            sender: caller.credential().clone(),
+            address: peer.socket().map(|peer| peer.ip()),
+            profile: caller.endpoint().profile().to_owned(),
+            session: session.map(str::to_owned),
+            body: body.clone(),
+        }
+    }
+
+    /// Records the request if the response refuses it.
+    pub(super) fn audit_response(&self, gateway: &Gateway, response: &Response<Body>) {
+        if let Some(RefusalReason(failure)) = response.extensions().get() {
+            self.audit_failure(gateway, &self.body, failure);
+        }
+    }
+
+    /// Records one message of the request if the response to it refuses it.
+    pub(super) fn audit_message(
+        &self,
+        gateway: &Gateway,
+        message: &Bytes,
+        response: &Response<Body>,
+    ) {
+        if let Some(RefusalReason(failure)) = response.extensions().get() {
+            self.audit_failure(gateway, message, failure);
+        }
+    }
+
+    /// Records that a message was refused.
+    pub(super) fn audit_failure(&self, gateway: &Gateway, message: &Bytes, failure: &Failure) {
+        // Read a second time: refusals are rare, and most of them come before anything is read.
+        let (method, params) = match jsonrpc::parse(message, DEPTH) {
+            Ok(Frame::Request { method, params, .. }) => {
+                (Some(Method::parse(&method)), Params::read(params).ok())
+            }
+            Ok(Frame::Notification { method, .. }) => (Some(Method::parse(&method)), None),
+            _ => (None, None),
+        };
+        let name = params.as_ref().and_then(|params| params.name().or_else(|| params.uri()));
+        let request = RefusedRequest {
+            sender: Some(&self.sender),
+            address: self.address,
+            profile: &self.profile,
+            method,
+            name,
+            session: self.session.as_deref(),
+            bytes: Some(message.len()),
+        };
+        gateway.audit_refusal(&request, failure);
+    }
+}
+
+/// The deepest message that is read for its record.
+const DEPTH: usize = 64;

@@ -1,0 +1,233 @@
+//! Audit records of calls, lists and refused requests.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::call::{Answer, Context, Failure};
+use crate::catalog::Kind;
+use crate::identity::Credential;
+use crate::mcp::Method;
+use crate::telemetry::audit::{
+    AuditCredential, AuditDecision, AuditKind, AuditNotes, AuditRecord, AuditTrail,
+    check_of_failure, session_digest,
+};
+use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
+
+use super::Gateway;
+use super::record::subject;
+
+/// What the audit record of a call needs besides its access log record.
+pub(super) struct CallAudit {
+    trail: AuditTrail,
+    notes: Arc<AuditNotes>,
+    session: Option<Arc<str>>,
+    response_bytes: Option<u64>,
+    /// The limit that the call was over.
+    limit: Option<String>,
+}
+
+/// What the record of a call holds besides what the access log tells.
+#[derive(Clone, Copy)]
+pub(super) struct CallEnd<'a> {
+    pub(super) arguments: Option<&'a [u8]>,
+    pub(super) request_bytes: usize,
+    pub(super) was_sent: bool,
+}
+
+impl CallAudit {
+    /// `None` if there is no audit log.
+    pub(super) fn begin(trail: &AuditTrail, context: &Context) -> Option<Box<Self>> {
+        let notes = context.audit.as_ref()?;
+        Some(Box::new(Self {
+            trail: trail.clone(),
+            notes: Arc::clone(notes),
+            session: context.session.clone(),
+            response_bytes: None,
+            limit: None,
+        }))
+    }
+
+    /// Notes the size of an answer, or the limit that refused the call.
+    pub(super) fn note_answer(&mut self, answer: &Result<Answer, Failure>) {
+        match answer {
+            Ok(Answer::Result(result)) => self.note_size(result.raw().len() as u64),
+            Ok(Answer::Error(error)) => self.note_size(error.raw().len() as u64),
+            Err(failure) => self.limit = limit_of(failure).map(str::to_owned),
+        }
+    }
+
+    /// Notes the size of a result.
+    pub(super) fn note_size(&mut self, bytes: u64) {
+        self.response_bytes = Some(bytes);
+    }
+
+    /// Writes the record of a call that has ended.
+    pub(super) fn write_record(&self, call: &CallRecord<'_>, end: CallEnd<'_>) {
+        let decision = decision_about(&call.outcome, end.was_sent);
+        let reason = call.outcome.failure_reason();
+        let by_default = match decision {
+            AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),
+            _ => DEFAULT,
+        };
+        let rule = self.notes.rule();
+        let named = rule.and_then(|rule| rule.rule.as_deref());
+        let session = self.session.as_deref().map(session_digest);
+        self.trail.record(&AuditRecord {
+            kind: AuditKind::Call,
+            principal: call.principal,
+            credential: self.notes.credential(),
+            actors: &[],
+            address: call.address,
+            profile: call.profile,
+            method: call.method,
+            public: call.public,
+            native: call.native,
+            server: call.server,
+            decision,
+            check: rule.map_or(by_default, |rule| rule.check),
+            rule: named.or(self.limit.as_deref()),
+            outcome: call.outcome.label(),
+            reason,
+            code: call.outcome.code(),
+            duration: Some(call.duration),
+            upstream: call.upstream,
+            request_bytes: Some(end.request_bytes),
+            response_bytes: self.response_bytes,
+            session: session.as_deref(),
+            trace_id: call.trace_id,
+            arguments: end.arguments,
+            shown: None,
+        });
+    }
+}
+
+/// Whether a call with this outcome was permitted: what fails before it is sent was refused.
+fn decision_about(outcome: &CallOutcome, was_sent: bool) -> AuditDecision {
+    match outcome {
+        CallOutcome::Refused { .. } => AuditDecision::Deny,
+        CallOutcome::Failed { .. } if !was_sent => AuditDecision::Deny,
+        CallOutcome::Cancelled if !was_sent => AuditDecision::None,
+        _ => AuditDecision::Allow,
+    }
+}
+
+/// A request that was refused before it became a call.
+#[derive(Default)]
+pub struct RefusedRequest<'a> {
+    /// Who sent it, if that is known.
+    pub sender: Option<&'a Credential>,
+    /// The address that it came from; `None` for a client on standard streams.
+    pub address: Option<IpAddr>,
+    /// The profile that it was for.
+    pub profile: &'a str,
+    /// The method of its message, if that could be read.
+    pub method: Option<Method>,
+    /// The name or URI that it asks for, if that could be read.
+    pub name: Option<&'a str>,
+    /// The session that it names.
+    pub session: Option<&'a str>,
+    /// The size of its body, if that was read.
+    pub bytes: Option<usize>,
+}
+
+impl Gateway {
+    /// Records that a request was refused before it became a call.
+    pub fn audit_refusal(&self, request: &RefusedRequest<'_>, failure: &Failure) {
+        if !self.audit.is_on() {
+            return;
+        }
+        let wire = failure.wire();
+        let credential = match request.sender {
+            Some(sender) => describe_credential(sender),
+            None => AuditCredential { kind: kind_of_refused(failure), id: None },
+        };
+        let session = request.session.map(session_digest);
+        let method = request.method.as_ref();
+        self.audit.record(&AuditRecord {
+            kind: AuditKind::Request,
+            principal: request.sender.map(|sender| sender.principal().as_str()),
+            credential: &credential,
+            actors: &[],
+            address: request.address,
+            profile: request.profile,
+            method: method.map_or("", Method::as_str),
+            public: method.map_or(CallSubject::Nothing, |it| subject(it, request.name)),
+            native: CallSubject::Nothing,
+            server: None,
+            decision: AuditDecision::Deny,
+            check: check_of_failure(wire.label),
+            rule: limit_of(failure),
+            outcome: "refused",
+            reason: Some(wire.label),
+            code: Some(wire.code),
+            duration: None,
+            upstream: None,
+            request_bytes: request.bytes,
+            response_bytes: None,
+            session: session.as_deref(),
+            trace_id: None,
+            arguments: None,
+            shown: None,
+        });
+    }
+
+    /// Records which list a client was shown.
+    pub(super) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
+        let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else { return };
+        let session = context.session.as_deref().map(session_digest);
+        self.audit.record(&AuditRecord {
+            kind: AuditKind::List,
+            principal: Some(context.principal.as_str()),
+            credential: notes.credential(),
+            actors: &[],
+            address: context.peer.map(|_| context.address),
+            profile: context.endpoint.profile(),
+            method: kind.method().as_str(),
+            public: CallSubject::Nothing,
+            native: CallSubject::Nothing,
+            server: None,
+            decision: AuditDecision::Allow,
+            check: notes.rule().map_or("profile", |rule| rule.check),
+            rule: notes.rule().and_then(|rule| rule.rule.as_deref()),
+            outcome: CallOutcome::Ok.label(),
+            reason: None,
+            code: None,
+            duration: None,
+            upstream: None,
+            request_bytes: None,
+            response_bytes: None,
+            session: session.as_deref(),
+            trace_id: None,
+            arguments: None,
+            shown: Some(shown),
+        });
+    }
+}
+
+/// The notes that the context of a request from this sender carries.
+pub fn audit_notes(sender: &Credential) -> Arc<AuditNotes> {
+    AuditNotes::new(describe_credential(sender))
+}
+
+fn describe_credential(sender: &Credential) -> AuditCredential {
+    let (kind, id) = sender.describe();
+    AuditCredential { kind, id }
+}
+
+/// The kind of credential with which a caller was refused.
+fn kind_of_refused(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::KeyUnknown | Failure::KeyExpired => "key",
+        _ => "none",
+    }
+}
+
+fn limit_of(failure: &Failure) -> Option<&str> {
+    match failure {
+        Failure::OverLimit { limit, .. } => Some(limit),
+        _ => None,
+    }
+}
+
+/// The check of a call that nothing refused.
+const DEFAULT: &str = "default";

@@ -1,0 +1,255 @@
+//! Results that are larger than their clients get: kept for a time, and readable as resources, whole
+//! or in ranges, by the client that made the call.
+//!
+//! They outlive a reload, but not the gateway, and are in this process alone: they are no state that
+//! a call depends on. What is no longer shown to a client cannot be read by it, either.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::call::{
+    Answer, Call, Failure, InternalFault, NativeName, Principal, ResultBody, ServerName,
+};
+use crate::clock;
+use crate::config::Config;
+use crate::crypto::random_bytes;
+use crate::mcp::Method;
+use crate::policy::{Holder, KeptResource, WholeText};
+use crate::snapshot::View;
+
+use super::route::unknown_resource;
+
+/// All kept results, the oldest first.
+#[derive(Default)]
+pub(super) struct KeptResults(Mutex<VecDeque<KeptResult>>);
+
+struct KeptResult {
+    id: String,
+    origin: ResultOrigin,
+    holder: Holder,
+    text: WholeText,
+    until: Instant,
+}
+
+/// Whose result it is, and of which tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResultOrigin {
+    pub(super) owner: Principal,
+    pub(super) server: ServerName,
+    pub(super) tool: NativeName,
+}
+
+/// How much is kept, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeptBounds {
+    all: usize,
+    each: usize,
+    lasting: Duration,
+}
+
+impl KeptBounds {
+    pub(super) fn of(config: &Config) -> Self {
+        let limits = &config.gateway.limits;
+        let all = limits.kept_results;
+        Self { all, each: config.share_of(all), lasting: limits.kept_result_time }
+    }
+}
+
+impl KeptResults {
+    /// Keeps a text for its owner, in the place of the oldest ones of the same holder if it has its
+    /// share already. `None` if there is no room.
+    pub(super) fn keep(
+        &self,
+        text: WholeText,
+        (origin, holder): (ResultOrigin, Holder),
+        bounds: KeptBounds,
+    ) -> Option<KeptResource> {
+        let size = text.text.len();
+        let id = HEXLOWER.encode(&random_bytes::<16>().ok()?);
+        let now = clock::now();
+        let mut kept = self.0.lock();
+        kept.retain(|one| one.until > now);
+        let size_of = |kept: &VecDeque<KeptResult>, of: &dyn Fn(&KeptResult) -> bool| {
+            kept.iter().filter(|one| of(one)).map(|one| one.text.text.len()).sum::<usize>()
+        };
+        let is_own = |one: &KeptResult| one.holder == holder;
+        while kept.len() >= MOST_RESULTS || size_of(&kept, &is_own) + size > bounds.each {
+            let oldest = kept.iter().position(is_own)?;
+            kept.remove(oldest);
+        }
+        if size_of(&kept, &|_| true) + size > bounds.all {
+            return None;
+        }
+        let uri = format!("{PREFIX}{id}");
+        let until = now + bounds.lasting;
+        kept.push_back(KeptResult { id, origin, holder, text, until });
+        Some(KeptResource { uri, lasting: bounds.lasting })
+    }
+
+    /// Drops the results of owners that are no longer known.
+    pub(super) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
+        self.0.lock().retain(|one| keep(&one.origin.owner));
+    }
+
+    /// The part of a result that a client asks for; the same failure for results of others and for
+    /// unknown ones.
+    fn read(&self, asked: &KeptAddress, who: &Principal, view: &View) -> Option<ReadPart> {
+        let now = clock::now();
+        let kept = self.0.lock();
+        let one = kept.iter().find(|one| one.id == asked.id && one.until > now)?;
+        let ResultOrigin { owner, server, tool } = &one.origin;
+        if owner != who || view.catalog.find_listed_tool(server, tool).is_none() {
+            return None;
+        }
+        let text = asked.range.part_of(&one.text.text)?.to_owned();
+        Some(ReadPart { text, mime: one.text.mime, lasting: one.until - now })
+    }
+}
+
+struct ReadPart {
+    text: String,
+    mime: &'static str,
+    lasting: Duration,
+}
+
+/// The address of a kept result in a call.
+pub(super) struct KeptAddress {
+    uri: String,
+    id: String,
+    range: TextRange,
+}
+
+/// A range of bytes, the last one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TextRange {
+    first: usize,
+    last: usize,
+}
+
+impl TextRange {
+    const WHOLE: Self = Self { first: 0, last: usize::MAX };
+
+    /// Parses `range=FIRST-LAST`; `LAST` may be left out.
+    fn parse(query: &str) -> Option<Self> {
+        let (first, last) = query.strip_prefix("range=")?.split_once('-')?;
+        let last = if last.is_empty() { usize::MAX } else { last.parse().ok()? };
+        let range = Self { first: first.parse().ok()?, last };
+        (range.first <= range.last).then_some(range)
+    }
+
+    /// The part of a text, which begins and ends between characters, so that ranges that follow one
+    /// another give the whole.
+    fn part_of(self, text: &str) -> Option<&str> {
+        if self.first > 0 && self.first >= text.len() {
+            return None;
+        }
+        let end = text.floor_char_boundary(self.last.saturating_add(1));
+        text.get(text.floor_char_boundary(self.first)..end)
+    }
+}
+
+impl KeptAddress {
+    /// The kept result that a call reads; `None` if it reads something else.
+    pub(super) fn of(call: &Call) -> Option<Self> {
+        let uri = call.params.uri().filter(|_| call.method == Method::ResourcesRead)?;
+        let rest = uri.strip_prefix(PREFIX)?;
+        let (id, range) = match rest.split_once('?') {
+            None => (rest, Some(TextRange::WHOLE)),
+            Some((id, query)) => (id, TextRange::parse(query)),
+        };
+        // A malformed range is no part of any result.
+        let range = range.unwrap_or(TextRange { first: usize::MAX, last: usize::MAX });
+        Some(Self { uri: uri.to_owned(), id: id.to_owned(), range })
+    }
+
+    /// Answers the call.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownResource`].
+    pub(super) fn answer(
+        &self,
+        kept: &KeptResults,
+        who: &Principal,
+        view: &View,
+    ) -> Result<Answer, Failure> {
+        let part = kept.read(self, who, view).ok_or_else(|| unknown_resource(&self.uri))?;
+        let contents = json!([{ "uri": self.uri, "mimeType": part.mime, "text": part.text }]);
+        let ttl = u64::try_from(part.lasting.as_millis()).unwrap_or(u64::MAX);
+        let result = json!({
+            "resultType": "complete", "contents": contents, "ttlMs": ttl, "cacheScope": "private",
+        });
+        let result = ResultBody::parse(Bytes::from(result.to_string()));
+        Ok(result.map(Answer::Result).map_err(InternalFault::Result)?)
+    }
+}
+
+/// What the URIs of kept results begin with.
+const PREFIX: &str = "trunkline://results/";
+/// The most results that are kept at a time.
+const MOST_RESULTS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept_by(store: &KeptResults, owner: &str, size: usize, bounds: KeptBounds) -> bool {
+        let origin = ResultOrigin {
+            owner: Principal::Client(owner.into()),
+            server: ServerName::new("s").unwrap(),
+            tool: NativeName::new("t"),
+        };
+        let text = WholeText { text: "x".repeat(size), mime: "text/plain" };
+        let holder = Holder::Client(owner.into());
+        store.keep(text, (origin, holder), bounds).is_some()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_bytes_are_kept_for_a_time_and_for_each_client_its_share() {
+        let store = KeptResults::default();
+        let bounds = KeptBounds { all: 100, each: 60, lasting: Duration::from_mins(1) };
+        let owners = || store.0.lock().iter().map(|one| one.text.text.len()).collect::<Vec<_>>();
+        assert!(!kept_by(&store, "ann", 61, bounds));
+        assert!(kept_by(&store, "ann", 40, bounds) && kept_by(&store, "ann", 20, bounds));
+        // The oldest of the same client makes room.
+        assert!(kept_by(&store, "ann", 30, bounds));
+        assert_eq!(owners(), [20, 30]);
+        assert!(kept_by(&store, "bob", 50, bounds));
+        assert!(!kept_by(&store, "eve", 10, bounds));
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(kept_by(&store, "eve", 60, bounds));
+        assert_eq!(owners(), [60]);
+        store.retain(|owner| owner.as_str() != "eve");
+        assert_eq!(owners(), [0; 0]);
+    }
+
+    #[test]
+    fn ranges_follow_one_another_without_a_gap() {
+        let text = "aé€x".repeat(50);
+        for step in 1..10 {
+            let parts = (0..text.len()).step_by(step).map(|first| {
+                let range = TextRange::parse(&format!("range={first}-{}", first + step - 1));
+                range.unwrap().part_of(&text).unwrap()
+            });
+            assert_eq!(parts.collect::<String>(), text, "{step}");
+        }
+        for (query, expected) in [
+            ("range=1-", Some("é")),
+            ("range=0-0", Some("a")),
+            ("range=3-9", None),
+            ("range=2-1", None),
+            ("range=-1", None),
+            ("range=x-y", None),
+            ("bytes=0-1", None),
+        ] {
+            let range = TextRange::parse(query);
+            assert_eq!(range.and_then(|range| range.part_of("aé")), expected, "{query}");
+        }
+        assert_eq!(TextRange::WHOLE.part_of(""), Some(""));
+    }
+}

@@ -1,0 +1,243 @@
+//! Tools of the gateway itself: an answer that the configuration has, or one that is made of the
+//! results of other calls.
+//!
+//! Each of these is a call of the same client like any other: it takes the whole way through the
+//! pipeline, with its own record, rates, checks and permit. Only the client's capabilities are
+//! hidden: nobody would see the input requests of a call that the client did not make itself.
+
+mod values;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use crate::call::{
+    Answer, Call, Context, Event, Failure, InternalFault, Params, ParamsFault, Passing, Reply,
+    ResultBody, tool_error,
+};
+use crate::catalog::Tool;
+use crate::config::{OwnCallConfig, OwnToolConfig};
+use crate::era::lift;
+use crate::jsonrpc::{Members, object_of, string};
+use crate::mcp::{Method, meta};
+use crate::snapshot::{Snapshot, View};
+
+use super::Gateway;
+use values::{KnownValues, value_of};
+
+/// A call of a tool of the gateway itself.
+pub(super) struct OwnCall {
+    gateway: Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    tool: Arc<Tool>,
+    /// The place of its settings.
+    place: usize,
+    call: Box<Call>,
+    /// The bytes of all results so far.
+    held: AtomicUsize,
+}
+
+/// The place of the tool among those of the gateway that a call asks for; `None` if it is a
+/// server's, or unknown.
+pub(super) fn find_own_tool(
+    snapshot: &Snapshot,
+    view: &View,
+    call: &Call,
+) -> Option<(usize, Arc<Tool>)> {
+    let name = call.params.name().filter(|_| call.method == Method::ToolsCall)?;
+    let tool = view.catalog.find_own_tool(name)?;
+    let place = snapshot.config.tools.iter().position(|own| own.name.as_str() == name)?;
+    Some((place, Arc::clone(tool)))
+}
+
+/// The reply to a call of such a tool. Dropping it cancels the calls that it makes.
+pub(super) fn reply_of_own_tool(
+    gateway: &Arc<Gateway>,
+    snapshot: &Arc<Snapshot>,
+    (place, tool): (usize, Arc<Tool>),
+    call: Box<Call>,
+) -> Reply {
+    let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
+    let own = OwnCall { gateway, snapshot, tool, place, call, held: AtomicUsize::new(0) };
+    Reply::starting(async move {
+        own.snapshot.policy.check_own_arguments(&own.tool, &own.call).await?;
+        let raw = own.answer().await?;
+        let result = ResultBody::parse(raw.into()).map_err(InternalFault::Result)?;
+        Ok(Reply::ready(Ok(Answer::Result(result))))
+    })
+}
+
+impl OwnCall {
+    fn settings(&self) -> Result<&OwnToolConfig, Failure> {
+        let name = || self.call.params.name().unwrap_or_default().to_owned();
+        let settings = self.snapshot.config.tools.get(self.place);
+        settings.ok_or_else(|| Failure::UnknownTool { name: name() })
+    }
+
+    fn arguments(&self) -> &str {
+        let raw = self.call.params.arguments().and_then(|raw| std::str::from_utf8(raw).ok());
+        raw.unwrap_or("{}")
+    }
+
+    /// The result of the call: an error result if one of its calls fails, or they take too long.
+    async fn answer(&self) -> Result<Vec<u8>, Failure> {
+        let settings = self.settings()?;
+        if let Some(object) = &settings.json {
+            return Ok(tool_result(object.as_str(), Some(object.as_str())));
+        }
+        let results = match timeout(settings.timeout, self.make_calls(settings)).await {
+            Ok(Ok(results)) => results,
+            Ok(Err(fault)) => return Ok(tool_error(&fault)),
+            Err(_) => {
+                let limit = settings.timeout.as_secs_f64();
+                return Ok(tool_error(&format!("The calls of this tool took more than {limit} s")));
+            }
+        };
+        let (arguments, calls) = (self.arguments(), &settings.calls[..]);
+        let known = KnownValues { arguments, calls, results: &results };
+        let structured = (!calls.is_empty()).then(|| known.all_results());
+        let message = match (&settings.text, &structured) {
+            (Some(text), _) => known.fill_text(text),
+            (None, Some(structured)) => structured.clone(),
+            (None, None) => String::new(),
+        };
+        Ok(tool_result(&message, structured.as_deref()))
+    }
+
+    /// Makes all calls, each as soon as those have ended whose results it needs.
+    async fn make_calls(&self, settings: &OwnToolConfig) -> Result<Vec<Option<String>>, String> {
+        let calls = &settings.calls;
+        let mut results: Vec<Option<String>> = vec![None; calls.len()];
+        let mut ended = vec![false; calls.len()];
+        let mut waiting: Vec<usize> = (0..calls.len()).collect();
+        let mut running = FuturesUnordered::new();
+        loop {
+            let is_ready = |place: &usize| {
+                let needed = settings.order.needed_by(*place).iter();
+                needed.copied().all(|other| ended.get(other) == Some(&true))
+            };
+            let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
+            waiting = others;
+            for (place, call) in ready.into_iter().filter_map(|at| Some((at, calls.get(at)?))) {
+                let known = KnownValues { arguments: self.arguments(), calls, results: &results };
+                let arguments = known.fill_value(&call.arguments).unwrap_or_else(|| "{}".into());
+                running.push(async move { (place, self.make_call(call, &arguments).await) });
+            }
+            let Some((place, outcome)) = running.next().await else { return Ok(results) };
+            let Some(call) = calls.get(place) else { continue };
+            let outcome = match outcome {
+                Ok(value) => Some(value),
+                Err(_) if call.optional => None,
+                Err(fault) => return Err(format!("{} failed: {fault}", call.name.as_str())),
+            };
+            if let (Some(result), Some(ended)) = (results.get_mut(place), ended.get_mut(place)) {
+                (*result, *ended) = (outcome, true);
+            }
+        }
+    }
+
+    /// Makes one call, and returns the raw value of its result, or what went wrong.
+    async fn make_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<String, String> {
+        let context = &self.call.context;
+        let say = |failure: Failure| failure.to_string();
+        let (who, address) = (&context.principal, context.address);
+        self.gateway.admit_request(&self.snapshot, who, address).map_err(say)?;
+        let inner = self.inner_call(call, arguments).map_err(say)?;
+        let mut active = self.gateway.call(Arc::clone(&self.snapshot), inner).await;
+        let answer = loop {
+            match active.next().await {
+                Some(Event::Answer(answer)) => {
+                    if let Ok(Answer::Result(result)) = &answer {
+                        self.hold(result.raw().len())?;
+                    }
+                    break answer;
+                }
+                Some(Event::Passing(passing)) => {
+                    break Ok(Answer::Result(self.read_pieces(passing).await?));
+                }
+                Some(_) => {}
+                None => break Err(Failure::Cancelled),
+            }
+        };
+        // Nobody could answer what it asks for.
+        active.cancel_parked();
+        let result = match answer.map_err(say)? {
+            Answer::Result(result) => result,
+            Answer::Error(error) => return Err(error.message().to_owned()),
+        };
+        value_of(&result)
+    }
+
+    /// Reads a result that comes in pieces, for as long as the bound of all results allows.
+    async fn read_pieces(&self, mut passing: Passing) -> Result<ResultBody, String> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = passing.next().await.map_err(|failure| failure.to_string())? {
+            self.hold(piece.len())?;
+            whole.extend_from_slice(&piece);
+        }
+        ResultBody::parse(whole.freeze()).map_err(|fault| fault.to_string())
+    }
+
+    /// Counts bytes of results.
+    fn hold(&self, bytes: usize) -> Result<(), String> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        if held + bytes > MAX_RESULTS {
+            return Err(format!("the results together have more than {MAX_RESULTS} bytes"));
+        }
+        Ok(())
+    }
+
+    fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
+        let outer = &self.call.context;
+        let name = string(call.tool.as_str());
+        let mut members = vec![("name", Cow::Owned(name)), ("arguments", arguments.into())];
+        members.extend(self.inner_meta().map(|meta| (meta::META, meta.into())));
+        let params = parse_params(object_of(members).into())?;
+        let params = match lift::without_capabilities(&params) {
+            Some(declared) => parse_params(declared)?,
+            None => params,
+        };
+        let context = Context {
+            client: Arc::new(outer.client.without_capabilities()),
+            progress_token: None,
+            log: None,
+            // Nothing on the way has relied on parameters in the headers.
+            peer: None,
+            audit: outer.audit.as_ref().map(|notes| notes.for_inner_call()),
+            ..outer.clone()
+        };
+        Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
+    }
+
+    /// The client's `_meta` without its progress token, which belongs to its own call.
+    fn inner_meta(&self) -> Option<String> {
+        let params = &self.call.params;
+        let raw = params.raw().get(params.meta_span()?)?;
+        let members = Members::parse(raw).ok()?;
+        let kept = members.0.iter().filter(|(name, _)| name != meta::PROGRESS_TOKEN);
+        let kept =
+            kept.map(|(name, value): &(Cow<'_, str>, &RawValue)| (&**name, value.get().into()));
+        String::from_utf8(object_of(kept)).ok()
+    }
+}
+
+fn parse_params(raw: Bytes) -> Result<Params, Failure> {
+    let parsed: Result<Params, ParamsFault> = Params::parse(Some(raw));
+    Ok(parsed.map_err(InternalFault::Params)?)
+}
+
+fn tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
+    let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
+    let mut members = vec![("content", Cow::Owned(item))];
+    members.extend(structured.map(|structured| ("structuredContent", structured.into())));
+    object_of(members)
+}
+
+/// The most bytes of all results of one call together.
+const MAX_RESULTS: usize = 8 << 20;

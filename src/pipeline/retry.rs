@@ -1,0 +1,177 @@
+//! Calls that are made again after a failure, as the configuration says: those of tools that change
+//! nothing, or nothing more when they are called twice; and any other if the server has received
+//! nothing of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::call::{Call, Event, Failure, Reply, ServerFault};
+use crate::catalog::ResultTransform;
+use crate::clock;
+use crate::policy::{Permitted, RetryBudget};
+use crate::snapshot::{Snapshot, SnapshotServer};
+
+use super::attempt::FirstSend;
+
+/// How a call is made again.
+pub(super) struct RetryPlan {
+    /// How many more times.
+    left: usize,
+    /// The tool may be called twice.
+    is_repeatable: bool,
+    budget: Arc<RetryBudget>,
+}
+
+/// What the server may have received of a call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Received {
+    Nothing,
+    Perhaps,
+}
+
+impl RetryPlan {
+    /// The plan for calls of a tool; `None` if they are made once.
+    pub(super) fn prepare(
+        results: Option<&Arc<ResultTransform>>,
+        snapshot: &Snapshot,
+        member: &SnapshotServer,
+    ) -> Option<Self> {
+        let results = results?;
+        let left = results.settings.retries.filter(|retries| *retries > 0)?;
+        let budget = snapshot.policy.server(&member.config.name)?.retry_budget();
+        Some(Self { left, is_repeatable: results.is_repeatable(), budget: Arc::clone(budget) })
+    }
+
+    /// Whether the call is made again after this failure, which counts.
+    fn take(&mut self, failure: &Failure, received: Received) -> bool {
+        let may_help = match received {
+            Received::Nothing => was_unreachable(failure),
+            Received::Perhaps => self.is_repeatable && may_pass(failure),
+        };
+        let Some(left) = self.left.checked_sub(1).filter(|_| may_help) else { return false };
+        self.left = left;
+        self.budget.withdraw()
+    }
+}
+
+/// Whether no connection to the server could be opened: it was refused, or its process is not
+/// running.
+fn was_unreachable(failure: &Failure) -> bool {
+    use ServerFault::{NotRunning, NotStarted, Unreachable};
+    matches!(failure, Failure::ServerDown { fault, .. }
+        if matches!(**fault, Unreachable | NotStarted | NotRunning))
+}
+
+/// Whether a failure may pass by itself. A call that took too long is not among them: its client has
+/// waited for long enough.
+fn may_pass(failure: &Failure) -> bool {
+    match failure {
+        Failure::ServerBroke { .. } => true,
+        Failure::BadAnswer { fault, .. } => {
+            matches!(**fault, ServerFault::Status { status }
+                if matches!(status.as_u16(), 429 | 502 | 503 | 504))
+        }
+        failure => was_unreachable(failure),
+    }
+}
+
+/// Sends a call, and again while its failures allow it. A server that has begun to reply is not
+/// called again, nor one whose client has heard of the call.
+pub(super) fn send_with_retries(
+    snapshot: &Arc<Snapshot>,
+    member: &SnapshotServer,
+    permitted: Permitted<Call>,
+    plan: (FirstSend, RetryPlan),
+) -> Reply {
+    let (snapshot, member) = (Arc::clone(snapshot), member.clone());
+    Reply::starting(async move { attempt_calls(&snapshot, &member, permitted, plan).await })
+}
+
+async fn attempt_calls(
+    snapshot: &Arc<Snapshot>,
+    member: &SnapshotServer,
+    mut permitted: Permitted<Call>,
+    (way, mut plan): (FirstSend, RetryPlan),
+) -> Result<Reply, Failure> {
+    plan.budget.deposit();
+    // All attempts are one call in flight.
+    let slot = permitted.take_slot();
+    let until = clock::now() + member.config.timeout;
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    loop {
+        let again = (permitted.get().clone(), permitted.target().clone());
+        let (failure, received) = match way.send(snapshot, member, permitted).await {
+            Err(failure) => (failure, Received::Nothing),
+            Ok(mut reply) => match reply.next().await {
+                Some(Event::Answer(Err(failure))) => (failure, Received::Perhaps),
+                Some(first) => return Ok(Reply::beginning_with(first, reply).with_slot(slot)),
+                None => return Ok(reply),
+            },
+        };
+        let received = match failure {
+            // The connection was lost, or the server refused the request.
+            Failure::ServerBroke { .. } | Failure::BadAnswer { .. } => Received::Perhaps,
+            _ => received,
+        };
+        if clock::now() >= until || !plan.take(&failure, received) {
+            return Err(failure);
+        }
+        let (server, tool) = (&member.config.name, &again.1.native);
+        tracing::info!(%server, ?tool, %failure, left = plan.left, "a call is made again");
+        let wait = backoff.jittered_wait_after(Duration::ZERO, &mut fastrand::Rng::new());
+        tokio::time::sleep(wait).await;
+        let (call, target) = again;
+        permitted = snapshot.policy.readmit(Box::new(call), target);
+    }
+}
+
+/// The longest wait before the first retry, and before any.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::ServerName;
+
+    fn plan(left: usize, is_repeatable: bool) -> RetryPlan {
+        RetryPlan { left, is_repeatable, budget: Arc::default() }
+    }
+
+    #[test]
+    fn only_what_cannot_do_harm_is_called_again() {
+        let server = || ServerName::new("s").unwrap();
+        let status =
+            |code| ServerFault::Status { status: http::StatusCode::from_u16(code).unwrap() };
+        let down = |fault| Failure::server_down(server(), fault);
+        let bad = |code| Failure::bad_answer(server(), status(code));
+        let broke = Failure::server_broke(server(), ServerFault::Disconnected);
+        let late = Failure::ServerTimeout { server: server(), after: Duration::ZERO };
+        for (failure, received, of_reads, of_others) in [
+            (down(ServerFault::Unreachable), Received::Nothing, true, true),
+            (down(ServerFault::NotRunning), Received::Nothing, true, true),
+            (down(ServerFault::Unreachable), Received::Perhaps, true, false),
+            (down(ServerFault::Redirect), Received::Nothing, false, false),
+            (broke, Received::Perhaps, true, false),
+            (bad(503), Received::Perhaps, true, false),
+            (bad(500), Received::Perhaps, false, false),
+            (late.clone(), Received::Nothing, false, false),
+            (late, Received::Perhaps, false, false),
+            (Failure::Cancelled, Received::Perhaps, false, false),
+        ] {
+            let taken = [true, false].map(|reads| plan(1, reads).take(&failure, received));
+            assert_eq!(taken, [of_reads, of_others], "{failure} {received:?}");
+            assert!(!plan(0, true).take(&failure, received), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_empty_budget_ends_all_retries() {
+        let budget: Arc<RetryBudget> = Arc::default();
+        while budget.withdraw() {}
+        let failure = Failure::server_down(ServerName::new("s").unwrap(), ServerFault::Unreachable);
+        let mut plan = RetryPlan { left: 5, is_repeatable: true, budget };
+        assert!(!plan.take(&failure, Received::Nothing));
+    }
+}

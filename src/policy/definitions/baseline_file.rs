@@ -1,0 +1,185 @@
+//! The files of baselines: one for each server, which the gateway and `trunkline pin` both change,
+//! under a lock.
+//!
+//! The first line has a digest of the rest. A file that is damaged is an error that names the file,
+//! and is neither used nor written: a new baseline would accept what the old one did not.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+
+use super::record::{BaselineChange, BaselineRecord};
+use crate::call::ServerName;
+use crate::codec::file::FileError;
+use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
+use crate::crypto::sha256;
+
+/// Why a baseline cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum BaselineError {
+    /// The folder cannot be used.
+    #[error("the folder of baselines {} cannot be used", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        cause: OwnFolderError,
+    },
+    /// The file cannot be read.
+    #[error("the baseline {} cannot be read", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        cause: FileError,
+    },
+    /// The file is not one that the gateway has written.
+    #[error(
+        "the baseline {} is damaged: restore it, or remove it to accept what the server lists now",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be written.
+    #[error("the baseline {} cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// The folder with the baselines of one configuration file.
+#[derive(Debug, Clone)]
+pub struct BaselineFolder {
+    folder: OwnFolder,
+    /// The end of the names of this configuration's files.
+    ending: String,
+}
+
+impl BaselineFolder {
+    /// Opens the folder for a configuration file, and creates it if missing.
+    ///
+    /// # Errors
+    /// [`BaselineError::Folder`].
+    pub fn open(path: &Path, config: &Path) -> Result<Self, BaselineError> {
+        let opened = OwnFolder::open(path).and_then(|folder| Ok((folder, place_of(config)?)));
+        let (folder, place) =
+            opened.map_err(|cause| BaselineError::Folder { path: path.to_owned(), cause })?;
+        Ok(Self { folder, ending: format!(".{place}{BASELINE}") })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Whether a file in the folder is a baseline of this configuration.
+    pub fn has_file(&self, path: &Path) -> bool {
+        path.to_str().is_some_and(|path| path.ends_with(&self.ending))
+    }
+
+    /// Reads the baseline of a server; an empty one if there is none.
+    ///
+    /// # Errors
+    /// [`BaselineError`].
+    pub fn read(&self, server: &ServerName) -> Result<BaselineRecord, BaselineError> {
+        let (name, path) = (self.file_name(server), self.file(server));
+        match self.folder.read(&name, MAX_BASELINE) {
+            Ok(None) => Ok(BaselineRecord::default()),
+            Ok(Some(bytes)) => parse_file(&bytes).ok_or(BaselineError::Damaged { path }),
+            Err(cause) => Err(BaselineError::File { path, cause }),
+        }
+    }
+
+    /// Approves pending definitions of a server: those with these names, or all.
+    ///
+    /// # Errors
+    /// [`BaselineError`].
+    pub fn approve(
+        &self,
+        server: &ServerName,
+        names: &[String],
+    ) -> Result<Vec<(crate::catalog::Kind, String)>, BaselineError> {
+        self.edit(server, |record| record.approve(names)).map(|(_, approved)| approved)
+    }
+
+    /// Applies changes to the baseline of a server, and returns it as it is then.
+    pub(super) fn update(
+        &self,
+        server: &ServerName,
+        changes: &[BaselineChange],
+    ) -> Result<BaselineRecord, BaselineError> {
+        if changes.is_empty() {
+            return self.read(server);
+        }
+        let apply = |record: &mut BaselineRecord| {
+            for change in changes {
+                record.apply(change.clone());
+            }
+        };
+        self.edit(server, apply).map(|(record, ())| record)
+    }
+
+    /// Reads a baseline, edits it and writes it, if it has changed, under the folder's lock.
+    fn edit<T>(
+        &self,
+        server: &ServerName,
+        edit: impl FnOnce(&mut BaselineRecord) -> T,
+    ) -> Result<(BaselineRecord, T), BaselineError> {
+        let written = |cause| BaselineError::Write { path: self.file(server), cause };
+        let _lock = self.folder.lock(LOCK).map_err(written)?;
+        let before = self.read(server)?;
+        let mut record = before.clone();
+        let edited = edit(&mut record);
+        if record != before {
+            let bytes = write_file(&record).map_err(written)?;
+            self.folder.replace(&self.file_name(server), &bytes).map_err(written)?;
+        }
+        Ok((record, edited))
+    }
+
+    fn file(&self, server: &ServerName) -> PathBuf {
+        self.folder.path().join(self.file_name(server))
+    }
+
+    fn file_name(&self, server: &ServerName) -> String {
+        format!("{server}{}", self.ending)
+    }
+}
+
+fn parse_file(bytes: &[u8]) -> Option<BaselineRecord> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (digest, record) = rest.split_at_checked(DIGEST_CHARS)?;
+    let record = record.strip_prefix(b"\n")?;
+    if digest != HEXLOWER.encode(&sha256(record)).as_bytes() {
+        return None;
+    }
+    serde_json::from_slice(record).ok()
+}
+
+fn write_file(record: &BaselineRecord) -> io::Result<Vec<u8>> {
+    let record = serde_json::to_vec_pretty(record)?;
+    let digest = HEXLOWER.encode(&sha256(&record));
+    let file = [MAGIC, digest.as_bytes(), b"\n", &record].concat();
+    if file.len() > MAX_BASELINE {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    Ok(file)
+}
+
+/// The beginning of every file; the number is that of the format.
+const MAGIC: &[u8] = b"trunkline definitions 1 ";
+/// The hexadecimal digits of SHA-256.
+const DIGEST_CHARS: usize = 64;
+/// The most bytes of a file.
+const MAX_BASELINE: usize = 64 << 20;
+const BASELINE: &str = ".pins";
+const LOCK: &str = "pins.lock";

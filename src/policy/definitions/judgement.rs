@@ -1,0 +1,191 @@
+//! The judgement of one definition, and the comparison of a server's lists with its baseline.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::BaselineState;
+use super::record::{BaselineChange, DefinitionKey, PinBasis};
+use super::screen::ScreenSettings;
+use crate::call::NativeName;
+use crate::catalog::{
+    ConfusableNames, DefinitionDigest, Kind, ListedDefinition, ScanFindings, ScanRule, ServerList,
+};
+use crate::config::{PinsChoice, ScanChoice};
+
+/// Why a definition is held or reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScreenReason {
+    /// It is not what was accepted.
+    Changed,
+    /// The server did not have it when it was first listed.
+    Added,
+    /// The server is not trusted, and nobody has approved the definition.
+    Unapproved,
+    /// The baseline cannot be used.
+    NoBaseline,
+    /// A scan has found something.
+    Scan(ScanFindings),
+}
+
+impl fmt::Display for ScreenReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed => f.write_str("changed"),
+            Self::Added => f.write_str("added"),
+            Self::Unapproved => f.write_str("not approved"),
+            Self::NoBaseline => f.write_str("the baseline cannot be used"),
+            Self::Scan(findings) => fmt::Display::fmt(findings, f),
+        }
+    }
+}
+
+/// A definition that is held or reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScreenedDefinition {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its native name.
+    pub native: NativeName,
+    /// The digest of its canonical form.
+    pub digest: DefinitionDigest,
+    /// Whether clients do not see it.
+    pub held: bool,
+    /// The reasons, at least one.
+    pub reasons: Vec<ScreenReason>,
+}
+
+/// Judges a definition; `None` if there is nothing to say about it.
+pub(super) fn judge(
+    settings: ScreenSettings,
+    baseline: &BaselineState,
+    one: &ListedDefinition<'_>,
+    is_confusable: bool,
+) -> Option<ScreenedDefinition> {
+    let reason = match settings.pins {
+        PinsChoice::Off => None,
+        PinsChoice::Warn | PinsChoice::Hold => compare_form(settings, baseline, one),
+    };
+    let mut held = reason.is_some() && settings.pins == PinsChoice::Hold;
+    let mut reasons: Vec<_> = reason.into_iter().collect();
+    if settings.scan != ScanChoice::Off && !is_approved(baseline, one) {
+        let findings = scan_form(one, is_confusable);
+        held |= settings.scan == ScanChoice::Hold && findings.is_grave();
+        reasons.extend((!findings.rules().is_empty()).then_some(ScreenReason::Scan(findings)));
+    }
+    if reasons.is_empty() {
+        return None;
+    }
+    let (kind, native, digest) = (one.kind, one.native.clone(), one.digest());
+    Some(ScreenedDefinition { kind, native, digest, held, reasons })
+}
+
+/// What a scan finds in a definition and, compared with those of other servers, in its name.
+fn scan_form(one: &ListedDefinition<'_>, is_confusable: bool) -> ScanFindings {
+    let mut findings = one.findings().clone();
+    if is_confusable {
+        findings.add(ScanRule::ConfusableName);
+    }
+    findings
+}
+
+/// Whether an operator has approved this form, whatever a scan finds in it.
+fn is_approved(baseline: &BaselineState, one: &ListedDefinition<'_>) -> bool {
+    let BaselineState::Known(record) = baseline else { return false };
+    let known = record.find(one.kind, one.native.as_str());
+    let form = known.and_then(|known| known.find_accepted(one.digest()));
+    form.is_some_and(|form| form.basis == PinBasis::Approved)
+}
+
+/// What speaks against a definition, compared with the baseline.
+fn compare_form(
+    settings: ScreenSettings,
+    baseline: &BaselineState,
+    one: &ListedDefinition<'_>,
+) -> Option<ScreenReason> {
+    let BaselineState::Known(record) = baseline else { return Some(ScreenReason::NoBaseline) };
+    let needs_approval = settings.pins == PinsChoice::Hold && !settings.is_trusted;
+    let known = record.find(one.kind, one.native.as_str());
+    let accepted = known.map(|known| (known, known.find_accepted(one.digest())));
+    match accepted {
+        Some((_, Some(form))) if form.basis == PinBasis::Approved || !needs_approval => None,
+        Some((_, Some(_))) => Some(ScreenReason::Unapproved),
+        Some((known, None)) if !known.accepted.is_empty() => Some(ScreenReason::Changed),
+        _ if needs_approval => Some(ScreenReason::Unapproved),
+        _ if is_first_sight(baseline, one.kind) => None,
+        _ => Some(ScreenReason::Added),
+    }
+}
+
+/// Whether unknown definitions of this kind are accepted as they are: the first ones, and resources,
+/// because servers list files and records as they come and go.
+fn is_first_sight(baseline: &BaselineState, kind: Kind) -> bool {
+    match baseline {
+        BaselineState::Known(record) => kind == Kind::Resources || !record.has_kind(kind),
+        BaselineState::Unusable(_) => false,
+    }
+}
+
+/// What a comparison has found.
+#[derive(Debug, Default)]
+pub(super) struct ComparedLists {
+    /// What the baseline has to take up.
+    pub(super) changes: Vec<BaselineChange>,
+    /// What was not reported before.
+    pub(super) found: Vec<ScreenedDefinition>,
+    /// The digests of all definitions.
+    pub(super) listed: HashSet<DefinitionDigest>,
+}
+
+/// Compares all lists of a server with its baseline. The first list is the main one, which makes the baseline.
+pub(super) fn compare_lists(
+    settings: ScreenSettings,
+    baseline: &BaselineState,
+    lists: &[Arc<ServerList>],
+    (confusable, keeps_texts): (&ConfusableNames, bool),
+) -> ComparedLists {
+    let mut compared = ComparedLists::default();
+    let BaselineState::Known(record) = baseline else { return compared };
+    let mut names = HashSet::new();
+    for (position, list) in lists.iter().enumerate() {
+        for one in list.definitions() {
+            let digest = one.digest();
+            if !names.insert((one.kind, one.native, digest)) {
+                continue;
+            }
+            compared.listed.insert(digest);
+            let known = record.find(one.kind, one.native.as_str());
+            let key = || key_of(&one, keeps_texts);
+            let is_main = position == 0 || one.kind == Kind::Resources;
+            if settings.pins != PinsChoice::Off
+                && known.is_none()
+                && is_main
+                && is_first_sight(baseline, one.kind)
+            {
+                compared.changes.push(BaselineChange::Accept(key()));
+            }
+            let is_confusable = confusable.has(&list.server, one.kind, one.native);
+            let screened = judge(settings, baseline, &one, is_confusable);
+            let Some(screened) = screened else { continue };
+            let is_pending = known.is_some_and(|known| {
+                known.pending.iter().any(|form| form.sha256 == screened.digest)
+            });
+            if !is_pending {
+                let reasons = screened.reasons.iter().map(ToString::to_string).collect();
+                compared.changes.push(BaselineChange::Await(key(), reasons));
+                compared.found.push(screened);
+            }
+        }
+    }
+    compared
+}
+
+fn key_of(one: &ListedDefinition<'_>, keeps_texts: bool) -> DefinitionKey {
+    let definition = keeps_texts.then(|| {
+        let canonical = one.canonical();
+        serde_json::from_str(&canonical).unwrap_or(Value::String(canonical))
+    });
+    DefinitionKey { kind: one.kind, name: one.native.to_string(), sha256: one.digest(), definition }
+}

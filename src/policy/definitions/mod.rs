@@ -1,0 +1,251 @@
+//! Which definitions clients see: those that were first seen or approved, and in which a scan has
+//! found nothing grave.
+//!
+//! [`DefinitionGuard`] keeps each server's baseline ([`BaselineRecord`]): the forms of its
+//! definitions that are accepted, and those that wait for approval. Whenever a snapshot is compiled,
+//! it compares the servers' lists with it, and returns a [`DefinitionScreen`]: the one immutable
+//! state that decides what the catalog of that snapshot has, and so what is listed, found and called.
+//! It differs from the rest of `policy`, which decides about calls.
+
+mod baseline_file;
+mod judgement;
+mod record;
+mod screen;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use baseline_file::{BaselineError, BaselineFolder};
+pub use judgement::{ScreenReason, ScreenedDefinition};
+pub use record::{AcceptedForm, BaselineRecord, PendingForm, PinBasis, PinnedDefinition};
+pub use screen::DefinitionScreen;
+
+use crate::call::ServerName;
+use crate::catalog::{ConfusableNames, DefinitionDigest, ServerList};
+use crate::codec::file::FileReader;
+use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
+use crate::text::error_chain;
+use record::BaselineChange;
+use screen::ServerScreen;
+
+/// The definitions of all servers that were accepted, across snapshots and reloads.
+#[derive(Debug, Default)]
+pub struct DefinitionGuard {
+    /// `None` if baselines last as long as the process.
+    folder: Option<BaselineFolder>,
+    files: FileReader,
+    baselines: Mutex<HashMap<ServerName, KnownBaseline>>,
+}
+
+/// One server's baseline in memory, without the texts of its definitions.
+#[derive(Debug, Clone)]
+struct KnownBaseline {
+    state: Arc<BaselineState>,
+    /// What the file does not have yet.
+    unsaved: Vec<BaselineChange>,
+    /// The forms that wait for approval because this process has seen them. Others of the same file
+    /// were seen by other processes, whose lists may differ.
+    awaited: HashSet<DefinitionDigest>,
+}
+
+/// What is known of a server's baseline.
+#[derive(Debug, Clone)]
+enum BaselineState {
+    /// What was accepted.
+    Known(BaselineRecord),
+    /// Its file cannot be used: nothing counts as accepted, and nothing is written.
+    Unusable(String),
+}
+
+/// What has newly been found in the lists of one server.
+#[derive(Debug, Clone)]
+pub struct DefinitionNews {
+    /// The server.
+    pub server: ServerName,
+    /// The definitions that were not reported before.
+    pub found: Vec<ScreenedDefinition>,
+}
+
+impl DefinitionGuard {
+    /// A guard whose baselines are stored in a folder, or last as long as the process.
+    pub fn new(folder: Option<BaselineFolder>) -> Self {
+        Self { folder, ..Self::default() }
+    }
+
+    /// Compares all lists of all servers with the baselines. What is seen for the first time becomes
+    /// part of its baseline; [`Self::save_changes`] writes that.
+    pub fn observe_lists(
+        &self,
+        config: &Config,
+        lists: &HashMap<ServerName, Vec<Arc<ServerList>>>,
+    ) -> (Arc<DefinitionScreen>, Vec<DefinitionNews>) {
+        let confusable = find_confusable(config, lists);
+        let mut screens = HashMap::new();
+        let mut news = Vec::new();
+        let mut baselines = self.baselines.lock();
+        for server in &config.servers {
+            let settings = ServerScreen::settings_of(config, server);
+            if settings.is_off() {
+                continue;
+            }
+            let known = baselines
+                .entry(server.name.clone())
+                .or_insert_with(|| KnownBaseline::read(self.folder.as_ref(), server));
+            let own = lists.get(&server.name).map_or(&[][..], Vec::as_slice);
+            let found = known.observe(settings, own, (&confusable, self.folder.is_some()));
+            if !found.is_empty() {
+                news.push(DefinitionNews { server: server.name.clone(), found });
+            }
+            screens
+                .insert(server.name.clone(), ServerScreen::new(settings, Arc::clone(&known.state)));
+        }
+        (Arc::new(DefinitionScreen::new(screens, confusable)), news)
+    }
+
+    /// Writes what is new in the baselines, and reads what was approved meanwhile. Returns whether
+    /// anything was, so that the lists are to be compared again.
+    pub async fn save_changes(&self) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        let due: Vec<_> = {
+            let mut baselines = self.baselines.lock();
+            let due = baselines.iter_mut();
+            due.map(|(name, known)| (name.clone(), std::mem::take(&mut known.unsaved))).collect()
+        };
+        let mut has_changed = false;
+        for (server, changes) in due {
+            let (folder, name) = (folder.clone(), server.clone());
+            let saved = self.files.run(move || folder.update(&name, &changes)).await;
+            let state = match saved {
+                Ok(Ok(record)) => BaselineState::Known(record.without_texts()),
+                Ok(Err(error)) => BaselineState::unusable(&error),
+                Err(error) => {
+                    tracing::warn!(%server, "definitions are not stored: {}", error_chain(&error));
+                    continue;
+                }
+            };
+            if let Some(known) = self.baselines.lock().get_mut(&server) {
+                has_changed |= known.replace(&server, state);
+            }
+        }
+        has_changed
+    }
+
+    /// Where baselines are stored.
+    pub fn folder(&self) -> Option<&BaselineFolder> {
+        self.folder.as_ref()
+    }
+}
+
+impl KnownBaseline {
+    /// The stored baseline of a server, or an empty one.
+    fn read(folder: Option<&BaselineFolder>, server: &ServerConfig) -> Self {
+        let read = folder.map_or(Ok(BaselineRecord::default()), |folder| folder.read(&server.name));
+        let state = match read {
+            Ok(record) => BaselineState::Known(record.without_texts()),
+            Err(error) => BaselineState::unusable(&error),
+        };
+        state.log_fault(&server.name);
+        Self { state: Arc::new(state), unsaved: Vec::new(), awaited: HashSet::new() }
+    }
+
+    /// Compares these lists with the baseline, the main one first, and returns what is new.
+    fn observe(
+        &mut self,
+        settings: screen::ScreenSettings,
+        lists: &[Arc<ServerList>],
+        (confusable, keeps_texts): (&ConfusableNames, bool),
+    ) -> Vec<ScreenedDefinition> {
+        let compared =
+            judgement::compare_lists(settings, &self.state, lists, (confusable, keeps_texts));
+        let judgement::ComparedLists { mut changes, found, listed } = compared;
+        if let BaselineState::Known(record) = &*self.state
+            && !lists.is_empty()
+        {
+            changes.extend(record.unlisted_pending(|digest| {
+                !listed.contains(&digest) && self.awaited.contains(&digest)
+            }));
+        }
+        self.awaited.retain(|digest| listed.contains(digest));
+        self.awaited.extend(found.iter().map(|one| one.digest));
+        if !changes.is_empty()
+            && let BaselineState::Known(record) = Arc::make_mut(&mut self.state)
+        {
+            for change in &changes {
+                record.apply(change.without_text());
+            }
+            if keeps_texts {
+                self.unsaved.extend(changes);
+            }
+        }
+        found
+    }
+
+    /// Takes over what was read or written; true if it is not what was known. What was found
+    /// meanwhile is not lost.
+    fn replace(&mut self, server: &ServerName, state: BaselineState) -> bool {
+        let state = match state {
+            BaselineState::Known(mut record) => {
+                for change in &self.unsaved {
+                    record.apply(change.without_text());
+                }
+                BaselineState::Known(record)
+            }
+            unusable @ BaselineState::Unusable(_) => unusable,
+        };
+        let has_changed = *self.state != state;
+        if has_changed {
+            state.log_fault(server);
+            self.state = Arc::new(state);
+        }
+        has_changed
+    }
+}
+
+impl BaselineState {
+    fn unusable(error: &BaselineError) -> Self {
+        Self::Unusable(error_chain(error))
+    }
+
+    fn log_fault(&self, server: &ServerName) {
+        if let Self::Unusable(reason) = self {
+            tracing::error!(%server, "its definitions cannot be compared: {reason}");
+        }
+    }
+}
+
+impl PartialEq for BaselineState {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Known(one), Self::Known(two)) => one == two,
+            (Self::Unusable(one), Self::Unusable(two)) => one == two,
+            _ => false,
+        }
+    }
+}
+
+/// The names that look like those of other servers, if any server is scanned.
+fn find_confusable(
+    config: &Config,
+    lists: &HashMap<ServerName, Vec<Arc<ServerList>>>,
+) -> ConfusableNames {
+    let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
+    if !config.servers.iter().any(is_scanned) {
+        return ConfusableNames::default();
+    }
+    let all = lists.values().flatten();
+    ConfusableNames::compare(
+        all.flat_map(|list| list.definitions().map(|one| (&list.server, one.kind, one.native))),
+    )
+}
+
+/// Whether a server's definitions are scanned.
+pub fn scan_of(config: &Config, server: &ServerConfig) -> ScanChoice {
+    server.definitions.scan.unwrap_or(config.gateway.scan)
+}
+
+/// Whether a server's definitions are compared.
+pub fn pins_of(config: &Config, server: &ServerConfig) -> PinsChoice {
+    server.definitions.pins.unwrap_or(config.gateway.pins)
+}

@@ -1,0 +1,244 @@
+//! What is stored of one server's definitions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::catalog::{DefinitionDigest, Kind};
+
+/// The accepted and the pending definitions of one server, by kind (`tools`, `prompts`, …) and
+/// native name. A kind is present once the server has listed some of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BaselineRecord(BTreeMap<String, BTreeMap<String, PinnedDefinition>>);
+
+/// The known forms of one definition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedDefinition {
+    /// Those that clients may see. A server may list several: one for each set of capabilities.
+    pub accepted: Vec<AcceptedForm>,
+    /// Those that wait for approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<PendingForm>,
+}
+
+/// A form that clients may see.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptedForm {
+    /// The digest of its canonical form.
+    pub sha256: DefinitionDigest,
+    /// Why it is accepted.
+    pub basis: PinBasis,
+    /// Its canonical form; `None` in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Value>,
+}
+
+/// A form that waits for approval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PendingForm {
+    /// The digest of its canonical form.
+    pub sha256: DefinitionDigest,
+    /// Why it needs approval.
+    pub reasons: Vec<String>,
+    /// Its canonical form; `None` in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Value>,
+}
+
+/// Why a form is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PinBasis {
+    /// It was there when the server was first listed.
+    Seen,
+    /// An operator approved it.
+    Approved,
+}
+
+/// A definition, in the words of the record.
+#[derive(Debug, Clone)]
+pub(super) struct DefinitionKey {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) sha256: DefinitionDigest,
+    pub(super) definition: Option<Value>,
+}
+
+/// A change of the record.
+#[derive(Debug, Clone)]
+pub(super) enum BaselineChange {
+    /// Accepts what was first seen.
+    Accept(DefinitionKey),
+    /// Has a form wait for approval.
+    Await(DefinitionKey, Vec<String>),
+    /// Drops a form that is no longer listed and was not approved.
+    Withdraw(DefinitionKey),
+}
+
+impl BaselineChange {
+    /// The same change without the text of the definition.
+    pub(super) fn without_text(&self) -> Self {
+        let bare = |key: &DefinitionKey| DefinitionKey { definition: None, ..key.clone() };
+        match self {
+            Self::Accept(key) => Self::Accept(bare(key)),
+            Self::Await(key, reasons) => Self::Await(bare(key), reasons.clone()),
+            Self::Withdraw(key) => Self::Withdraw(bare(key)),
+        }
+    }
+}
+
+impl BaselineRecord {
+    /// What is known of a definition.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&PinnedDefinition> {
+        self.0.get(kind.member())?.get(name)
+    }
+
+    /// Whether the server has listed something of this kind.
+    pub fn has_kind(&self, kind: Kind) -> bool {
+        self.0.contains_key(kind.member())
+    }
+
+    /// All definitions, with their kinds and names.
+    pub fn definitions(&self) -> impl Iterator<Item = (Kind, &str, &PinnedDefinition)> {
+        Kind::ALL.into_iter().flat_map(|kind| {
+            let named = self.0.get(kind.member()).into_iter().flatten();
+            named.map(move |(name, pinned)| (kind, name.as_str(), pinned))
+        })
+    }
+
+    /// The number of its definitions.
+    pub fn len(&self) -> usize {
+        self.0.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether it has no definitions.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Approves the pending forms of the definitions with these names, or of all; returns their
+    /// kinds and names. Forms that were accepted before stay so: another client may have them.
+    pub fn approve(&mut self, names: &[String]) -> Vec<(Kind, String)> {
+        let mut approved = Vec::new();
+        for kind in Kind::ALL {
+            let Some(definitions) = self.0.get_mut(kind.member()) else { continue };
+            for (name, pinned) in definitions {
+                let is_meant = names.is_empty() || names.contains(name);
+                if is_meant && pinned.approve_pending() {
+                    approved.push((kind, name.clone()));
+                }
+            }
+        }
+        approved
+    }
+
+    /// The same record without the texts of definitions.
+    #[must_use]
+    pub fn without_texts(mut self) -> Self {
+        for pinned in self.0.values_mut().flat_map(BTreeMap::values_mut) {
+            pinned.accepted.iter_mut().for_each(|form| form.definition = None);
+            pinned.pending.iter_mut().for_each(|form| form.definition = None);
+        }
+        self
+    }
+
+    /// The withdrawal of the pending forms with such digests.
+    pub(super) fn unlisted_pending(
+        &self,
+        is_gone: impl Fn(DefinitionDigest) -> bool,
+    ) -> Vec<BaselineChange> {
+        let all = self.definitions().flat_map(|(kind, name, pinned)| {
+            pinned.pending.iter().map(move |form| (kind, name, form.sha256))
+        });
+        let gone = all.filter(|(_, _, sha256)| is_gone(*sha256));
+        gone.map(|(kind, name, sha256)| {
+            let name = name.to_owned();
+            BaselineChange::Withdraw(DefinitionKey { kind, name, sha256, definition: None })
+        })
+        .collect()
+    }
+
+    pub(super) fn apply(&mut self, change: BaselineChange) {
+        match change {
+            BaselineChange::Accept(key) => self.accept_seen(key),
+            BaselineChange::Await(key, reasons) => self.await_approval(key, reasons),
+            BaselineChange::Withdraw(key) => self.withdraw(&key),
+        }
+    }
+
+    /// Accepts what was first seen, unless the definition is known already: another process may
+    /// have seen it, and an operator may have decided about it.
+    fn accept_seen(&mut self, key: DefinitionKey) {
+        if self.len() >= MOST_DEFINITIONS {
+            return;
+        }
+        let definitions = self.0.entry(key.kind.member().to_owned()).or_default();
+        let pinned = definitions.entry(key.name).or_default();
+        if pinned.accepted.is_empty() && pinned.pending.is_empty() {
+            let (sha256, definition) = (key.sha256, key.definition);
+            pinned.accepted.push(AcceptedForm { sha256, basis: PinBasis::Seen, definition });
+        }
+    }
+
+    fn await_approval(&mut self, key: DefinitionKey, reasons: Vec<String>) {
+        if self.len() >= MOST_DEFINITIONS {
+            return;
+        }
+        let definitions = self.0.entry(key.kind.member().to_owned()).or_default();
+        let pinned = definitions.entry(key.name).or_default();
+        let is_approved =
+            |form: &AcceptedForm| form.sha256 == key.sha256 && form.basis == PinBasis::Approved;
+        if pinned.accepted.iter().any(is_approved) {
+            return;
+        }
+        pinned.pending.retain(|form| form.sha256 != key.sha256);
+        if pinned.pending.len() >= MOST_PENDING {
+            pinned.pending.remove(0);
+        }
+        let (sha256, definition) = (key.sha256, key.definition);
+        pinned.pending.push(PendingForm { sha256, reasons, definition });
+    }
+
+    fn withdraw(&mut self, key: &DefinitionKey) {
+        let Some(definitions) = self.0.get_mut(key.kind.member()) else { return };
+        let Some(pinned) = definitions.get_mut(&key.name) else { return };
+        pinned.pending.retain(|form| form.sha256 != key.sha256);
+        if pinned.pending.is_empty() && pinned.accepted.is_empty() {
+            definitions.remove(&key.name);
+        }
+    }
+}
+
+impl PinnedDefinition {
+    /// The accepted form with this digest.
+    pub fn find_accepted(&self, digest: DefinitionDigest) -> Option<&AcceptedForm> {
+        self.accepted.iter().find(|form| form.sha256 == digest)
+    }
+
+    /// Approves its pending forms; false if there are none.
+    fn approve_pending(&mut self) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        for form in std::mem::take(&mut self.pending) {
+            let PendingForm { sha256, definition, .. } = form;
+            self.accepted.retain(|known| known.sha256 != sha256);
+            self.accepted.push(AcceptedForm { sha256, basis: PinBasis::Approved, definition });
+        }
+        let surplus = self.accepted.len().saturating_sub(MOST_ACCEPTED);
+        self.accepted.drain(..surplus);
+        true
+    }
+}
+
+/// The most definitions of one server that are stored.
+const MOST_DEFINITIONS: usize = 50_000;
+/// The most forms of one definition that are accepted; the newest stay.
+const MOST_ACCEPTED: usize = 8;
+/// The most forms of one definition that wait for approval.
+const MOST_PENDING: usize = 4;

@@ -1,0 +1,98 @@
+//! The one state that decides which definitions of a snapshot clients see.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::judgement::{ScreenedDefinition, judge};
+use super::{BaselineState, pins_of, scan_of};
+use crate::call::ServerName;
+use crate::catalog::{ConfusableNames, HeldDefinitions, ListedDefinition, ServerList};
+use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
+
+/// What is compared with what, for one snapshot. Immutable.
+#[derive(Debug, Default)]
+pub struct DefinitionScreen {
+    /// The servers whose definitions are compared or scanned.
+    servers: HashMap<ServerName, ServerScreen>,
+    /// The names that look like those of other servers.
+    confusable: ConfusableNames,
+}
+
+/// The part of one server.
+#[derive(Debug)]
+pub(super) struct ServerScreen {
+    settings: ScreenSettings,
+    baseline: Arc<BaselineState>,
+}
+
+/// How a server's definitions are treated.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScreenSettings {
+    pub(super) is_trusted: bool,
+    pub(super) pins: PinsChoice,
+    pub(super) scan: ScanChoice,
+}
+
+impl ScreenSettings {
+    /// Whether nothing is looked at.
+    pub(super) fn is_off(self) -> bool {
+        self.pins == PinsChoice::Off && self.scan == ScanChoice::Off
+    }
+}
+
+impl ServerScreen {
+    pub(super) fn new(settings: ScreenSettings, baseline: Arc<BaselineState>) -> Self {
+        Self { settings, baseline }
+    }
+
+    pub(super) fn settings_of(config: &Config, server: &ServerConfig) -> ScreenSettings {
+        ScreenSettings {
+            is_trusted: server.definitions.trusted,
+            pins: pins_of(config, server),
+            scan: scan_of(config, server),
+        }
+    }
+}
+
+impl DefinitionScreen {
+    pub(super) fn new(
+        servers: HashMap<ServerName, ServerScreen>,
+        confusable: ConfusableNames,
+    ) -> Self {
+        Self { servers, confusable }
+    }
+
+    /// The definitions in a server's list that clients do not see.
+    pub fn held_in(&self, list: &ServerList) -> Arc<HeldDefinitions> {
+        let Some(screen) = self.servers.get(&list.server) else { return Arc::default() };
+        let held = list
+            .definitions()
+            .filter(|one| self.judge(screen, list, one).is_some_and(|found| found.held));
+        Arc::new(held.map(|one| (one.kind, one.native.clone())).collect())
+    }
+
+    /// What is remarkable about the definitions in a server's list: held or reported.
+    pub fn findings_in(&self, list: &ServerList) -> Vec<ScreenedDefinition> {
+        let Some(screen) = self.servers.get(&list.server) else { return Vec::new() };
+        let all = list.definitions();
+        all.filter_map(|one| self.judge(screen, list, &one)).collect()
+    }
+
+    fn judge(
+        &self,
+        screen: &ServerScreen,
+        list: &ServerList,
+        one: &ListedDefinition<'_>,
+    ) -> Option<ScreenedDefinition> {
+        let is_confusable = self.confusable.has(&list.server, one.kind, one.native);
+        judge(screen.settings, &screen.baseline, one, is_confusable)
+    }
+
+    /// Why a server's baseline cannot be used, if it cannot.
+    pub fn fault_of(&self, server: &ServerName) -> Option<&str> {
+        match &*self.servers.get(server)?.baseline {
+            BaselineState::Unusable(reason) => Some(reason),
+            BaselineState::Known(_) => None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The audit log: one JSON record per decision, for auditors.
+//!
+//! The access log says how calls went, to operators, and may lose lines. The audit log says who was
+//! allowed what, by which check or rule, and counts what it loses: callers put finished records into
+//! a bounded queue ([`queue`]) and never wait; one thread ([`writer`]) numbers them, chains them
+//! ([`chain`]) and writes them to a file ([`rotation`]), standard output or syslog ([`syslog`]). A
+//! record that cannot be written stays until it can be; meanwhile the queue fills, what does not
+//! fit is counted, and a record in the log itself says how many were lost.
+//!
+//! Unlike the rest of `telemetry`, it may hold arguments, if the operator asks for them, redacted
+//! ([`redaction`]). Keys, tokens and session ids are never an input: only what tells one from
+//! another.
+
+mod chain;
+mod notes;
+mod queue;
+mod record;
+mod redaction;
+mod rotation;
+mod sink;
+mod syslog;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+
+use super::metrics::{AuditCounts, AuditFate};
+use crate::clock;
+use crate::crypto::random_bytes;
+
+pub use chain::ChainKey;
+pub use notes::{AuditCredential, AuditNotes, DecidingRule};
+pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
+pub use redaction::{RedactionError, RedactionRules};
+pub use rotation::FileRotation;
+pub use syslog::SyslogAddress;
+pub use verify::{ChainFault, ChainReport, LogVerifier, first_number};
+
+use queue::AuditQueue;
+use writer::{AuditWriter, WriterState};
+
+/// What is recorded, and where.
+#[derive(Debug)]
+pub struct AuditSettings {
+    /// Where records are written.
+    pub sink: AuditSinkSettings,
+    /// The most bytes of records that wait.
+    pub queue_size: usize,
+    /// How records are chained.
+    pub chain: ChainMode,
+    /// How arguments are recorded; `None` for their digest alone.
+    pub arguments: Option<ArgumentRecording>,
+}
+
+/// Where records are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditSinkSettings {
+    /// A file, and when the next one begins.
+    File(PathBuf, FileRotation),
+    /// Standard output.
+    Stdout,
+    /// A syslog receiver, as RFC 5424 messages.
+    Syslog(SyslogAddress),
+}
+
+/// How each record refers to the one before.
+#[derive(Debug, Clone)]
+pub enum ChainMode {
+    /// Not at all.
+    Off,
+    /// By its SHA-256.
+    Plain,
+    /// By an HMAC-SHA256, which only the owner of the key can make.
+    Keyed(ChainKey),
+}
+
+/// How the values of arguments are recorded.
+#[derive(Debug)]
+pub struct ArgumentRecording {
+    /// The most bytes of one call's arguments: larger ones are left out.
+    pub size: usize,
+    /// What is replaced in them.
+    pub redaction: RedactionRules,
+}
+
+/// The handle through which records are written. Clones share one log.
+#[derive(Debug, Clone)]
+pub struct AuditTrail(Arc<TrailState>);
+
+#[derive(Debug)]
+struct TrailState {
+    on: AtomicBool,
+    settings: ArcSwapOption<AuditSettings>,
+    /// Begins all ids of this run.
+    run: String,
+    recorded: AtomicU64,
+    queue: Arc<AuditQueue>,
+    writer: Arc<WriterState>,
+    started: Mutex<bool>,
+}
+
+/// How the log stands, for `/status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditOverview {
+    /// Records that were written.
+    pub written: u64,
+    /// Records that were lost.
+    pub dropped: u64,
+    /// Bytes of records that wait.
+    pub queued: usize,
+    /// The number of the last record.
+    pub last_number: u64,
+    /// The hash of the last record, if records are chained.
+    pub last_hash: Option<String>,
+    /// Why the last attempt to write failed; `None` once one succeeds.
+    pub fault: Option<String>,
+}
+
+impl AuditTrail {
+    /// A log that is off until [`AuditTrail::apply`] is called.
+    pub fn new(counts: AuditCounts) -> Self {
+        let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
+        Self(Arc::new(TrailState {
+            on: AtomicBool::new(false),
+            settings: ArcSwapOption::empty(),
+            run: HEXLOWER.encode(&run),
+            recorded: AtomicU64::new(0),
+            queue: Arc::new(AuditQueue::new(counts)),
+            writer: Arc::default(),
+            started: Mutex::new(false),
+        }))
+    }
+
+    /// Whether anything is recorded.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.0.on.load(Relaxed)
+    }
+
+    /// Writes a record. Never waits.
+    pub fn record(&self, record: &AuditRecord<'_>) {
+        if !self.is_on() {
+            return;
+        }
+        let Some(settings) = self.0.settings.load_full() else { return };
+        let number = self.0.recorded.fetch_add(1, Relaxed);
+        let id = format!("{}-{number}", self.0.run);
+        match record.write_json(&id, clock::wall_now(), settings.arguments.as_ref()) {
+            Ok(json) => self.0.queue.push(json, record.is_of_stranger()),
+            Err(error) => {
+                self.0.queue.note_lost();
+                tracing::error!(%error, "an audit record could not be written");
+            }
+        }
+    }
+
+    /// Puts settings in force. Records that wait are written where the new settings say, in order.
+    /// `None` turns the log off, once those that wait are written.
+    ///
+    /// # Errors
+    /// The thread that writes cannot be started.
+    pub fn apply(&self, settings: Option<AuditSettings>) -> std::io::Result<()> {
+        let settings = settings.map(Arc::new);
+        if let Some(settings) = &settings {
+            self.start_writer()?;
+            self.0.queue.configure(settings);
+        }
+        self.0.on.store(settings.is_some(), Relaxed);
+        self.0.settings.store(settings);
+        Ok(())
+    }
+
+    fn start_writer(&self) -> std::io::Result<()> {
+        let mut started = self.0.started.lock();
+        if !*started {
+            let writer = AuditWriter::new(Arc::clone(&self.0.queue), Arc::clone(&self.0.writer));
+            thread::Builder::new()
+                .name("audit".to_owned())
+                .spawn(move || writer.write_records())?;
+            *started = true;
+        }
+        Ok(())
+    }
+
+    /// Has the file opened again: another program has moved it away.
+    pub fn reopen(&self) {
+        self.0.queue.request_reopening();
+    }
+
+    /// How the log stands; `None` if it is off.
+    pub fn overview(&self) -> Option<AuditOverview> {
+        self.is_on().then(|| {
+            let written = self.0.writer.snapshot();
+            AuditOverview {
+                written: self.0.queue.counts().of(AuditFate::Written),
+                dropped: self.0.queue.counts().of(AuditFate::Dropped),
+                queued: self.0.queue.bytes(),
+                last_number: written.number,
+                last_hash: written.hash,
+                fault: written.fault,
+            }
+        })
+    }
+
+    /// Writes what waits, within this time, and ends the thread. Blocks. What is left then is
+    /// counted as dropped, and the log of the gateway says so.
+    pub fn finish(&self, within: Duration) {
+        self.0.on.store(false, Relaxed);
+        if *self.0.started.lock() {
+            let lost = self.0.queue.close(within);
+            if lost > 0 {
+                tracing::error!(
+                    records = lost,
+                    "audit records were lost: they could not be written"
+                );
+            }
+        }
+    }
+}

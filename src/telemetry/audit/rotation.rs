@@ -1,0 +1,211 @@
+//! A file of records that begins anew when it is large or old.
+//!
+//! `audit.jsonl` is the current file, `audit.jsonl.1` the one before, and so on. A file that another
+//! program has moved away is noticed before the next record, and a new one begins.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+
+use super::chain::ChainEnd;
+use crate::clock;
+
+/// When the next file begins, and how many are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRotation {
+    /// The most bytes of a file; `None` if size does not matter.
+    pub size: Option<u64>,
+    /// The greatest age of a file; `None` if age does not matter.
+    pub age: Option<Duration>,
+    /// The number of files that are kept besides the current one.
+    pub keep: usize,
+}
+
+/// The open file, and its predecessors.
+#[derive(Debug)]
+pub(super) struct RotatingFile {
+    path: PathBuf,
+    rotation: FileRotation,
+    open: Option<OpenLog>,
+}
+
+#[derive(Debug)]
+struct OpenLog {
+    file: File,
+    /// Device and inode.
+    identity: (u64, u64),
+    is_regular: bool,
+    length: u64,
+    begun: SystemTime,
+}
+
+impl RotatingFile {
+    pub(super) fn new(path: PathBuf, rotation: FileRotation) -> Self {
+        Self { path, rotation, open: None }
+    }
+
+    /// The last record of the log, and whether a piece of a further one, which a crash has left,
+    /// was removed.
+    pub(super) fn find_end(&mut self) -> io::Result<(ChainEnd, bool)> {
+        let path = self.path.clone();
+        let log = self.opened()?;
+        if !log.is_regular {
+            return Ok((ChainEnd::default(), false));
+        }
+        let complete = log.length.saturating_sub(torn_length(&path, log.length)?);
+        let had_torn_line = complete < log.length;
+        if had_torn_line {
+            log.file.set_len(complete)?;
+            log.length = complete;
+        }
+        let last = match last_line(&self.path)? {
+            Some(line) => Some(line),
+            None => last_line(&numbered(&self.path, 1)).unwrap_or_default(),
+        };
+        let end = last.and_then(|line| ChainEnd::of_line(&line));
+        Ok((end.unwrap_or_default(), had_torn_line))
+    }
+
+    /// Appends a line, in the next file if this one is full or old.
+    pub(super) fn append_line(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_moved() {
+            self.open = None;
+        }
+        let rotation = self.rotation;
+        let log = self.opened()?;
+        if log.is_due(line.len() as u64, rotation)
+            && let Err(error) = self.rotate()
+        {
+            // Better in a large file than nowhere.
+            tracing::warn!(%error, "the audit log could not be rotated");
+        }
+        self.opened()?.append(line)
+    }
+
+    /// Opens the file again before the next record.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        self.open = None;
+        self.opened().map(drop)
+    }
+
+    fn opened(&mut self) -> io::Result<&mut OpenLog> {
+        let log = match self.open.take() {
+            Some(log) => log,
+            None => OpenLog::open(&self.path)?,
+        };
+        Ok(self.open.insert(log))
+    }
+
+    /// Whether the path no longer leads to the open file.
+    fn is_moved(&self) -> bool {
+        self.open.as_ref().is_some_and(|log| {
+            let there = fs::metadata(&self.path);
+            there.map_or(true, |there| (there.dev(), there.ino()) != log.identity)
+        })
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let path = &self.path;
+        match self.rotation.keep {
+            0 => fs::remove_file(path)?,
+            keep => {
+                for number in (1..keep).rev() {
+                    ignore_missing(fs::rename(numbered(path, number), numbered(path, number + 1)))?;
+                }
+                fs::rename(path, numbered(path, 1))?;
+            }
+        }
+        self.open = None;
+        Ok(())
+    }
+}
+
+impl OpenLog {
+    fn open(path: &Path) -> io::Result<Self> {
+        // Opening a pipe without a reader must not block.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = i32::try_from(flags.bits()).unwrap_or_default();
+        let mut options = File::options();
+        let file =
+            options.append(true).create(true).mode(FILE_MODE).custom_flags(flags).open(path)?;
+        let metadata = file.metadata()?;
+        let is_regular = metadata.is_file();
+        if is_regular {
+            // Two writers would break the chain, and lose records when they rotate.
+            file.try_lock().map_err(|error| match error {
+                TryLockError::Error(error) => error,
+                TryLockError::WouldBlock => io::Error::other("another process writes this file"),
+            })?;
+        }
+        let (length, identity) = (metadata.len(), (metadata.dev(), metadata.ino()));
+        let begun = metadata.created().unwrap_or_else(|_| clock::wall_now());
+        Ok(Self { file, identity, is_regular, length, begun })
+    }
+
+    fn is_due(&self, more: u64, rotation: FileRotation) -> bool {
+        let is_full = rotation.size.is_some_and(|size| self.length + more > size);
+        let age = clock::wall_now().duration_since(self.begun).unwrap_or_default();
+        let is_old = rotation.age.is_some_and(|most| age >= most);
+        self.is_regular && self.length > 0 && (is_full || is_old)
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(line) {
+            if self.is_regular {
+                // No half line before the next attempt.
+                let _ = self.file.set_len(self.length);
+            }
+            return Err(error);
+        }
+        // Another program may have truncated it.
+        self.length = self.file.metadata().map_or(self.length, |metadata| metadata.len());
+        Ok(())
+    }
+}
+
+/// The length of a last line without an end.
+fn torn_length(path: &Path, length: u64) -> io::Result<u64> {
+    let tail = read_tail(path, length)?;
+    let torn = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
+    Ok(torn as u64)
+}
+
+/// The last bytes of a file, as many as a line may have.
+fn read_tail(path: &Path, length: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
+    let mut tail = Vec::new();
+    file.take(LONGEST_LINE).read_to_end(&mut tail)?;
+    Ok(tail)
+}
+
+/// The last complete line of a file, without its end.
+fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let tail = read_tail(path, fs::metadata(path)?.len())?;
+    let Some(tail) = tail.strip_suffix(b"\n") else { return Ok(None) };
+    let begin = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Ok(tail.get(begin..).map(<[u8]>::to_vec))
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// The path of an earlier file.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Records name people and what they did.
+const FILE_MODE: u32 = 0o600;
+/// The most bytes of a line.
+pub(super) const LONGEST_LINE: u64 = 4 << 20;
