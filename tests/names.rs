@@ -152,6 +152,7 @@ fn type_names(code: &str) -> Vec<String> {
             let rest = kinds.iter().find_map(|kind| public_or_not(line).strip_prefix(kind))?;
             Some(rest.chars().take_while(|c| is_word(*c)).collect())
         })
+        .filter(|name: &String| !name.is_empty()) // a macro's `$name`
         .collect()
 }
 

@@ -20,9 +20,9 @@ mod shares;
 mod transforms;
 
 pub use definitions::{
-    AcceptedForm, BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
-    DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, ScreenReason, ScreenedDefinition,
-    pins_of, scan_of,
+    BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
+    DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
+    ScreenedDefinition, pins_of, scan_of,
 };
 pub use gate::{Gate, GateSettings};
 pub use large_work::{LargeWork, Patience};

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::{ScanFindings, ScanRule};
 use crate::text::is_invisible;
@@ -21,7 +21,7 @@ pub(super) fn find_orders(text: &str, found: &mut ScanFindings) {
         Cow::Owned(text.chars().filter(|c| !is_invisible(*c)).collect::<String>())
     };
     for (rule, pattern) in PATTERNS.iter() {
-        if !found.has(*rule) && pattern.is_match(&visible) {
+        if !found.has(*rule) && pattern.is_match(visible.as_bytes()) {
             found.add(*rule);
         }
     }
@@ -29,8 +29,13 @@ pub(super) fn find_orders(text: &str, found: &mut ScanFindings) {
 
 static PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
     let compile = |(rule, pattern): &(ScanRule, &str)| {
-        let compiled =
-            RegexBuilder::new(pattern).case_insensitive(true).dot_matches_new_line(true).build();
+        // Words of every alphabet, repeated, make automata that take ten times as long to build:
+        // only patterns of languages that need them have them.
+        let compiled = RegexBuilder::new(pattern)
+            .unicode(!pattern.is_ascii())
+            .case_insensitive(true)
+            .dot_matches_new_line(true)
+            .build();
         // A test compiles all of them.
         compiled.ok().map(|pattern| (*rule, pattern))
     };
@@ -64,16 +69,13 @@ static RULES: &[(ScanRule, &str)] = &[
     ),
     (
         ScanRule::Override,
-        r"\b(ignor(a|e|ar|ad)|olvida)\b\W+(\w+\W+){0,4}(instrucciones|indicaciones|instruções|istruzioni)",
+        r"\b(ignor(a|e|ar|ad)|olvida)\b.{1,50}\b(instrucciones|indicaciones|instruções|istruzioni)",
     ),
     (
         ScanRule::Override,
-        r"\b(ignor(a|e|are|ar)|dimentica|esqueça)\b\W+(\w+\W+){0,4}(istruzioni|instruções)",
+        r"\b(ignor(a|e|are|ar)|dimentica|esqueça)\b.{1,50}\b(istruzioni|instruções)",
     ),
-    (
-        ScanRule::Override,
-        r"(игнорируй|забудь|игнорировать)\w*\W+(\w+\W+){0,4}(инструкци|указани|правил)",
-    ),
+    (ScanRule::Override, r"(игнорируй|забудь|игнорировать).{1,50}\b(инструкци|указани|правил)"),
     (ScanRule::Override, r"(忽略|无视|無視|忘记|忽視).{0,12}(指令|指示|说明|說明|提示|命令)"),
     (ScanRule::Override, r"(以前|これまで|上記|すべて).{0,10}(指示|命令).{0,6}(無視|忘れ)"),
     (ScanRule::Override, r"(이전|위의|모든).{0,12}(지시|명령|지침).{0,6}(무시|잊)"),

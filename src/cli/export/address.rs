@@ -8,7 +8,7 @@ use crate::cli::gateway_file::{CompleteEnvironment, GatewayFile, PendingFiles};
 use crate::codec::file::read_file;
 use crate::config::{Config, Secret};
 
-use super::entry::{ClientKey, GatewayAddress};
+use super::entry::{ExportedKey, GatewayAddress};
 use super::{ExportArgs, ExportError};
 
 /// Where the client finds the gateway, and whether it needs a key.
@@ -40,9 +40,9 @@ pub(super) fn gateway_address(
     }
     let needs_key = config.is_none_or(|config| !config.clients.is_empty());
     let key = match &args.key_file {
-        Some(file) => ClientKey::Literal(read_key(file)?),
-        None if needs_key => ClientKey::Variable,
-        None => ClientKey::None,
+        Some(file) => ExportedKey::Literal(read_key(file)?),
+        None if needs_key => ExportedKey::Variable,
+        None => ExportedKey::None,
     };
     Ok(GatewayAddress { url, profile: found, key })
 }

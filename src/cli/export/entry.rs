@@ -15,12 +15,12 @@ pub(super) struct GatewayAddress {
     pub(super) url: Url,
     /// The profile that the URL leads to, if it is not the default one.
     pub(super) profile: Option<ProfileConfig>,
-    pub(super) key: ClientKey,
+    pub(super) key: ExportedKey,
 }
 
 /// How a client sends its key.
 #[derive(Debug)]
-pub(super) enum ClientKey {
+pub(super) enum ExportedKey {
     /// The gateway needs none.
     None,
     /// From the environment variable [`KEY_VARIABLE`].
@@ -90,9 +90,9 @@ impl GatewayAddress {
             "command": "trunkline", "args": ["stdio", "--connect", self.url.as_str()],
         });
         match &self.key {
-            ClientKey::None => {}
-            ClientKey::Variable => return Err(ExportError::KeyNeeded { title: client.title }),
-            ClientKey::Literal(key) => {
+            ExportedKey::None => {}
+            ExportedKey::Variable => return Err(ExportError::KeyNeeded { title: client.title }),
+            ExportedKey::Literal(key) => {
                 insert(&mut value, "env", json!({ KEY_VARIABLE: key.expose() }));
             }
         }
@@ -102,11 +102,11 @@ impl GatewayAddress {
     fn codex_entry(&self) -> Json {
         let mut value = json!({ "url": self.url.as_str() });
         match &self.key {
-            ClientKey::None => {}
-            ClientKey::Variable => {
+            ExportedKey::None => {}
+            ExportedKey::Variable => {
                 insert(&mut value, "bearer_token_env_var", json!(KEY_VARIABLE));
             }
-            ClientKey::Literal(key) => {
+            ExportedKey::Literal(key) => {
                 let bearer = format!("Bearer {}", key.expose());
                 insert(&mut value, "http_headers", json!({ "Authorization": bearer }));
             }
@@ -121,10 +121,10 @@ impl GatewayAddress {
         reference: Option<&str>,
     ) -> Result<Option<String>, ExportError> {
         match (&self.key, reference) {
-            (ClientKey::None, _) => Ok(None),
-            (ClientKey::Variable, Some(reference)) => Ok(Some(format!("Bearer {reference}"))),
-            (ClientKey::Variable, None) => Err(ExportError::KeyNeeded { title: client.title }),
-            (ClientKey::Literal(key), _) => Ok(Some(format!("Bearer {}", key.expose()))),
+            (ExportedKey::None, _) => Ok(None),
+            (ExportedKey::Variable, Some(reference)) => Ok(Some(format!("Bearer {reference}"))),
+            (ExportedKey::Variable, None) => Err(ExportError::KeyNeeded { title: client.title }),
+            (ExportedKey::Literal(key), _) => Ok(Some(format!("Bearer {}", key.expose()))),
         }
     }
 }

@@ -30,7 +30,7 @@ use super::{ConfigOption, report_edit_error, write_to_stdout};
 use address::gateway_address;
 use client_file::ClientFile;
 use edit::{FileEdit, edit_text};
-use entry::{ClientEntry, ClientKey, GatewayAddress};
+use entry::{ClientEntry, ExportedKey, GatewayAddress};
 use error::ExportError;
 
 /// The environment variable with the key, which `trunkline stdio --connect` reads, too.
@@ -209,8 +209,8 @@ fn write_entry(
     mut text: String,
 ) -> Result<String, ExportError> {
     let mode = match address.key {
-        ClientKey::Literal(_) => FileMode::OwnerOnly,
-        ClientKey::None | ClientKey::Variable => FileMode::Kept,
+        ExportedKey::Literal(_) => FileMode::OwnerOnly,
+        ExportedKey::None | ExportedKey::Variable => FileMode::Kept,
     };
     let written = target.file.write(after, mode)?;
     let _ = writeln!(text, "{}: written", target.label());
@@ -220,7 +220,7 @@ fn write_entry(
     if target.file.exists() {
         let _ = writeln!(text, "before: {}", written.backup.display());
     }
-    if matches!(address.key, ClientKey::Variable) {
+    if matches!(address.key, ExportedKey::Variable) {
         let _ = writeln!(text, "{} reads its key from the variable {KEY_VARIABLE}", client.title);
     }
     Ok(text)

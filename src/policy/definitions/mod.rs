@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 pub use baseline_file::{BaselineError, BaselineFolder};
 pub use judgement::{ScreenReason, ScreenedDefinition};
-pub use record::{AcceptedForm, BaselineRecord, PendingForm, PinBasis, PinnedDefinition};
+pub use record::{BaselineRecord, PendingForm, PinBasis, PinnedDefinition, PinnedForm};
 pub use screen::DefinitionScreen;
 
 use crate::call::ServerName;

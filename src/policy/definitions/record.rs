@@ -18,7 +18,7 @@ pub struct BaselineRecord(BTreeMap<String, BTreeMap<String, PinnedDefinition>>);
 #[serde(deny_unknown_fields)]
 pub struct PinnedDefinition {
     /// Those that clients may see. A server may list several: one for each set of capabilities.
-    pub accepted: Vec<AcceptedForm>,
+    pub accepted: Vec<PinnedForm>,
     /// Those that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingForm>,
@@ -27,7 +27,7 @@ pub struct PinnedDefinition {
 /// A form that clients may see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AcceptedForm {
+pub struct PinnedForm {
     /// The digest of its canonical form.
     pub sha256: DefinitionDigest,
     /// Why it is accepted.
@@ -181,7 +181,7 @@ impl BaselineRecord {
         let pinned = definitions.entry(key.name).or_default();
         if pinned.accepted.is_empty() && pinned.pending.is_empty() {
             let (sha256, definition) = (key.sha256, key.definition);
-            pinned.accepted.push(AcceptedForm { sha256, basis: PinBasis::Seen, definition });
+            pinned.accepted.push(PinnedForm { sha256, basis: PinBasis::Seen, definition });
         }
     }
 
@@ -192,7 +192,7 @@ impl BaselineRecord {
         let definitions = self.0.entry(key.kind.member().to_owned()).or_default();
         let pinned = definitions.entry(key.name).or_default();
         let is_approved =
-            |form: &AcceptedForm| form.sha256 == key.sha256 && form.basis == PinBasis::Approved;
+            |form: &PinnedForm| form.sha256 == key.sha256 && form.basis == PinBasis::Approved;
         if pinned.accepted.iter().any(is_approved) {
             return;
         }
@@ -216,7 +216,7 @@ impl BaselineRecord {
 
 impl PinnedDefinition {
     /// The accepted form with this digest.
-    pub fn find_accepted(&self, digest: DefinitionDigest) -> Option<&AcceptedForm> {
+    pub fn find_accepted(&self, digest: DefinitionDigest) -> Option<&PinnedForm> {
         self.accepted.iter().find(|form| form.sha256 == digest)
     }
 
@@ -228,7 +228,7 @@ impl PinnedDefinition {
         for form in std::mem::take(&mut self.pending) {
             let PendingForm { sha256, definition, .. } = form;
             self.accepted.retain(|known| known.sha256 != sha256);
-            self.accepted.push(AcceptedForm { sha256, basis: PinBasis::Approved, definition });
+            self.accepted.push(PinnedForm { sha256, basis: PinBasis::Approved, definition });
         }
         let surplus = self.accepted.len().saturating_sub(MOST_ACCEPTED);
         self.accepted.drain(..surplus);

@@ -99,7 +99,7 @@ fn survey(api: ApiDescription, config: &OpenApiConfig) -> ApiSurvey {
 fn list_arguments(tool: &[u8]) -> Vec<(String, bool)> {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase", default)]
-    struct ListedTool {
+    struct ToolInput {
         input_schema: ListedSchema,
     }
     #[derive(Deserialize, Default)]
@@ -108,7 +108,7 @@ fn list_arguments(tool: &[u8]) -> Vec<(String, bool)> {
         properties: Map<String, Value>,
         required: Vec<String>,
     }
-    let schema = serde_json::from_slice::<ListedTool>(tool).unwrap_or_default().input_schema;
+    let schema = serde_json::from_slice::<ToolInput>(tool).unwrap_or_default().input_schema;
     let is_required = |name: &String| schema.required.contains(name);
     schema.properties.keys().map(|name| (name.clone(), is_required(name))).collect()
 }
