@@ -2,7 +2,6 @@
 //!
 //! Each pattern takes time linear in the text, from which invisible characters are left out.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -15,13 +14,13 @@ pub(super) fn find_orders(text: &str, found: &mut ScanFindings) {
     if text.len() < SHORTEST {
         return;
     }
-    let visible = if text.is_ascii() {
-        Cow::Borrowed(text)
+    let text = if text.is_ascii() {
+        text.to_ascii_lowercase()
     } else {
-        Cow::Owned(text.chars().filter(|c| !is_invisible(*c)).collect::<String>())
+        text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect()
     };
     for (rule, pattern) in PATTERNS.iter() {
-        if !found.has(*rule) && pattern.is_match(visible.as_bytes()) {
+        if !found.has(*rule) && pattern.is_match(text.as_bytes()) {
             found.add(*rule);
         }
     }
@@ -33,7 +32,6 @@ static PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
         // only patterns of languages that need them have them.
         let compiled = RegexBuilder::new(pattern)
             .unicode(!pattern.is_ascii())
-            .case_insensitive(true)
             .dot_matches_new_line(true)
             .build();
         // A test compiles all of them.
@@ -42,7 +40,8 @@ static PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
     RULES.iter().filter_map(compile).collect()
 });
 
-/// The patterns of each rule; case is ignored, and a dot matches line ends, too.
+/// The patterns of each rule, in lower case, as the text is that they search. A dot matches line
+/// ends, too.
 static RULES: &[(ScanRule, &str)] = &[
     // Ignore what you were told.
     (
@@ -188,7 +187,7 @@ static RULES: &[(ScanRule, &str)] = &[
     // A shell.
     (
         ScanRule::ShellCommand,
-        r"\b(curl|wget)\b[^\n]{0,120}(\|\s*(ba|z)?sh\b|--data|-d\s|-F\s|\$\()|\brm -rf\b|base64 -d|\bnc -e\b|/dev/tcp/|\beval\(|powershell(\.exe)? -e(nc)?\b|\bcat\b[^\n]{0,60}\|\s*(curl|nc|base64)\b",
+        r"\b(curl|wget)\b[^\n]{0,120}(\|\s*(ba|z)?sh\b|--data|-d\s|-f\s|\$\()|\brm -rf\b|base64 -d|\bnc -e\b|/dev/tcp/|\beval\(|powershell(\.exe)? -e(nc)?\b|\bcat\b[^\n]{0,60}\|\s*(curl|nc|base64)\b",
     ),
 ];
 
@@ -202,5 +201,13 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(PATTERNS.len(), RULES.len());
+    }
+
+    #[test]
+    fn no_pattern_asks_for_an_upper_case_letter() {
+        for (_, pattern) in RULES {
+            let classes = pattern.replace("\\W", "").replace("\\S", "").replace("\\D", "");
+            assert_eq!(classes, classes.to_lowercase());
+        }
     }
 }

