@@ -47,7 +47,7 @@ pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
     let step = Box::pin(step);
     async move {
-        let done = tokio::time::timeout(Duration::from_secs(20), step).await;
+        let done = tokio::time::timeout(Duration::from_secs(60), step).await;
         done.unwrap_or_else(|_| panic!("what {caller} waits for did not happen"))
     }
 }
