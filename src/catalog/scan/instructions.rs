@@ -46,7 +46,12 @@ static RULES: &[(ScanRule, &str)] = &[
     // Ignore what you were told.
     (
         ScanRule::Override,
-        r"\b(ignor(e|ing)|disregard(ing)?|forget|overrid(e|es|ing)|supersed(e|es|ing)|bypass)\b\W+(\w+\W+){0,4}(previous|prior|earlier|preceding|above|foregoing|former|original|initial|system|safety|developer)\b\W+(\w+\W+){0,3}(instruct|guid|prompt|rule|direct|command|polic|restrict|message|told|constraint)",
+        r"\b(ignor(e|ing)|disregard(ing)?|forget|overrid(e|es|ing)|supersed(e|es|ing)|bypass)\b\W+(\w+\W+){0,4}(previous|prior|earlier|preceding|above|foregoing|former|original|initial|system|safety|developer)\b\W+(\w+\W+){0,3}(instruct|guid|prompt|rule|direct|command|polic|restrict|told|constraint)",
+    ),
+    // Parameters of honest APIs override a system's default message.
+    (
+        ScanRule::Override,
+        r"\b(ignor(e|ing)|disregard(ing)?|forget)\b\W+(\w+\W+){0,4}(previous|prior|earlier|preceding|above|original|initial|system|safety|developer)\b\W+(\w+\W+){0,3}message",
     ),
     (
         ScanRule::Override,
@@ -58,7 +63,7 @@ static RULES: &[(ScanRule, &str)] = &[
     ),
     (
         ScanRule::Override,
-        r"\b(takes?|has|have) (precedence|priority) over\b.{0,40}\b(system|user|instructions?|prompt|rules?)\b",
+        r"\b(takes?|has|have) (precedence|priority) over\b.{0,40}\b((system|user|developer|your)('s)? (\w+ )?(message|rule|request|polic|wish|setting)|instructions?\b|(system )?prompts?\b|guidelines?\b)",
     ),
     (ScanRule::Override, r"\bignorier\w*\b\W+(\w+\W+){0,4}(anweisung|instruktion|vorgabe|befehl)"),
     (ScanRule::Override, r"\b(vergiss|missachte)\b\W+(\w+\W+){0,4}(anweisung|instruktion|vorgabe)"),

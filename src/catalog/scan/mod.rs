@@ -165,9 +165,11 @@ impl ScanFindings {
         if self.weight() >= REPORTED { &self.0 } else { &[] }
     }
 
-    /// Whether the definition is to be held.
+    /// Whether the definition is to be held. A long one is not for its length: resources of
+    /// Kubernetes take a megabyte.
     pub fn is_grave(&self) -> bool {
-        self.weight() >= GRAVE
+        let length = if self.has(ScanRule::TooLong) { ScanRule::TooLong.weight() } else { 0 };
+        self.weight() - length >= GRAVE
     }
 
     fn weight(&self) -> u32 {
@@ -198,8 +200,8 @@ fn collect_texts(value: Value, texts: &mut Vec<String>) {
 }
 
 /// How many bytes of a definition's texts are searched for orders. Hidden characters are found in all.
-const MOST_TEXT: usize = 64 * 1024;
+const MOST_TEXT: usize = 256 * 1024;
 /// From which weight on findings are reported.
 const REPORTED: u32 = 2;
 /// From which weight on a definition is held.
-const GRAVE: u32 = 3;
+const GRAVE: u32 = 4;
