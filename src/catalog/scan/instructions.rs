@@ -86,7 +86,7 @@ static RULES: &[(ScanRule, &str)] = &[
     // Do not tell the user.
     (
         ScanRule::Concealment,
-        r"\b(do not|don'?t|never|must not|should not|without|avoid|need not|no need to|not)\b\W+(\w+\W+){0,3}(tell|inform|mention|reveal|disclos|notify|alert|explain|telling|warn|let)\w*\b\W+(\w+\W+){0,8}(user|human|customer|operator|them|him|anyone)\b",
+        r"\b(do not|don'?t|never|must not|should not|without|avoid|need not|no need to|not)\b[^\w.!?;]+(\w+[^\w.!?;]+){0,3}(tell|inform|mention|reveal|disclos|notify|alert|explain|telling|warn|let)\w*\b[^\w.!?;]+(\w+[^\w.!?;]+){0,8}(user|human|customer|operator|them|him|anyone)\b",
     ),
     (
         ScanRule::Concealment,
@@ -133,7 +133,7 @@ static RULES: &[(ScanRule, &str)] = &[
     // Markup of prompts.
     (
         ScanRule::PromptMarkup,
-        r"</?\s*(system|important|instructions?|secret|hidden|admin|sys|critical|override|assistant|priority)[\w -]{0,20}>|\[/?(inst|system|sys|important instructions?)\]|<\|(im_start|im_end|system|user|assistant|endoftext)[^>]{0,12}\|?>|<<\s*/?sys\s*>>|###\s*(system|instruction)\b",
+        r"</?\s*(system|important|instructions?|secret|hidden|admin|sys|critical|override|assistant|priority)[\w -]{0,20}>|\[/?(inst|system|sys|important instructions?)\]|<\|(im_start|im_end|system|user|assistant)[^>]{0,12}\|?>|<<\s*/?sys\s*>>|###\s*(system|instruction)\b",
     ),
     (
         ScanRule::PromptMarkup,
