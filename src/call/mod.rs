@@ -12,6 +12,7 @@ mod boxed;
 mod context;
 mod drain;
 mod failure;
+mod grants;
 mod input;
 mod names;
 mod params;
@@ -30,6 +31,7 @@ pub use failure::{
     InternalFault, NeededCapability, OtherViolations, ParamsFault, ParseFault, QueryFault,
     RequestFault, ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
 };
+pub use grants::Grants;
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,

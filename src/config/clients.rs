@@ -33,6 +33,10 @@ section! {
             profiles: Option<Vec<ProfileName>>,
             /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
+            /// The groups that the client belongs to, for the rules of `policy`.
+            groups: Vec<String> = "[]",
+            /// The scopes of the client's keys.
+            scopes: Vec<String> = "[]",
         }
     }
 }

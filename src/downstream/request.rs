@@ -100,6 +100,7 @@ impl Posted {
         };
         Context {
             principal: self.caller.principal().clone(),
+            grants: self.caller.credential().grants().cloned(),
             endpoint: self.caller.endpoint().clone(),
             session: None,
             address: self.peer.addr.ip(),

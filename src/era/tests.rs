@@ -342,6 +342,7 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
     let info = Bytes::from_static(br#"{"name":"c","version":"1"}"#);
     let context = Context {
         principal: Principal::Anonymous,
+        grants: None,
         endpoint: Endpoint::default(),
         session: None,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use serde_json::Map;
 
+use crate::call::Grants;
 use crate::config::{ClientConfig, KeyHash};
 
 /// Every key of a configuration.
@@ -27,6 +29,8 @@ pub struct ApiKey {
     pub hash: KeyHash,
     /// The client.
     pub client: Arc<str>,
+    /// What the client is granted, if anything.
+    pub(super) grants: Option<Arc<Grants>>,
     /// When the key ends, as time since 1970.
     pub expires: Option<Duration>,
     last_use: Arc<LastUse>,
@@ -43,11 +47,13 @@ impl ApiKeys {
     pub(super) fn new(clients: &[ClientConfig], before: &Self) -> Self {
         let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
         for client in clients {
+            let grants = grants_of(client).map(Arc::new);
             for key in &client.keys {
                 let last_use = before.find(&key.hash).map(|key| Arc::clone(&key.last_use));
                 shelves.entry(shelf(&key.hash)).or_default().push(ApiKey {
                     hash: key.hash,
                     client: Arc::clone(&client.name),
+                    grants: grants.clone(),
                     expires: key.expires.map(since_1970),
                     last_use: last_use.unwrap_or_default(),
                 });
@@ -92,6 +98,13 @@ impl ApiKey {
     pub fn last_use(&self) -> Option<Duration> {
         Some(self.last_use.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Duration::from_secs)
     }
+}
+
+fn grants_of(client: &ClientConfig) -> Option<Grants> {
+    let set = |names: &[String]| names.iter().map(|name| Arc::from(name.as_str())).collect();
+    let (groups, scopes) = (&client.groups, &client.scopes);
+    let is_granted = !groups.is_empty() || !scopes.is_empty();
+    is_granted.then(|| Grants { groups: set(groups), scopes: set(scopes), claims: Map::new() })
 }
 
 fn shelf(hash: &KeyHash) -> Shelf {

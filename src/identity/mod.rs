@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::call::{Failure, Principal, ProfileName};
+use crate::call::{Failure, Grants, Principal, ProfileName};
 use crate::config::{ClientConfig, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
@@ -41,6 +41,7 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     principal: Principal,
+    grants: Option<Arc<Grants>>,
     proof: Proof,
 }
 
@@ -88,7 +89,7 @@ impl Identity {
         key.record_use(now);
         self.remove_shown_key(headers);
         let principal = Principal::Client(Arc::clone(&key.client));
-        Ok(Credential { principal, proof: Proof::Key(hash) })
+        Ok(Credential { principal, grants: key.grants.clone(), proof: Proof::Key(hash) })
     }
 
     /// Removes `Authorization` if it holds a key of this gateway, in whatever scheme: it is not
@@ -175,13 +176,17 @@ impl Identity {
 impl Credential {
     /// Any client of a gateway that requires no key.
     fn anonymous() -> Self {
-        Self { principal: Principal::Anonymous, proof: Proof::Nothing }
+        Self::without_grants(Proof::Nothing)
     }
 
     /// The process that started the gateway and talks to it over standard streams: it could read
     /// the configuration as well.
     pub fn parent() -> Self {
-        Self { principal: Principal::Anonymous, proof: Proof::Parent }
+        Self::without_grants(Proof::Parent)
+    }
+
+    fn without_grants(proof: Proof) -> Self {
+        Self { principal: Principal::Anonymous, grants: None, proof }
     }
 
     /// The kind of proof, and what tells it from others of its kind, without the secret: the first
@@ -197,6 +202,11 @@ impl Credential {
     /// Who it is.
     pub fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// What the principal was granted, if anything.
+    pub fn grants(&self) -> Option<&Arc<Grants>> {
+        self.grants.as_ref()
     }
 }
 

@@ -6,7 +6,14 @@ use super::*;
 
 fn client(name: &str, keys: &[&str]) -> ClientConfig {
     let keys = keys.iter().map(|key| ClientKey::lasting(hash(key))).collect();
-    ClientConfig { name: name.into(), keys, profiles: None, rate: None }
+    ClientConfig {
+        name: name.into(),
+        keys,
+        profiles: None,
+        rate: None,
+        groups: Vec::new(),
+        scopes: Vec::new(),
+    }
 }
 
 fn hash(key: &str) -> KeyHash {

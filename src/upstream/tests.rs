@@ -73,6 +73,7 @@ pub(crate) fn call(tool: &str) -> Call {
         params: Params::parse(Some(params.into())).unwrap(),
         context: Context {
             principal: Principal::Anonymous,
+            grants: None,
             endpoint: Endpoint::default(),
             session: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
