@@ -101,6 +101,7 @@ pub struct ResultBody {
     kind_span: Option<Range<usize>>,
     meta: Option<Range<usize>>,
     is_error: bool,
+    is_transient: bool,
     sender: Option<Bytes>,
 }
 
@@ -127,7 +128,20 @@ impl ResultBody {
         };
         let meta = meta.map(Spot::span);
         let is_error = is_error.is_some_and(|spot| payload.raw_at(spot) == b"true");
-        Ok(Self { kind, kind_span, meta, is_error, sender: None, raw: payload.into() })
+        let (is_transient, sender) = (false, None);
+        Ok(Self { kind, kind_span, meta, is_error, is_transient, sender, raw: payload.into() })
+    }
+
+    /// The same result, of a server that may answer otherwise if it is called again soon. For
+    /// servers that do not speak MCP: their statuses become results.
+    #[must_use]
+    pub fn marked_transient(self) -> Self {
+        Self { is_transient: true, ..self }
+    }
+
+    /// Whether the server may answer otherwise if it is called again soon.
+    pub fn is_transient(&self) -> bool {
+        self.is_transient
     }
 
     /// The same sender's result with other content.

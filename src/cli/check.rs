@@ -9,7 +9,7 @@ use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
-use crate::config::{Config, OpenApiConfig, PinsChoice, ServerConfig};
+use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig};
 use crate::policy::{BaselineFolder, pins_of};
 use crate::text::escape_controls;
 
@@ -39,6 +39,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     if config.is_open_to_anyone() {
         print_error(&format!("warning: {OPEN}"));
+    }
+    if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
+        print_error(&format!("warning: gateway.naming: {UNSETTLED}"));
     }
     for (server, api) in apis_of(&config).filter(|(_, api)| api.document.is_local()) {
         for warning in warnings_of(server, api) {
@@ -105,3 +108,7 @@ fn warnings_of(server: &Arc<ServerConfig>, api: &OpenApiConfig) -> Vec<String> {
     let left_out = survey.left_out.iter().map(|(label, reason)| format!("{label}: {reason}"));
     survey.remarks.iter().cloned().chain(left_out).collect()
 }
+
+/// What is to be said of `naming = "first"` without lists that are kept.
+const UNSETTLED: &str = "without `state_dir`, the first start does not know the tools of a server \
+                         before it has listed them: until then a later server may have the plain name";

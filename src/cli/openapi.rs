@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use url::Url;
 
 use super::{CONFIG_FAULT, print_error, report_error, write_to_stderr, write_to_stdout};
 use crate::config::{
@@ -16,7 +17,8 @@ use crate::upstream::{ApiSurvey, MANY_TOOLS, SurveyedTool, UpstreamError, survey
 /// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
 #[derive(Debug, Args)]
 pub(super) struct OpenApiArgs {
-    /// The OpenAPI document: a URL or a file
+    /// The OpenAPI document, a URL or a file; or the URL of a server without a path, whose document is
+    /// looked for at the usual places
     #[arg(value_name = "URL|FILE")]
     document: String,
     /// The name of the server in the configuration
@@ -85,7 +87,13 @@ impl OpenApiArgs {
     /// The lines of a configuration that these options stand for. `write_header` says what is
     /// written for the value of a header.
     fn lines(&self, write_header: impl Fn(&str) -> String) -> String {
-        let mut lines = format!("[servers.{}]\nopenapi = {}\n", self.name, quote(&self.document));
+        let document = quote(&self.document);
+        let document = if self.is_server() {
+            format!("url = {document}\nkind = \"openapi\"")
+        } else {
+            format!("openapi = {document}")
+        };
+        let mut lines = format!("[servers.{}]\n{document}\n", self.name);
         if let Some(base) = &self.base_url {
             let _ = writeln!(lines, "base_url = {}", quote(base));
         }
@@ -103,6 +111,12 @@ impl OpenApiArgs {
             }
         }
         lines
+    }
+
+    /// Whether the URL is that of a server, whose document is looked for.
+    fn is_server(&self) -> bool {
+        let url = Url::parse(&self.document).ok();
+        url.is_some_and(|url| url.has_host() && url.path() == "/" && url.query().is_none())
     }
 
     /// What to paste. Values of headers are not repeated on the terminal.

@@ -34,9 +34,9 @@ section! {
             /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
             /// The groups that the client belongs to, for the rules of `policy`.
-            groups: Vec<String> = "[]",
+            groups: Vec<String> = [],
             /// The scopes of the client's keys.
-            scopes: Vec<String> = "[]",
+            scopes: Vec<String> = [],
         }
     }
 }

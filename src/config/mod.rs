@@ -66,7 +66,7 @@ pub use gateway::{
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
-    OperationRule, SchemeCredential, ServerProtocol,
+    OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
 };
 pub use own_tools::{
     CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,

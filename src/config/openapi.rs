@@ -57,6 +57,9 @@ section! {
             exclude: Vec<OperationRule> as Vec<OperationRuleSetting> = [],
             /// What happens to arguments that are empty strings where the parameter is optional.
             empty_strings: EmptyStrings = "keep",
+            /// What happens to the schemas of answers. Clients reject an answer that does not fit the
+            /// `outputSchema` of its tool, which many documents are too strict for.
+            output_schemas: OutputSchemas = "keep",
         }
     }
 }
@@ -136,6 +139,16 @@ choice! {
         /// they are sent
         "keep" => Keep,
         /// they count as absent if the parameter is optional
+        "drop" => Drop,
+    }
+}
+
+choice! {
+    /// What happens to the schemas of answers.
+    pub enum OutputSchemas {
+        /// tools have an `outputSchema`
+        "keep" => Keep,
+        /// tools have none
         "drop" => Drop,
     }
 }

@@ -48,8 +48,11 @@ pub(super) struct ResultOrigin {
 /// How much is kept, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptBounds {
+    /// The bytes of all results, and of those of one client.
     all: usize,
     each: usize,
+    /// The number of results of one client.
+    most_each: usize,
     lasting: Duration,
 }
 
@@ -57,7 +60,8 @@ impl KeptBounds {
     pub(super) fn of(config: &Config) -> Self {
         let limits = &config.gateway.limits;
         let all = limits.kept_results;
-        Self { all, each: config.share_of(all), lasting: limits.kept_result_time }
+        let (each, most_each) = (config.share_of(all), config.share_of(MOST_RESULTS));
+        Self { all, each, most_each, lasting: limits.kept_result_time }
     }
 }
 
@@ -79,11 +83,12 @@ impl KeptResults {
             kept.iter().filter(|one| of(one)).map(|one| one.text.text.len()).sum::<usize>()
         };
         let is_own = |one: &KeptResult| one.holder == holder;
-        while kept.len() >= MOST_RESULTS || size_of(&kept, &is_own) + size > bounds.each {
+        let own = |kept: &VecDeque<KeptResult>| kept.iter().filter(|one| is_own(one)).count();
+        while own(&kept) >= bounds.most_each || size_of(&kept, &is_own) + size > bounds.each {
             let oldest = kept.iter().position(is_own)?;
             kept.remove(oldest);
         }
-        if size_of(&kept, &|_| true) + size > bounds.all {
+        if kept.len() >= MOST_RESULTS || size_of(&kept, &|_| true) + size > bounds.all {
             return None;
         }
         let uri = format!("{PREFIX}{id}");
@@ -212,7 +217,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_many_bytes_are_kept_for_a_time_and_for_each_client_its_share() {
         let store = KeptResults::default();
-        let bounds = KeptBounds { all: 100, each: 60, lasting: Duration::from_mins(1) };
+        let lasting = Duration::from_mins(1);
+        let bounds = KeptBounds { all: 100, each: 60, most_each: 9, lasting };
         let owners = || store.0.lock().iter().map(|one| one.text.text.len()).collect::<Vec<_>>();
         assert!(!kept_by(&store, "ann", 61, bounds));
         assert!(kept_by(&store, "ann", 40, bounds) && kept_by(&store, "ann", 20, bounds));
@@ -226,6 +232,18 @@ mod tests {
         assert_eq!(owners(), [60]);
         store.retain(|owner| owner.as_str() != "eve");
         assert_eq!(owners(), [0; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_client_leaves_the_others_a_number_of_results() {
+        let store = KeptResults::default();
+        let lasting = Duration::from_mins(1);
+        let (all, most_each) = (1_000_000, MOST_RESULTS / 2);
+        let bounds = KeptBounds { all, each: all / 2, most_each, lasting };
+        assert!((0..MOST_RESULTS + 10).all(|_| kept_by(&store, "ann", 1, bounds)));
+        assert_eq!(store.0.lock().len(), most_each);
+        assert!((0..most_each).all(|_| kept_by(&store, "bob", 1, bounds)));
+        assert!(!kept_by(&store, "eve", 1, bounds));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! nothing, or nothing more when they are called twice; and any other if the server has received
 //! nothing of it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::call::{Call, Event, Failure, Reply, ServerFault};
+use crate::call::{Answer, Call, Event, Failure, InFlightSlot, Reply, ServerFault};
 use crate::catalog::ResultTransform;
 use crate::clock;
 use crate::policy::{Permitted, RetryBudget};
@@ -30,6 +31,40 @@ enum Received {
     Perhaps,
 }
 
+/// An attempt that may succeed if it is made again.
+enum FailedAttempt {
+    Failure(Failure),
+    /// A result that says that the server is busy, as it arrived, and the rest of the reply.
+    Result(Box<(Event, Reply)>),
+}
+
+impl FailedAttempt {
+    /// What the client gets if there is no other attempt.
+    fn give_up(self, slot: Option<InFlightSlot>) -> Result<Reply, Failure> {
+        match self {
+            Self::Failure(failure) => Err(failure),
+            Self::Result(result) => {
+                let (first, rest) = *result;
+                Ok(Reply::beginning_with(first, rest).with_slot(slot))
+            }
+        }
+    }
+}
+
+impl fmt::Display for FailedAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failure(failure) => failure.fmt(f),
+            Self::Result(..) => f.write_str("the server is busy"),
+        }
+    }
+}
+
+/// Whether the server may answer otherwise if it is called again.
+fn is_transient(first: &Event) -> bool {
+    matches!(first, Event::Answer(Ok(Answer::Result(result))) if result.is_transient())
+}
+
 impl RetryPlan {
     /// The plan for calls of a tool; `None` if they are made once.
     pub(super) fn prepare(
@@ -43,11 +78,12 @@ impl RetryPlan {
         Some(Self { left, is_repeatable: results.is_repeatable(), budget: Arc::clone(budget) })
     }
 
-    /// Whether the call is made again after this failure, which counts.
-    fn take(&mut self, failure: &Failure, received: Received) -> bool {
-        let may_help = match received {
-            Received::Nothing => was_unreachable(failure),
-            Received::Perhaps => self.is_repeatable && may_pass(failure),
+    /// Whether the call is made again after this, which counts.
+    fn take(&mut self, attempt: &FailedAttempt, received: Received) -> bool {
+        let may_help = match (attempt, received) {
+            (FailedAttempt::Failure(failure), Received::Nothing) => was_unreachable(failure),
+            (FailedAttempt::Failure(failure), _) => self.is_repeatable && may_pass(failure),
+            (FailedAttempt::Result(..), _) => self.is_repeatable,
         };
         let Some(left) = self.left.checked_sub(1).filter(|_| may_help) else { return false };
         self.left = left;
@@ -101,24 +137,28 @@ async fn attempt_calls(
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let again = (permitted.get().clone(), permitted.target().clone());
-        let (failure, received) = match way.send(snapshot, member, permitted).await {
-            Err(failure) => (failure, Received::Nothing),
+        let (attempt, received) = match way.send(snapshot, member, permitted).await {
+            // The connection was lost, or the server refused the request.
+            Err(failure @ (Failure::ServerBroke { .. } | Failure::BadAnswer { .. })) => {
+                (FailedAttempt::Failure(failure), Received::Perhaps)
+            }
+            Err(failure) => (FailedAttempt::Failure(failure), Received::Nothing),
             Ok(mut reply) => match reply.next().await {
-                Some(Event::Answer(Err(failure))) => (failure, Received::Perhaps),
+                Some(Event::Answer(Err(failure))) => {
+                    (FailedAttempt::Failure(failure), Received::Perhaps)
+                }
+                Some(first) if is_transient(&first) => {
+                    (FailedAttempt::Result(Box::new((first, reply))), Received::Perhaps)
+                }
                 Some(first) => return Ok(Reply::beginning_with(first, reply).with_slot(slot)),
                 None => return Ok(reply),
             },
         };
-        let received = match failure {
-            // The connection was lost, or the server refused the request.
-            Failure::ServerBroke { .. } | Failure::BadAnswer { .. } => Received::Perhaps,
-            _ => received,
-        };
-        if clock::now() >= until || !plan.take(&failure, received) {
-            return Err(failure);
+        if clock::now() >= until || !plan.take(&attempt, received) {
+            return attempt.give_up(slot);
         }
         let (server, tool) = (&member.config.name, &again.1.native);
-        tracing::info!(%server, ?tool, %failure, left = plan.left, "a call is made again");
+        tracing::info!(%server, ?tool, failure = %attempt, left = plan.left, "a call is made again");
         let wait = backoff.jittered_wait_after(Duration::ZERO, &mut fastrand::Rng::new());
         tokio::time::sleep(wait).await;
         let (call, target) = again;
@@ -160,9 +200,10 @@ mod tests {
             (late, Received::Perhaps, false, false),
             (Failure::Cancelled, Received::Perhaps, false, false),
         ] {
-            let taken = [true, false].map(|reads| plan(1, reads).take(&failure, received));
-            assert_eq!(taken, [of_reads, of_others], "{failure} {received:?}");
-            assert!(!plan(0, true).take(&failure, received), "{failure}");
+            let failed = FailedAttempt::Failure(failure);
+            let taken = [true, false].map(|reads| plan(1, reads).take(&failed, received));
+            assert_eq!(taken, [of_reads, of_others], "{failed} {received:?}");
+            assert!(!plan(0, true).take(&failed, received), "{failed}");
         }
     }
 
@@ -172,6 +213,6 @@ mod tests {
         while budget.withdraw() {}
         let failure = Failure::server_down(ServerName::new("s").unwrap(), ServerFault::Unreachable);
         let mut plan = RetryPlan { left: 5, is_repeatable: true, budget };
-        assert!(!plan.take(&failure, Received::Nothing));
+        assert!(!plan.take(&FailedAttempt::Failure(failure), Received::Nothing));
     }
 }

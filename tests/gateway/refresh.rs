@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::api::{Page, PlainApi};
 use crate::support::upstream::tool;
 use crate::support::{Client, Gateway, Said, Step, Upstream, client_table, every_kind};
 
@@ -40,6 +42,19 @@ async fn a_refresh_lists_a_server_anew_and_tells_clients_of_what_differs() {
         let told = stream.message().await.unwrap();
         assert_eq!(told["method"], "notifications/tools/list_changed", "{}", kind.name);
     }
+}
+
+#[tokio::test]
+async fn a_refresh_of_a_document_that_cannot_be_read_is_a_failure() {
+    let api = PlainApi::with(&json!({ "openapi": "3.1.0", "paths": {} })).await;
+    let gateway = Gateway::with("s", api.openapi()).start().await;
+    api.removes("/openapi.json");
+    api.sets("/openapi.json", Page::new(500, "text/plain", "down"));
+    // A document that was read a moment ago is not read again.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let said = post(&gateway, "/servers/s/refresh").await;
+    assert_eq!(said.status, 503, "{said:?}");
+    assert_eq!(said.json()["error"], "the server could not be listed");
 }
 
 #[tokio::test]

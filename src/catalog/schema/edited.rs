@@ -156,10 +156,19 @@ fn has_own_name(value: &Value) -> bool {
     }
 }
 
-/// The names that a schema requires.
+/// The names that a schema requires, also in `allOf` and behind references.
 pub(in crate::catalog) fn required_arguments(schema: &Map<String, Value>) -> HashSet<Box<str>> {
-    let required = schema.get("required").and_then(Value::as_array);
-    required.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect()
+    let (mut required, mut levels) = (HashSet::new(), vec![schema]);
+    let mut visits = 0;
+    while let Some(level) = levels.pop().filter(|_| visits < MAX_VISITS) {
+        visits += 1;
+        let names = level.get("required").and_then(Value::as_array).into_iter().flatten();
+        required.extend(names.filter_map(Value::as_str).map(Box::from));
+        let all = level.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        levels.extend(all.filter_map(Value::as_object));
+        levels.extend(level.get("$ref").and_then(|target| resolve_reference(schema, target)));
+    }
+    required
 }
 
 /// Adds what the configuration says about an argument that clients see.

@@ -37,6 +37,9 @@ pub(super) struct AddArgs {
     /// A header for each request to the URL; ${env:NAME} works in it; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<String>,
+    /// The server at the URL is a plain HTTP API with an OpenAPI document, not an MCP server
+    #[arg(long, requires = "url")]
+    openapi: bool,
     #[command(flatten)]
     config: ConfigOption,
     /// Only print what would be added
@@ -47,7 +50,8 @@ pub(super) struct AddArgs {
 const EXAMPLES: &str = "\
 Examples:
   trunkline add files -- npx -y @modelcontextprotocol/server-filesystem .
-  trunkline add docs https://mcp.example.com/mcp --header 'Authorization: Bearer ${env:DOCS_TOKEN}'";
+  trunkline add docs https://mcp.example.com/mcp --header 'Authorization: Bearer ${env:DOCS_TOKEN}'
+  trunkline add crm http://127.0.0.1:8000 --openapi";
 
 /// Remove a server from the configuration
 #[derive(Debug, Clone, clap::Args)]
@@ -111,6 +115,7 @@ fn describe_server(args: &AddArgs) -> Result<NewServer, String> {
         (Some(url), _) if !url.contains(':') => Err(format!(
             "`{url}` is not a URL; a command follows `--`: trunkline add {name} -- {url}"
         )),
+        (Some(url), _) if args.openapi => Ok(NewServer::Api { name, url: url.clone(), headers }),
         (Some(url), _) => Ok(NewServer::Http { name, url: url.clone(), headers }),
         (None, []) => Err("expected a URL, or `--` and a command".to_owned()),
     }

@@ -17,6 +17,15 @@ pub(super) enum NewServer {
         /// The environment variables.
         env: Vec<(String, String)>,
     },
+    /// A plain HTTP API, whose document is looked for below its URL.
+    Api {
+        /// Its name in the configuration.
+        name: String,
+        /// The URL of the server.
+        url: String,
+        /// The headers of each request.
+        headers: Vec<(String, String)>,
+    },
     /// An HTTP server.
     Http {
         /// Its name in the configuration.
@@ -39,13 +48,16 @@ impl NewServer {
                 pass_env: Vec::new(),
                 cwd: None,
             },
+            Self::Api { url, headers, .. } => {
+                ImportedTarget::OpenApi { url: split_text(url), headers: split_pairs(headers) }
+            }
             Self::Http { url, headers, .. } => ImportedTarget::Http {
                 url: split_text(url),
                 headers: split_pairs(headers),
                 transport: None,
             },
         };
-        let (Self::Command { name, .. } | Self::Http { name, .. }) = self;
+        let (Self::Command { name, .. } | Self::Api { name, .. } | Self::Http { name, .. }) = self;
         FoundConfig::typed(name, target)
     }
 }

@@ -37,6 +37,16 @@ pub(super) enum ExportError {
         /// The program.
         title: &'static str,
     },
+    /// The client has a server of this name already.
+    #[error(
+        "{title} has another server `{name}`: choose a name with --name NAME, or import that server and use --replace"
+    )]
+    NameTaken {
+        /// The program.
+        title: &'static str,
+        /// The name of the entry.
+        name: String,
+    },
     /// The file of the key.
     #[error("--key-file {}: {error}", path.display())]
     KeyFile {
@@ -93,6 +103,7 @@ impl ExportError {
             Self::UnknownClient { .. }
             | Self::NoClientFile { .. }
             | Self::KeyNeeded { .. }
+            | Self::NameTaken { .. }
             | Self::NotHttp
             | Self::UnknownProfile { .. } => WRONG_USE,
             Self::InvalidConfig { .. } => CONFIG_FAULT,

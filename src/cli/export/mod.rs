@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::Value as Json;
 use url::Url;
 
 use crate::text::escape_controls;
@@ -35,6 +36,9 @@ use error::ExportError;
 
 /// The environment variable with the key, which `trunkline stdio --connect` reads, too.
 pub(super) const KEY_VARIABLE: &str = "TRUNKLINE_KEY";
+
+/// The name of the entry, unless another one is chosen.
+const OWN_NAME: &str = "trunkline";
 
 /// Point a client at the gateway
 ///
@@ -59,7 +63,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// The name of the entry
-    #[arg(long, value_name = "NAME", default_value = "trunkline")]
+    #[arg(long, value_name = "NAME", default_value = OWN_NAME)]
     name: String,
     /// The client's configuration file; by default where the client has it
     #[arg(long, value_name = "FILE", requires = "client")]
@@ -152,6 +156,7 @@ fn export_entry(
         ReplaceableEntries::default()
     };
     let entry = address.client_entry(client, &target.document, &args.name)?;
+    refuse_foreign_entry(&target, &entry, &replaced.entries, (client, &args.name))?;
     let after = edit_file(&target, &entry, &args.name, &replaced.entries)?;
     let mut text = note_conditions(&gateway, &replaced);
     if after == target.file.text() {
@@ -174,6 +179,32 @@ fn export_entry(
     }
     target.file.check_expected(&after, args.writing.expect.as_deref())?;
     write_entry(&target, &after, &address, client, text)
+}
+
+/// Refuses to overwrite an entry that neither leads to the gateway nor is replaced.
+fn refuse_foreign_entry(
+    target: &ClientFile,
+    entry: &ClientEntry,
+    replaced: &[ForeignEntry],
+    (client, name): (&KnownClient, &str),
+) -> Result<(), ExportError> {
+    let table = entry.table.iter().try_fold(&target.document, |table, key| table.get(key));
+    let present = table.and_then(|table| table.get(name));
+    let is_replaced = || replaced.iter().any(|one| one.name == *name && one.table == entry.table);
+    match present {
+        Some(present) if name != OWN_NAME && !leads_to_gateway(present) && !is_replaced() => {
+            Err(ExportError::NameTaken { title: client.title, name: name.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether an entry of a client is one of the gateway: its command, or the path of its URL.
+fn leads_to_gateway(entry: &Json) -> bool {
+    let is_command = entry.get("command").and_then(Json::as_str) == Some("trunkline");
+    let urls = ["url", "serverUrl", "httpUrl", "uri"].into_iter();
+    let mut urls = urls.filter_map(|key| Url::parse(entry.get(key)?.as_str()?).ok());
+    is_command || urls.any(|url| url.path() == "/mcp" || url.path().starts_with("/mcp/"))
 }
 
 /// The text of the client's file with the entry, and without those that it replaces.

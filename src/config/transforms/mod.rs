@@ -78,13 +78,16 @@ impl TransformSettings {
 
     /// Whether clients get no structured content.
     pub fn drops_structured(&self) -> bool {
-        self.result.makes_message() && self.result.structured == StructuredChoice::Drop
+        self.result.structured == StructuredChoice::Drop
     }
 
     /// Whether results are checked or changed.
     pub fn changes_results(&self) -> bool {
         let is_checked = self.check_output.is_some_and(|check| check != OutputCheck::Off);
-        is_checked || self.result.makes_message() || self.result.bounds.change_results()
+        is_checked
+            || self.result.makes_message()
+            || self.drops_structured()
+            || self.result.bounds.change_results()
     }
 
     /// The same settings, with those of the server where the tool has none of its own.

@@ -30,7 +30,7 @@ section! {
             /// The message if there is nothing to make one from. By default the result stays as it
             /// is.
             fallback: Option<String>,
-            /// What happens to the value that the message was made from.
+            /// What happens to structured content, from which the message may have been made.
             structured: StructuredChoice = "keep",
         }
     }

@@ -15,7 +15,7 @@ use super::size::{KeepWhole, SizeLimit, limit_size};
 use crate::call::{ResultBody, ResultType, ServerName, tool_error};
 use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
-use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of, string};
 
 /// Changes a result as the configuration says; `None` if it stays as it is, like every result that
 /// does not end the call.
@@ -53,7 +53,7 @@ pub fn shape_result(
         replace(&mut shaped, made.raw);
     }
     if transform.settings.drops_structured() {
-        let dropped = change_members(&shaped, |name, _| (name == STRUCTURED).then(String::new));
+        let dropped = drop_structured(&shaped);
         replace(&mut shaped, dropped);
     }
     let changed = change_members(&shaped, |name, value| match name {
@@ -123,6 +123,22 @@ fn change_members(
     });
     let changed: Vec<_> = changed.collect();
     has_changed.then(|| object_of(changed))
+}
+
+/// The result without its structured content, which becomes its text if it has no other content.
+fn drop_structured(raw: &[u8]) -> Option<Vec<u8>> {
+    let members = Members::parse(raw).ok()?;
+    let structured = members.find(STRUCTURED)?;
+    let content = members.find(CONTENT).map(RawValue::get);
+    let items = content.and_then(|items| serde_json::from_str::<Vec<&RawValue>>(items).ok());
+    let text = items
+        .is_none_or(|items| items.is_empty())
+        .then(|| format!("[{{\"type\":\"text\",\"text\":{}}}]", string(structured.get())));
+    let kept = members.0.iter().filter(|(name, _)| name != STRUCTURED);
+    let kept = kept.filter(|(name, _)| name != CONTENT || text.is_none());
+    let kept = kept.map(|(name, value)| (&**name, Cow::Borrowed(value.get())));
+    let text = text.as_ref().map(|text| (CONTENT, Cow::Borrowed(text.as_str())));
+    Some(object_of(kept.chain(text).collect::<Vec<_>>()))
 }
 
 /// A member without what is stripped or not allowed, and with its texts in their format.

@@ -65,7 +65,7 @@ impl Instance {
     ) -> Result<ListingOutcome, UpstreamError> {
         let begun = clock::now();
         let outcome = self.request_lists(connection).await;
-        let has_succeeded = outcome.is_ok();
+        let has_succeeded = outcome.is_ok() && !connection.is_stale();
         self.listings.send_replace(Some(FinishedListing { begun, has_succeeded }));
         outcome
     }

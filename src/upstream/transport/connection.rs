@@ -81,6 +81,12 @@ impl ServerConnection {
         }
     }
 
+    /// Whether the server's description could not be read when it was last asked for, so that its
+    /// lists may be old.
+    pub(in crate::upstream) fn is_stale(&self) -> bool {
+        matches!(self, Self::OpenApi(api) if api.is_stale())
+    }
+
     /// Waits until the connection is lost, or until the era or address of the
     /// server turns out to have changed.
     pub(in crate::upstream) async fn closed(&self) -> UpstreamError {

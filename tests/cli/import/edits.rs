@@ -63,6 +63,12 @@ fn add_writes_a_command_or_a_url_and_hides_secrets() {
     user.types(&["add", "x", "ftp://x/"])
         .exits_with(WRONG_USE)
         .complains_of(&["nothing was added"]);
+    user.types(&["add", "crm", "http://127.0.0.1:8000", "--openapi"]).exits_with(DONE);
+    assert!(
+        user.gateway()
+            .ends_with("\n[servers.crm]\nkind = \"openapi\"\nurl = \"http://127.0.0.1:8000\"\n")
+    );
+    user.types(&["add", "x", "--openapi", "--", "npx"]).exits_with(WRONG_USE);
     let dry = user.types(&["add", "more", "--dry-run", "--", "npx"]).exits_with(DONE);
     dry.prints(&["[servers.more]\ncommand = \"npx\"\n"]);
     assert!(!user.gateway().contains("more"));

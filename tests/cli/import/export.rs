@@ -271,3 +271,36 @@ fn opencodes_entry_is_written_in_the_form_of_the_file() {
     let servers: Vec<_> = after["mcp"].as_object().unwrap().keys().collect();
     assert_eq!(servers, ["off", "trunkline"]);
 }
+
+#[test]
+fn a_server_of_the_users_own_is_not_overwritten() {
+    let user = User::new();
+    let file = user.home(CURSOR);
+    let own = r#"{"mcpServers": {"tickets": {"command": "tickets"}}}"#;
+    user.has(&file, own);
+    user.has(&user.project("gateway.toml"), "");
+    let export = ["export", "--client", "cursor", "--name", "tickets", "--write"];
+    let refused = user.types(&export).exits_with(WRONG_USE);
+    refused.complains_of(&["Cursor has another server `tickets`", "--name NAME", "--replace"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), own);
+    // One that the gateway has already is replaced if that is asked for, and one of the gateway
+    // itself is updated.
+    user.has(&user.project("gateway.toml"), "[servers.tickets]\ncommand = \"tickets\"\n");
+    user.types(&[&export[..], &["--replace"]].concat()).exits_with(DONE);
+    user.types(&[&export[..], &["--url", "https://gateway.example.com/mcp"]].concat())
+        .exits_with(DONE);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("https://gateway.example.com/mcp"));
+}
+
+#[test]
+fn a_number_that_is_a_secret_is_not_shown() {
+    let user = User::new();
+    user.has(
+        &user.home(CURSOR),
+        r#"{"mcpServers":{"a":{"command":"x","args":["--password",72681234,"--port",8080]}}}"#,
+    );
+    user.types(&["import", "cursor", "--write"]).exits_with(DONE);
+    let shown = user.types(&["export", "--client", "cursor", "--replace"]).exits_with(DONE);
+    let said = shown.said();
+    assert!(!said.contains("72681234"), "{said}");
+}

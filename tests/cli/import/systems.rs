@@ -62,6 +62,17 @@ fn avas_speech_template_becomes_the_template_of_the_result() {
 }
 
 #[test]
+fn a_tool_of_ava_that_speaks_nothing_of_its_own_has_avas_sentence() {
+    let user = User::new();
+    let silent = fixture("ava.yaml").replace("speech_field: atis_text", "");
+    user.has(&user.project("config/ai-agent.yaml"), silent);
+    user.types(&["import", "ava", "--write"]).exits_with(DONE);
+    let expected = "result.fallback = \"I've fetched the result.\"\n";
+    contains_all(user.gateway().as_bytes(), &[expected]);
+    user.types(&["check"]).exits_with(DONE).prints(&["fine"]);
+}
+
+#[test]
 fn action_servers_become_openapi_servers_and_agents_become_profiles() {
     let user = User::new();
     user.has(&user.project("action_servers.json"), fixture("agents/action_servers.json"));
@@ -99,6 +110,7 @@ fn openlegions_agents_share_equal_servers_and_have_a_profile_each() {
             "[servers.sqlite-writer]\ncommand = \"mcp-server-sqlite\"\nargs = [\"--db\", \"/data/drafts.db\"]\n",
             "[profiles.analyst]\nservers = [\"filesystem\", \"sqlite\"]\n",
             "[profiles.writer]\nservers = [\"filesystem\", \"sqlite-writer\"]\n",
+            "another agent has a different server `sqlite`: the tools of this one are called mcp_sqlite-writer_TOOL",
         ],
     );
     assert_eq!(gateway.matches("[servers.").count(), 3);

@@ -202,3 +202,73 @@ async fn files_and_forms_are_sent_as_the_document_says() {
     let said = client.call("api__post_bytes", json!({ "body": "???" })).await;
     assert!(said.is_error() && said.text().contains("base64"), "{said:?}");
 }
+
+#[tokio::test]
+async fn a_busy_api_is_called_again_if_that_can_do_no_harm() {
+    let operation = |id: &str| json!({ "operationId": id });
+    let paths = json!({ "/busy": { "get": operation("read"), "post": operation("write") },
+        "/broken": { "get": operation("broken") } });
+    let api = PlainApi::with(&document(&paths)).await;
+    api.sets("/busy", Page::new(503, "text/plain", "later"));
+    api.sets("/broken", Page::new(500, "text/plain", "no"));
+    let gateway = Gateway::with("api", api.openapi() + "retries = 2").start().await;
+    for (era, client) in gateway.both().await {
+        for (name, path, expected) in
+            [("read", "/busy", 3), ("write", "/busy", 1), ("broken", "/broken", 1)]
+        {
+            let before = api.calls(path).len();
+            let said = client.call(&format!("api__{name}"), json!({})).await;
+            assert_eq!(api.calls(path).len() - before, expected, "{era} {name}");
+            // The client gets the last answer, as it came.
+            assert!(said.is_error() && said.text().starts_with("HTTP 50"), "{said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_a_credential_is_not_for_callers_to_choose() {
+    let key = json!({ "name": "x-key", "in": "header", "required": true, "schema": {} });
+    let query = json!({ "name": "q", "in": "query", "schema": {} });
+    let read = json!({ "operationId": "read", "security": [{ "inHeader": [] }],
+        "parameters": [key, query] });
+    let api = PlainApi::with(&document(&json!({ "/a": { "get": read } }))).await;
+    let lines = api.openapi() + "[servers.api.auth]\ninHeader = \"k\"\ntoken = \"t\"\n";
+    let gateway = Gateway::with("api", lines).start().await;
+    let client = gateway.modern();
+    let schema = &client.tools().await[0]["inputSchema"];
+    assert_eq!(schema["properties"], json!({ "q": {} }));
+    assert_eq!(schema.get("required"), None);
+    client.call("api__read", json!({})).await;
+    assert_eq!(api.last().header("x-key"), Some("k"));
+    // A credential that no operation asks for would be missed without a word.
+    let warnings = gateway.server("api").await["warnings"].to_string();
+    assert!(warnings.contains("asks for the security scheme \\\"token\\\""), "{warnings}");
+}
+
+#[tokio::test]
+async fn schemas_of_answers_can_be_left_out() {
+    let answer = json!({ "type": "object", "required": ["id"] });
+    let answer = json!({ "200": { "description": "", "content": { "application/json": { "schema": answer } } } });
+    let read = json!({ "operationId": "read", "responses": answer });
+    let api = PlainApi::with(&document(&json!({ "/a": { "get": read } }))).await;
+    api.sets("/a", Page::new(200, "text/plain", "not as promised"));
+    for (choice, is_listed) in [("keep", true), ("drop", false)] {
+        let lines = api.openapi() + &format!("output_schemas = \"{choice}\"");
+        let gateway = Gateway::with("api", lines).start().await;
+        let client = gateway.modern();
+        assert_eq!(client.tools().await[0].get("outputSchema").is_some(), is_listed);
+        assert_eq!(client.call("api__read", json!({})).await.is_error(), is_listed);
+    }
+}
+
+#[tokio::test]
+async fn the_variables_of_a_servers_url_can_be_set() {
+    let mut api_document = document(&json!({ "/a": { "get": { "operationId": "read" } } }));
+    api_document["servers"] = json!([{ "url": "/{version}", "variables": { "version": { "default": "v1" } } }]);
+    let api = PlainApi::with(&api_document).await;
+    for (lines, target) in [("", "/v1/a"), ("server_variables = { version = \"v2\" }", "/v2/a")] {
+        let gateway = Gateway::with("api", api.openapi() + lines).start().await;
+        gateway.modern().call("api__read", json!({})).await;
+        assert_eq!(api.last().target, target);
+    }
+}

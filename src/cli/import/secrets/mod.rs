@@ -62,8 +62,12 @@ pub(in crate::cli) fn hide_secrets(
         }
         Json::Number(_) if names_secret(name) => HIDDEN.into(),
         Json::Array(items) => {
-            let mut texts: Vec<_> =
-                items.iter().map(|item| split(item.as_str().unwrap_or_default())).collect();
+            let text_of = |item: &Json| match item {
+                Json::String(text) => split(text),
+                Json::Number(number) => split(&number.to_string()),
+                _ => split(""),
+            };
+            let mut texts: Vec<_> = items.iter().map(text_of).collect();
             mark_arguments(&mut texts);
             let shown = items.iter().zip(&texts).map(|(item, text)| {
                 if text.has_secret() { HIDDEN.into() } else { hide_secrets(name, item, references) }

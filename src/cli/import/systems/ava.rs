@@ -135,7 +135,8 @@ fn read_tool(
             settings.push(("result.template", template));
         }
         (None, Some(field)) => settings.push(("result.field", field)),
-        (None, None) => {}
+        // What AVA says then.
+        (None, None) => settings.push(("result.fallback", "I've fetched the result.".to_owned())),
     }
     settings.extend(read_slow_response(&mut fields)?);
     let description = fields.take_string("description")?;

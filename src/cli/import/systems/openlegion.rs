@@ -56,7 +56,15 @@ fn read_entry(mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFaul
 fn add_server(mut server: ImportedServer, agent: &str, file: &mut ImportedFile) -> String {
     match file.servers.iter().find(|known| known.name == server.name) {
         Some(known) if known.target == server.target => return server.name,
-        Some(_) => server.name = format!("{}-{agent}", server.name),
+        Some(_) => {
+            let name = format!("{}-{agent}", server.name);
+            server.notes.push(format!(
+                "another agent has a different server `{}`: the tools of this one are called \
+                 mcp_{name}_TOOL where two servers have one of a name",
+                server.name
+            ));
+            server.name = name;
+        }
         None => {}
     }
     let name = server.name.clone();

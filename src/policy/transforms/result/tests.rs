@@ -86,15 +86,22 @@ fn output_of_every_kind_is_checked() {
 
 #[test]
 fn structured_content_is_dropped_whether_or_not_there_is_a_message() {
-    let settings = "result = { field = \"a\", structured = \"drop\" }";
-    for answer in [
-        json!({ "content": [], "structuredContent": { "b": 1 } }),
-        json!({ "content": [], "structuredContent": { "a": 1 } }),
-        json!({ "content": [], "structuredContent": { "a": 1 }, "isError": true }),
-        json!({ "structuredContent": { "a": 1 } }),
+    let text = |text: &str| json!([{ "type": "text", "text": text }]);
+    for (answer, of_message, alone) in [
+        (json!({ "content": [], "structuredContent": { "b": 1 } }), r#"{"b":1}"#, r#"{"b":1}"#),
+        (json!({ "content": [], "structuredContent": { "a": 1 } }), "1", r#"{"a":1}"#),
+        (json!({ "structuredContent": { "a": 1 }, "isError": true }), r#"{"a":1}"#, r#"{"a":1}"#),
+        (json!({ "structuredContent": { "a": 1 } }), "1", r#"{"a":1}"#),
+        (json!({ "content": text("x"), "structuredContent": { "b": 1 } }), "x", "x"),
     ] {
-        let made = shaped_value(settings, None, &answer);
-        assert_eq!(made.get("structuredContent"), None, "{made}");
+        for (settings, expected) in [
+            ("result = { field = \"a\", structured = \"drop\" }", of_message),
+            ("result.structured = \"drop\"", alone),
+        ] {
+            let made = shaped_value(settings, None, &answer);
+            assert_eq!(made.get("structuredContent"), None, "{made}");
+            assert_eq!(made["content"], text(expected), "{settings} {answer}");
+        }
     }
 }
 

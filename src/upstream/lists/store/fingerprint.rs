@@ -146,6 +146,7 @@ impl FieldDigest {
             include,
             exclude,
             empty_strings,
+            output_schemas,
         } = openapi;
         self.feed("openapi");
         match document {
@@ -174,6 +175,7 @@ impl FieldDigest {
         }
         self.feed(format!("{include:?} {exclude:?}"));
         self.feed(empty_strings.as_str());
+        self.feed(output_schemas.as_str());
     }
 }
 

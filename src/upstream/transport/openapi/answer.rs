@@ -155,13 +155,15 @@ impl ApiAnswer {
     }
 
     /// The headers that tell where to go on, as a `_meta` with its comma.
-    fn meta(&self, secrets: &ServerSecrets) -> String {
+    pub(super) fn meta(&self, secrets: &ServerSecrets) -> String {
         let mut members = Vec::new();
         for (name, header) in META_HEADERS {
-            let value = self.headers.get(header).and_then(|value| value.to_str().ok());
+            // Several lines of a list are one list (RFC 9110, section 5.3).
+            let lines = self.headers.get_all(header).iter();
+            let value = lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(", ");
             // A clipped URL would be another one.
-            if let Some(value) = value.filter(|value| value.len() <= LONGEST_HEADER) {
-                members.push(format!("\"{name}\":{}", string(&secrets.hide_in(value))));
+            if !value.is_empty() && value.len() <= LONGEST_HEADER {
+                members.push(format!("\"{name}\":{}", string(&secrets.hide_in(&value))));
             }
         }
         if members.is_empty() {

@@ -117,6 +117,8 @@ pub(super) struct ApiDescription {
     /// The names in `auth` that are no security schemes of the document, or whose value is of
     /// another kind than the scheme needs.
     pub(super) unknown_schemes: Vec<String>,
+    /// The names in `auth` of schemes that no operation asks for.
+    pub(super) unused_schemes: Vec<String>,
     /// Title and version of the API.
     pub(super) title: String,
     pub(super) version: String,
@@ -144,7 +146,8 @@ pub(super) fn describe_api(
         }
     }
     let mut api = description.api;
-    api.unknown_schemes = description.reader.schemes.unknown_names();
+    let schemes = &description.reader.schemes;
+    (api.unknown_schemes, api.unused_schemes) = (schemes.unknown_names(), schemes.unused_names());
     Ok(api)
 }
 
@@ -243,6 +246,7 @@ impl ApiDescription {
             left_out: Vec::new(),
             missing_schemes: BTreeSet::new(),
             unknown_schemes: Vec::new(),
+            unused_schemes: Vec::new(),
             title: clip(info("title"), LONGEST_TITLE).to_owned(),
             version: clip(info("version"), LONGEST_TITLE).to_owned(),
             instructions: Some(instructions).filter(|text| !text.is_empty()),
@@ -262,6 +266,12 @@ impl ApiDescription {
         let unknown = self.unknown_schemes.iter().map(|name| {
             format!("`auth` has a value for {name:?}, which is no scheme that takes such a value")
         });
+        let unused = self.unused_schemes.iter().map(|name| {
+            format!(
+                "no operation that is offered asks for the security scheme {name:?}, so its value \
+                 in `auth` is never sent: `headers` are sent with every request"
+            )
+        });
         let is_chosen = !config.include.is_empty() || !config.exclude.is_empty();
         let tools = self.tools.len();
         let many = (tools > MANY_TOOLS && !is_chosen).then(|| {
@@ -270,7 +280,7 @@ impl ApiDescription {
                  `trunkline openapi` helps with"
             )
         });
-        many.into_iter().chain(missing).chain(unknown).collect()
+        many.into_iter().chain(missing).chain(unknown).chain(unused).collect()
     }
 
     /// The result of `resources/list`.

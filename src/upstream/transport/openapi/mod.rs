@@ -33,7 +33,7 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
@@ -86,6 +86,8 @@ struct ApiShared {
     inbox: Arc<Inbox>,
     /// When the document was last asked for. One request at a time.
     asked_at: tokio::sync::Mutex<Instant>,
+    /// Why the last good document could not be read again.
+    stale: ArcSwapOption<String>,
 }
 
 /// The last good document, and the client of the server that it names.
@@ -113,6 +115,7 @@ impl OpenApiServer {
             current: ArcSwap::from_pointee(current),
             inbox,
             asked_at: tokio::sync::Mutex::new(clock::now()),
+            stale: ArcSwapOption::empty(),
         });
         let mut refreshing = JoinSet::new();
         if let Some(pause) = shared.loader.api.refresh {
@@ -125,9 +128,18 @@ impl OpenApiServer {
         &self.shared.peer
     }
 
-    /// What an operator should know: operations that are left out, and schemes without a value.
+    /// What an operator should know: operations that are left out, schemes without a value, and a
+    /// document that cannot be read again.
     pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
-        self.shared.current.load().remarks.clone()
+        let stale = self.shared.stale.load_full().map(|reason| {
+            format!("the document cannot be read again, the last one stays: {reason}")
+        });
+        stale.into_iter().chain(self.shared.current.load().remarks.iter().cloned()).collect()
+    }
+
+    /// Whether the document could not be read when it was last asked for.
+    pub(in crate::upstream) fn is_stale(&self) -> bool {
+        self.shared.stale.load().is_some()
     }
 
     /// Answers a request of the gateway's own. All lists are of the same document: what one of them
@@ -172,16 +184,18 @@ impl ApiShared {
         target: &CallTarget,
     ) -> Result<Answer, UpstreamError> {
         let native = target.native.as_ref().map_or("", |native| native.as_str());
-        let result = match call.method {
+        match call.method {
             Method::ToolsCall => match current.description.operations.get(native) {
-                Some(operation) => self.call_operation(current, operation, call, target).await?,
+                Some(operation) => {
+                    let result = self.call_operation(current, operation, call, target).await?;
+                    Ok(Answer::Result(result))
+                }
                 // The document has changed since the list was made.
-                None => return unknown_tool(native),
+                None => unknown_tool(native),
             },
-            Method::ResourcesRead => return self.read(current, native, call).await,
-            ref method => return unknown_method(method),
-        };
-        Ok(Answer::Result(ResultBody::parse(result.into())?))
+            Method::ResourcesRead => self.read(current, native, call).await,
+            ref method => unknown_method(method),
+        }
     }
 
     /// Reads a resource: sends the request of its operation.
@@ -196,6 +210,10 @@ impl ApiShared {
         let Some((operation, arguments)) = found else {
             return refuse(code::INVALID_PARAMS, "unknown resource");
         };
+        let required = operation.required_arguments();
+        if let Some(missing) = required.iter().find(|name| !arguments.contains_key(**name)) {
+            return refuse(code::INVALID_PARAMS, &format!("the URI lacks a value for {missing:?}"));
+        }
         let arguments = Value::from(arguments).to_string();
         let empty_strings = self.loader.api.empty_strings;
         let request = match operation.request(arguments.as_bytes(), empty_strings) {
@@ -217,20 +235,24 @@ impl ApiShared {
         operation: &ApiOperation,
         call: &Call,
         target: &CallTarget,
-    ) -> Result<String, UpstreamError> {
+    ) -> Result<ResultBody, UpstreamError> {
+        let refuse =
+            |fault: &dyn std::error::Error| Ok(ResultBody::parse(answer::refusal(fault).into())?);
         let params = match edited_params(call, target) {
             Ok(params) => params,
-            Err(fault) => return Ok(answer::refusal(&fault)),
+            Err(fault) => return refuse(&fault),
         };
         let arguments = params.arguments();
         let empty_strings = self.loader.api.empty_strings;
         let request = match operation.request(arguments.unwrap_or(b"{}"), empty_strings) {
             Ok(request) => request,
-            Err(fault) => return Ok(answer::refusal(&fault)),
+            Err(fault) => return refuse(&fault),
         };
         let uri = current.uri_of(&request);
         let answer = self.send(current, operation, request, call).await?;
-        Ok(answer.tool_result(operation, &uri, &self.loader.server.secrets))
+        let result = answer.tool_result(operation, &uri, &self.loader.server.secrets);
+        let result = ResultBody::parse(result.into())?;
+        Ok(if is_transient(answer.status) { result.marked_transient() } else { result })
     }
 
     async fn send(
@@ -283,13 +305,20 @@ impl ApiShared {
         let read = timeout(self.loader.server.start_timeout, Box::pin(self.read_again())).await;
         *asked_at = clock::now();
         let after = self.loader.server.start_timeout;
-        match read.unwrap_or(Err(UpstreamError::Timeout { after })) {
-            Ok(true) => self.inbox.relist(),
-            Ok(false) => {}
+        let was_stale = self.stale.load().is_some();
+        let (has_changed, reason) = match read.unwrap_or(Err(UpstreamError::Timeout { after })) {
+            Ok(has_changed) => (has_changed, None),
             Err(fault) => {
                 let fault = self.inbox.describe(&fault);
                 tracing::warn!(server = %self.loader.server.name, fault, "the document cannot be read again: the last one stays");
+                (false, Some(Arc::new(fault)))
             }
+        };
+        let is_stale = reason.is_some();
+        self.stale.store(reason);
+        // A listing also notes what an operator should know.
+        if has_changed || is_stale != was_stale {
+            self.inbox.relist();
         }
     }
 
@@ -365,6 +394,11 @@ fn edited_params(call: &Call, target: &CallTarget) -> Result<Params, ParamsFault
         splice.replace(span.clone(), with.clone());
     }
     Params::parse(Some(splice.finish()))
+}
+
+/// Whether an API that answers with this status may answer otherwise soon.
+fn is_transient(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }
 
 fn unknown_method(method: &Method) -> Result<Answer, UpstreamError> {

@@ -7,7 +7,7 @@ use http::{HeaderName, Method};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::config::OpenApiConfig;
+use crate::config::{OpenApiConfig, OutputSchemas};
 use crate::text::clip;
 
 use super::body::{ApiBody, BodyFormat, BodyShape};
@@ -153,9 +153,12 @@ impl<'a> DocumentReader<'a> {
         let OperationPlace { method, path, operation, .. } = place;
         let mut inputs = ToolInputs::new(self.config.empty_strings);
         let security = self.schemes.apply(operation);
-        let parameters = self.read_parameters(place, &mut inputs)?;
+        let parameters = self.read_parameters(place, &security, &mut inputs)?;
         let body = self.read_body(operation, &mut inputs)?;
-        let (output, wrapping) = self.read_output(method, operation);
+        let (output, wrapping) = match self.config.output_schemas {
+            OutputSchemas::Keep => self.read_output(method, operation),
+            OutputSchemas::Drop => (None, ResultWrapping::Arrays),
+        };
         let operation = ApiOperation {
             label: format!("{method} {}", clip(path, LONGEST_LABEL)),
             method: method.clone(),
@@ -174,6 +177,7 @@ impl<'a> DocumentReader<'a> {
     fn read_parameters(
         &mut self,
         place: OperationPlace<'a>,
+        security: &OperationSecurity,
         inputs: &mut ToolInputs,
     ) -> Result<Vec<ApiParameter>, OperationFault> {
         let listed = |node: Node<'a>| node.find("parameters").into_iter().flat_map(Node::items);
@@ -191,6 +195,10 @@ impl<'a> DocumentReader<'a> {
         all.sort_by_key(order);
         let mut parameters = Vec::new();
         for node in all {
+            // A credential is not for callers to choose.
+            if security.supplies(node) {
+                continue;
+            }
             if let Some(parameter) = self.read_parameter(node, inputs)? {
                 parameters.push(parameter);
             }
@@ -273,16 +281,21 @@ impl<'a> DocumentReader<'a> {
 }
 
 impl ApiOperation {
-    /// Whether an argument must be given.
-    pub(super) fn is_required(&self, argument: &str) -> bool {
-        let is_parameter = |one: &ApiParameter| one.required && one.argument == argument;
-        self.parameters.iter().any(is_parameter)
-            || self.body.as_ref().is_some_and(|body| match &body.shape {
-                BodyShape::Whole { argument: whole } => body.required && whole == argument,
-                BodyShape::Fields(fields) => {
-                    fields.iter().any(|field| field.required && field.argument == argument)
-                }
-            })
+    /// The arguments that must be given.
+    pub(super) fn required_arguments(&self) -> HashSet<&str> {
+        let parameters = self.parameters.iter().filter(|one| one.required);
+        let mut required: HashSet<_> = parameters.map(|one| one.argument.as_str()).collect();
+        match self.body.as_ref().map(|body| (&body.shape, body.required)) {
+            Some((BodyShape::Whole { argument }, true)) => {
+                required.insert(argument);
+            }
+            Some((BodyShape::Fields(fields), _)) => {
+                let fields = fields.iter().filter(|field| field.required);
+                required.extend(fields.map(|field| field.argument.as_str()));
+            }
+            Some((BodyShape::Whole { .. }, false)) | None => {}
+        }
+        required
     }
 
     /// Each variable of the path has a parameter, and its text stays below the server's path.

@@ -49,7 +49,7 @@ pub(super) enum ReferenceFault {
 #[derive(Debug)]
 pub(super) struct DocumentSet {
     /// The document itself comes first.
-    files: Vec<(Url, Value)>,
+    files: Vec<DocumentFile>,
     /// The files that it refers to and that cannot be read, and why.
     unreadable: HashMap<Url, String>,
     /// How many more values may be looked at. References make it possible to look at each value any
@@ -57,16 +57,26 @@ pub(super) struct DocumentSet {
     looks: Cell<usize>,
 }
 
+/// One file of a document.
+#[derive(Debug)]
+struct DocumentFile {
+    /// How references name it.
+    named: Url,
+    /// Where it was read: what its own references are relative to.
+    address: Url,
+    tree: Value,
+}
+
 impl DocumentSet {
     /// A document and where it was read.
     pub(super) fn new(address: Url, tree: Value) -> Self {
-        let (files, unreadable) = (vec![(address, tree)], HashMap::new());
-        Self { files, unreadable, looks: Cell::new(MAX_LOOKS) }
+        let main = DocumentFile { named: address.clone(), address, tree };
+        Self { files: vec![main], unreadable: HashMap::new(), looks: Cell::new(MAX_LOOKS) }
     }
 
-    /// Adds a file that the document refers to.
-    pub(super) fn add(&mut self, address: Url, tree: Value) {
-        self.files.push((address, tree));
+    /// Adds a file that the document refers to as `named`, and that was read at `address`.
+    pub(super) fn add(&mut self, named: Url, address: Url, tree: Value) {
+        self.files.push(DocumentFile { named, address, tree });
     }
 
     /// Notes that a file cannot be read: what refers to it cannot be used.
@@ -93,13 +103,13 @@ impl DocumentSet {
 
     /// The document's root.
     pub(super) fn root(&self) -> Node<'_> {
-        let value = self.files.first().map_or(&Value::Null, |(_, tree)| tree);
+        let value = self.files.first().map_or(&Value::Null, |file| &file.tree);
         Node { set: self, file: 0, value }
     }
 
     /// Where the document was read.
     pub(super) fn address(&self) -> Option<&Url> {
-        self.files.first().map(|(address, _)| address)
+        self.files.first().map(|file| &file.address)
     }
 
     /// The place that a reference in `file` names: the file, and the pointer in it.
@@ -112,13 +122,13 @@ impl DocumentSet {
 
     fn find_file(&self, from: usize, at: &str, target: &str) -> Result<usize, ReferenceFault> {
         let outside = || ReferenceFault::Outside { target: clip_target(target) };
-        let (base, _) = self.files.get(from).ok_or_else(outside)?;
-        let url = base.join(at).map_err(|_| outside())?;
+        let from = self.files.get(from).ok_or_else(outside)?;
+        let url = from.address.join(at).map_err(|_| outside())?;
         let main = self.address().ok_or_else(outside)?;
         if !is_within(main, &url) {
             return Err(outside());
         }
-        let found = self.files.iter().position(|(address, _)| *address == url);
+        let found = self.files.iter().position(|file| file.named == url || file.address == url);
         let target = || clip_target(target);
         found.ok_or_else(|| match self.unreadable.get(&url) {
             Some(reason) => ReferenceFault::Unreadable { target: target(), reason: reason.clone() },
@@ -203,8 +213,8 @@ impl<'a> Node<'a> {
         self.set.look(1 + target.len() / BYTES_PER_LOOK);
         let place = self.set.locate(self.file, target)?;
         let dangling = || ReferenceFault::Dangling { target: clip_target(target) };
-        let (_, tree) = self.set.files.get(place.file).ok_or_else(dangling)?;
-        let value = tree.pointer(&place.pointer).ok_or_else(dangling)?;
+        let file = self.set.files.get(place.file).ok_or_else(dangling)?;
+        let value = file.tree.pointer(&place.pointer).ok_or_else(dangling)?;
         let node = Self { set: self.set, file: place.file, value };
         Ok((place, node))
     }
@@ -312,7 +322,8 @@ mod tests {
         });
         let mut set = DocumentSet::new(url("http://a.test/api/openapi.json"), tree);
         let part = json!({ "x/y z": { "$ref": "#/end" }, "end": 7 });
-        set.add(url("http://a.test/api/parts/more.yaml"), part);
+        let named = url("http://a.test/api/parts/more.yaml");
+        set.add(named.clone(), named, part);
         let root = set.root();
         assert_eq!(root.find("a").unwrap().resolve().unwrap().value, &json!(7));
         for (key, words) in
@@ -321,6 +332,17 @@ mod tests {
             let fault = root.find(key).unwrap().resolve().unwrap_err().to_string();
             assert!(fault.contains(words), "{fault}");
         }
+    }
+
+    #[test]
+    fn references_in_a_redirected_file_are_relative_to_where_it_was_read() {
+        let tree = json!({ "a": { "$ref": "parts/a.json#/x" } });
+        let mut set = DocumentSet::new(url("http://a.test/openapi.json"), tree);
+        let (named, address) = ("http://a.test/parts/a.json", "http://a.test/v2/parts/a.json");
+        set.add(url(named), url(address), json!({ "x": { "$ref": "b.json#/y" } }));
+        let part = url("http://a.test/v2/parts/b.json");
+        set.add(part.clone(), part, json!({ "y": 7 }));
+        assert_eq!(set.root().find("a").unwrap().resolve().unwrap().value, &json!(7));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The HTTP request of one call: the operation's plan, filled with the call's arguments.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE};
 use http::uri::PathAndQuery;
@@ -14,8 +17,8 @@ use super::operation::{ApiOperation, PathPiece};
 use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
 use super::security::AppliedCredential;
 
-/// The arguments of a call, each as the client wrote it.
-pub(super) struct CallArguments<'a>(Members<'a>);
+/// The arguments of a call by their names, each as the client wrote it.
+pub(super) struct CallArguments<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> CallArguments<'a> {
     /// Reads the arguments.
@@ -23,22 +26,23 @@ impl<'a> CallArguments<'a> {
     /// # Errors
     /// [`ArgumentFault::Unreadable`].
     pub(super) fn read(raw: &'a [u8]) -> Result<Self, ArgumentFault> {
-        Members::parse(raw).map(Self).map_err(|_| ArgumentFault::Unreadable)
+        let members = Members::parse(raw).map_err(|_| ArgumentFault::Unreadable)?;
+        Ok(Self(members.0.into_iter().collect()))
     }
 
     /// The argument of this name; `null` counts as absent.
     pub(super) fn find(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.find(name).filter(|raw| raw.get() != "null")
+        self.find_or_null(name).filter(|raw| raw.get() != "null")
     }
 
     /// The argument of this name, `null` or not.
     pub(super) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.find(name)
+        self.0.get(name).copied()
     }
 
-    /// Removes the arguments that are empty strings, except those that `is_required` names.
-    pub(super) fn drop_empty(&mut self, is_required: impl Fn(&str) -> bool) {
-        self.0.0.retain(|(name, raw)| raw.get() != "\"\"" || is_required(name));
+    /// Removes the arguments that are empty strings, except these.
+    pub(super) fn drop_empty(&mut self, required: &HashSet<&str>) {
+        self.0.retain(|name, raw| raw.get() != "\"\"" || required.contains(&**name));
     }
 }
 
@@ -62,7 +66,7 @@ impl ApiOperation {
     ) -> Result<ApiRequest, ArgumentFault> {
         let mut arguments = CallArguments::read(raw)?;
         if empty_strings == EmptyStrings::Drop {
-            arguments.drop_empty(|name| self.is_required(name));
+            arguments.drop_empty(&self.required_arguments());
         }
         let mut draft = RequestDraft::new();
         draft.add_parameters(&self.parameters, &arguments)?;

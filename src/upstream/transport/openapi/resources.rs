@@ -1,8 +1,8 @@
 //! Operations that are offered as resources: a `GET` whose URL says all that it needs.
 //!
 //! The URI of such a resource is the URL of the request. With parameters it is a template, and a
-//! URI is matched back to the arguments of the operation, so that a read is built and checked like
-//! a tool call; a URI is never sent as it came.
+//! URI is matched back to the arguments of the operation, so that a read is built like a tool call;
+//! the API judges its values. A URI is never sent as it came.
 
 use std::sync::Arc;
 
@@ -151,9 +151,10 @@ impl ApiAnswer {
             AnswerContent::Bytes => format!("\"blob\":{}", string(&self.base64())),
         };
         Ok(format!(
-            "{{\"contents\":[{{\"uri\":{},\"mimeType\":{},{content}}}],\"ttlMs\":0,\"cacheScope\":\"private\"}}",
+            "{{\"contents\":[{{\"uri\":{},\"mimeType\":{},{content}}}],\"ttlMs\":0,\"cacheScope\":\"private\"{}}}",
             string(uri),
-            string(media_type)
+            string(media_type),
+            self.meta(secrets)
         ))
     }
 }

@@ -1,5 +1,7 @@
 //! Security schemes: which credentials an operation wants, and where they go.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
@@ -29,21 +31,40 @@ pub(super) struct OperationSecurity {
     pub(super) missing: Vec<String>,
 }
 
+impl OperationSecurity {
+    /// Whether one of the credentials is the value of this parameter.
+    pub(super) fn supplies(&self, parameter: Node<'_>) -> bool {
+        let name = parameter.text("name").unwrap_or_default();
+        let place = parameter.text("in").unwrap_or_default();
+        self.credentials.iter().any(|credential| match credential {
+            AppliedCredential::Header(own, _) => {
+                place == "header" && own.as_str().eq_ignore_ascii_case(name)
+            }
+            AppliedCredential::Query(own, _) => place == "query" && *own == encode(name),
+            AppliedCredential::Cookie(own, _) => place == "cookie" && *own == encode(name),
+        })
+    }
+}
+
 /// The schemes of a document, with the configured credentials.
 pub(super) struct SecuritySchemes<'a> {
     root: Node<'a>,
     config: &'a OpenApiConfig,
+    /// The names of the schemes that operations have asked for.
+    asked: HashSet<&'a str>,
 }
 
 impl<'a> SecuritySchemes<'a> {
     pub(super) fn new(root: Node<'a>, config: &'a OpenApiConfig) -> Self {
-        Self { root, config }
+        Self { root, config, asked: HashSet::new() }
     }
 
     /// The credentials for an operation: of the first alternative that all have a value, or else
     /// what is missing.
-    pub(super) fn apply(&self, operation: Node<'a>) -> OperationSecurity {
+    pub(super) fn apply(&mut self, operation: Node<'a>) -> OperationSecurity {
         let wanted = operation.find("security").or_else(|| self.root.find("security"));
+        let named = wanted.into_iter().flat_map(Node::items).flat_map(Node::members);
+        self.asked.extend(named.map(|(name, _)| name));
         let mut missing = Vec::new();
         let mut is_optional = false;
         for alternative in wanted.into_iter().flat_map(Node::items) {
@@ -76,6 +97,15 @@ impl<'a> SecuritySchemes<'a> {
         };
         let names = self.config.auth.iter().map(|(name, _)| name);
         names.filter(|name| !known(name)).cloned().collect()
+    }
+
+    /// The names in `auth` of schemes that no operation has asked for.
+    pub(super) fn unused_names(&self) -> Vec<String> {
+        let names = self.config.auth.iter().map(|(name, _)| name);
+        let is_unused = |name: &&String| {
+            self.find_scheme(name).is_some() && !self.asked.contains(name.as_str())
+        };
+        names.filter(is_unused).cloned().collect()
     }
 
     fn find_scheme(&self, name: &str) -> Option<Node<'a>> {

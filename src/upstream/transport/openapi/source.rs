@@ -304,7 +304,7 @@ impl OpenDocument {
                 let main = self.set.address().unwrap_or(address);
                 let files = external_files(&tree, address, main);
                 self.await_files(files)?;
-                self.set.add(url, tree);
+                self.set.add(url, address.clone(), tree);
             }
             Err(fault) => self.note_unreadable(url, &fault.to_string()),
         }
