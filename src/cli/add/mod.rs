@@ -38,7 +38,7 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<String>,
     /// The server at the URL is a plain HTTP API with an OpenAPI document, not an MCP server
-    #[arg(long, requires = "url")]
+    #[arg(long, conflicts_with_all = ["command", "env"])]
     openapi: bool,
     #[command(flatten)]
     config: ConfigOption,
