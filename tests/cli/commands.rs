@@ -273,3 +273,59 @@ fn neither_a_document_nor_a_secret_reaches_the_terminal_as_it_is() {
     }
     shown.prints(&["\"Authorization\" = \"${env:HEADER}\", \"X-Key\" = \"${env:HOME}\""]);
 }
+
+/// A document that means harm, and what is said of it.
+fn hostile_documents() -> [(&'static str, String, &'static str); 4] {
+    let paths = (0..100_000).map(|at| format!("\"/p{at}\":{{\"get\":{{}}}}"));
+    let paths = paths.collect::<Vec<_>>().join(",");
+    let mut bomb = "openapi: 3.1.0\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for at in 1..12 {
+        let row = [format!("*a{}", at - 1).as_str(); 10].join(", ");
+        bomb += &format!("a{at}: &a{at} [{row}]\n");
+    }
+    // Each schema has the next one twice.
+    let doubling = (0..60).map(|at| {
+        let next = format!("{{\"$ref\":\"#/components/schemas/S{}\"}}", at + 1);
+        format!("\"S{at}\":{{\"properties\":{{\"a\":{next},\"b\":{next}}}}}")
+    });
+    let doubling = doubling.chain(["\"S60\":{}".to_owned()]).collect::<Vec<_>>().join(",");
+    [
+        ("large.json", " ".repeat(50 << 20), "at most 33554432 bytes"),
+        (
+            "many.json",
+            format!("{{\"openapi\":\"3.1.0\",\"paths\":{{{paths}}}}}"),
+            "20000 operations",
+        ),
+        ("bomb.yaml", bomb, "alias"),
+        (
+            "doubling.json",
+            format!(
+                "{{\"openapi\":\"3.1.0\",\"paths\":{{\"/a\":{{\"post\":{{\"requestBody\":{{\"content\":{{\"application/json\":{{\"schema\":{{\"$ref\":\"#/components/schemas/S0\"}}}}}}}}}}}}}},\"components\":{{\"schemas\":{{{doubling}}}}}}}"
+            ),
+            "Tools: 1",
+        ),
+    ]
+}
+
+#[test]
+fn a_hostile_document_takes_bounded_memory() {
+    const MEASURED: &str = "import resource, subprocess, sys\n\
+        code = subprocess.run(sys.argv[1:]).returncode\n\
+        print('peak', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n\
+        sys.exit(code)";
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, words) in hostile_documents() {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let base = ["--base-url", "http://127.0.0.1:9/"];
+        let mut command = Command::new("python3");
+        command.args(["-c", MEASURED, TRUNKLINE, "openapi"]).arg(&path).args(base);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said =
+            String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned();
+        assert!(said.contains(words), "{name}: {words:?} in {said}");
+        let peak = said.lines().find_map(|line| line.strip_prefix("peak ")).unwrap();
+        let peak: usize = peak.trim().parse().unwrap();
+        assert!(peak < 512 * 1024, "{name}: {peak} KiB");
+    }
+}

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::shop;
-use crate::support::{Gateway, within};
 use crate::support::api::{Page, PlainApi};
+use crate::support::{Gateway, within};
 
 #[tokio::test]
 async fn a_document_is_looked_for_at_the_usual_places() {

@@ -264,7 +264,8 @@ async fn schemas_of_answers_can_be_left_out() {
 #[tokio::test]
 async fn the_variables_of_a_servers_url_can_be_set() {
     let mut api_document = document(&json!({ "/a": { "get": { "operationId": "read" } } }));
-    api_document["servers"] = json!([{ "url": "/{version}", "variables": { "version": { "default": "v1" } } }]);
+    api_document["servers"] =
+        json!([{ "url": "/{version}", "variables": { "version": { "default": "v1" } } }]);
     let api = PlainApi::with(&api_document).await;
     for (lines, target) in [("", "/v1/a"), ("server_variables = { version = \"v2\" }", "/v2/a")] {
         let gateway = Gateway::with("api", api.openapi() + lines).start().await;

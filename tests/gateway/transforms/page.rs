@@ -103,3 +103,25 @@ async fn the_pages_own_tools_answer() {
         assert!(client.call("hours", json!({})).await.text().starts_with("Monday"), "{era}");
     }
 }
+
+#[tokio::test]
+async fn the_pages_other_settings_are_taken() {
+    let settings = blocks().into_iter().filter(|(words, _)| words == "toml setting");
+    let settings: Vec<_> = settings.map(|(_, text)| text).collect();
+    assert_eq!(settings.len(), 4);
+    for lines in settings {
+        // Each is about a server that the page does not show.
+        let name = lines.split(['.', ']']).nth(1).unwrap();
+        let upstream = Upstream::modern().await;
+        upstream.tool(&json!({ "name": "t", "inputSchema": { "type": "object" } }), |_| {
+            vec![Step::text("ok")]
+        });
+        let header = format!("[servers.{name}]\n");
+        let (own, rest) = match lines.trim_start().strip_prefix(&header) {
+            Some(own) => (own, ""),
+            None => ("", &*lines),
+        };
+        let gateway = Gateway::with(name, upstream.http() + own).toml(rest).start().await;
+        assert_eq!(gateway.modern().call(&format!("{name}__t"), json!({})).await.text(), "ok");
+    }
+}

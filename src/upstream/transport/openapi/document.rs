@@ -136,11 +136,12 @@ pub(super) fn describe_api(
     let root = set.root();
     let dialect = find_dialect(root)?;
     let base = find_base(set, config)?;
-    let places = list_operations(root)?;
+    let listed = list_operations(root)?;
     let reader = DocumentReader::new(config, &base, root, dialect);
     let api = ApiDescription::introduce(root, base.clone());
     let mut description = DescriptionBuilder { reader, api, names: TakenNames::default(), size: 0 };
-    for place in places {
+    description.api.left_out = listed.unreadable;
+    for place in listed.all {
         if let Err(fault) = description.add(place) {
             description.api.left_out.push((label(place), fault));
         }
@@ -343,14 +344,29 @@ fn check_method(place: OperationPlace<'_>) -> Result<(), OperationFault> {
     if *place.method == Method::TRACE { Err(OperationFault::Trace) } else { Ok(()) }
 }
 
+/// The operations of a document.
+struct ListedOperations<'a> {
+    all: Vec<OperationPlace<'a>>,
+    /// The paths whose operations cannot be read, and why.
+    unreadable: Vec<(String, OperationFault)>,
+}
+
 /// All operations in the order of the document.
-fn list_operations(root: Node<'_>) -> Result<Vec<OperationPlace<'_>>, DocumentFault> {
+fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault> {
     let paths = root.find("paths").filter(|paths| paths.value.is_object());
     // A document of 3.1 may have only components or webhooks, but nothing to call then.
     let paths = paths.ok_or(DocumentFault::NoPaths)?;
     let mut all = Vec::new();
+    let mut unreadable = Vec::new();
     for (path, item) in paths.members().filter(|(path, _)| path.starts_with('/')) {
-        let Ok(item) = item.resolve() else { continue };
+        let item = match item.resolve() {
+            Ok(item) => item,
+            Err(fault) if unreadable.len() < MAX_OPERATIONS => {
+                unreadable.push((clip(path, LONGEST_TITLE).to_owned(), fault.into()));
+                continue;
+            }
+            Err(_) => continue,
+        };
         for (method, operation) in item.members() {
             let Some(method) = METHODS.iter().find(|(name, _)| *name == method) else { continue };
             if !operation.value.is_object() {
@@ -363,7 +379,7 @@ fn list_operations(root: Node<'_>) -> Result<Vec<OperationPlace<'_>>, DocumentFa
             all.push(OperationPlace { method: &method.1, path, item, operation });
         }
     }
-    Ok(all)
+    Ok(ListedOperations { all, unreadable })
 }
 
 /// Method and path of an operation.
