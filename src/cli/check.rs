@@ -21,6 +21,9 @@ pub(super) struct CheckArgs {
     /// Also start all servers, list their definitions and scan these, whatever was approved
     #[arg(long)]
     scan: bool,
+    /// Also read the OpenAPI documents that are at URLs
+    #[arg(long)]
+    apis: bool,
 }
 
 pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
@@ -43,7 +46,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
         print_error(&format!("warning: gateway.naming: {UNSETTLED}"));
     }
-    for (server, api) in apis_of(&config).filter(|(_, api)| api.document.is_local()) {
+    for (server, api) in apis_of(&config).filter(|(_, api)| args.apis || api.document.is_local()) {
         for warning in warnings_of(server, api) {
             let warning = escape_controls(&server.secrets.hide_in(&warning));
             print_error(&format!("warning: servers.{}: {warning}", server.name));

@@ -1,6 +1,6 @@
 //! Commands that print, check or write something, and end.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -272,6 +272,26 @@ fn neither_a_document_nor_a_secret_reaches_the_terminal_as_it_is() {
         assert!(text.contains("\\u{1b}[5m"), "it is shown: {text:?}");
     }
     shown.prints(&["\"Authorization\" = \"${env:HEADER}\", \"X-Key\" = \"${env:HOME}\""]);
+}
+
+#[test]
+fn check_reads_the_documents_at_urls_only_if_it_is_asked_to() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let document = r#"{"openapi":"3.1.0","info":{},"security":[{"key":[]}],"paths":{"/a":{"get":{}}},"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"k"}}}}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), &format!("[servers.a]\nopenapi = \"{url}openapi.json\"\n"));
+    // Nobody answers yet.
+    trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let _ = socket.read(&mut [0; 4096]).unwrap();
+        let length = document.len();
+        write!(socket, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{document}").unwrap();
+    });
+    let ran = trunkline(&["check", "--apis", "--config", &config]).exits_with(DONE);
+    contains_all(&ran.0.stderr, &["servers.a: the security scheme \"key\" has no value"]);
+    serving.join().unwrap();
 }
 
 /// A document that means harm, and what is said of it.
