@@ -2,27 +2,65 @@
 //!
 //! Each pattern takes time linear in the text, from which invisible characters are left out.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::{ScanFindings, ScanRule};
+use super::ScanRule;
 use crate::text::is_invisible;
 
-/// Finds orders in a text.
-pub(super) fn find_orders(text: &str, found: &mut ScanFindings) {
-    if text.len() < SHORTEST {
-        return;
-    }
-    let text = if text.is_ascii() {
-        text.to_ascii_lowercase()
-    } else {
-        text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect()
-    };
-    for (rule, pattern) in PATTERNS.iter() {
-        if !found.has(*rule) && pattern.is_match(text.as_bytes()) {
-            found.add(*rule);
+/// The orders in the texts of a definition, and where they are.
+#[derive(Debug, Default)]
+pub(super) struct FoundOrders(Vec<(usize, ScanRule)>);
+
+impl FoundOrders {
+    /// Adds the orders in a text that begins at this position among the texts.
+    pub(super) fn search(&mut self, text: &str, start: usize) {
+        if text.len() < SHORTEST {
+            return;
         }
+        let text = if text.is_ascii() {
+            text.to_ascii_lowercase()
+        } else {
+            text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect()
+        };
+        for (rule, pattern) in PATTERNS.iter() {
+            // Most texts match nothing, which is found out faster than where they match.
+            if pattern.is_match(text.as_bytes()) {
+                let places = pattern.find_iter(text.as_bytes()).take(MOST_PLACES);
+                self.0.extend(places.map(|place| (start + place.start(), *rule)));
+            }
+        }
+    }
+
+    /// The weight of the passage that breaks most rules, each of which counts once.
+    pub(super) fn heaviest_passage(&mut self) -> u32 {
+        self.0.sort_unstable();
+        let mut near: HashMap<ScanRule, usize> = HashMap::new();
+        let (mut weight, mut heaviest) = (0, 0);
+        let mut begins = self.0.iter().peekable();
+        for (place, rule) in &self.0 {
+            let times = near.entry(*rule).or_default();
+            *times += 1;
+            if *times == 1 {
+                weight += rule.weight();
+            }
+            while let Some((_, left)) = begins.next_if(|(begin, _)| begin + PASSAGE <= *place) {
+                let times = near.entry(*left).or_default();
+                *times -= 1;
+                if *times == 0 {
+                    weight -= left.weight();
+                }
+            }
+            heaviest = heaviest.max(weight);
+        }
+        heaviest
+    }
+
+    /// The rules that are broken.
+    pub(super) fn rules(&self) -> impl Iterator<Item = ScanRule> {
+        self.0.iter().map(|(_, rule)| *rule)
     }
 }
 
@@ -198,6 +236,10 @@ static RULES: &[(ScanRule, &str)] = &[
 
 /// The fewest bytes of an order; most keys and types are shorter.
 const SHORTEST: usize = 8;
+/// The bytes within which rules count together.
+const PASSAGE: usize = 1024;
+/// The most places of one pattern in one text.
+const MOST_PLACES: usize = 64;
 
 #[cfg(test)]
 mod tests {

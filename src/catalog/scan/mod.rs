@@ -2,7 +2,8 @@
 //!
 //! Pure and linear in the definition, which is bounded. Each rule adds its weight; what is found
 //! counts from [`REPORTED`] on, and is grave from [`GRAVE`] on. Rules that honest definitions break,
-//! too, count only together.
+//! too, count only together, and rules about words only within one passage: the documentation of a
+//! large API has most of these words somewhere.
 
 mod characters;
 mod confusables;
@@ -20,6 +21,7 @@ use crate::jsonrpc::parse_strict;
 use crate::text::clip;
 
 pub use confusables::ConfusableNames;
+use instructions::FoundOrders;
 
 /// A rule that a definition breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +93,24 @@ impl ScanRule {
         }
     }
 
+    /// Whether the rule is about words, which mean something together if they are near each other.
+    fn is_about_words(self) -> bool {
+        matches!(
+            self,
+            Self::Override
+                | Self::Concealment
+                | Self::Secrets
+                | Self::PromptMarkup
+                | Self::Persona
+                | Self::Conversation
+                | Self::Redirection
+                | Self::Precedence
+                | Self::Pressure
+                | Self::ForeignTool
+                | Self::ShellCommand
+        )
+    }
+
     /// Its name in logs and `/status`.
     pub fn name(self) -> &'static str {
         match self {
@@ -120,7 +140,11 @@ impl ScanRule {
 
 /// What a scan has found in one definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ScanFindings(Vec<ScanRule>);
+pub struct ScanFindings {
+    rules: Vec<ScanRule>,
+    /// The weight of the passage that breaks most rules about words.
+    passage: u32,
+}
 
 impl ScanFindings {
     /// Scans an element of a server's list: every text in it, keys included.
@@ -134,35 +158,38 @@ impl ScanFindings {
         if confusables::mixes_alphabets(name) {
             found.add(ScanRule::MixedAlphabets);
         }
-        let mut left = MOST_TEXT;
+        let mut orders = FoundOrders::default();
+        let mut read = 0;
         for text in &texts {
             characters::find_hidden(text, &mut found);
-            let searched = clip(text, left);
-            instructions::find_orders(searched, &mut found);
+            let searched = clip(text, MOST_TEXT - read);
+            orders.search(searched, read);
             payloads::find_encoded(searched, &mut found);
-            left -= searched.len();
+            read += searched.len();
             if searched.len() < text.len() {
                 found.add(ScanRule::TooLong);
             }
         }
+        found.passage = orders.heaviest_passage();
+        orders.rules().for_each(|rule| found.add(rule));
         found
     }
 
     /// Whether a rule is broken.
     fn has(&self, rule: ScanRule) -> bool {
-        self.0.contains(&rule)
+        self.rules.contains(&rule)
     }
 
     /// Adds a broken rule; each counts once.
     pub fn add(&mut self, rule: ScanRule) {
         if !self.has(rule) {
-            self.0.push(rule);
+            self.rules.push(rule);
         }
     }
 
     /// The broken rules, if they count together.
     pub fn rules(&self) -> &[ScanRule] {
-        if self.weight() >= REPORTED { &self.0 } else { &[] }
+        if self.weight() >= REPORTED { &self.rules } else { &[] }
     }
 
     /// Whether the definition is to be held. A long one is not for its length: resources of
@@ -173,7 +200,8 @@ impl ScanFindings {
     }
 
     fn weight(&self) -> u32 {
-        self.0.iter().map(|rule| rule.weight()).sum()
+        let others = self.rules.iter().filter(|rule| !rule.is_about_words());
+        others.map(|rule| rule.weight()).sum::<u32>() + self.passage
     }
 }
 

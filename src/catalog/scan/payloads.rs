@@ -2,7 +2,8 @@
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
 
-use super::{ScanFindings, ScanRule, instructions};
+use super::instructions::FoundOrders;
+use super::{REPORTED, ScanFindings, ScanRule};
 
 /// Finds encoded text: words that decode to sentences.
 pub(super) fn find_encoded(text: &str, found: &mut ScanFindings) {
@@ -12,11 +13,10 @@ pub(super) fn find_encoded(text: &str, found: &mut ScanFindings) {
         // An assignment, such as `data=…`, is not part of what is encoded.
         let word = word.rsplit('=').next().unwrap_or(word);
         let Some(decoded) = decode(word) else { continue };
-        let mut orders = ScanFindings::default();
-        instructions::find_orders(&decoded, &mut orders);
-        let rule =
-            if orders.rules().is_empty() { ScanRule::EncodedText } else { ScanRule::EncodedOrders };
-        found.add(rule);
+        let mut orders = FoundOrders::default();
+        orders.search(&decoded, 0);
+        let gives_orders = orders.heaviest_passage() >= REPORTED;
+        found.add(if gives_orders { ScanRule::EncodedOrders } else { ScanRule::EncodedText });
     }
 }
 
