@@ -8,7 +8,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion};
-use crate::telemetry::audit::{AuditNotes, DecidingRule};
+use crate::telemetry::audit::{AuditNotes, ConfirmationNote, DecidingRule};
 
 use super::{Abilities, Grants, ProfileName};
 
@@ -181,6 +181,21 @@ impl Context {
     pub fn decided_by(&self, say: impl FnOnce() -> DecidingRule) {
         if let Some(notes) = &self.audit {
             notes.set_rule(say());
+        }
+    }
+
+    /// Tells the audit log which rule permits this call, unless another check refuses it.
+    #[inline]
+    pub fn permitted_by(&self, say: impl FnOnce() -> DecidingRule) {
+        if let Some(notes) = &self.audit {
+            notes.set_permission(say());
+        }
+    }
+
+    /// Tells the audit log what the user was asked about this call, or has answered.
+    pub fn note_confirmation(&self, note: ConfirmationNote) {
+        if let Some(notes) = &self.audit {
+            notes.set_confirmation(note);
         }
     }
 

@@ -9,8 +9,8 @@ mod request;
 mod server;
 
 pub use request::{
-    ArgumentViolations, CursorError, HeaderFault, InputRefusal, NeededCapability, OtherViolations,
-    ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
+    ArgumentViolations, ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability,
+    OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
 };
 pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
 
@@ -97,6 +97,12 @@ pub enum Failure {
         /// The id asked for.
         id: String,
     },
+    /// This principal may use what it asks for, but not with these arguments.
+    #[error("this call is not allowed: it may be with other arguments")]
+    CallDenied,
+    /// The user has to agree to the call, and has not.
+    #[error("the call was not made, because its user has to agree to it: {0}")]
+    NotConfirmed(ConfirmRefusal),
     /// The tool's arguments violate its schema.
     #[error("the arguments do not fit the tool's input schema:\n{0}")]
     InvalidArguments(ArgumentViolations),
@@ -300,6 +306,8 @@ impl Failure {
             Self::UnknownTask { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_task")
             }
+            Self::NotConfirmed(_) => row(code::INVALID_PARAMS, 200, Client, false, "not_confirmed"),
+            Self::CallDenied => row(code::INVALID_PARAMS, 200, Client, false, "call_denied"),
             Self::InvalidArguments(_) => {
                 row(code::INVALID_PARAMS, 200, Client, false, "invalid_arguments")
             }
@@ -432,6 +440,8 @@ impl Failure {
             || matches!(
                 self,
                 Self::InvalidArguments(_)
+                    | Self::CallDenied
+                    | Self::NotConfirmed(_)
                     | Self::DepartedTool { .. }
                     | Self::InputRefused(_)
                     | Self::InputTimeout { .. }

@@ -27,9 +27,10 @@ pub use boxed::boxed;
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
-    ArgumentViolations, Blame, CursorError, Failure, GatewayFault, HeaderFault, InputRefusal,
-    InternalFault, NeededCapability, OtherViolations, ParamsFault, ParseFault, QueryFault,
-    RequestFault, ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
+    ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
+    InputRefusal, InternalFault, NeededCapability, OtherViolations, ParamsFault, ParseFault,
+    QueryFault, RequestFault, ServerFault, StateError, TaskFault, VersionFault, WireForm,
+    tool_error,
 };
 pub use grants::Grants;
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};

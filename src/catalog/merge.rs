@@ -17,9 +17,11 @@ use super::naming::{NameForm, Naming};
 use super::offers::ServerOffers;
 use super::own_tools::reserved_names;
 use super::rules::{ServerRules, ToolChange};
+use super::selection::Scope;
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
 use super::tool_transform::{ResultTransform, TransformFault};
+use super::visibility::{CatalogElement, ElementBasis};
 use crate::call::{NativeName, PublicName, ServerName};
 use crate::config::TransformSettings;
 
@@ -144,6 +146,19 @@ pub(super) struct NameCandidate<'a, T> {
 impl<T: ListedElement> NameCandidate<'_, T> {
     fn origin(&self) -> ElementOrigin {
         ElementOrigin { server: self.server.clone(), native: self.item.native().clone() }
+    }
+
+    /// Whether a scope shows the element, which is a tool if there is one.
+    pub(super) fn is_shown(&self, kind: Kind, tool: Option<&Tool>, scope: &Scope) -> bool {
+        scope.admits(self.server, kind, &self.name)
+            && scope.shows(&CatalogElement {
+                kind,
+                server: Some(self.server),
+                public: &self.name,
+                native: self.item.native().as_str(),
+                tool: tool.map(Tool::as_listed),
+                basis: ElementBasis::Itself,
+            })
     }
 
     /// Takes the next form of the name; returns whether there is one.

@@ -34,6 +34,7 @@ mod server_list;
 mod tool;
 mod tool_transform;
 mod uris;
+mod visibility;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub use uris::{
     BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
     rewrite_uris,
 };
+pub use visibility::{CatalogElement, ElementBasis, ElementFilter};
 
 /// One tool in the catalog.
 #[derive(Debug)]
@@ -130,9 +132,9 @@ impl Catalog {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
         let mut tools = merge::name_tools(rules, sources, &mut warnings);
-        tools.retain(|one| !one.held && scope.admits(one.server, Kind::Tools, &one.name));
+        tools.retain(|one| !one.held && one.is_shown(Kind::Tools, Some(&one.item), scope));
         let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
-        prompts.retain(|one| !one.held && scope.admits(one.server, Kind::Prompts, &one.name));
+        prompts.retain(|one| !one.held && one.is_shown(Kind::Prompts, None, scope));
         let interfaces =
             tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));
         let (uris, resources, templates) = CatalogUris::build_from(

@@ -8,12 +8,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 use super::kind::Kind;
 use super::uris::climbing::has_dot_segment;
+use super::visibility::{CatalogElement, ElementFilter};
 use crate::call::{QueryFault, ServerName};
 use crate::config::{Pattern, ProfileConfig};
 use crate::text::clip;
@@ -31,9 +33,13 @@ pub struct Selection {
 /// Patterns that admit a name; `None` admits any.
 type Patterns = Option<Vec<Pattern>>;
 
-/// Nested selections: their intersection. Empty admits everything.
+/// Nested selections: their intersection, and what the caller's rights show of it. Empty admits
+/// everything.
 #[derive(Debug, Clone, Default)]
-pub struct Scope(Vec<Selection>);
+pub struct Scope {
+    selections: Vec<Selection>,
+    rights: Option<Arc<dyn ElementFilter>>,
+}
 
 impl Selection {
     /// The longest query that is read, in bytes.
@@ -133,28 +139,45 @@ impl Selection {
 impl Scope {
     /// The intersection of these selections.
     pub fn new(selections: impl IntoIterator<Item = Selection>) -> Self {
-        Self(selections.into_iter().filter(|one| !one.is_everything()).collect())
+        let selections = selections.into_iter().filter(|one| !one.is_everything()).collect();
+        Self { selections, rights: None }
+    }
+
+    /// The same scope for a caller with these rights.
+    #[must_use]
+    pub fn with_rights(self, rights: Option<Arc<dyn ElementFilter>>) -> Self {
+        Self { rights, ..self }
+    }
+
+    /// Whether the caller's rights show an element. They show no URI with dot segments, which may
+    /// lead elsewhere than a rule sees.
+    pub fn shows(&self, element: &CatalogElement<'_>) -> bool {
+        let Some(rights) = &self.rights else { return true };
+        let is_uri = !matches!(element.kind, Kind::Tools | Kind::Prompts);
+        !(is_uri && has_dot_segment(element.public)) && rights.shows(element)
     }
 
     /// Whether the scope shows everything.
     pub fn is_everything(&self) -> bool {
-        self.0.is_empty()
+        self.selections.is_empty() && self.rights.is_none()
     }
 
     /// Whether the scope may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
-        self.0.iter().all(|one| one.admits_server(server))
+        self.selections.iter().all(|one| one.admits_server(server))
     }
 
     /// Whether the scope shows a server's tool, prompt, resource or template by
     /// its public name or URI.
     pub fn admits(&self, server: &ServerName, kind: Kind, public: &str) -> bool {
-        self.0.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
+        self.selections.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
     }
 
     /// Whether the scope shows a tool of the gateway itself, which no server has.
     pub fn admits_own_tool(&self, public: &str) -> bool {
-        self.0.iter().all(|one| one.servers.is_none() && one.admits(Kind::Tools, public))
+        let is_selected =
+            |one: &Selection| one.servers.is_none() && one.admits(Kind::Tools, public);
+        self.selections.iter().all(is_selected) && self.shows(&CatalogElement::own_tool(public))
     }
 
     /// Whether the scope may show any element of a kind.
@@ -162,13 +185,16 @@ impl Scope {
         let some = |one: &Selection| {
             one.kind_patterns(kind).map_or(one.names_no_kind(), |all| !all.is_empty())
         };
-        self.0.iter().all(some)
+        self.selections.iter().all(some)
     }
 
     /// Whether a server may receive requests for unlisted things, such as
     /// unknown methods. It may not where the selection names elements.
     pub fn admits_unlisted(&self, server: &ServerName) -> bool {
-        self.admits_server(server) && self.0.iter().all(Selection::names_no_kind)
+        let rights = self.rights.as_ref();
+        self.admits_server(server)
+            && self.selections.iter().all(Selection::names_no_kind)
+            && rights.is_none_or(|rights| rights.shows_unlisted(server))
     }
 
     /// Whether an unlisted URI may be read: each selection shows the URI, or a
@@ -180,7 +206,7 @@ impl Scope {
         public: &str,
         mut of_template: impl FnMut(&Selection) -> bool,
     ) -> bool {
-        self.0.iter().all(|one| {
+        self.selections.iter().all(|one| {
             one.admits_server(server)
                 && (one.names_no_kind() || one.admits(Kind::Resources, public) || of_template(one))
         })

@@ -120,6 +120,16 @@ impl Tool {
         })
     }
 
+    /// The tool as its server listed it, whatever the configuration changes.
+    pub fn as_listed(&self) -> &Self {
+        self.transform.as_ref().map_or(self, |transform| &transform.listed)
+    }
+
+    /// The raw annotations that the server gives the tool.
+    pub fn annotations(&self) -> Option<&str> {
+        ItemFields::read(&self.as_listed().raw).ok()?.find("annotations")
+    }
+
     /// The parameters that a call mirrors into headers for the server.
     pub fn sent_param_headers(&self) -> &[ParamHeader] {
         let listed = self.transform.as_ref().map_or(self, |transform| &transform.listed);

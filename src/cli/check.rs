@@ -10,7 +10,7 @@ use super::scan::scan_servers;
 use super::serve::settings;
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
 use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig};
-use crate::policy::{BaselineFolder, pins_of};
+use crate::policy::{BaselineFolder, pins_of, survey_rules};
 use crate::text::escape_controls;
 
 /// `trunkline check`
@@ -42,6 +42,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     if config.is_open_to_anyone() {
         print_error(&format!("warning: {OPEN}"));
+    }
+    for remark in survey_rules(&config) {
+        print_error(&format!("warning: {remark}"));
     }
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
         print_error(&format!("warning: gateway.naming: {UNSETTLED}"));

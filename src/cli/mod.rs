@@ -19,6 +19,7 @@ mod import;
 mod key;
 mod openapi;
 mod pin;
+mod policy;
 mod preview;
 mod scan;
 mod stdio;
@@ -80,6 +81,8 @@ enum CliCommand {
     OpenApi(openapi::OpenApiArgs),
     /// Compare and approve the definitions of servers
     Pin(pin::PinArgs),
+    /// Try the rules of `[policy]`
+    Policy(policy::PolicyArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Verify the audit log
@@ -151,6 +154,7 @@ pub fn run() -> ExitCode {
         CliCommand::Remove(args) => add::remove_server(&args),
         CliCommand::OpenApi(args) => openapi::show_api(&args),
         CliCommand::Pin(args) => pin::run(args),
+        CliCommand::Policy(args) => policy::run(args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Audit(command) => audit::run(&command),
         CliCommand::Version => {

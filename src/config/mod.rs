@@ -21,6 +21,7 @@
 mod audit;
 mod check;
 mod clients;
+mod confirm;
 mod definitions;
 mod docs;
 mod events;
@@ -35,6 +36,7 @@ mod numbers;
 mod openapi;
 mod own_tools;
 mod pattern;
+mod policy;
 mod problem;
 mod process;
 mod profiles;
@@ -55,6 +57,7 @@ mod wording;
 
 pub use audit::AuditConfig;
 pub use clients::{ClientConfig, ClientKey, KeyHash};
+pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
@@ -72,6 +75,10 @@ pub use own_tools::{
     CallName, CallOrder, FixedObject, OwnCallConfig, OwnToolConfig, ROOT_ARGUMENTS, ValueTemplate,
 };
 pub use pattern::Pattern;
+pub use policy::{
+    Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
+    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName,
+};
 pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;
 pub use rate::Rate;
@@ -124,6 +131,8 @@ section! {
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
             /// Tools of the gateway itself, in the order of the file.
             tools: Vec<OwnToolConfig> as NamedTables<OwnToolConfig> = {},
+            /// Who may use what.
+            policy: PolicyConfig = {},
             /// Subsets of the catalog, each at a URL of its own.
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
             /// The clients that may call. By default every client that reaches the gateway.

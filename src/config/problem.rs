@@ -3,6 +3,8 @@
 use crate::call::ServerNameError;
 use crate::codec::file::FileError;
 
+use super::policy::ConditionFault;
+
 /// A violation of the configuration's rules. `Display` says what is wrong,
 /// [`ConfigProblem::help_text`] how to correct it. Neither ever contains a value from `${env:…}` or
 /// `${file:…}`.
@@ -172,6 +174,17 @@ pub enum ConfigProblem {
     /// The `NAME` of a call within a tool is invalid.
     #[error("not the name of a call")]
     CallName,
+    /// A condition that cannot be used.
+    #[error("at character {place}: {fault}")]
+    Condition {
+        /// What is wrong with it.
+        fault: ConditionFault,
+        /// The character, counted from 1.
+        place: usize,
+    },
+    /// The `NAME` of `[policy.rules.NAME]` is invalid.
+    #[error("not the name of a rule")]
+    RuleName,
     /// A text in the arguments of a call is not a template.
     #[error("not a template: a brace is alone, or has no path in it")]
     ArgumentTemplate,
@@ -354,6 +367,7 @@ impl ConfigProblem {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "add a [servers.NAME], or remove it here".into(),
             },
+            Self::Condition { fault, .. } => fault.help_text(),
             Self::Kind { right, .. } | Self::Text { right, .. } => right.clone(),
             Self::Range { min, max } => format!("expected a value from {min} to {max}"),
             Self::Missing { key, example } => format!("add {key} = {example}"),
@@ -429,7 +443,7 @@ impl ConfigProblem {
             Self::CallCycle => "remove a path that leads back",
             Self::TooManyCalls { .. } => "divide it into several tools",
             Self::NestedOwnTool { .. } => "call the servers' tools themselves",
-            Self::PublicName | Self::ProfileName => {
+            Self::PublicName | Self::ProfileName | Self::RuleName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`"
             }
             Self::NameFormat => {

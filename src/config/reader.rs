@@ -85,6 +85,24 @@ impl<'a> ConfigNode<'a> {
         reader.report_fault(self.name_span.clone(), &self.key, problem);
     }
 
+    /// The part of the file with these bytes of the value's text; the whole value where that cannot be
+    /// told, because the file has another spelling of the text.
+    pub(super) fn span_within(&self, text: &str, at: Range<usize>) -> Range<usize> {
+        let quotes = self.span.len().saturating_sub(text.len());
+        let before = match quotes {
+            // "…" or '…'
+            2 => 1,
+            // Three of them, and the line end after the first ones, which is not part of the text.
+            6..=8 => quotes - 3,
+            _ => return self.span.clone(),
+        };
+        if at.is_empty() {
+            return self.span.clone();
+        }
+        let start = self.span.start + before;
+        start + at.start..start + at.end
+    }
+
     /// Reports that the value does not have the TOML type of `S`.
     pub(super) fn refuse_kind<S: Setting>(&self, reader: &mut ConfigReader<'_>) {
         let found = match self.value {

@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::call::{NativeName, PublicName, ServerName};
 
+use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
@@ -134,6 +135,9 @@ section! {
             slow_after: Option<Duration> as Option<DurationSetting>,
             /// What the client hears then, by default that the gateway still works on it.
             slow_message: Option<String>,
+            /// Whether the user is asked before a tool of the server is called: by a form, in a client that
+            /// can show one. Calls of other clients are refused.
+            confirm: ConfirmChoice = false,
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},
         }
@@ -229,6 +233,8 @@ section! {
             description: Option<String>,
             /// The rate of calls to this tool.
             rate: Option<Rate>,
+            /// Whether the user is asked before the tool is called, instead of the server's `confirm`.
+            confirm: Option<ConfirmChoice>,
         }
     }
 }

@@ -32,6 +32,10 @@ pub enum RequestState {
     },
     /// A call to make anew, once the user has opened the URLs that it named.
     Anew,
+    /// A call that is made once the user has agreed to it.
+    Confirm,
+    /// A call to which the user has agreed, of a server that keeps no state and sent none.
+    Confirmed,
 }
 
 /// The principal and the request that a state is bound to.

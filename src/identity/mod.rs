@@ -120,7 +120,10 @@ impl Identity {
     pub fn knows(&self, credential: &Credential, now: Duration) -> bool {
         match &credential.proof {
             Proof::Key(hash) => self.keys.find(hash).is_some_and(|key| {
-                *key.client == *credential.principal.as_str() && !key.is_expired(now)
+                // What was granted anew takes effect with the next request, or the next stream.
+                *key.client == *credential.principal.as_str()
+                    && !key.is_expired(now)
+                    && key.grants == credential.grants
             }),
             Proof::Nothing => self.keys.is_empty(),
             Proof::Parent => true,

@@ -15,9 +15,10 @@ use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Method, code};
-use crate::policy::Permitted;
+use crate::policy::{Confirmation, Permitted};
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
+use super::confirm::CONFIRM_KEY;
 use super::input::Requester;
 use super::record::Record;
 use super::release::Release;
@@ -39,6 +40,8 @@ pub struct ActiveCall {
     /// Events that arrived while the call was parked.
     backlog: VecDeque<Event>,
     ticket: Option<Ticket>,
+    /// The answer is a question of the gateway itself, and is released already.
+    is_asking: bool,
     /// What the client hears if the call takes long; `None` for most calls.
     slow: Option<Box<SlowNotice>>,
 }
@@ -64,6 +67,7 @@ impl ActiveCall {
             open: OpenQuestions::default(),
             backlog: VecDeque::new(),
             ticket: None,
+            is_asking: false,
             slow: None,
         }
     }
@@ -110,6 +114,19 @@ impl ActiveCall {
 
     pub(super) fn asker(&self) -> &Requester {
         &self.asker
+    }
+
+    /// Records that the user has agreed to the call.
+    pub(super) fn mark_confirmed(&mut self) {
+        self.asker.confirmation = Confirmation::Given;
+    }
+
+    /// Answers with a question of the gateway itself; the call is made when the user agrees.
+    pub(super) fn ask_user(&mut self, question: &Question) -> Result<Reply, Failure> {
+        self.is_asking = true;
+        let asked = [(CONFIRM_KEY, question)];
+        let result = self.asker.build_question_result(asked, RequestState::Confirm)?;
+        Ok(Reply::ready(Ok(Answer::Result(result))))
     }
 
     /// Sets the reply that the client reads from now on.
@@ -313,12 +330,15 @@ impl ActiveCall {
     /// Rewrites the answer for the client and records the end of the call.
     fn finish_answer(&mut self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         let released = match &self.release {
+            _ if self.is_asking => answer,
             Some(release) => answer.map(|answer| release.release_answer(answer)),
             None => answer,
         };
         let answer = match released {
             Ok(Answer::Result(result))
-                if *result.kind() == ResultType::InputRequired && self.ticket.is_none() =>
+                if *result.kind() == ResultType::InputRequired
+                    && self.ticket.is_none()
+                    && !self.is_asking =>
             {
                 self.asker.relay_questions(&result).map(Answer::Result)
             }

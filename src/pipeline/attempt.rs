@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::call::{Call, Failure, Input, Reply};
 use crate::era::state::RequestState;
-use crate::policy::Permitted;
+use crate::policy::{Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
 
+use super::confirm;
 use super::input::{self, Requester};
 use super::route::Route;
 use super::tasks::TaskMode;
@@ -57,23 +58,32 @@ impl FirstSend {
 }
 
 impl CallAttempt {
-    /// Decides what kind of attempt this is, and rewrites the call's params for
-    /// the server.
+    /// Decides what kind of attempt this is, and whether the user has agreed to it, and rewrites the
+    /// call's params for the server.
     ///
     /// # Errors
     /// [`Failure::InvalidState`] if the state belongs to another request,
-    /// [`Failure::InputRefused`] if the client declines, and
+    /// [`Failure::InputRefused`] and [`Failure::NotConfirmed`] if the client declines, and
     /// [`Failure::InvalidParams`] if an answer is malformed.
     pub(super) fn prepare(
         call: &mut Call,
         route: &Route<'_>,
         asker: &Requester,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(Self, Confirmation), Failure> {
+        let mut confirmation = Confirmation::Missing;
         if let Some(input) = input::read_input(call)? {
-            match asker.open_state(&input, route.server())? {
+            let state = asker.open_state(&input, route.server())?;
+            // Every state is bound to the request, and all but the first come of a call that was made.
+            if state.is_some() {
+                confirmation = Confirmation::Given;
+            }
+            match state {
                 Some(RequestState::Parked(parked)) => {
                     input::check_responses(&input)?;
-                    return Ok(Self::Resumed { parked, input });
+                    return Ok((Self::Resumed { parked, input }, confirmation));
+                }
+                Some(RequestState::Confirm) => {
+                    call.params = confirm::params_once_confirmed(call, &input)?;
                 }
                 state => {
                     call.params = input::params_for_server(&call.params, &input, state.as_ref())?;
@@ -83,13 +93,14 @@ impl CallAttempt {
         if let Some(params) = route.task_mode.rewrite_params(call)? {
             call.params = params;
         }
-        Ok(match route.task_mode {
+        let attempt = match route.task_mode {
             TaskMode::Unchanged | TaskMode::Removed | TaskMode::Requested => {
                 Self::First(FirstSend::Direct)
             }
             TaskMode::Awaited => Self::First(FirstSend::TaskAwaited),
             TaskMode::AwaitedIfNeeded => Self::First(FirstSend::TaskAwaitedIfNeeded),
             TaskMode::Bridged => Self::TaskBridged,
-        })
+        };
+        Ok((attempt, confirmation))
     }
 }

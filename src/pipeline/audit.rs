@@ -69,7 +69,10 @@ impl CallAudit {
             AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),
             _ => DEFAULT,
         };
-        let rule = self.notes.rule();
+        let rule = match decision {
+            AuditDecision::Deny => self.notes.rule(),
+            _ => self.notes.rule().or(self.notes.permission()),
+        };
         let named = rule.and_then(|rule| rule.rule.as_deref());
         let session = self.session.as_deref().map(session_digest);
         self.trail.record(&AuditRecord {
@@ -86,6 +89,7 @@ impl CallAudit {
             decision,
             check: rule.map_or(by_default, |rule| rule.check),
             rule: named.or(self.limit.as_deref()),
+            confirmation: self.notes.confirmation(),
             outcome: call.outcome.label(),
             reason,
             code: call.outcome.code(),
@@ -107,6 +111,7 @@ fn decision_about(outcome: &CallOutcome, was_sent: bool) -> AuditDecision {
         CallOutcome::Refused { .. } => AuditDecision::Deny,
         CallOutcome::Failed { .. } if !was_sent => AuditDecision::Deny,
         CallOutcome::Cancelled if !was_sent => AuditDecision::None,
+        CallOutcome::InputRequired if !was_sent => AuditDecision::Confirm,
         _ => AuditDecision::Allow,
     }
 }
@@ -157,6 +162,7 @@ impl Gateway {
             decision: AuditDecision::Deny,
             check: check_of_failure(wire.label),
             rule: limit_of(failure),
+            confirmation: None,
             outcome: "refused",
             reason: Some(wire.label),
             code: Some(wire.code),
@@ -175,6 +181,7 @@ impl Gateway {
     pub(super) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else { return };
         let session = context.session.as_deref().map(session_digest);
+        let decided = notes.rule().or(notes.permission());
         self.audit.record(&AuditRecord {
             kind: AuditKind::List,
             principal: Some(context.principal.as_str()),
@@ -187,8 +194,9 @@ impl Gateway {
             native: CallSubject::Nothing,
             server: None,
             decision: AuditDecision::Allow,
-            check: notes.rule().map_or("profile", |rule| rule.check),
-            rule: notes.rule().and_then(|rule| rule.rule.as_deref()),
+            check: decided.map_or("profile", |rule| rule.check),
+            rule: decided.and_then(|rule| rule.rule.as_deref()),
+            confirmation: None,
             outcome: CallOutcome::Ok.label(),
             reason: None,
             code: None,

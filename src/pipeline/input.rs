@@ -25,7 +25,7 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{JsonError, Members, Response, Splice, object, string};
 use crate::mcp::question::ELICITATION;
 use crate::mcp::{Era, Method};
-use crate::policy::{Holder, KeptResource, ShareBounds, WholeText};
+use crate::policy::{Confirmation, Holder, KeptResource, ShareBounds, WholeText};
 use crate::snapshot::Snapshots;
 use crate::telemetry::metrics::Metrics;
 use crate::text::clip;
@@ -117,6 +117,8 @@ pub(super) struct Requester {
     endpoint: Endpoint,
     /// The server of the call, once it is routed.
     pub(super) server: Option<ServerName>,
+    /// Whether the user has agreed to the call.
+    pub(super) confirmation: Confirmation,
     method: Method,
     params: Bytes,
 }
@@ -130,6 +132,7 @@ impl Requester {
             address: call.context.address,
             endpoint: call.context.endpoint.clone(),
             server: None,
+            confirmation: Confirmation::Missing,
             method: call.method.clone(),
             params: call.params.raw().clone(),
         }
@@ -227,10 +230,27 @@ impl Requester {
         {
             return Err(Failure::InputNeeded { needed });
         }
-        let Some((state, span)) = asked.state else { return Ok(result.clone()) };
+        let Some((state, span)) = asked.state else {
+            return if self.confirmation == Confirmation::Given {
+                self.add_confirmed_state(result)
+            } else {
+                Ok(result.clone())
+            };
+        };
         let sealed = self.seal_state(RequestState::Server { server: server.to_string(), state })?;
         let raw = Splice::new(result.raw()).replace(span, string(&sealed)).finish();
         result.with(raw).map_err(bad)
+    }
+
+    /// Adds a state to a result that asks and has none, so that the user is not asked again whether
+    /// the call may be made.
+    fn add_confirmed_state(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
+        let sealed = self.seal_state(RequestState::Confirmed)?;
+        let raw = result.raw();
+        let end = raw.iter().rposition(|byte| *byte == b'}').unwrap_or(raw.len());
+        let member = format!(",\"requestState\":{}", string(&sealed));
+        let raw = Splice::new(raw).replace(end..end, member).finish();
+        Ok(result.with(raw).map_err(InternalFault::Result)?)
     }
 
     /// Turns a Legacy server's error that requires the user to open URLs first (2025-11-25,
@@ -389,7 +409,9 @@ pub(super) fn params_for_server(
             let raw = lower::without_input(params.raw());
             return parse_params(raw);
         }
-        Some(RequestState::Parked(_)) | None => None,
+        Some(RequestState::Parked(_) | RequestState::Confirm | RequestState::Confirmed) | None => {
+            None
+        }
     };
     let mut responses = BytesMut::from(&b"{"[..]);
     for (number, (key, response)) in input.responses.iter().enumerate() {

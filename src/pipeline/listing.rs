@@ -59,6 +59,9 @@ impl Gateway {
         let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
         let digest = list.digest();
         let from = cursor.map(|cursor| self.cursors.open(kind, cursor, digest)).transpose()?;
+        if let Some(authorization) = snapshot.policy.authorization() {
+            authorization.note_list(context);
+        }
         self.audit_list(kind, context, (list.len(), digest));
         let Some(size) = snapshot.config.gateway.page_size else {
             return Ok(Listed { result: listing.whole(era).clone(), shown });

@@ -16,6 +16,7 @@
 mod active_call;
 mod attempt;
 mod audit;
+mod confirm;
 mod first_lists;
 mod input;
 mod introduce;
@@ -51,12 +52,14 @@ use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::identity::Credential;
 use crate::mcp::{Era, Method};
+use crate::policy::Confirmation;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::otel::Tracing;
 
 use attempt::{CallAttempt, FirstSend};
+use confirm::UserAccess;
 use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use kept_results::KeptAddress;
@@ -191,7 +194,7 @@ impl Gateway {
         let abilities = (!abilities.are_none()).then(|| abilities.clone());
         let is_legacy = context.client.version.era() == Era::Legacy;
         let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
-        ViewKey { endpoint: context.endpoint.clone(), abilities, era }
+        ViewKey { endpoint: context.endpoint.clone(), abilities, era, ..ViewKey::default() }
     }
 
     /// Makes one call of any method that servers answer. A failure becomes the active call's
@@ -297,17 +300,25 @@ async fn send(
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);
     route.check_headers(&call)?;
+    let user = UserAccess::of(&call);
     if route.member.config.client_capabilities == CapabilitiesChoice::Hide {
         active.hide_capabilities(&mut call)?;
     }
-    let attempt = CallAttempt::prepare(&mut call, &route, active.asker())?;
+    let (attempt, confirmation) = CallAttempt::prepare(&mut call, &route, active.asker())?;
 
     // Admit. A resumed call was admitted with its first attempt.
     let member = route.member;
     // A request about a task is no call of its tool, whose hints say nothing of it.
     let of_call = route.results.filter(|_| call.method == Method::ToolsCall);
     let retries = RetryPlan::prepare(of_call, snapshot, member);
-    let target = route.into_target(&call.params);
+    let mut target = route.into_target(&call.params);
+    target.confirmation = confirmation;
+    if confirmation == Confirmation::Given {
+        active.mark_confirmed();
+    }
+    if let Some(question) = confirm::question_before(snapshot, (&mut call, &mut target)).await? {
+        return confirm::ask(active, &call, &question, user);
+    }
     if let CallAttempt::First(way) = attempt
         && active.tells_when_slow()
     {
@@ -315,7 +326,7 @@ async fn send(
         return Ok(send_slow(snapshot, member, (call, target), (way, retries)));
     }
     let permitted = match &attempt {
-        CallAttempt::Resumed { .. } => snapshot.policy.readmit(call, target),
+        CallAttempt::Resumed { .. } => snapshot.policy.readmit_parked(call, target).await?,
         _ => snapshot.policy.admit(call, target).await?,
     };
 

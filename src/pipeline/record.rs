@@ -283,6 +283,8 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::DepartedTool { .. }
         | Failure::UnknownPrompt { .. }
         | Failure::UnknownResource { .. }
+        | Failure::CallDenied
+        | Failure::NotConfirmed(_)
         | Failure::InvalidArguments(_)
         | Failure::HeaderMismatch(_) => CallOutcome::Refused { reason: wire.label },
         _ => CallOutcome::Failed { code: wire.code, label: wire.label },

@@ -69,7 +69,9 @@ impl Release {
         let reads = call.method == Method::ResourcesRead;
         let cacheable = reads || call.method == Method::SkillsGet;
         let results = route.results.filter(|it| it.settings.changes_results());
-        let tool = results.map(|results| results.native().clone());
+        // Rules decide about a task by its tool.
+        let names_tool = results.is_some() || route.requested.is_some();
+        let tool = route.tool.filter(|_| names_tool).map(|tool| tool.native.clone());
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;

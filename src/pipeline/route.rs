@@ -2,6 +2,9 @@
 //! contain the server's own names.
 
 mod completion;
+mod requested;
+
+pub(super) use requested::{requested_resource, requested_task};
 
 use std::sync::Arc;
 
@@ -12,7 +15,7 @@ use crate::catalog::{
 use crate::era::tasks::ids::TaskOrigin;
 use crate::jsonrpc::string;
 use crate::mcp::{Era, Method};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, Confirmation, RequestedElement};
 use crate::snapshot::{Snapshot, SnapshotServer, View, ViewKey};
 use crate::telemetry::metrics::ToolMetrics;
 use crate::text::clip;
@@ -34,6 +37,9 @@ pub(super) struct Route<'a> {
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
     /// How tasks affect the call.
     pub(super) task_mode: TaskMode,
+    /// What the call asks for, as rules know it; `None` without rules, and for a method that asks for
+    /// nothing that is listed.
+    pub(super) requested: Option<Box<RequestedElement>>,
     naming: SubjectMember,
 }
 
@@ -81,6 +87,9 @@ pub(super) fn find<'a>(
         other => Route::to_member(find_owner(snapshot, view, other)?),
     };
     route.task_mode = TaskMode::choose(call, &route, view)?;
+    if route.requested.is_none() && snapshot.policy.authorization().is_some() {
+        route.requested = requested::requested_element(view, call, (&route, asker)).map(Box::new);
+    }
     Ok(route)
 }
 
@@ -108,6 +117,7 @@ fn find_tool<'a>(
         tool: Some(tool),
         results: found.entry.results.as_ref(),
         tool_metrics: Some(found.metrics),
+        requested: snapshot.policy.authorization().map(|_| requested::requested_tool(found.entry)),
         naming: SubjectMember::Name,
         ..Route::to_member(found.member)
     })
@@ -120,9 +130,10 @@ pub(super) fn explain(
     (snapshot, key): (&Snapshot, &ViewKey),
     call: &Call,
 ) -> Failure {
+    requested::note_hiding_rule((snapshot, key), call);
     match (failure, call.params.name()) {
         (Failure::UnknownTool { name }, Some(asked))
-            if snapshot.showed_tool(key, &call.context.principal, asked) =>
+            if snapshot.showed_tool(key, &call.context, asked) =>
         {
             Failure::DepartedTool { name }
         }
@@ -169,6 +180,8 @@ fn find_task<'a>(
     }
     let results = match tool {
         Some(tool) => tasks::find_transform(view, (&server, &tool), id)?,
+        // Under rules, a task belongs to what its tool is.
+        None if snapshot.policy.authorization().is_some() => return Err(tasks::unknown_task(id)),
         None => None,
     };
     let origin = ElementOrigin { server, native: NativeName::new(native) };
@@ -229,6 +242,7 @@ impl<'a> Route<'a> {
             results: None,
             tool_metrics: None,
             task_mode: TaskMode::Unchanged,
+            requested: None,
             naming: SubjectMember::Nowhere,
         }
     }
@@ -264,7 +278,9 @@ impl<'a> Route<'a> {
     pub(super) fn into_target(self, params: &Params) -> CallTarget {
         let edits = self.edits(params);
         let server = self.server().clone();
-        CallTarget { server, native: self.native, tool: self.tool.cloned(), edits }
+        let (tool, requested) = (self.tool.cloned(), self.requested);
+        let confirmation = Confirmation::default();
+        CallTarget { server, native: self.native, tool, requested, confirmation, edits }
     }
 
     fn edits(&self, params: &Params) -> Box<Edits> {

@@ -16,7 +16,7 @@ use crate::era::tasks::ids::TaskOrigin;
 use crate::era::tasks::rename::TaskIdPlace;
 use crate::jsonrpc::Id;
 use crate::mcp::{Method, ProtocolVersion, notification};
-use crate::policy::{CallTarget, Holder, ShareBounds, shape_task};
+use crate::policy::{CallTarget, Confirmation, Holder, ShareBounds, shape_task};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::{
     ClientNotice, Mailbox, NoticeSubject, QuestionableSession, SubscriptionGuard,
@@ -159,10 +159,15 @@ impl Gateway {
         context: &Context,
         id: &str,
     ) -> Result<bool, Failure> {
-        let TaskOrigin { server, native, .. } =
+        let TaskOrigin { server, tool, native } =
             self.inputs.tasks(&context.principal)?.find_origin(id)?;
-        let find = |_: &Snapshot, view: &View| {
-            if !view.scope().admits_server(&server) {
+        let find = |snapshot: &Snapshot, view: &View| {
+            let has_rules = snapshot.policy.authorization().is_some();
+            let is_seen = match &tool {
+                Some(tool) => view.catalog.find_listed_tool(&server, tool).is_some(),
+                None => !has_rules,
+            };
+            if !view.scope().admits_server(&server) || (has_rules && !is_seen) {
                 return Err(tasks::unknown_task(id));
             }
             let list = view.list(&server);
@@ -236,8 +241,20 @@ impl Gateway {
         let (server, native, topic) = find(&snapshot, &view)?;
         let gone = || InternalFault::ServerMissing { server: server.clone() };
         let member = snapshot.server(&server).ok_or_else(gone)?;
-        let target = CallTarget { server, native, tool: None, edits: Box::default() };
-        let permitted = snapshot.policy.permit_subscription(topic, target)?;
+        let requested = snapshot.policy.authorization().and_then(|_| match asked {
+            AskedTopic::Resource(_) => {
+                let native = native.as_ref()?.as_str();
+                Some(Box::new(route::requested_resource(&view, &server, native)))
+            }
+            AskedTopic::Task(id) => {
+                let tool = self.inputs.tasks(&context.principal).ok()?.find_origin(id).ok()?.tool?;
+                route::requested_task(&view, &server, &tool).map(Box::new)
+            }
+            AskedTopic::Unknown(_) => None,
+        });
+        let (confirmation, edits) = (Confirmation::default(), Box::default());
+        let target = CallTarget { server, native, tool: None, requested, confirmation, edits };
+        let permitted = snapshot.policy.permit_subscription(topic, target, context)?;
         let all = limits.all_subscriptions;
         let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
         let held = member.server.subscribe(context, &permitted, &subscriber.mailbox, bounds);

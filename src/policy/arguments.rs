@@ -86,11 +86,16 @@ impl Policy {
         }
     }
 
-    /// Checks the arguments of a tool of the gateway itself, which no server checks again.
+    /// Admits a call of a tool of the gateway itself: checks the rules, and its arguments, which no
+    /// server checks again.
     ///
     /// # Errors
     /// As for calls of servers' tools.
-    pub async fn check_own_arguments(&self, tool: &Arc<Tool>, call: &Call) -> Result<(), Failure> {
+    pub async fn admit_own_tool(&self, tool: &Arc<Tool>, call: &Call) -> Result<(), Failure> {
+        if let Some(authorization) = self.authorization() {
+            let (name, large_work) = (tool.native.as_str(), self.large_work());
+            Box::pin(authorization.authorize_own_tool(call, name, large_work)).await?;
+        }
         let (tool, params) = (Arc::clone(tool), call.params.clone());
         let is_large = is_large(&tool, &params);
         let check = move || tool.arguments.check(params.arguments());

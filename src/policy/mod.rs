@@ -1,4 +1,4 @@
-//! Admission: rates, concurrency and argument checks, in one fixed order, before
+//! Admission: rules, rates, concurrency and argument checks, in one fixed order, before
 //! a server sees a call.
 //!
 //! [`Policy::admit`] shows the order. The proof that a call was admitted is a
@@ -8,6 +8,8 @@
 //! Who is calling is decided in `identity`, what the caller may see in `catalog`.
 
 mod arguments;
+mod authorization;
+mod confirmation;
 mod definitions;
 mod gate;
 mod holder_slots;
@@ -19,6 +21,11 @@ mod retry_budget;
 mod shares;
 mod transforms;
 
+pub use authorization::{
+    AccessDecision, Authorization, CallerRights, RequestBasis, RequestedElement, RuleRemark,
+    TrialCall, TrialElement, TrialOutcome, survey_rules,
+};
+pub use confirmation::{ConfirmRules, Confirmation};
 pub use definitions::{
     BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
     DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
@@ -45,12 +52,39 @@ use crate::call::{Call, Context, Failure, NativeName, Principal, ServerName};
 #[derive(Debug)]
 pub struct Policy {
     limits: PolicyLimits,
+    /// `None` if there are no rules.
+    authorization: Option<Arc<Authorization>>,
+    /// `None` if no call needs the user's consent.
+    confirmation: Option<Arc<ConfirmRules>>,
 }
 
 impl Policy {
     /// A policy that enforces `limits`.
     pub fn new(limits: PolicyLimits) -> Self {
-        Self { limits }
+        Self { limits, authorization: None, confirmation: None }
+    }
+
+    /// The same policy with calls that need the user's consent.
+    #[must_use]
+    pub fn with_confirmation(self, rules: Option<ConfirmRules>) -> Self {
+        Self { confirmation: rules.map(Arc::new), ..self }
+    }
+
+    /// The same policy with rules.
+    #[must_use]
+    pub fn with_authorization(self, authorization: Option<Arc<Authorization>>) -> Self {
+        Self { authorization, ..self }
+    }
+
+    /// The rules; `None` if there are none.
+    pub fn authorization(&self) -> Option<&Arc<Authorization>> {
+        self.authorization.as_ref()
+    }
+
+    /// What a caller may see; `None` if there are no rules.
+    #[inline]
+    pub fn rights_of(&self, context: &Context) -> Option<CallerRights> {
+        self.authorization.as_ref().map(|authorization| authorization.rights_of(context))
     }
 
     /// Admits a request of any method: the client's own rate, then the whole
@@ -76,17 +110,20 @@ impl Policy {
         self.limits.check_address(address)
     }
 
-    /// Admits a call: the rates of its tool and its server, the tool's schema,
-    /// and a slot among the server's calls in flight. The slot is last, so that
-    /// an invalid call never waits for one.
+    /// Admits a call: the rules, the rates of its tool and its server, the tool's schema,
+    /// the user's consent, and a slot among the server's calls in flight. The rules are
+    /// first, so that nobody learns of limits or schemas of what it may not use, and the
+    /// slot is last, so that an invalid call never waits for one.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] and [`Failure::InvalidArguments`].
+    /// [`Failure::OverLimit`], [`Failure::InvalidArguments`], [`Failure::NotConfirmed`],
+    /// and those of [`Authorization::authorize_call`].
     pub async fn admit(
         &self,
         mut call: Box<Call>,
         mut target: CallTarget,
     ) -> Result<Permitted<Call>, Failure> {
+        self.authorize(&call, &target).await?;
         let limits = self.limits.server(&target.server);
         if let Some(limits) = limits {
             limits.check(&target.server, target.tool_name())?;
@@ -94,7 +131,10 @@ impl Policy {
         let seen = target.see_arguments(&call.params);
         if seen != ArgumentsSeen::Valid {
             Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
+            // What the server gets may be other arguments than the client has sent.
+            self.authorize(&call, &target).await?;
         }
+        self.check_consent(&target)?;
         let slot = match limits {
             Some(limits) => {
                 let holder = || charged(&call.context);
@@ -105,23 +145,50 @@ impl Policy {
         Ok(Permitted::new(call, target, slot))
     }
 
-    /// Permits a follow-up of a call that was admitted before: a request about
-    /// its task, the same call with task support, or the retry of a parked
-    /// call. A parked call still holds its slot, and the digest in its state
-    /// guarantees that its arguments are the ones that were checked.
+    /// Decides about a call by the rules, if there are any.
+    async fn authorize(&self, call: &Call, target: &CallTarget) -> Result<(), Failure> {
+        match &self.authorization {
+            None => Ok(()),
+            Some(authorization) => {
+                Box::pin(authorization.authorize_call(call, target, self.large_work())).await
+            }
+        }
+    }
+
+    /// Permits the retry of a parked call. It still holds its slot, and the digest in
+    /// its state guarantees that its arguments are the ones that were checked; the
+    /// rules may be others.
+    ///
+    /// # Errors
+    /// Those of [`Authorization::authorize_call`].
+    pub async fn readmit_parked(
+        &self,
+        call: Box<Call>,
+        target: CallTarget,
+    ) -> Result<Permitted<Call>, Failure> {
+        self.authorize(&call, &target).await?;
+        Ok(Permitted::new(call, target, None))
+    }
+
+    /// Permits a follow-up of a call that was admitted before under the same rules:
+    /// a request about its task, the same call with task support, or another attempt.
     pub fn readmit(&self, call: Box<Call>, target: CallTarget) -> Permitted<Call> {
         Permitted::new(call, target, None)
     }
 
-    /// Permits a subscription: checks the server's rate.
+    /// Permits a subscription: checks the rules and the server's rate.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`].
+    /// [`Failure::OverLimit`], and those of [`Authorization::authorize_call`].
     pub fn permit_subscription<T>(
         &self,
         topic: T,
         target: CallTarget,
+        context: &Context,
     ) -> Result<Permitted<T>, Failure> {
+        if let Some(authorization) = &self.authorization {
+            authorization.authorize_subscription(context, &target)?;
+        }
         if let Some(limits) = self.limits.server(&target.server) {
             limits.check(&target.server, None)?;
         }

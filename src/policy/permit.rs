@@ -6,6 +6,8 @@ use crate::call::{Edits, InFlightSlot, NativeName, Params, ServerName};
 use crate::catalog::Tool;
 
 use super::arguments::ArgumentsSeen;
+use super::authorization::RequestedElement;
+use super::confirmation::Confirmation;
 
 /// The destination of a call, and the edits of its params for the server: the
 /// catalog's answer to the call's name or URI.
@@ -18,6 +20,11 @@ pub struct CallTarget {
     pub native: Option<NativeName>,
     /// The tool with its compiled schema, for a tool call.
     pub tool: Option<Arc<Tool>>,
+    /// What the call asks for, as rules know it; filled in where there are rules. A call without it is
+    /// about nothing that is listed.
+    pub requested: Option<Box<RequestedElement>>,
+    /// Whether the user has agreed to the call.
+    pub confirmation: Confirmation,
     /// The edits that turn the client's params into the server's.
     pub edits: Box<Edits>,
 }
@@ -26,7 +33,9 @@ impl CallTarget {
     /// The target of a call of this tool.
     pub fn tool(server: &ServerName, tool: &Arc<Tool>, edits: Box<Edits>) -> Self {
         let native = Some(tool.native.clone());
-        Self { server: server.clone(), native, tool: Some(Arc::clone(tool)), edits }
+        let (server, tool) = (server.clone(), Some(Arc::clone(tool)));
+        let confirmation = Confirmation::default();
+        Self { server, native, tool, requested: None, confirmation, edits }
     }
 
     /// The tool that is called, by its native name.

@@ -18,6 +18,7 @@ use crate::call::{Principal, PublicName, ServerName};
 use crate::catalog::{Kind, Scope, Selection};
 use crate::identity::Identity;
 
+use super::view_cache::is_configured;
 use super::{Snapshot, View, ViewKey};
 
 /// The tools that have left views within the last ten minutes, as far as they are remembered.
@@ -151,7 +152,6 @@ fn bound_views(all: &mut HashMap<ViewKey, ViewMemory>) {
     if all.len() <= MOST_VIEWS {
         return;
     }
-    let is_configured = |key: &ViewKey| key.endpoint.narrowing.is_none() && key.abilities.is_none();
     let mut keys: Vec<_> =
         all.iter().map(|(key, memory)| (is_configured(key), memory.at, key.clone())).collect();
     keys.sort_unstable_by_key(|(is_configured, at, _)| (*is_configured, *at));

@@ -58,6 +58,7 @@ fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
         slow_message: old.slow_message.clone(),
         tools: old.tools.clone(),
         definitions: old.definitions.clone(),
+        confirm: old.confirm,
         resource_vars: old.resource_vars.clone(),
         read_cache: old.read_cache,
         ..new.clone()

@@ -98,24 +98,39 @@ impl Snapshot {
     /// bounds for as long as the snapshot. A view that no configuration has, but
     /// a client's query or abilities, is charged to the client of `context`.
     pub fn view(&self, key: &ViewKey, context: &Context) -> Arc<View> {
+        match self.policy.rights_of(context) {
+            None => self.view_of(key, context),
+            rights => self.view_of(&ViewKey { rights, ..key.clone() }, context),
+        }
+    }
+
+    /// The view that a client would have without rules: to name the rule that hides something.
+    pub fn view_without_rules(&self, key: &ViewKey, context: &Context) -> Arc<View> {
+        self.view_of(&ViewKey { rights: None, ..key.clone() }, context)
+    }
+
+    /// The view for this key, with the rights in it.
+    fn view_of(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
         if key.abilities.is_none() && key.era.is_none() {
-            if profile.is_none() && narrowing.is_none() {
+            if profile.is_none() && narrowing.is_none() && key.rights.is_none() {
                 return Arc::clone(&self.plain);
             }
             return self.views.find((key, 0), context, |maker| {
                 let lists = &self.plain.lists;
-                let (of, lists) = ((profile, narrowing), (lists, &*self.screen));
+                let of = (profile, narrowing, key.rights.as_ref());
+                let lists = (lists, &*self.screen);
                 Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
             });
         }
         // Lists for certain clients change within a snapshot.
         let version = self.servers().map(|member| member.server.lists_version()).sum();
         self.views.find((key, version), context, |maker| match self.lists_for(key) {
-            None => self.view(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
+            None => self.view_of(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
             Some(lists) => {
-                let (of, lists) = ((profile, narrowing), (&lists, &*self.screen));
+                let of = (profile, narrowing, key.rights.as_ref());
+                let lists = (&lists, &*self.screen);
                 Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Private).0)
             }
         })
@@ -174,9 +189,10 @@ impl Snapshot {
         self.servers().filter(|member| view.scope().admits_server(&member.config.name))
     }
 
-    /// Whether a view of this key showed a tool to this principal until a moment ago.
-    pub fn showed_tool(&self, key: &ViewKey, who: &Principal, public: &str) -> bool {
-        self.departed.has(key, who, public, clock::now())
+    /// Whether a view of this key showed a tool to this caller until a moment ago.
+    pub fn showed_tool(&self, key: &ViewKey, context: &Context, public: &str) -> bool {
+        let key = ViewKey { rights: self.policy.rights_of(context), ..key.clone() };
+        self.departed.has(&key, &context.principal, public, clock::now())
     }
 
     /// All views that were built, by their keys.

@@ -14,7 +14,9 @@ use crate::catalog::{CacheScope, Kind, MergeWarning};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, Policy};
+use crate::policy::{
+    Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
+};
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
@@ -274,7 +276,9 @@ impl Snapshots {
         *warned = warnings;
         let changed = next.plain.digests() != before.plain.digests();
         let for_some = next.lists_version != before.lists_version;
-        let reselected = next.config.profiles != before.config.profiles;
+        let reselected = next.config.profiles != before.config.profiles
+            || next.config.policy != before.config.policy
+            || next.config.clients != before.config.clients;
         if changed || for_some || reselected {
             next.departed.note(&before, &next, clock::now());
         }
@@ -380,14 +384,20 @@ impl SnapshotParts {
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
         let known = self.servers.iter().map(|(name, server)| (name.clone(), server.known_lists()));
         let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
-        let (plain, warnings) =
-            maker.build_view(&self.config, (None, None), (&lists, &screen), CacheScope::Public);
+        let (plain, warnings) = maker.build_view(
+            &self.config,
+            (None, None, None),
+            (&lists, &screen),
+            CacheScope::Public,
+        );
         let snapshot = Snapshot {
             plain: Arc::new(plain),
             views: ViewCache::new(maker.clone(), &self.config),
             departed: Arc::clone(&self.departed),
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
-            policy: Policy::new(registry.limits(&self.config)),
+            policy: Policy::new(registry.limits(&self.config))
+                .with_authorization(Authorization::compile(&self.config))
+                .with_confirmation(ConfirmRules::compile(&self.config)),
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
 use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList};
 use crate::mcp::Era;
+use crate::policy::CallerRights;
 use crate::telemetry::metrics::ToolMetrics;
 
 use super::PreparedListing;
@@ -19,6 +20,8 @@ pub struct ViewKey {
     /// The era of a Legacy client, where servers have other lists for Legacy
     /// clients than for Modern ones.
     pub era: Option<Era>,
+    /// What the client may see, which a snapshot fills in; `None` if there are no rules.
+    pub rights: Option<CallerRights>,
 }
 
 /// A catalog and its prepared lists. Immutable.

@@ -9,17 +9,21 @@ use parking_lot::Mutex;
 
 use crate::call::{Context, Named, ServerName};
 use crate::catalog::{
-    self, ByKind, CacheScope, Catalog, Freshness, Kind, MergeSource, MergeWarning, Naming, Scope,
-    Selection, ServerList, ServerRules,
+    self, ByKind, CacheScope, Catalog, ElementFilter, Freshness, Kind, MergeSource, MergeWarning,
+    Naming, Scope, Selection, ServerList, ServerRules,
 };
 use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
-use crate::policy::{DefinitionScreen, Holder};
+use crate::policy::{CallerRights, DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
 use super::{PreparedListing, View, ViewKey};
 
 /// The last known list of each server that has listed.
 pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
+
+/// What limits a view: a profile, the query of a URL, and the rights of its clients.
+pub(super) type ViewLimits<'a> =
+    (Option<&'a ProfileConfig>, Option<&'a str>, Option<&'a CallerRights>);
 
 /// Builds views.
 #[derive(Clone)]
@@ -31,12 +35,12 @@ pub(super) struct ViewBuilder {
 
 impl ViewBuilder {
     /// Builds the view of these lists that a profile shows, narrowed by a
-    /// query; without either, the view of everything. `audience` is who gets
+    /// query and by the rights of its clients; without any, the view of everything. `audience` is who gets
     /// these lists; where clients authenticate, nobody else gets any.
     pub(super) fn build_view(
         &self,
         config: &Config,
-        (profile, narrowing): (Option<&ProfileConfig>, Option<&str>),
+        (profile, narrowing, rights): ViewLimits<'_>,
         (lists, screen): (&ServerLists, &DefinitionScreen),
         audience: CacheScope,
     ) -> (View, Vec<MergeWarning>) {
@@ -64,7 +68,9 @@ impl ViewBuilder {
                 list: lists.get(&config.name).map(|list| &**list),
             })
             .collect();
-        let scope = Scope::new([inner].into_iter().chain(outer));
+        let audience = if rights.is_some() { CacheScope::Private } else { audience };
+        let rights = rights.map(|rights| Arc::new(rights.clone()) as Arc<dyn ElementFilter>);
+        let scope = Scope::new([inner].into_iter().chain(outer)).with_rights(rights);
         let (catalog, warnings) = Catalog::merge(&made_by(config, profile), &sources, &scope);
         let audience = if config.clients.is_empty() { audience } else { CacheScope::Private };
         let most = Freshness { ttl: config.gateway.list_ttl, scope: audience };
@@ -127,7 +133,7 @@ impl ViewCache {
             return view;
         }
         let view = make(&self.maker);
-        let is_configured = key.endpoint.narrowing.is_none() && key.abilities.is_none();
+        let is_configured = is_configured(key);
         let holder =
             (!is_configured).then(|| Holder::identify(&context.principal, context.address));
         self.made().add((key, version), &view, holder, self.each);
@@ -201,6 +207,12 @@ impl CachedViews {
         self.held -= removed.size;
         Some(removed)
     }
+}
+
+/// Whether only the configuration determines a view: not a query, nor what a client can do or may
+/// see.
+pub(super) fn is_configured(key: &ViewKey) -> bool {
+    key.endpoint.narrowing.is_none() && key.abilities.is_none() && key.rights.is_none()
 }
 
 /// The bytes that a client wrote into a key.
@@ -313,7 +325,9 @@ mod tests {
                 made = true;
                 let lists = ServerLists::default();
                 let lists = (&lists, &DefinitionScreen::default());
-                Arc::new(maker.build_view(&self.config, (None, None), lists, CacheScope::Public).0)
+                Arc::new(
+                    maker.build_view(&self.config, (None, None, None), lists, CacheScope::Public).0,
+                )
             });
             made
         }

@@ -18,6 +18,7 @@ mod commands;
 mod import;
 #[path = "../system/process.rs"]
 mod process;
+mod policy;
 mod serve;
 mod stdio;
 

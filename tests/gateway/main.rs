@@ -19,11 +19,13 @@ mod support;
 
 mod arguments;
 mod audit;
+mod authorization;
 mod both_eras;
 mod bounds;
 mod caching;
 mod calls;
 mod children;
+mod confirm;
 mod connections;
 mod departed_tools;
 mod events;

@@ -368,6 +368,23 @@ pub enum InputRefusal {
     },
 }
 
+/// Why a call was not made that the user has to agree to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConfirmRefusal {
+    /// The user declined.
+    #[error("the user declined")]
+    Declined,
+    /// The user dismissed the question without a choice.
+    #[error("the user did not answer")]
+    Dismissed,
+    /// The client cannot show a form to its user.
+    #[error("this client cannot ask its user (elicitation)")]
+    CannotAsk,
+    /// The user was not asked.
+    #[error("the user was not asked")]
+    NotAsked,
+}
+
 /// A capability that a client would have to declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeededCapability {

@@ -26,6 +26,7 @@ use super::item::{CatalogItem, MAX_URI};
 use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
 use super::selection::{Scope, Selection};
+use super::visibility::{CatalogElement, ElementBasis};
 use crate::call::{Named, NativeName, ServerName};
 
 /// Which URIs clients see (`uris` in the configuration).
@@ -195,9 +196,28 @@ impl CatalogUris {
                 .any(|held| one.admits(Kind::Templates, &self.public_template(server, &held.text)))
         };
         let shown = holder.shown_interfaces.contains(native);
-        let allowed =
-            holder.allows(native) && (shown || self.scope.admits_uri(server, public, covering));
+        let allowed = holder.allows(native)
+            && (shown || self.scope.admits_uri(server, public, covering))
+            && self.scope.shows(&CatalogElement {
+                kind: Kind::Resources,
+                server: Some(server),
+                // Rules know one form of each URI, whichever a client writes.
+                public: &self.public_uri(server, native),
+                native,
+                tool: None,
+                basis: if shown { ElementBasis::Interface } else { ElementBasis::Itself },
+            });
         allowed.then(|| ElementOrigin { server: server.clone(), native: NativeName::new(native) })
+    }
+
+    /// Whether clients see a resource or template with this public URI in a list.
+    pub fn is_listed(&self, public: &str) -> bool {
+        self.shown.contains_key(public)
+    }
+
+    /// Whether this is the user interface of a tool that clients see.
+    pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
+        self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
     }
 
     /// What a public URI or template refers to, for completion.
@@ -319,7 +339,16 @@ impl CatalogUris {
                 .servers
                 .get(one.server)
                 .is_some_and(|holder| holder.shown_interfaces.contains(&*one.native));
-        if !is_interface && !self.scope.admits(one.server, kind, &public) {
+        let is_selected = is_interface || self.scope.admits(one.server, kind, &public);
+        let element = CatalogElement {
+            kind,
+            server: Some(one.server),
+            public: &public,
+            native: &one.native,
+            tool: None,
+            basis: if is_interface { ElementBasis::Interface } else { ElementBasis::Itself },
+        };
+        if !is_selected || !self.scope.shows(&element) {
             return None;
         }
         // Completion uses the server's own template, a read uses the bound URI.

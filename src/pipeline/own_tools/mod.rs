@@ -66,7 +66,7 @@ pub(super) fn reply_of_own_tool(
     let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
     let own = OwnCall { gateway, snapshot, tool, place, call, held: AtomicUsize::new(0) };
     Reply::starting(async move {
-        own.snapshot.policy.check_own_arguments(&own.tool, &own.call).await?;
+        own.snapshot.policy.admit_own_tool(&own.tool, &own.call).await?;
         let raw = own.answer().await?;
         let result = ResultBody::parse(raw.into()).map_err(InternalFault::Result)?;
         Ok(Reply::ready(Ok(Answer::Result(result))))

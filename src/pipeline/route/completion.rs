@@ -44,6 +44,22 @@ pub(super) fn find(view: &View, params: &Params) -> Result<PublicReference, Fail
     }
 }
 
+/// The prompt that a completion is for, by its public name; `None` if it is for a resource.
+pub(super) fn asked_prompt(params: &Params) -> Option<String> {
+    match read_reference(params).ok()? {
+        Reference::Prompt(name) => Some(name.text),
+        Reference::Resource(_) => None,
+    }
+}
+
+/// The resource or template that a completion is for, by its public URI.
+pub(super) fn asked_resource(params: &Params) -> Option<String> {
+    match read_reference(params).ok()? {
+        Reference::Prompt(_) => None,
+        Reference::Resource(uri) => Some(uri.text),
+    }
+}
+
 /// Checks that the variable to be completed is not bound: the server would list the values of all
 /// tenants.
 fn check_argument(params: &Params, found: &PublicReference) -> Result<(), ParamsFault> {

@@ -14,7 +14,7 @@ use crate::call::{
 use crate::config::ServerConfig;
 use crate::mcp::Method;
 use crate::pipeline::active_call::refusal_response;
-use crate::policy::{CallTarget, Permitted};
+use crate::policy::{CallTarget, Confirmation, Permitted};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::upstream::ServerAccess;
 
@@ -98,6 +98,8 @@ impl TaskAt {
             server: self.server.clone(),
             native: Some(NativeName::new(&self.native)),
             tool: None,
+            requested: None,
+            confirmation: Confirmation::default(),
             edits: Box::default(),
         };
         let permitted = self.snapshot.policy.readmit(call, target);

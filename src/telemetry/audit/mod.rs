@@ -39,7 +39,7 @@ use crate::clock;
 use crate::crypto::random_bytes;
 
 pub use chain::ChainKey;
-pub use notes::{AuditCredential, AuditNotes, DecidingRule};
+pub use notes::{AuditCredential, AuditNotes, ConfirmationNote, DecidingRule};
 pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
 pub use redaction::{RedactionError, RedactionRules};
 pub use rotation::FileRotation;

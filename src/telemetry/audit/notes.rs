@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
+use serde::Serialize;
+
 /// How a caller has proved who it is. Never the secret itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditCredential {
@@ -16,6 +19,22 @@ pub struct AuditCredential {
 pub struct AuditNotes {
     credential: Arc<AuditCredential>,
     rule: OnceLock<DecidingRule>,
+    permission: OnceLock<DecidingRule>,
+    confirmation: Mutex<Option<ConfirmationNote>>,
+}
+
+/// What a user was asked about a call, and answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmationNote {
+    /// The user was asked.
+    Asked,
+    /// The user has agreed.
+    Accepted,
+    /// The user has declined, or dismissed the question.
+    Declined,
+    /// The client cannot ask its user.
+    Impossible,
 }
 
 /// The check, and the rule within it, that decided about a request.
@@ -30,17 +49,37 @@ pub struct DecidingRule {
 impl AuditNotes {
     /// The notes of a request with this credential.
     pub fn new(credential: AuditCredential) -> Arc<Self> {
-        Arc::new(Self { credential: Arc::new(credential), rule: OnceLock::new() })
+        Self { credential: Arc::new(credential), ..Self::default() }.into()
     }
 
     /// Notes for a call that is made on behalf of this request: it is decided about anew.
     pub fn for_inner_call(&self) -> Arc<Self> {
-        Arc::new(Self { credential: Arc::clone(&self.credential), rule: OnceLock::new() })
+        Self { credential: Arc::clone(&self.credential), ..Self::default() }.into()
     }
 
     /// How the caller has proved who it is.
     pub fn credential(&self) -> &AuditCredential {
         &self.credential
+    }
+
+    /// Says which rule permits the request, unless another check refuses it. The first one counts.
+    pub fn set_permission(&self, rule: DecidingRule) {
+        let _ = self.permission.set(rule);
+    }
+
+    /// The rule that permits the request, if one said so.
+    pub fn permission(&self) -> Option<&DecidingRule> {
+        self.permission.get()
+    }
+
+    /// Says what the user was asked or has answered. The last one counts.
+    pub fn set_confirmation(&self, note: ConfirmationNote) {
+        *self.confirmation.lock() = Some(note);
+    }
+
+    /// What the user was asked or has answered.
+    pub fn confirmation(&self) -> Option<ConfirmationNote> {
+        *self.confirmation.lock()
     }
 
     /// Says which rule decided. The first one counts.

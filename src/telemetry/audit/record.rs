@@ -13,7 +13,7 @@ use crate::telemetry::CLIP;
 use crate::telemetry::CallSubject;
 use crate::text::clip;
 
-use super::{ArgumentRecording, AuditCredential};
+use super::{ArgumentRecording, AuditCredential, ConfirmationNote};
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,6 +70,8 @@ pub struct AuditRecord<'a> {
     pub check: &'a str,
     /// The rule or limit within the check, if it has several.
     pub rule: Option<&'a str>,
+    /// What the user was asked, and answered; `None` if nobody was asked.
+    pub confirmation: Option<ConfirmationNote>,
     /// How it ended.
     pub outcome: &'a str,
     /// Why it was refused or failed.
@@ -116,6 +118,7 @@ struct JsonRecord<'a> {
     decision: AuditDecision,
     check: &'a str,
     rule: Option<&'a str>,
+    confirmation: Option<ConfirmationNote>,
     outcome: &'a str,
     reason: Option<&'a str>,
     code: Option<i64>,
@@ -177,6 +180,7 @@ impl AuditRecord<'_> {
             decision: self.decision,
             check: self.check,
             rule: self.rule,
+            confirmation: self.confirmation,
             outcome: self.outcome,
             reason: self.reason,
             code: self.code,
@@ -219,6 +223,8 @@ pub fn check_of_failure(label: &str) -> &'static str {
         }
         "unknown_tool" | "departed_tool" | "unknown_prompt" | "unknown_resource" => "catalog",
         "unknown_task" => "task",
+        "call_denied" => "rule",
+        "not_confirmed" => "confirm",
         "invalid_arguments" => "arguments",
         "header_mismatch" => "headers",
         "session_required" | "session_lost" => "session",

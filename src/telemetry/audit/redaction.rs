@@ -34,7 +34,7 @@ impl RedactionRules {
     }
 
     /// The arguments with secrets replaced, or a text that says why they are left out.
-    pub(super) fn redact_arguments(&self, raw: &[u8], most: usize) -> Value {
+    pub fn redact_arguments(&self, raw: &[u8], most: usize) -> Value {
         if raw.len() > most {
             return Value::from(TOO_LARGE);
         }

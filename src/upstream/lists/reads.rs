@@ -278,7 +278,16 @@ mod tests {
 
     fn target(uri: &str) -> CallTarget {
         let server = ServerName::new("s").unwrap();
-        CallTarget { server, native: Some(NativeName::new(uri)), tool: None, edits: Box::default() }
+        let native = Some(NativeName::new(uri));
+        let confirmation = crate::policy::Confirmation::default();
+        CallTarget {
+            server,
+            native,
+            tool: None,
+            requested: None,
+            confirmation,
+            edits: Box::default(),
+        }
     }
 
     async fn answered(reply: &mut Reply) -> String {

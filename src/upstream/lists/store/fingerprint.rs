@@ -60,6 +60,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         slow_message: _,
         tools: _,
         definitions: _,
+        confirm: _,
     } = config;
     let mut digest = FieldDigest(Context::with_key(key));
     digest.feed(env!("CARGO_PKG_VERSION"));

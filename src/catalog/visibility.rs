@@ -1,0 +1,57 @@
+//! What a caller's rights show of the catalog, besides what its endpoint selects.
+
+use std::fmt;
+
+use super::kind::Kind;
+use super::tool::Tool;
+use crate::call::ServerName;
+
+/// Decides which elements one caller sees. `policy` implements it; the catalog asks it for each
+/// element that the endpoint shows, and for each URI that is not listed.
+pub trait ElementFilter: fmt::Debug + Send + Sync {
+    /// Whether the caller may see this element.
+    fn shows(&self, element: &CatalogElement<'_>) -> bool;
+
+    /// Whether requests may reach this server that name no element.
+    fn shows_unlisted(&self, server: &ServerName) -> bool;
+}
+
+/// One element of the catalog, as rights see it.
+#[derive(Debug, Clone, Copy)]
+pub struct CatalogElement<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its server; `None` for a tool of the gateway itself.
+    pub server: Option<&'a ServerName>,
+    /// Its public name or URI, in the one form in which lists have it.
+    pub public: &'a str,
+    /// Its server's own name or URI.
+    pub native: &'a str,
+    /// The tool as its server listed it, for a tool.
+    pub tool: Option<&'a Tool>,
+    /// What brings it into the catalog.
+    pub basis: ElementBasis,
+}
+
+impl<'a> CatalogElement<'a> {
+    /// A tool of the gateway itself.
+    pub fn own_tool(name: &'a str) -> Self {
+        Self {
+            kind: Kind::Tools,
+            server: None,
+            public: name,
+            native: name,
+            tool: None,
+            basis: ElementBasis::Itself,
+        }
+    }
+}
+
+/// What brings an element into the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementBasis {
+    /// It is listed, or asked for by its name or URI.
+    Itself,
+    /// A tool that the caller sees has it as its user interface (MCP Apps).
+    Interface,
+}

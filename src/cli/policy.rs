@@ -1,0 +1,261 @@
+//! `trunkline policy test`: tries the rules of a configuration with a table of cases.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, write_to_stdout};
+use crate::call::{ProfileName, ServerName};
+use crate::catalog::Kind;
+use crate::config::Config;
+use crate::policy::{Authorization, TrialCall, TrialElement, TrialOutcome};
+use crate::text::escape_controls;
+
+/// Try the rules of `[policy]`
+#[derive(Debug, Args)]
+pub(super) struct PolicyArgs {
+    #[command(flatten)]
+    config: ConfigOption,
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Try the rules with a table of cases, and print what they say of each
+    ///
+    /// FILE is TOML with one table for each case:
+    ///
+    ///   [[case]]
+    ///   principal = "ci"                 # by default a client without credentials
+    ///   groups = ["builders"]            # by default those of [clients.ci]; likewise `scopes`
+    ///   claims = { team = "web" }        # of its token
+    ///   profile = "support"              # by default /mcp
+    ///   client = "claude-code"           # the name of its software
+    ///   tool = "git__push"               # or prompt = "…", or resource = "mcp://…"
+    ///   server = "git"                   # by default from the name: SERVER__TOOL
+    ///   annotations = { readOnlyHint = true }
+    ///   arguments = { branch = "main" }
+    ///   expect = "allow"                 # or "deny": visible, but refused for its arguments; or "hidden"
+    ///   rule = "builders"                # the rule that decides, if that matters
+    ///
+    /// Servers are not started: a case says itself which annotations a tool has.
+    ///
+    /// Exit codes: 0 if all cases are as expected, 1 if not, 2 for an invalid command line, 3 for an
+    /// invalid configuration or table.
+    #[command(verbatim_doc_comment)]
+    Test {
+        /// The table of cases
+        file: PathBuf,
+    },
+}
+
+/// A table of cases.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseTable {
+    #[serde(rename = "case")]
+    cases: Vec<PolicyCase>,
+}
+
+/// One case.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyCase {
+    principal: Option<String>,
+    groups: Option<Vec<String>>,
+    scopes: Option<Vec<String>>,
+    #[serde(default)]
+    claims: Map<String, Value>,
+    profile: Option<String>,
+    client: Option<String>,
+    tool: Option<String>,
+    prompt: Option<String>,
+    resource: Option<String>,
+    server: Option<String>,
+    native: Option<String>,
+    #[serde(default)]
+    annotations: Map<String, Value>,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    expect: ExpectedOutcome,
+    rule: Option<String>,
+}
+
+/// What a case expects.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ExpectedOutcome {
+    Allow,
+    Deny,
+    Hidden,
+}
+
+/// Why a case cannot be tried.
+#[derive(Debug, thiserror::Error)]
+enum CaseFault {
+    #[error("a case has one of `tool`, `prompt` and `resource`")]
+    Subject,
+    #[error("there is no server {name:?}")]
+    UnknownServer { name: String },
+    #[error("the server is not clear from the name: add `server`")]
+    NoServer,
+    #[error("there is no profile {name:?}")]
+    UnknownProfile { name: String },
+    #[error("not a tool: {0}")]
+    Tool(#[from] crate::catalog::InvalidItem),
+}
+
+pub(super) fn run(args: PolicyArgs) -> ExitCode {
+    let PolicyArgs { config, command: PolicyCommand::Test { file } } = args;
+    let common = CommonArgs { config, listen: None, log: None };
+    let config = match common.read_config() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let table = match read_table(&file) {
+        Ok(table) => table,
+        Err(message) => {
+            print_error(&format!("{}: {message}", file.display()));
+            return CONFIG_FAULT.into_code();
+        }
+    };
+    let Some(rules) = Authorization::compile(&config) else {
+        print_error("the configuration has no [policy.rules]: everything is allowed");
+        return CONFIG_FAULT.into_code();
+    };
+    match try_cases(&config, &rules, &table) {
+        Ok((text, failed)) => {
+            write_to_stdout(&text);
+            if failed == 0 { ExitCode::SUCCESS } else { FAILURE.into_code() }
+        }
+        Err((number, fault)) => {
+            print_error(&format!("{}: case {number}: {fault}", file.display()));
+            CONFIG_FAULT.into_code()
+        }
+    }
+}
+
+fn read_table(path: &Path) -> Result<CaseTable, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    toml::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Tries all cases; the table of outcomes, and how many are not as expected.
+fn try_cases(
+    config: &Config,
+    rules: &Arc<Authorization>,
+    table: &CaseTable,
+) -> Result<(String, usize), (usize, CaseFault)> {
+    let (mut text, mut failed) = (String::new(), 0);
+    for (number, case) in (1..).zip(&table.cases) {
+        let fault = |fault| (number, fault);
+        let call = case.to_call(config).map_err(fault)?;
+        let (outcome, rule) = rules.try_call(&call).map_err(|it| fault(it.into()))?;
+        let is_expected = outcome == case.expect.into()
+            && case.rule.as_deref().is_none_or(|name| rule.as_deref() == Some(name));
+        let word = if is_expected { "ok  " } else { "FAIL" };
+        let who = call.principal.as_deref().unwrap_or("anonymous");
+        let subject = &call.element.public;
+        let by = rule.as_deref().map_or("no rule".to_owned(), |rule| format!("rule {rule}"));
+        let line = format!("{word} {number:>3}  {who}  {subject}  {} ({by})", outcome.as_str());
+        text.push_str(&escape_controls(&line));
+        if !is_expected {
+            failed += 1;
+            let expected = TrialOutcome::from(case.expect).as_str();
+            let by = case.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
+            let _ = write!(text, ": expected {expected}{}", escape_controls(&by));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{} case(s), {failed} failed", table.cases.len());
+    Ok((text, failed))
+}
+
+impl PolicyCase {
+    fn to_call(&self, config: &Config) -> Result<TrialCall, CaseFault> {
+        let client = self
+            .principal
+            .as_ref()
+            .and_then(|name| config.clients.iter().find(|client| *client.name == **name));
+        let or_configured = |own: &Option<Vec<String>>, configured: Option<&Vec<String>>| {
+            own.clone().or_else(|| configured.cloned()).unwrap_or_default()
+        };
+        Ok(TrialCall {
+            principal: self.principal.clone().filter(|name| name != "anonymous"),
+            groups: or_configured(&self.groups, client.map(|client| &client.groups)),
+            scopes: or_configured(&self.scopes, client.map(|client| &client.scopes)),
+            claims: self.claims.clone(),
+            profile: self.profile(config)?,
+            client: self.client.clone(),
+            element: self.element(config)?,
+            arguments: self.arguments.clone(),
+        })
+    }
+
+    fn profile(&self, config: &Config) -> Result<Option<ProfileName>, CaseFault> {
+        match self.profile.as_deref() {
+            None | Some(ProfileName::DEFAULT) => Ok(None),
+            Some(name) => {
+                let found = config.profiles.iter().find(|profile| profile.name.as_str() == name);
+                let found = found.map(|profile| Some(profile.name.clone()));
+                found.ok_or_else(|| CaseFault::UnknownProfile { name: name.to_owned() })
+            }
+        }
+    }
+
+    fn element(&self, config: &Config) -> Result<TrialElement, CaseFault> {
+        let (kind, public) = match (&self.tool, &self.prompt, &self.resource) {
+            (Some(tool), None, None) => (Kind::Tools, tool),
+            (None, Some(prompt), None) => (Kind::Prompts, prompt),
+            (None, None, Some(resource)) => (Kind::Resources, resource),
+            _ => return Err(CaseFault::Subject),
+        };
+        let is_own =
+            kind == Kind::Tools && config.tools.iter().any(|own| own.name.as_str() == public);
+        let (server, rest) = match split_server(kind, public) {
+            _ if is_own => (None, public.as_str()),
+            Some((server, rest)) if self.server.is_none() => (Some(server), rest),
+            Some((server, rest)) if self.server.as_deref() == Some(server) => (Some(server), rest),
+            _ => (self.server.as_deref(), public.as_str()),
+        };
+        let named = |name: &str| {
+            let found = config.servers.iter().find(|server| server.name.as_str() == name);
+            let found = found.map(|server| server.name.clone());
+            found.ok_or_else(|| CaseFault::UnknownServer { name: name.to_owned() })
+        };
+        let server: Option<ServerName> = match server {
+            Some(name) => Some(named(name)?),
+            None if is_own => None,
+            None => return Err(CaseFault::NoServer),
+        };
+        let native = self.native.clone().unwrap_or_else(|| rest.to_owned());
+        let (public, annotations) = (public.clone(), self.annotations.clone());
+        Ok(TrialElement { kind, server, public, native, annotations })
+    }
+}
+
+/// The server in a public name or URI, and the rest of it.
+fn split_server(kind: Kind, public: &str) -> Option<(&str, &str)> {
+    match kind {
+        Kind::Tools | Kind::Prompts => public.split_once("__"),
+        Kind::Resources | Kind::Templates | Kind::Skills => {
+            public.strip_prefix("mcp://")?.split_once('/')
+        }
+    }
+}
+
+impl From<ExpectedOutcome> for TrialOutcome {
+    fn from(expected: ExpectedOutcome) -> Self {
+        match expected {
+            ExpectedOutcome::Allow => Self::Allow,
+            ExpectedOutcome::Deny => Self::Deny,
+            ExpectedOutcome::Hidden => Self::Hidden,
+        }
+    }
+}

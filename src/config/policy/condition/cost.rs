@@ -1,0 +1,147 @@
+//! An upper bound of what the evaluation of a condition costs.
+//!
+//! Steps count the nodes that are evaluated and the bytes that are copied or compared. Within a loop,
+//! the cost of the body is a polynomial of the size of the loop's variable, without negative
+//! coefficients: for elements that have a total size of `s`, it is at most what `n` empty elements
+//! and one of size `s` cost.
+
+use cel::IdedExpr;
+use cel::common::ast::{EntryExpr, Expr, LiteralValue};
+
+/// What an evaluation costs, at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConditionCost {
+    /// The steps.
+    pub steps: u64,
+    /// The size of the result, in bytes.
+    pub size: u64,
+}
+
+impl ConditionCost {
+    /// The most steps of one evaluation: what costs more is not evaluated.
+    pub const MOST: u64 = 2_000_000;
+    /// The most steps on a thread that serves clients.
+    pub const CHEAP: u64 = 20_000;
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            steps: self.steps.saturating_add(other.steps),
+            size: self.size.saturating_add(other.size),
+        }
+    }
+
+    /// As an element of a list or a map, which has a size even if it is empty.
+    fn as_part(self) -> Self {
+        Self { size: self.size.saturating_add(1), ..self }
+    }
+
+    /// One more step, and as many as the result has bytes, which are copied.
+    fn copied(self) -> Self {
+        Self { steps: self.steps.saturating_add(self.size).saturating_add(1), size: self.size }
+    }
+
+    fn times(self, count: u64) -> Self {
+        Self { steps: self.steps.saturating_mul(count), size: self.size.saturating_mul(count) }
+    }
+}
+
+/// The sizes of the loops' variables, the innermost last.
+type LoopSizes<'a> = Vec<(&'a str, u64)>;
+
+pub(super) fn estimate(expression: &IdedExpr, size_of: &dyn Fn(&str) -> u64) -> ConditionCost {
+    Estimator { size_of, loops: Vec::new() }.cost(expression)
+}
+
+struct Estimator<'a> {
+    size_of: &'a dyn Fn(&str) -> u64,
+    loops: LoopSizes<'a>,
+}
+
+impl<'a> Estimator<'a> {
+    fn cost(&mut self, expression: &'a IdedExpr) -> ConditionCost {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Struct(_) => ConditionCost { steps: 1, size: 1 },
+            Expr::Literal(literal) => ConditionCost { steps: 1, size: literal_size(literal) },
+            Expr::Ident(name) => ConditionCost { steps: 1, size: self.variable_size(name) },
+            Expr::Select(select) => {
+                let operand = self.cost(&select.operand);
+                // A presence test is a boolean.
+                let size = if select.test { 1 } else { operand.size };
+                ConditionCost { steps: operand.steps.saturating_add(1), size }
+            }
+            Expr::List(list) => {
+                let all = list.elements.iter().map(|element| self.cost(element).as_part());
+                all.fold(ConditionCost::default(), ConditionCost::plus).copied()
+            }
+            Expr::Map(map) => {
+                let mut all = ConditionCost::default();
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+                    let (key, value) = (self.cost(&entry.key), self.cost(&entry.value));
+                    all = all.plus(key.as_part()).plus(value.as_part());
+                }
+                all.copied()
+            }
+            Expr::Call(call) => {
+                let parts = call.target.iter().map(|target| &**target).chain(&call.args);
+                let parts: Vec<_> = parts.map(|part| self.cost(part)).collect();
+                let sum = parts.iter().copied().fold(ConditionCost::default(), ConditionCost::plus);
+                // Patterns take longer for each character.
+                let weight = if call.func_name == "matches" { PATTERN_WEIGHT } else { 1 };
+                let worked = sum.size.saturating_mul(weight).saturating_add(1);
+                let size = if is_small(&call.func_name) { SMALL } else { sum.size };
+                ConditionCost { steps: sum.steps.saturating_add(worked), size }
+            }
+            Expr::Comprehension(one) => {
+                let range = self.cost(&one.iter_range);
+                let init = self.cost(&one.accu_init);
+                let mut body = |size: u64| {
+                    self.loops.push((&one.iter_var, size));
+                    self.loops.push((&one.accu_var, 0));
+                    let cost = self.cost(&one.loop_cond);
+                    let step = self.cost(&one.loop_step);
+                    self.loops.truncate(self.loops.len() - 2);
+                    // Binding the variable copies it.
+                    let steps = cost.steps.saturating_add(step.steps).saturating_add(size);
+                    ConditionCost { steps: steps.saturating_add(LOOP_STEPS), size: step.size }
+                };
+                // No list has more elements than bytes.
+                let (empty, whole) = (body(0), body(range.size));
+                let all = empty.times(range.size).plus(whole);
+                self.loops.push((&one.accu_var, init.size.saturating_add(all.size)));
+                let result = self.cost(&one.result);
+                self.loops.pop();
+                let steps = [range.steps, init.steps, all.steps].into_iter();
+                let steps = steps.fold(result.steps, u64::saturating_add);
+                ConditionCost { steps, size: result.size }
+            }
+        }
+    }
+
+    fn variable_size(&self, name: &str) -> u64 {
+        let bound = self.loops.iter().rev().find(|(bound, _)| *bound == name);
+        bound.map_or_else(|| (self.size_of)(name), |(_, size)| *size)
+    }
+}
+
+/// Whether a function's result has a fixed size, whatever it is given.
+fn is_small(function: &str) -> bool {
+    const LARGE: [&str; 6] = ["_+_", "_?_:_", "_[_]", "string", "bytes", "dyn"];
+    !LARGE.contains(&function)
+}
+
+fn literal_size(literal: &LiteralValue) -> u64 {
+    let bytes = match literal {
+        LiteralValue::String(text) => text.inner().len(),
+        LiteralValue::Bytes(bytes) => bytes.inner().len(),
+        _ => return SMALL,
+    };
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(SMALL)
+}
+
+/// The size of a number or a boolean.
+const SMALL: u64 = 1;
+/// What an iteration costs besides its body.
+const LOOP_STEPS: u64 = 2;
+/// How many steps a pattern takes for each byte of a text.
+const PATTERN_WEIGHT: u64 = 8;

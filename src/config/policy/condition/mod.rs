@@ -1,0 +1,182 @@
+//! `when`: a condition in CEL (Common Expression Language), compiled and checked when the
+//! configuration is read.
+//!
+//! A condition that is accepted has a known vocabulary, results in a boolean as far as that can be
+//! told, and has a bounded cost: its text, its loops and its patterns are bounded here, and
+//! [`Condition::estimate`] bounds what it costs with values of certain sizes. What the values are is
+//! up to `policy`.
+
+mod check;
+mod cost;
+mod fault;
+mod patterns;
+mod reads;
+mod vocabulary;
+
+pub use cost::ConditionCost;
+pub use fault::ConditionFault;
+pub use reads::{ConditionReads, MemberReads};
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+use cel::common::types::CelBool;
+use cel::common::value::Val;
+use cel::{Context, Env, IdedExpr, Value};
+
+use super::super::problem::ConfigProblem;
+use super::super::reader::{ConfigNode, ConfigReader};
+use super::super::setting::Setting;
+use check::Checker;
+use fault::LocatedFault;
+
+/// A compiled condition.
+#[derive(Clone)]
+pub struct Condition(Arc<CompiledCondition>);
+
+struct CompiledCondition {
+    text: Box<str>,
+    expression: IdedExpr,
+    /// The functions, to which each evaluation adds its variables.
+    root: Context<'static, 'static>,
+    reads: ConditionReads,
+}
+
+/// Why a condition has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvaluationFault {
+    /// A variable, or a member of one, is missing, or a value has another type than the condition
+    /// expects.
+    Failed,
+    /// The result is not a boolean.
+    NotBool,
+}
+
+/// A value of a variable.
+pub type ConditionValue<'v> = Box<dyn Val + 'v>;
+
+impl Condition {
+    /// The longest text of a condition, in bytes.
+    pub const MAX_LEN: usize = 2048;
+
+    /// Compiles and checks a condition.
+    ///
+    /// # Errors
+    /// What is wrong with it, and the characters where.
+    fn compile(text: &str) -> Result<Self, LocatedFault> {
+        if text.len() > Self::MAX_LEN {
+            return Err(ConditionFault::TooLong { max: Self::MAX_LEN }.anywhere());
+        }
+        check::check_brackets(text)?;
+        // The parser is not ours: whatever it does with a text must not end the gateway.
+        let parsed = catch_unwind(AssertUnwindSafe(|| ENV.compile(text)));
+        let program = match parsed {
+            Ok(Ok(program)) => program,
+            Ok(Err(errors)) => return Err(fault::from_parser(text, &errors)),
+            Err(_) => return Err(ConditionFault::Unreadable.anywhere()),
+        };
+        let mut checker = Checker::new(program.source_info());
+        let (expression, found) =
+            (program.expression().clone(), checker.check(program.expression())?);
+        let mut root = Context::with_env(Arc::clone(&ENV));
+        patterns::add_to(&mut root, found.patterns);
+        let text = text.into();
+        let condition =
+            Self(Arc::new(CompiledCondition { text, expression, root, reads: found.reads }));
+        // What it costs without any values is the same each time.
+        if condition.estimate(|_| 0).steps > ConditionCost::MOST {
+            return Err(ConditionFault::TooCostly.anywhere());
+        }
+        Ok(condition)
+    }
+
+    /// The text as written.
+    pub fn as_str(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Which variables it reads.
+    pub fn reads(&self) -> &ConditionReads {
+        &self.0.reads
+    }
+
+    /// An upper bound of what an evaluation costs, with variables of these sizes in bytes.
+    pub fn estimate(&self, size_of: impl Fn(&str) -> u64) -> ConditionCost {
+        cost::estimate(&self.0.expression, &size_of)
+    }
+
+    /// Evaluates it with these variables. One that is missing is unknown: it matters only where the
+    /// others do not decide.
+    ///
+    /// # Errors
+    /// [`EvaluationFault`].
+    pub fn evaluate<'v>(
+        &'v self,
+        variables: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
+    ) -> Result<bool, EvaluationFault> {
+        let root: &Context<'_, 'v> = &self.0.root;
+        let mut scope = root.new_inner_scope();
+        for (name, value) in variables {
+            scope.add_variable_as_val(name, value);
+        }
+        let evaluated = catch_unwind(AssertUnwindSafe(|| {
+            let value = Value::resolve_val(&self.0.expression, &scope).ok()?;
+            Some(value.downcast_ref::<CelBool>().map(|value| *value.inner()))
+        }));
+        match evaluated {
+            Ok(Some(Some(value))) => Ok(value),
+            Ok(Some(None)) => Err(EvaluationFault::NotBool),
+            Ok(None) | Err(_) => Err(EvaluationFault::Failed),
+        }
+    }
+}
+
+/// The standard functions and macros, without optional values.
+static ENV: LazyLock<Arc<Env>> =
+    LazyLock::new(|| Arc::new(Env::stdlib().with_optional_support(false)));
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl Setting for Condition {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        "condition in CEL".into()
+    }
+
+    fn example_value() -> String {
+        "\"arguments.repo == 'acme/app'\"".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        let text = node.expect_plain_string::<Self>(reader)?;
+        match Self::compile(text) {
+            Ok(condition) => Some(condition),
+            Err(LocatedFault { fault, at }) => {
+                let span = node.span_within(text, at.clone());
+                let place = text.get(..at.start).map_or(0, |before| before.chars().count()) + 1;
+                let problem = ConfigProblem::Condition { fault, place };
+                reader.report_fault(span, &node.key, problem);
+                None
+            }
+        }
+    }
+
+    fn json_schema() -> serde_json::Value {
+        serde_json::json!({ "type": "string" })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The variables and functions of conditions, and their types.
+
+/// The type of an expression, as far as it can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CelType {
+    Bool,
+    Number,
+    Text,
+    Bytes,
+    /// A list of texts.
+    Texts,
+    List,
+    Map,
+    Null,
+    /// A variable with fixed members.
+    Record(&'static Record),
+    /// Any.
+    Dynamic,
+}
+
+/// A variable with fixed members.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) name: &'static str,
+    pub(super) members: &'static [(&'static str, CelType)],
+}
+
+impl CelType {
+    /// The type in messages.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Number => "a number",
+            Self::Text => "a text",
+            Self::Bytes => "bytes",
+            Self::Texts | Self::List => "a list",
+            Self::Map | Self::Record(_) => "a map",
+            Self::Null => "null",
+            Self::Dynamic => "a value",
+        }
+    }
+
+    /// Whether two values can be equal.
+    pub(super) fn may_equal(self, other: Self) -> bool {
+        let kind = |one| match one {
+            Self::Texts => Self::List,
+            Self::Record(_) => Self::Map,
+            other => other,
+        };
+        // Everything may be compared with null: the value may be missing.
+        let any = [Self::Dynamic, Self::Null];
+        any.contains(&self) || any.contains(&other) || kind(self) == kind(other)
+    }
+}
+
+const PRINCIPAL: Record = Record {
+    name: "principal",
+    members: &[
+        ("name", CelType::Text),
+        ("kind", CelType::Text),
+        ("groups", CelType::Texts),
+        ("scopes", CelType::Texts),
+    ],
+};
+const TOOL: Record = Record {
+    name: "tool",
+    members: &[("name", CelType::Text), ("native", CelType::Text), ("server", CelType::Text)],
+};
+const ITEM: Record = Record {
+    name: "item",
+    members: &[
+        ("kind", CelType::Text),
+        ("name", CelType::Text),
+        ("native", CelType::Text),
+        ("server", CelType::Text),
+    ],
+};
+const CLIENT: Record = Record {
+    name: "client",
+    members: &[("name", CelType::Text), ("version", CelType::Text), ("era", CelType::Text)],
+};
+const REQUEST: Record = Record {
+    name: "request",
+    members: &[
+        ("method", CelType::Text),
+        ("profile", CelType::Text),
+        ("address", CelType::Text),
+        ("transport", CelType::Text),
+    ],
+};
+
+/// The variables.
+pub(super) const VARIABLES: [(&str, CelType); 8] = [
+    ("principal", CelType::Record(&PRINCIPAL)),
+    ("claims", CelType::Map),
+    ("tool", CelType::Record(&TOOL)),
+    ("item", CelType::Record(&ITEM)),
+    ("annotations", CelType::Map),
+    ("arguments", CelType::Map),
+    ("client", CelType::Record(&CLIENT)),
+    ("request", CelType::Record(&REQUEST)),
+];
+
+/// One function: whether it has a target, how many arguments, what each takes, and its result.
+pub(super) struct FunctionForm {
+    pub(super) name: &'static str,
+    pub(super) target: Option<CelType>,
+    pub(super) arguments: &'static [CelType],
+    pub(super) result: CelType,
+}
+
+const fn method(name: &'static str, result: CelType) -> FunctionForm {
+    FunctionForm { name, target: Some(CelType::Text), arguments: &[CelType::Text], result }
+}
+
+const fn conversion(name: &'static str, result: CelType) -> FunctionForm {
+    FunctionForm { name, target: None, arguments: &[CelType::Dynamic], result }
+}
+
+/// The functions, besides the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`.
+pub(super) const FUNCTIONS: [FunctionForm; 13] = [
+    method("contains", CelType::Bool),
+    method("startsWith", CelType::Bool),
+    method("endsWith", CelType::Bool),
+    method("matches", CelType::Bool),
+    FunctionForm {
+        name: "size",
+        target: Some(CelType::Dynamic),
+        arguments: &[],
+        result: CelType::Number,
+    },
+    conversion("size", CelType::Number),
+    conversion("int", CelType::Number),
+    conversion("uint", CelType::Number),
+    conversion("double", CelType::Number),
+    conversion("string", CelType::Text),
+    conversion("bytes", CelType::Bytes),
+    conversion("bool", CelType::Bool),
+    conversion("dyn", CelType::Dynamic),
+];

@@ -1,0 +1,111 @@
+//! The question before a call that the user has to agree to, and the answer to it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::call::{Call, ConfirmRefusal, Failure, Input, InternalFault, Params, Question, Reply};
+use crate::era::lower;
+use crate::jsonrpc::{Response, object};
+use crate::policy::CallTarget;
+use crate::snapshot::Snapshot;
+use crate::telemetry::audit::ConfirmationNote;
+
+use super::active_call::ActiveCall;
+
+/// The question that the user has to be asked before a call.
+///
+/// # Errors
+/// The failure of a call that cannot be made, whatever the user says.
+pub(super) async fn question_before(
+    snapshot: &Snapshot,
+    (call, target): (&mut Call, &mut CallTarget),
+) -> Result<Option<Question>, Failure> {
+    if !snapshot.policy.asks_users() {
+        return Ok(None);
+    }
+    Box::pin(snapshot.policy.question_before(call, target)).await
+}
+
+/// Asks the user of a client that can ask.
+///
+/// # Errors
+/// [`Failure::NotConfirmed`] if the client cannot.
+pub(super) fn ask(
+    active: &mut ActiveCall,
+    call: &Call,
+    question: &Question,
+    asking: UserAccess,
+) -> Result<Reply, Failure> {
+    match asking {
+        UserAccess::None => {
+            call.context.note_confirmation(ConfirmationNote::Impossible);
+            Err(Failure::NotConfirmed(ConfirmRefusal::CannotAsk))
+        }
+        UserAccess::Form => {
+            call.context.note_confirmation(ConfirmationNote::Asked);
+            active.ask_user(question)
+        }
+    }
+}
+
+/// Whether a client can show its user a form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UserAccess {
+    /// It cannot.
+    None,
+    /// It can.
+    Form,
+}
+
+impl UserAccess {
+    /// What the client of a call has declared.
+    pub(super) fn of(call: &Call) -> Self {
+        if call.context.client.abilities().form { Self::Form } else { Self::None }
+    }
+}
+
+/// The params of a call to which the user has agreed: as if nobody had been asked.
+///
+/// # Errors
+/// [`Failure::NotConfirmed`] if the user has not agreed.
+pub(super) fn params_once_confirmed(call: &Call, input: &Input) -> Result<Params, Failure> {
+    let refused = match refusal_in(input) {
+        None => {
+            call.context.note_confirmation(ConfirmationNote::Accepted);
+            let raw = lower::without_input(call.params.raw());
+            return Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?);
+        }
+        Some(refused) => refused,
+    };
+    call.context.note_confirmation(match refused {
+        ConfirmRefusal::CannotAsk => ConfirmationNote::Impossible,
+        _ => ConfirmationNote::Declined,
+    });
+    Err(Failure::NotConfirmed(refused))
+}
+
+/// Why the user has not agreed; `None` if it has.
+fn refusal_in(input: &Input) -> Option<ConfirmRefusal> {
+    #[derive(Deserialize)]
+    struct ConfirmAnswer<'a> {
+        #[serde(borrow)]
+        action: Cow<'a, str>,
+    }
+    let answer = input.responses.iter().find(|(key, _)| key == CONFIRM_KEY);
+    let raw = match answer {
+        None => return Some(ConfirmRefusal::NotAsked),
+        // The client has no way to ask, or its host forbids it.
+        Some((_, Response::Error(_))) => return Some(ConfirmRefusal::CannotAsk),
+        Some((_, Response::Result(raw))) => raw,
+    };
+    let answer: Result<ConfirmAnswer<'_>, _> = object(raw);
+    match answer.as_ref().map(|answer| &*answer.action) {
+        Ok("accept") => None,
+        Ok("decline") => Some(ConfirmRefusal::Declined),
+        _ => Some(ConfirmRefusal::Dismissed),
+    }
+}
+
+/// The key of the question.
+pub(super) const CONFIRM_KEY: &str = "confirm";

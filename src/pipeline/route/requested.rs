@@ -1,0 +1,152 @@
+//! What a call asks for, in the form that rules know.
+
+use std::sync::Arc;
+
+use crate::call::{Call, NativeName, ServerName};
+use crate::catalog::{CatalogElement, Kind, ToolEntry};
+use crate::mcp::Method;
+use crate::policy::{AccessDecision, CallTarget, Confirmation, RequestBasis, RequestedElement};
+use crate::snapshot::{Snapshot, View, ViewKey};
+
+use super::{Requester, Route, SubjectMember, completion};
+
+/// The element that a call asks for; `None` if its method asks for none.
+pub(super) fn requested_element(
+    view: &View,
+    call: &Call,
+    (route, asker): (&Route<'_>, &Requester),
+) -> Option<RequestedElement> {
+    let native = route.native.as_ref()?;
+    let server = route.server();
+    match &call.method {
+        Method::PromptsGet => Some(requested_prompt(call.params.name()?, native)),
+        Method::Complete => match completion::asked_prompt(&call.params) {
+            Some(name) => Some(requested_prompt(&name, native)),
+            None => Some(requested_template(view, call, (server, native))),
+        },
+        method if method.is_task_request() => {
+            let origin = asker.tasks().ok()?;
+            let tool = origin.find_origin(call.params.task()?).ok()?.tool?;
+            requested_task(view, server, &tool)
+        }
+        _ if matches!(route.naming, SubjectMember::Uri) => {
+            Some(requested_resource(view, server, native.as_str()))
+        }
+        _ => None,
+    }
+}
+
+/// Names in the audit log the rule that hides what a call asks for. Nothing is done without an audit
+/// log.
+pub(super) fn note_hiding_rule((snapshot, key): (&Snapshot, &ViewKey), call: &Call) {
+    let context = &call.context;
+    let Some(authorization) = snapshot.policy.authorization() else { return };
+    if context.audit.is_none() {
+        return;
+    }
+    let whole = snapshot.view_without_rules(key, context);
+    let Some(hidden) = find_hidden(&whole, call) else { return };
+    let rights = authorization.rights_of(context);
+    let decision = match &hidden {
+        HiddenElement::Own(name) => rights.decide_listing(&CatalogElement::own_tool(name)),
+        HiddenElement::OfServer(target) => rights.decide_target(target),
+    };
+    // What is not hidden failed for another reason.
+    if matches!(decision, AccessDecision::Denied { .. }) {
+        authorization.note_decision(decision, context);
+    }
+}
+
+/// Something that a view without rules shows.
+enum HiddenElement {
+    Own(String),
+    OfServer(CallTarget),
+}
+
+fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
+    let target = |server: &ServerName, native: &NativeName, requested: Box<RequestedElement>| {
+        let (server, native) = (server.clone(), Some(native.clone()));
+        let requested = Some(requested);
+        let (confirmation, edits) = (Confirmation::default(), Box::default());
+        CallTarget { server, native, tool: None, requested, confirmation, edits }
+    };
+    match &call.method {
+        Method::ToolsCall => {
+            let name = call.params.name()?;
+            if whole.catalog.find_own_tool(name).is_some() {
+                return Some(HiddenElement::Own(name.to_owned()));
+            }
+            let entry = whole.catalog.find_tool(name)?;
+            let target = target(&entry.server, entry.native(), requested_tool(entry));
+            let tool = Some(Arc::clone(&entry.tool));
+            Some(HiddenElement::OfServer(CallTarget { tool, ..target }))
+        }
+        Method::PromptsGet => {
+            let name = call.params.name()?;
+            let (_, origin) = whole.catalog.prompt(name)?;
+            let requested = Box::new(requested_prompt(name, &origin.native));
+            Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
+        }
+        _ => {
+            let origin = whole.catalog.uris().find_origin(call.params.uri()?)?;
+            let requested = requested_resource(whole, &origin.server, origin.native.as_str());
+            let requested = Box::new(requested);
+            Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
+        }
+    }
+}
+
+/// The tool whose task a request is about.
+pub(in crate::pipeline) fn requested_task(
+    view: &View,
+    server: &ServerName,
+    tool: &NativeName,
+) -> Option<RequestedElement> {
+    let entry = view.catalog.find_listed_tool(server, tool)?;
+    Some(RequestedElement { basis: RequestBasis::Task, ..*requested_tool(entry) })
+}
+
+/// A tool. A call may name it in another way than lists do.
+pub(super) fn requested_tool(entry: &ToolEntry) -> Box<RequestedElement> {
+    let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
+    let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
+    Box::new(RequestedElement { kind, public, native, basis })
+}
+
+/// The template that a completion is for. The variables that the configuration binds are filled in
+/// where it is listed.
+fn requested_template(
+    view: &View,
+    call: &Call,
+    (server, native): (&ServerName, &NativeName),
+) -> RequestedElement {
+    let asked = completion::asked_resource(&call.params);
+    match asked.filter(|uri| view.catalog.uris().is_listed(uri)) {
+        Some(uri) => {
+            let (public, native) = (uri.into(), native.as_str().into());
+            let (kind, basis) = (Kind::Templates, RequestBasis::Itself);
+            RequestedElement { kind, public, native, basis }
+        }
+        None => requested_resource(view, server, native.as_str()),
+    }
+}
+
+fn requested_prompt(public: &str, native: &NativeName) -> RequestedElement {
+    let (public, native) = (public.into(), native.as_str().into());
+    RequestedElement { kind: Kind::Prompts, public, native, basis: RequestBasis::Itself }
+}
+
+/// A resource, or a template, by its server's own URI.
+pub(in crate::pipeline) fn requested_resource(
+    view: &View,
+    server: &ServerName,
+    native: &str,
+) -> RequestedElement {
+    let uris = view.catalog.uris();
+    let basis = match uris.is_shown_interface(server, native) {
+        true => RequestBasis::Interface,
+        false => RequestBasis::Itself,
+    };
+    let public = uris.public_uri(server, native).into();
+    RequestedElement { kind: Kind::Resources, public, native: native.into(), basis }
+}

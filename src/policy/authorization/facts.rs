@@ -1,0 +1,127 @@
+//! What rules read of a caller and of a call.
+
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::call::{Call, Client, Context, Grants, Principal, ProfileName};
+use crate::config::{ConditionReads, MemberReads};
+use crate::mcp::{Era, Method};
+
+/// What rules read of a caller.
+#[derive(Debug, Clone)]
+pub(super) struct CallerFacts {
+    pub(super) principal: Principal,
+    profile: Option<ProfileName>,
+    pub(super) grants: Option<Arc<Grants>>,
+    pub(super) client: Arc<Client>,
+    pub(super) address: IpAddr,
+    pub(super) transport: &'static str,
+}
+
+impl CallerFacts {
+    pub(super) fn of(context: &Context) -> Self {
+        Self {
+            principal: context.principal.clone(),
+            profile: context.endpoint.profile.clone(),
+            grants: context.grants.clone(),
+            client: Arc::clone(&context.client),
+            address: context.address,
+            transport: context.transport,
+        }
+    }
+
+    pub(super) fn profile(&self) -> &str {
+        self.profile.as_ref().map_or(ProfileName::DEFAULT, ProfileName::as_str)
+    }
+
+    /// The kind of the principal.
+    pub(super) fn principal_kind(&self) -> &'static str {
+        match self.principal {
+            Principal::Anonymous => "anonymous",
+            Principal::Client(_) => "client",
+        }
+    }
+
+    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
+        self.grants.iter().flat_map(|grants| grants.groups.iter().map(|group| &**group))
+    }
+
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.grants.iter().flat_map(|grants| grants.scopes.iter().map(|scope| &**scope))
+    }
+
+    pub(super) fn era(&self) -> &'static str {
+        match self.client.version.era() {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        }
+    }
+
+    /// Whether rules that read this much cannot tell two callers apart.
+    fn is_same(&self, other: &Self, reads: &ConditionReads) -> bool {
+        let (principal, client) = (reads.of("principal"), reads.of("client"));
+        let request = reads.of("request");
+        let names_client = client.has("name") || client.has("version");
+        (!(principal.has("name") || principal.has("kind")) || self.principal == other.principal)
+            && (!principal.has("groups") || self.groups().eq(other.groups()))
+            && (!principal.has("scopes") || self.scopes().eq(other.scopes()))
+            && self.has_same_claims(other, reads.of("claims"))
+            && (!names_client || self.client.info == other.client.info)
+            && (!client.has("era") || self.era() == other.era())
+            && (!request.has("profile") || self.profile() == other.profile())
+            && (!request.has("address") || self.address == other.address)
+            && (!request.has("transport") || self.transport == other.transport)
+    }
+
+    /// Tokens of one principal differ in what rules rarely read, such as their end.
+    fn has_same_claims(&self, other: &Self, reads: &MemberReads) -> bool {
+        let claims = |facts: &Self, name: &str| facts.grants.as_ref()?.claims.get(name).cloned();
+        let all = |facts: &Self| facts.grants.as_ref().map(|grants| grants.claims.clone());
+        match reads {
+            MemberReads::Nothing => true,
+            MemberReads::Named(names) => {
+                names.iter().all(|name| claims(self, name) == claims(other, name))
+            }
+            MemberReads::All => all(self).unwrap_or_default() == all(other).unwrap_or_default(),
+        }
+    }
+}
+
+/// The facts of a caller, as far as rules read them: the same for callers that these rules cannot
+/// tell apart.
+#[derive(Debug, Clone)]
+pub(super) struct FactsRead {
+    pub(super) facts: CallerFacts,
+    pub(super) reads: Arc<ConditionReads>,
+}
+
+impl PartialEq for FactsRead {
+    fn eq(&self, other: &Self) -> bool {
+        self.reads == other.reads && self.facts.is_same(&other.facts, &self.reads)
+    }
+}
+
+impl Eq for FactsRead {}
+
+impl Hash for FactsRead {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if self.reads.of("principal").has("name") {
+            self.facts.principal.hash(state);
+        }
+    }
+}
+
+/// What rules read of a call.
+pub(super) struct CallFacts<'a> {
+    pub(super) method: &'a Method,
+    pub(super) arguments: Option<&'a [u8]>,
+    pub(super) context: &'a Context,
+}
+
+impl<'a> CallFacts<'a> {
+    pub(super) fn of(call: &'a Call) -> Self {
+        let arguments = call.params.arguments();
+        Self { method: &call.method, arguments, context: &call.context }
+    }
+}

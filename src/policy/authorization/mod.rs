@@ -1,0 +1,228 @@
+//! Authorization: which caller may use what, as the rules of `[policy]` say.
+//!
+//! The same rules decide twice. [`CallerRights`] decide what a caller sees: `catalog` asks them for
+//! each element when a view is built, so that what is denied is in no list and has no route.
+//! [`Authorization::authorize_call`] decides about each call, when everything is known of it.
+//!
+//! A rule that denies wins over all that allow, and without a rule that allows nothing may be used.
+//! Where the gateway has no rules, there is no [`Authorization`], and nothing of this is done.
+
+mod decision;
+mod facts;
+mod requested;
+mod rights;
+mod rule;
+mod survey;
+mod trial;
+mod values;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call::{Call, Context, Failure, ServerName};
+use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI};
+use crate::config::{ConditionCost, Config, RuleConfig};
+use crate::mcp::Method;
+use crate::telemetry::audit::DecidingRule;
+use crate::text::clip;
+
+pub use decision::AccessDecision;
+pub use requested::{RequestBasis, RequestedElement};
+pub use rights::CallerRights;
+pub use survey::{RuleRemark, survey_rules};
+pub use trial::{TrialCall, TrialElement, TrialOutcome};
+
+use facts::CallFacts;
+use rule::AccessRule;
+
+use super::{CallTarget, LargeWork, Patience, charged};
+
+/// The rules of one configuration.
+#[derive(Debug)]
+pub struct Authorization {
+    rules: Vec<AccessRule>,
+    /// As configured, to tell one set of rules from another.
+    settings: Vec<RuleConfig>,
+    /// The servers whose annotations are believed.
+    trusted: HashSet<ServerName>,
+}
+
+impl Authorization {
+    /// The rules of a configuration; `None` if there are none.
+    pub fn compile(config: &Config) -> Option<Arc<Self>> {
+        let settings = &config.policy.rules;
+        if settings.is_empty() {
+            return None;
+        }
+        let rules = settings.iter().map(AccessRule::compile).collect();
+        let trusted = config.servers.iter().filter(|server| server.definitions.trusted);
+        let trusted = trusted.map(|server| server.name.clone()).collect();
+        Some(Arc::new(Self { rules, settings: settings.clone(), trusted }))
+    }
+
+    /// What a caller may see.
+    pub fn rights_of(self: &Arc<Self>, context: &Context) -> CallerRights {
+        CallerRights::new(self, context)
+    }
+
+    /// Whether a server's annotations are believed.
+    fn trusts(&self, server: &ServerName) -> bool {
+        self.trusted.contains(server)
+    }
+
+    /// Whether two sets of rules decide the same.
+    fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.settings == other.settings && self.trusted == other.trusted)
+    }
+
+    /// Decides about a call, and names the rule in the audit log.
+    ///
+    /// # Errors
+    /// That of an unknown element if the caller may not see what it asks for, and
+    /// [`Failure::CallDenied`] if it may, but not with these arguments.
+    pub async fn authorize_call(
+        self: &Arc<Self>,
+        call: &Call,
+        target: &CallTarget,
+        large_work: &LargeWork,
+    ) -> Result<(), Failure> {
+        let (own, rights, target) =
+            (Arc::clone(self), self.rights_of(&call.context), target.clone());
+        let decide = move |rights: &CallerRights, call: &Call| {
+            own.authorize(rights, &CallFacts::of(call), &target)
+        };
+        decide_about(rights, call, large_work, decide).await
+    }
+
+    /// Decides about a subscription, as [`Self::authorize_call`] does about a call.
+    ///
+    /// # Errors
+    /// As [`Self::authorize_call`].
+    pub fn authorize_subscription(
+        self: &Arc<Self>,
+        context: &Context,
+        target: &CallTarget,
+    ) -> Result<(), Failure> {
+        let method = &Method::ResourcesSubscribe;
+        let rights = self.rights_of(context);
+        self.authorize(&rights, &CallFacts { method, arguments: None, context }, target)
+    }
+
+    fn authorize(
+        &self,
+        rights: &CallerRights,
+        facts: &CallFacts<'_>,
+        target: &CallTarget,
+    ) -> Result<(), Failure> {
+        let Some(requested) = &target.requested else {
+            let decision = rights.decide_unlisted(&target.server);
+            self.note_decision(decision, facts.context);
+            let method = facts.method.as_str().to_owned();
+            return match decision {
+                AccessDecision::Allowed { .. } => Ok(()),
+                _ => Err(Failure::MethodNotFound { method }),
+            };
+        };
+        let decision = rights.decide_request(facts, requested, target);
+        self.note_decision(decision, facts.context);
+        match decision {
+            AccessDecision::Allowed { .. } => Ok(()),
+            _ if rights.shows(&requested.as_element(target)) => Err(Failure::CallDenied),
+            _ => Err(unknown_element(requested)),
+        }
+    }
+
+    /// Decides about a call of a tool of the gateway itself, which has no server.
+    ///
+    /// # Errors
+    /// As [`Self::authorize_call`].
+    pub async fn authorize_own_tool(
+        self: &Arc<Self>,
+        call: &Call,
+        name: &str,
+        large_work: &LargeWork,
+    ) -> Result<(), Failure> {
+        let (own, rights, name) =
+            (Arc::clone(self), self.rights_of(&call.context), Box::<str>::from(name));
+        let decide = move |rights: &CallerRights, call: &Call| {
+            let element = CatalogElement::own_tool(&name);
+            let decision = rights.decide_call(&CallFacts::of(call), &element);
+            own.note_decision(decision, &call.context);
+            match decision {
+                AccessDecision::Allowed { .. } => Ok(()),
+                _ if rights.shows(&element) => Err(Failure::CallDenied),
+                _ => Err(Failure::UnknownTool { name: clip(&name, MAX_NAME).to_owned() }),
+            }
+        };
+        decide_about(rights, call, large_work, decide).await
+    }
+
+    /// Names the rule of a decision in the audit log.
+    pub fn note_decision(&self, decision: AccessDecision, context: &Context) {
+        let named = |place: Option<usize>| DecidingRule { check: CHECK, rule: self.name_of(place) };
+        match decision {
+            AccessDecision::Allowed { rule } => context.permitted_by(|| named(rule)),
+            AccessDecision::Denied { rule } => context.decided_by(|| named(rule)),
+            AccessDecision::Depends => {}
+        }
+    }
+
+    /// Says in the audit log that rules decided what a list shows.
+    pub fn note_list(&self, context: &Context) {
+        context.permitted_by(|| DecidingRule { check: CHECK, rule: None });
+    }
+
+    /// The name of a rule.
+    fn name_of(&self, place: Option<usize>) -> Option<Arc<str>> {
+        place.and_then(|place| self.rule(place)).map(AccessRule::name)
+    }
+
+    fn rule(&self, place: usize) -> Option<&AccessRule> {
+        self.rules.get(place)
+    }
+}
+
+/// Decides about a call: here, or, if its arguments are large, away from the threads that serve
+/// clients.
+async fn decide_about(
+    rights: CallerRights,
+    call: &Call,
+    large_work: &LargeWork,
+    decide: impl FnOnce(&CallerRights, &Call) -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    if rights.call_cost(&CallFacts::of(call)) <= ConditionCost::CHEAP {
+        return decide(&rights, call);
+    }
+    let failure = Failure::OverLimit { limit: "rules".into(), retry_after: SOON };
+    let patience = Patience { longest: LONGEST_WAIT, failure };
+    let (holder, call) = (charged(&call.context), call.clone());
+    large_work.run(&holder, patience, move || decide(&rights, &call)).await?
+}
+
+/// The failure of a call that asks for something that the caller may not see: that of something
+/// unknown. Views hide it before; here it is found if a view is older than the rules.
+fn unknown_element(requested: &RequestedElement) -> Failure {
+    let name = |most| clip(&requested.public, most).to_owned();
+    match requested.kind {
+        Kind::Tools => Failure::UnknownTool { name: name(MAX_NAME) },
+        Kind::Prompts => Failure::UnknownPrompt { name: name(MAX_NAME) },
+        Kind::Resources | Kind::Templates | Kind::Skills => {
+            Failure::UnknownResource { uri: name(MAX_URI) }
+        }
+    }
+}
+
+/// How long a call waits for the rules of other calls with large arguments.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// When a call that has waited for too long may be tried again.
+const SOON: Duration = Duration::from_secs(1);
+/// The longest name that an error repeats.
+const MAX_NAME: usize = 128;
+
+/// The name of this check in the audit log.
+const CHECK: &str = "rule";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What one caller may see, and what the rules say of its calls.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::call::{Context, ServerName};
+use crate::catalog::{CatalogElement, ElementBasis, ElementFilter};
+use crate::config::{ConditionCost, ConditionReads};
+use crate::policy::CallTarget;
+
+use super::Authorization;
+use super::decision::{AccessDecision, Holds, Verdict};
+use super::facts::{CallFacts, CallerFacts, FactsRead};
+use super::requested::{RequestBasis, RequestedElement};
+use super::rule::{AccessRule, CallerMatch};
+use super::values::{AnnotationTrust, EvaluationScope};
+
+/// What the rules say of one caller. Callers with equal rights see the same elements.
+#[derive(Debug, Clone)]
+pub struct CallerRights {
+    authorization: Arc<Authorization>,
+    /// The places of the rules that are about the caller, and how far each is decided.
+    applicable: Arc<[(usize, CallerMatch)]>,
+    facts: FactsRead,
+}
+
+impl CallerRights {
+    pub(super) fn new(authorization: &Arc<Authorization>, context: &Context) -> Self {
+        let facts = CallerFacts::of(context);
+        let matched = authorization.rules.iter().zip(0..);
+        let matched = matched.map(|(rule, place)| (place, rule.match_caller(&facts)));
+        let applicable: Arc<[_]> =
+            matched.filter(|(_, matched)| *matched != CallerMatch::No).collect();
+        let mut reads = ConditionReads::default();
+        for (place, _) in applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks) {
+            if let Some(of_rule) = authorization.rule(*place).and_then(AccessRule::reads) {
+                reads.extend(of_rule);
+            }
+        }
+        let facts = FactsRead { facts, reads: Arc::new(reads) };
+        Self { authorization: Arc::clone(authorization), applicable, facts }
+    }
+
+    /// Decides whether the caller may see an element, from what is known without a call.
+    pub fn decide_listing(&self, element: &CatalogElement<'_>) -> AccessDecision {
+        self.decide_element(element, None)
+    }
+
+    /// Decides whether the caller may see what a call is sent to.
+    pub fn decide_target(&self, target: &CallTarget) -> AccessDecision {
+        match &target.requested {
+            Some(requested) => self.decide_listing(&requested.as_element(target)),
+            None => self.decide_unlisted(&target.server),
+        }
+    }
+
+    /// Decides about a call of an element.
+    pub(super) fn decide_call(
+        &self,
+        facts: &CallFacts<'_>,
+        element: &CatalogElement<'_>,
+    ) -> AccessDecision {
+        self.decide_element(element, Some(facts))
+    }
+
+    /// Decides about a call. Of the task of a tool, whose arguments were judged when it began, it is
+    /// enough that the caller still sees the tool.
+    pub(super) fn decide_request(
+        &self,
+        facts: &CallFacts<'_>,
+        requested: &RequestedElement,
+        target: &CallTarget,
+    ) -> AccessDecision {
+        let element = requested.as_element(target);
+        match requested.basis {
+            RequestBasis::Itself | RequestBasis::Interface => self.decide_call(facts, &element),
+            RequestBasis::Task => match self.decide_listing(&element) {
+                AccessDecision::Depends => AccessDecision::Allowed { rule: None },
+                decided => decided,
+            },
+        }
+    }
+
+    /// Decides about a request that names no element.
+    pub(super) fn decide_unlisted(&self, server: &ServerName) -> AccessDecision {
+        let holds = |(rule, standing): (&AccessRule, CallerMatch)| {
+            rule.holds_for_unlisted(standing, server.as_str())
+        };
+        self.gather(holds).decide()
+    }
+
+    /// What the conditions cost that have to be evaluated for a call, at most. Those that cost too
+    /// much are not evaluated.
+    pub(super) fn call_cost(&self, facts: &CallFacts<'_>) -> u64 {
+        let scope = self.scope(None, Some(facts));
+        let asks = self.applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
+        let rules = asks.filter_map(|(place, _)| self.authorization.rule(*place));
+        let costs = rules.map(|rule| rule.cost(&scope));
+        costs.filter(|cost| *cost <= ConditionCost::MOST).fold(0, u64::saturating_add)
+    }
+
+    fn decide_element(
+        &self,
+        element: &CatalogElement<'_>,
+        call: Option<&CallFacts<'_>>,
+    ) -> AccessDecision {
+        let scope = self.scope(Some(element), call);
+        let verdict = self.gather(|(rule, standing)| rule.holds_for(standing, &scope));
+        match element.basis {
+            ElementBasis::Interface => verdict.decide_part(),
+            ElementBasis::Itself => verdict.decide(),
+        }
+    }
+
+    fn scope<'a>(
+        &'a self,
+        element: Option<&'a CatalogElement<'a>>,
+        call: Option<&'a CallFacts<'a>>,
+    ) -> EvaluationScope<'a> {
+        let server = element.and_then(|element| element.server);
+        let is_trusted = server.is_some_and(|server| self.authorization.trusts(server));
+        let annotations =
+            if is_trusted { AnnotationTrust::Believed } else { AnnotationTrust::Ignored };
+        EvaluationScope { caller: &self.facts.facts, element, annotations, call }
+    }
+
+    fn gather(&self, holds: impl Fn((&AccessRule, CallerMatch)) -> Holds) -> Verdict {
+        let mut verdict = Verdict::default();
+        for (place, standing) in self.applicable.iter().copied() {
+            if let Some(rule) = self.authorization.rule(place) {
+                verdict.add(place, rule.effect(), holds((rule, standing)));
+            }
+        }
+        verdict
+    }
+}
+
+impl ElementFilter for CallerRights {
+    fn shows(&self, element: &CatalogElement<'_>) -> bool {
+        !matches!(self.decide_listing(element), AccessDecision::Denied { .. })
+    }
+
+    fn shows_unlisted(&self, server: &ServerName) -> bool {
+        !matches!(self.decide_unlisted(server), AccessDecision::Denied { .. })
+    }
+}
+
+impl PartialEq for CallerRights {
+    fn eq(&self, other: &Self) -> bool {
+        self.applicable == other.applicable
+            && self.facts == other.facts
+            && self.authorization.is_same(&other.authorization)
+    }
+}
+
+impl Eq for CallerRights {}
+
+impl Hash for CallerRights {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.applicable.hash(state);
+        self.facts.hash(state);
+    }
+}

@@ -1,0 +1,214 @@
+//! One rule, compiled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::catalog::{CatalogElement, Kind};
+use crate::config::{Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect};
+
+use super::decision::Holds;
+use super::facts::CallerFacts;
+use super::values::{AnnotationTrust, EvaluationScope, size_of, values_of};
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct AccessRule {
+    settings: RuleConfig,
+    /// Whether an evaluation that failed was reported.
+    has_warned: AtomicBool,
+}
+
+/// How far a rule is decided once the caller is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum CallerMatch {
+    /// The rule is not about this caller.
+    No,
+    /// It is, and what it is about decides.
+    Yes,
+    /// It is, as far as its condition holds for what is asked for.
+    Asks,
+}
+
+impl AccessRule {
+    pub(super) fn compile(settings: &RuleConfig) -> Self {
+        Self { settings: settings.clone(), has_warned: AtomicBool::new(false) }
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        self.settings.name.to_shared()
+    }
+
+    pub(super) fn effect(&self) -> RuleEffect {
+        self.settings.effect
+    }
+
+    /// What its condition reads; `None` if it has none.
+    pub(super) fn reads(&self) -> Option<&ConditionReads> {
+        self.settings.when.as_ref().map(Condition::reads)
+    }
+
+    /// Whether the conditions hold that are about the caller alone.
+    pub(super) fn match_caller(&self, caller: &CallerFacts) -> CallerMatch {
+        let RuleConfig { principals, groups, scopes, profiles, when, .. } = &self.settings;
+        let is_about = admits_any(principals.as_ref(), [caller.principal.as_str()])
+            && admits_any(profiles.as_ref(), [caller.profile()])
+            && admits_any(groups.as_ref(), caller.groups())
+            && admits_any(scopes.as_ref(), caller.scopes());
+        match when {
+            _ if !is_about => CallerMatch::No,
+            None => CallerMatch::Yes,
+            Some(condition) if condition.reads().needs_element() => CallerMatch::Asks,
+            Some(condition) => {
+                let annotations = AnnotationTrust::Ignored;
+                let scope = EvaluationScope { caller, element: None, annotations, call: None };
+                match self.evaluate(condition, &scope, ConditionCost::MOST) {
+                    Holds::Yes => CallerMatch::Yes,
+                    Holds::No | Holds::Depends => CallerMatch::No,
+                }
+            }
+        }
+    }
+
+    /// Whether the rule holds for an element, for a caller that it is about.
+    pub(super) fn holds_for(&self, standing: CallerMatch, scope: &EvaluationScope<'_>) -> Holds {
+        let Some(element) = scope.element else { return Holds::No };
+        if !self.is_about_element(element) {
+            return Holds::No;
+        }
+        match (&self.settings.when, standing) {
+            (Some(condition), CallerMatch::Asks) => {
+                if !is_about_kind(condition.reads(), element.kind) {
+                    return Holds::No;
+                }
+                let most =
+                    if scope.call.is_some() { ConditionCost::MOST } else { ConditionCost::CHEAP };
+                self.evaluate(condition, scope, most)
+            }
+            _ => Holds::Yes,
+        }
+    }
+
+    /// Whether the rule holds for requests to a server that name no element.
+    pub(super) fn holds_for_unlisted(&self, standing: CallerMatch, server: &str) -> Holds {
+        let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
+        let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
+        let asks = standing == CallerMatch::Asks;
+        if names_elements || asks || !admits_any(servers.as_ref(), [server]) {
+            return Holds::No;
+        }
+        Holds::Yes
+    }
+
+    /// What the evaluation of its condition costs, at most.
+    pub(super) fn cost(&self, scope: &EvaluationScope<'_>) -> u64 {
+        let condition = self.settings.when.as_ref();
+        condition.map_or(0, |condition| cost_of(condition, scope))
+    }
+
+    /// Evaluates a condition. What cannot be evaluated allows nothing, and denies; before a call is
+    /// there it depends on the call.
+    fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>, most: u64) -> Holds {
+        let values = || values_of(condition.reads(), scope);
+        let evaluated = if cost_of(condition, scope) > most {
+            None
+        } else {
+            values().and_then(|values| condition.evaluate(values).ok())
+        };
+        match evaluated {
+            Some(true) => Holds::Yes,
+            Some(false) => Holds::No,
+            None if scope.call.is_none() && condition.reads().needs_call() => Holds::Depends,
+            None => {
+                self.report_failure();
+                match self.effect() {
+                    RuleEffect::Allow => Holds::No,
+                    RuleEffect::Deny => Holds::Yes,
+                }
+            }
+        }
+    }
+
+    fn report_failure(&self) {
+        let (rule, effect) = (self.settings.name.as_str(), self.effect().as_str());
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                rule,
+                effect,
+                "the condition of a rule could not be evaluated: it reads what is not there, compares \
+                 values of different types, or costs too much. Nothing is allowed by it, and \
+                 everything denied"
+            );
+        } else {
+            tracing::debug!(rule, effect, "the condition of a rule could not be evaluated");
+        }
+    }
+
+    fn is_about_element(&self, element: &CatalogElement<'_>) -> bool {
+        let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
+        let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
+        let of_server = match (servers, element.server) {
+            (None, _) => true,
+            (Some(servers), Some(server)) => matches_any(servers, server.as_str()),
+            (Some(_), None) => false,
+        };
+        let patterns = match element.kind {
+            Kind::Tools => tools,
+            Kind::Prompts => prompts,
+            Kind::Resources | Kind::Templates | Kind::Skills => resources,
+        };
+        let is_named = match patterns {
+            None => !names_elements,
+            Some(patterns) => self.names_element(patterns, element),
+        };
+        of_server && is_named
+    }
+
+    /// Whether patterns name an element. A server may decode a URI before it reads it: a rule that
+    /// denies names it in either form, one that allows in both.
+    fn names_element(&self, patterns: &[Pattern], element: &CatalogElement<'_>) -> bool {
+        let is_named = matches_any(patterns, element.public);
+        if matches!(element.kind, Kind::Tools | Kind::Prompts) || !element.public.contains('%') {
+            return is_named;
+        }
+        let decoded = percent_encoding::percent_decode_str(element.public).decode_utf8_lossy();
+        let decoded = matches_any(patterns, &decoded);
+        match self.effect() {
+            RuleEffect::Allow => is_named && decoded,
+            RuleEffect::Deny => is_named || decoded,
+        }
+    }
+}
+
+/// Whether a condition is about elements of a kind: only tools have annotations, and only tools and
+/// prompts take arguments.
+fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
+    let of_tools = reads.of("tool").is_some() || reads.of("annotations").is_some();
+    match kind {
+        Kind::Tools => true,
+        Kind::Prompts => !of_tools,
+        Kind::Resources | Kind::Templates | Kind::Skills => {
+            !of_tools && !reads.of("arguments").is_some()
+        }
+    }
+}
+
+fn cost_of(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
+    let reads = condition.reads();
+    let values: u64 =
+        reads.variables().fold(0, |sum, (name, _)| size_of(name, reads, scope).saturating_add(sum));
+    let steps = condition.estimate(|name| size_of(name, reads, scope)).steps;
+    steps.saturating_add(values)
+}
+
+/// Whether a condition holds for one of these names; without patterns it does.
+fn admits_any<'a>(
+    patterns: Option<&Vec<Pattern>>,
+    names: impl IntoIterator<Item = &'a str>,
+) -> bool {
+    let Some(patterns) = patterns else { return true };
+    names.into_iter().any(|name| matches_any(patterns, name))
+}
+
+fn matches_any(patterns: &[Pattern], name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(name))
+}

@@ -1,0 +1,169 @@
+//! Rules tried with made-up calls: `trunkline policy test`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::call::{Client, Context, Endpoint, Grants, Principal, ProfileName, ServerName, Trace};
+use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, InvalidItem, Kind, Tool};
+use crate::mcp::{Method, ProtocolVersion};
+
+use super::Authorization;
+use super::decision::AccessDecision;
+use super::facts::CallFacts;
+
+/// A made-up call.
+#[derive(Debug, Clone, Default)]
+pub struct TrialCall {
+    /// The name of the caller; `None` for one without credentials.
+    pub principal: Option<String>,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// Its scopes.
+    pub scopes: Vec<String>,
+    /// The claims of its token.
+    pub claims: Map<String, Value>,
+    /// The profile; `None` for `/mcp`.
+    pub profile: Option<ProfileName>,
+    /// The name of the client's software.
+    pub client: Option<String>,
+    /// What is asked for.
+    pub element: TrialElement,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// What a made-up call asks for.
+#[derive(Debug, Clone)]
+pub struct TrialElement {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its server; `None` for a tool of the gateway itself.
+    pub server: Option<ServerName>,
+    /// Its public name or URI.
+    pub public: String,
+    /// Its server's own name or URI.
+    pub native: String,
+    /// The annotations of a tool.
+    pub annotations: Map<String, Value>,
+}
+
+/// What the rules say of a made-up call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// It is made.
+    Allow,
+    /// What it asks for is there, but the call is refused for its arguments.
+    Deny,
+    /// What it asks for is as if it did not exist.
+    Hidden,
+}
+
+impl TrialOutcome {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Hidden => "hidden",
+        }
+    }
+}
+
+impl Default for TrialElement {
+    fn default() -> Self {
+        let (public, native, annotations) = Default::default();
+        Self { kind: Kind::Tools, server: None, public, native, annotations }
+    }
+}
+
+impl Authorization {
+    /// What the rules say of a call, and the rule that decides, if one does.
+    ///
+    /// # Errors
+    /// The name or the annotations are not those of a tool.
+    pub fn try_call(
+        self: &Arc<Self>,
+        call: &TrialCall,
+    ) -> Result<(TrialOutcome, Option<Arc<str>>), InvalidItem> {
+        let context = call.context();
+        let asked = &call.element;
+        let tool = match asked.kind {
+            Kind::Tools => Some(asked.as_tool()?),
+            _ => None,
+        };
+        let element = CatalogElement {
+            kind: asked.kind,
+            server: asked.server.as_ref(),
+            public: &asked.public,
+            native: &asked.native,
+            tool: tool.as_ref(),
+            basis: ElementBasis::Itself,
+        };
+        let rights = self.rights_of(&context);
+        let listed = rights.decide_listing(&element);
+        let arguments = Value::Object(call.arguments.clone()).to_string();
+        let (method, arguments) = (asked.method(), Some(arguments.as_bytes()));
+        let facts = CallFacts { method: &method, arguments, context: &context };
+        let decided = rights.decide_call(&facts, &element);
+        Ok(match (listed, decided) {
+            (AccessDecision::Denied { rule }, _) => (TrialOutcome::Hidden, self.name_of(rule)),
+            (_, AccessDecision::Allowed { rule }) => (TrialOutcome::Allow, self.name_of(rule)),
+            (_, AccessDecision::Denied { rule }) => (TrialOutcome::Deny, self.name_of(rule)),
+            (_, AccessDecision::Depends) => (TrialOutcome::Deny, None),
+        })
+    }
+}
+
+impl TrialCall {
+    fn context(&self) -> Context {
+        let shared = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
+        let grants = Grants {
+            groups: shared(&self.groups),
+            scopes: shared(&self.scopes),
+            claims: self.claims.clone(),
+        };
+        let info = self.client.as_ref().map(|name| json!({ "name": name, "version": "" }));
+        let info = info.map(|info| Bytes::from(info.to_string()));
+        let version = ProtocolVersion::LATEST_MODERN;
+        Context {
+            principal: match &self.principal {
+                Some(name) => Principal::Client(name.as_str().into()),
+                None => Principal::Anonymous,
+            },
+            grants: Some(Arc::new(grants)),
+            endpoint: Endpoint { profile: self.profile.clone(), narrowing: None },
+            session: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            peer: None,
+            transport: "http1",
+            client: Arc::new(Client::new(version, info, Bytes::from_static(b"{}"))),
+            log: None,
+            progress_token: None,
+            trace: Trace::default(),
+            headers: Arc::default(),
+            audit: None,
+        }
+    }
+}
+
+impl TrialElement {
+    fn as_tool(&self) -> Result<Tool, InvalidItem> {
+        let listed = json!({
+            "name": self.native,
+            "inputSchema": { "type": "object" },
+            "annotations": self.annotations,
+        });
+        Tool::parse(listed.to_string().as_bytes(), HeaderRules::Ignore)
+    }
+
+    fn method(&self) -> Method {
+        match self.kind {
+            Kind::Tools => Method::ToolsCall,
+            Kind::Prompts => Method::PromptsGet,
+            Kind::Resources | Kind::Templates | Kind::Skills => Method::ResourcesRead,
+        }
+    }
+}

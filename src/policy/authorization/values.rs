@@ -1,0 +1,238 @@
+//! The values of the variables in conditions.
+
+use std::collections::HashMap;
+
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt,
+};
+use serde_json::{Map, Value};
+
+use crate::catalog::{CatalogElement, Kind};
+use crate::config::{ConditionReads, ConditionValue, MemberReads};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
+
+use super::facts::{CallFacts, CallerFacts};
+
+/// What a condition is evaluated with.
+#[derive(Clone, Copy)]
+pub(super) struct EvaluationScope<'a> {
+    pub(super) caller: &'a CallerFacts,
+    /// `None` while only the caller is looked at, and for a request that names nothing.
+    pub(super) element: Option<&'a CatalogElement<'a>>,
+    /// Whether the annotations of the element's server are believed.
+    pub(super) annotations: AnnotationTrust,
+    /// `None` while no call is there.
+    pub(super) call: Option<&'a CallFacts<'a>>,
+}
+
+/// Whether annotations are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnnotationTrust {
+    /// The server is `trusted`.
+    Believed,
+    /// They are replaced by the defaults of the specification, which promise nothing.
+    Ignored,
+}
+
+/// The values of the variables that a condition reads; `None` if one of them is ambiguous.
+pub(super) fn values_of<'v>(
+    reads: &ConditionReads,
+    scope: &EvaluationScope<'v>,
+) -> Option<Vec<(&'static str, ConditionValue<'v>)>> {
+    let mut values = Vec::new();
+    for (name, members) in reads.variables() {
+        let value = match name {
+            "principal" => Some(principal_value(scope.caller)),
+            "claims" => Some(claims_value(scope.caller, members)),
+            "tool" | "item" => scope.element.map(|element| element_value(element)),
+            "annotations" => scope.element.map(|element| annotations_value(element, scope)),
+            "arguments" => match scope.call {
+                Some(call) => Some(arguments_value(call.arguments, members)?),
+                None => None,
+            },
+            "client" => Some(client_value(scope.caller, members)),
+            "request" => Some(request_value(scope)),
+            _ => None,
+        };
+        values.extend(value.map(|value| (name, value)));
+    }
+    Some(values)
+}
+
+/// The size of a variable, in bytes: not less than what its values have together.
+pub(super) fn size_of(variable: &str, reads: &ConditionReads, scope: &EvaluationScope<'_>) -> u64 {
+    let caller = scope.caller;
+    let size = match variable {
+        "principal" => {
+            let names = caller.groups().chain(caller.scopes());
+            names.map(|name| name.len() + 1).sum::<usize>() + caller.principal.as_str().len()
+        }
+        "claims" => caller.grants.as_ref().map_or(0, |grants| map_size(&grants.claims)),
+        "tool" | "item" => scope.element.map_or(0, |it| it.public.len() + it.native.len() + 64),
+        "annotations" => scope.element.and_then(|it| it.tool).map_or(0, |tool| tool.raw().len()),
+        "arguments" => {
+            let raw = scope.call.and_then(|call| call.arguments);
+            raw.map_or(0, |raw| arguments_size(raw, reads.of("arguments")))
+        }
+        "client" => caller.client.info.as_ref().map_or(0, bytes::Bytes::len) + 8,
+        _ => 256,
+    };
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+fn principal_value(caller: &CallerFacts) -> ConditionValue<'_> {
+    record([
+        ("name", text(caller.principal.as_str())),
+        ("kind", text(caller.principal_kind())),
+        ("groups", texts(caller.groups())),
+        ("scopes", texts(caller.scopes())),
+    ])
+}
+
+fn claims_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'static> {
+    let claims = caller.grants.iter().flat_map(|grants| &grants.claims);
+    let read = claims.filter(|(name, _)| members.has(name));
+    map_of(read.map(|(name, value)| (name.clone(), json(value.clone()))))
+}
+
+fn element_value<'v>(element: &CatalogElement<'v>) -> ConditionValue<'v> {
+    let kind = match element.kind {
+        Kind::Tools => "tool",
+        Kind::Prompts => "prompt",
+        Kind::Resources => "resource",
+        Kind::Templates => "template",
+        Kind::Skills => "skill",
+    };
+    record([
+        ("kind", text(kind)),
+        ("name", text(element.public)),
+        ("native", text(element.native)),
+        ("server", text(element.server.map_or("", |server| server.as_str()))),
+    ])
+}
+
+/// The annotations of a tool. What is not said, or not believed, is what the specification assumes:
+/// the tool may destroy, and reaches the open world.
+fn annotations_value(
+    element: &CatalogElement<'_>,
+    scope: &EvaluationScope<'_>,
+) -> ConditionValue<'static> {
+    let raw = element.tool.and_then(|tool| tool.annotations());
+    let said = raw.filter(|_| scope.annotations == AnnotationTrust::Believed);
+    let said = said.and_then(|raw| parse_strict(raw.as_bytes(), MAX_SERVER_DEPTH).ok());
+    let mut annotations: Map<String, Value> = Map::new();
+    for (hint, value) in ASSUMED_HINTS {
+        annotations.insert(hint.into(), Value::Bool(value));
+    }
+    if let Some(Value::Object(said)) = said {
+        annotations.extend(said);
+    }
+    json(Value::Object(annotations))
+}
+
+/// What is assumed of a tool without annotations (2026-07-28, Tools, "Tool Annotations").
+const ASSUMED_HINTS: [(&str, bool); 4] = [
+    ("readOnlyHint", false),
+    ("destructiveHint", true),
+    ("idempotentHint", false),
+    ("openWorldHint", true),
+];
+
+/// The arguments that a condition reads; `None` if a key is there twice, which a server may read in
+/// another way.
+fn arguments_value(raw: Option<&[u8]>, members: &MemberReads) -> Option<ConditionValue<'static>> {
+    let Some(raw) = raw else { return Some(map_of([])) };
+    let mut read = Vec::new();
+    for (name, value) in &Members::parse(raw).ok()?.0 {
+        if members.has(name) {
+            let value = parse_strict(value.get().as_bytes(), MAX_SERVER_DEPTH).ok()?;
+            read.push((name.clone().into_owned(), json(value)));
+        }
+    }
+    Some(map_of(read))
+}
+
+fn arguments_size(raw: &[u8], members: &MemberReads) -> usize {
+    let Ok(all) = Members::parse(raw) else { return raw.len() };
+    let read = all.0.iter().filter(|(name, _)| members.has(name));
+    read.map(|(name, value)| name.len() + value.get().len() + 1).sum()
+}
+
+fn client_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'static> {
+    let is_named = members.has("name") || members.has("version");
+    let (name, version) =
+        if is_named { caller.client.name_and_version() } else { Default::default() };
+    map_of([
+        ("name".to_owned(), owned_text(name)),
+        ("version".to_owned(), owned_text(version)),
+        ("era".to_owned(), text(caller.era())),
+    ])
+}
+
+/// The request. Its method is unknown while no call is there.
+fn request_value<'v>(scope: &EvaluationScope<'v>) -> ConditionValue<'v> {
+    let caller = scope.caller;
+    let known = [
+        ("profile", text(caller.profile())),
+        ("address", owned_text(caller.address.to_canonical().to_string())),
+        ("transport", text(caller.transport)),
+    ];
+    let method = scope.call.map(|call| ("method", text(call.method.as_str())));
+    record(known.into_iter().chain(method))
+}
+
+fn text(text: &str) -> ConditionValue<'_> {
+    Box::new(CelString::from(text))
+}
+
+fn owned_text(text: String) -> ConditionValue<'static> {
+    Box::new(CelString::from(text))
+}
+
+fn texts<'v>(all: impl Iterator<Item = &'v str>) -> ConditionValue<'v> {
+    Box::new(CelList::from(all.map(text).collect::<Vec<_>>()))
+}
+
+fn record<'v>(
+    members: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
+) -> ConditionValue<'v> {
+    map_of(members.into_iter().map(|(name, value)| (name.to_owned(), value)))
+}
+
+fn map_of<'v>(
+    members: impl IntoIterator<Item = (String, ConditionValue<'v>)>,
+) -> ConditionValue<'v> {
+    let members = members.into_iter().map(|(name, value)| (CelMapKey::from(name), value));
+    Box::new(CelMap::from(members.collect::<HashMap<_, _>>()))
+}
+
+fn json(value: Value) -> ConditionValue<'static> {
+    match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(value) => Box::new(CelBool::from(value)),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => Box::new(CelInt::from(value)),
+            (None, Some(value)) => Box::new(CelUInt::from(value)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+        Value::String(value) => owned_text(value),
+        Value::Array(items) => {
+            Box::new(CelList::from(items.into_iter().map(json).collect::<Vec<_>>()))
+        }
+        Value::Object(members) => map_of(members.into_iter().map(|(name, it)| (name, json(it)))),
+    }
+}
+
+/// The size of a JSON value: its texts, and one for each value.
+fn json_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 1,
+        Value::Array(items) => 1 + items.iter().map(json_size).sum::<usize>(),
+        Value::Object(members) => map_size(members),
+    }
+}
+
+fn map_size(members: &Map<String, Value>) -> usize {
+    1 + members.iter().map(|(name, value)| name.len() + 1 + json_size(value)).sum::<usize>()
+}

@@ -1,0 +1,237 @@
+//! Confirmation: calls that the user has to agree to, and the question that is put to the user.
+//!
+//! The question is asked after the rules and the arguments were checked, so that the user is not
+//! asked about a call that cannot be made, and before a slot is taken, which a question must not
+//! hold. That the user has agreed is proved by a sealed state, which is bound to the caller and to
+//! the digest of the request: `pipeline` opens it.
+
+use serde_json::{Map, Value, json};
+
+use crate::call::{Call, ConfirmRefusal, Failure, Named, NativeName, Question, ServerName};
+use crate::catalog::Tool;
+use crate::config::{Config, ConfirmChoice, ServerConfig};
+use crate::mcp::question::ELICITATION;
+use crate::telemetry::audit::RedactionRules;
+use crate::text::{clip, escape_invisible};
+
+use super::arguments::ArgumentsSeen;
+use super::{CallTarget, Policy};
+
+/// Whether the user has agreed to a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confirmation {
+    /// Nobody was asked.
+    #[default]
+    Missing,
+    /// The user has agreed to this very call.
+    Given,
+}
+
+/// Which calls need the user's consent.
+#[derive(Debug)]
+pub struct ConfirmRules {
+    servers: Named<ServerName, ServerConfirm>,
+    redaction: RedactionRules,
+}
+
+#[derive(Debug)]
+struct ServerConfirm {
+    choice: ConfirmChoice,
+    /// Of those tools that have their own.
+    own: Named<NativeName, ConfirmChoice>,
+    /// Whether its annotations are believed.
+    is_trusted: bool,
+}
+
+impl ConfirmRules {
+    /// The rules of a configuration; `None` if no call needs consent.
+    pub fn compile(config: &Config) -> Option<Self> {
+        let asks = |server: &ServerConfig| {
+            let own = server.tools.overrides.iter().filter_map(|(_, tool)| tool.confirm);
+            own.chain([server.confirm]).any(|choice| choice != ConfirmChoice::Never)
+        };
+        let asking = config.servers.iter().filter(|server| asks(server));
+        let servers: Named<_, _> =
+            asking.map(|server| (server.name.clone(), ServerConfirm::of(server))).collect();
+        if servers.is_empty() {
+            return None;
+        }
+        let audit = &config.audit;
+        // The expressions were checked when the configuration was read.
+        let redaction = RedactionRules::new(&audit.redact_keys, &audit.redact_values)
+            .or_else(|_| RedactionRules::new(&[], &[]));
+        Some(Self { servers, redaction: redaction.ok()? })
+    }
+
+    /// Whether the user has to agree to calls of this tool.
+    fn asks_for(&self, server: &ServerName, tool: &Tool) -> bool {
+        let Some(server) = self.servers.get(server) else { return false };
+        match server.own.get(&tool.native).unwrap_or(&server.choice) {
+            ConfirmChoice::Never => false,
+            ConfirmChoice::Always => true,
+            ConfirmChoice::Destructive => !(server.is_trusted && is_harmless(tool)),
+        }
+    }
+
+    /// The question about a call.
+    fn question(&self, call: &Call) -> Question {
+        let name = clip(call.params.name().unwrap_or_default(), MAX_NAME);
+        let arguments = match call.params.arguments() {
+            None | Some(b"{}") => "without arguments".to_owned(),
+            Some(raw) => format!("with these arguments: {}", self.shown_arguments(raw)),
+        };
+        let message = format!("Allow the call of the tool {} {arguments}", escape_invisible(name));
+        let params = json!({
+            "mode": "form",
+            "message": message,
+            "requestedSchema": { "type": "object", "properties": Map::new() },
+        });
+        Question { method: ELICITATION.into(), params: Some(params.to_string().into()) }
+    }
+
+    /// The arguments for the user: without secrets, without characters that a reader does not see,
+    /// and cut.
+    fn shown_arguments(&self, raw: &[u8]) -> String {
+        let shown = self.redaction.redact_arguments(raw, MAX_READ).to_string();
+        let cut = clip(&shown, MAX_SHOWN);
+        let dots = if cut.len() < shown.len() { "… (cut)" } else { "" };
+        format!("{}{dots}", escape_invisible(cut))
+    }
+}
+
+impl ServerConfirm {
+    fn of(server: &ServerConfig) -> Self {
+        let own = server.tools.overrides.iter();
+        let own = own.filter_map(|(native, tool)| Some((native.clone(), tool.confirm?)));
+        Self { choice: server.confirm, own: own.collect(), is_trusted: server.definitions.trusted }
+    }
+}
+
+/// Whether a server says that a tool of its own changes nothing, or nothing that matters.
+fn is_harmless(tool: &Tool) -> bool {
+    let annotations = tool.annotations();
+    let annotations = annotations.and_then(|raw| serde_json::from_str::<Value>(raw).ok());
+    let hint = |name: &str| annotations.as_ref()?.get(name)?.as_bool();
+    hint("readOnlyHint") == Some(true) || hint("destructiveHint") == Some(false)
+}
+
+impl Policy {
+    /// Whether there are calls that need the user's consent.
+    #[inline]
+    pub fn asks_users(&self) -> bool {
+        self.confirmation.is_some()
+    }
+
+    /// The question that the user has to be asked before a call, once the rules and the arguments
+    /// were checked; `None` if the call needs no consent, or has it.
+    ///
+    /// # Errors
+    /// Those of [`Policy::admit`], except for limits: a question uses up nothing of them.
+    pub async fn question_before(
+        &self,
+        call: &mut Call,
+        target: &mut CallTarget,
+    ) -> Result<Option<Question>, Failure> {
+        let Some(rules) = self.confirmation.as_ref().filter(|_| self.needs_consent(target)) else {
+            return Ok(None);
+        };
+        self.authorize(call, target).await?;
+        let seen = target.see_arguments(&call.params);
+        let question = if seen == ArgumentsSeen::Valid {
+            rules.question(call)
+        } else {
+            // On copies: the arguments are judged again when the call is admitted.
+            let (mut final_call, mut final_target) = (call.clone(), target.clone());
+            self.judge_arguments(&mut final_call, &mut final_target, seen).await?;
+            rules.question(&final_call)
+        };
+        Ok(Some(question))
+    }
+
+    /// Whether the user has to agree to a call and has not.
+    pub(super) fn needs_consent(&self, target: &CallTarget) -> bool {
+        let Some(rules) = &self.confirmation else { return false };
+        let tool = target.tool.as_deref();
+        target.confirmation == Confirmation::Missing
+            && tool.is_some_and(|tool| rules.asks_for(&target.server, tool.as_listed()))
+    }
+
+    /// Refuses a call to which the user has not agreed.
+    pub(super) fn check_consent(&self, target: &CallTarget) -> Result<(), Failure> {
+        if self.needs_consent(target) {
+            return Err(Failure::NotConfirmed(ConfirmRefusal::NotAsked));
+        }
+        Ok(())
+    }
+}
+
+/// The longest name in a question.
+const MAX_NAME: usize = 128;
+/// The largest arguments that are read for a question.
+const MAX_READ: usize = 64 << 10;
+/// How many bytes of the arguments a question shows.
+const MAX_SHOWN: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Params;
+    use crate::catalog::HeaderRules;
+    use crate::upstream::tests::{call, config};
+
+    fn asks(settings: &str, annotations: &str) -> bool {
+        let config = config(&[("s", settings)]);
+        let raw = format!(
+            r#"{{"name":"t","inputSchema":{{"type":"object"}},"annotations":{annotations}}}"#
+        );
+        let tool = Tool::parse(raw.as_bytes(), HeaderRules::Ignore).unwrap();
+        let rules = ConfirmRules::compile(&config);
+        rules.is_some_and(|rules| rules.asks_for(&ServerName::new("s").unwrap(), &tool))
+    }
+
+    #[test]
+    fn who_asks_is_configured_and_only_a_trusted_server_can_say_that_nothing_is_destroyed() {
+        let reads = r#"{"readOnlyHint":true}"#;
+        let mild = r#"{"destructiveHint":false}"#;
+        let trusted = "confirm = \"destructive\"\ntrusted = true";
+        for (settings, annotations, expected) in [
+            ("", "{}", false),
+            ("confirm = true", reads, true),
+            ("confirm = true\ntools.t.confirm = false", "{}", false),
+            ("tools.t.confirm = true", reads, true),
+            ("tools.u.confirm = true", "{}", false),
+            ("confirm = \"destructive\"", "{}", true),
+            ("confirm = \"destructive\"", reads, true),
+            ("confirm = \"destructive\"", mild, true),
+            (trusted, "{}", true),
+            (trusted, r#"{"readOnlyHint":"yes"}"#, true),
+            (trusted, r#"{"destructiveHint":true}"#, true),
+            (trusted, reads, false),
+            (trusted, mild, false),
+        ] {
+            assert_eq!(asks(settings, annotations), expected, "{settings} {annotations}");
+        }
+    }
+
+    #[test]
+    fn the_question_shows_the_arguments_without_secrets_and_cut() {
+        let rules = ConfirmRules::compile(&config(&[("s", "confirm = true")])).unwrap();
+        let asked = |arguments: &str| {
+            let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
+            let params = Params::parse(Some(params.into())).unwrap();
+            let question = rules.question(&Call { params, ..call("t") });
+            let params: Value = serde_json::from_slice(&question.params.unwrap()).unwrap();
+            params["message"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(asked("{}"), "Allow the call of the tool s__t without arguments");
+        assert_eq!(
+            asked(r#"{"path":"/tmp/x","api_key":"hunter2"}"#),
+            "Allow the call of the tool s__t with these arguments: \
+             {\"path\":\"/tmp/x\",\"api_key\":\"[redacted]\"}"
+        );
+        let long = asked(&json!({ "text": "x".repeat(5000) }).to_string());
+        assert!(long.len() < 1200 && long.ends_with("… (cut)"), "{long}");
+        let hidden = asked("{\"a\":\"x\u{202e}y\"}");
+        assert!(!hidden.contains('\u{202e}'), "{hidden}");
+    }
+}

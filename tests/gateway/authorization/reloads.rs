@@ -1,0 +1,92 @@
+//! Rules that change while clients are connected.
+
+use serde_json::json;
+
+use super::{Two, names, told};
+use crate::support::within;
+
+const ALL: &str = "[policy.rules.all]\n";
+const FEW: &str = "[policy.rules.few]\nprincipals = [\"ann\"]\ntools = [\"a__echo\"]\n\
+                   [policy.rules.rest]\nprincipals = [\"root\"]\n";
+
+#[tokio::test]
+async fn clients_whose_lists_change_are_notified_and_lost_names_are_not_told() {
+    let two = Two::new().await;
+    let gateway = two.with(ALL).start().await;
+    let both = gateway.both_as("key-of-ann", "/mcp").await;
+    let mut streams = Vec::new();
+    for (era, ann) in &both {
+        assert!(ann.tool_names().await.contains(&"b__echo".to_owned()), "{era}");
+        assert!(!ann.call("b__echo", json!({})).await.is_error(), "{era}");
+        streams.push(ann.listen().await);
+    }
+    gateway.reload(two.with(FEW)).await;
+    for stream in &mut streams {
+        let message = within(stream.message()).await.unwrap();
+        assert_eq!(message["method"], "notifications/tools/list_changed");
+    }
+    for (era, ann) in &both {
+        assert_eq!(ann.tool_names().await, ["a__echo"], "{era}");
+        assert_eq!(names(ann, "prompts/list", "prompts", "name").await, [""; 0], "{era}");
+        // As if it had never been there: nothing says that it is gone.
+        let lost = ann.call("b__echo", json!({})).await;
+        assert_eq!(lost.code(), -32_602, "{era} {lost:?}");
+        let message = lost.error()["message"].as_str().unwrap();
+        assert!(message.starts_with("unknown tool: "), "{era} {lost:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_the_right_to_it() {
+    let two = Two::new().await;
+    let gateway = two.with(ALL).start().await;
+    let [_, (_, ann)] = gateway.both_as("key-of-ann", "/mcp").await;
+    let mut stream = ann.listen().await;
+    let uris = ["mcp://a/b://2", "mcp://a/file:///a.txt"];
+    for uri in uris {
+        assert!(ann.subscribes(uri).await);
+    }
+    two.a.update("b://2").await;
+    let heard = within(stream.message()).await.unwrap();
+    assert_eq!(heard["params"]["uri"], uris[0]);
+    let rules = format!("{FEW}[policy.rules.file]\nresources = [\"{}\"]\n", uris[1]);
+    gateway.reload(two.with(&rules)).await;
+    two.a.update("b://2").await;
+    two.a.update("file:///a.txt").await;
+    let heard = within(async {
+        loop {
+            let message = stream.message().await.unwrap();
+            if message["method"] == "notifications/resources/updated" {
+                return message;
+            }
+        }
+    });
+    assert_eq!(heard.await["params"]["uri"], uris[1], "the first one was not told");
+}
+
+#[tokio::test]
+async fn a_client_that_loses_a_group_loses_what_it_was_allowed_by_it() {
+    let two = Two::new().await;
+    let rules = "[policy.rules.readers]\ngroups = [\"readers\"]\n";
+    let gateway = two.with(rules).start().await;
+    let both = gateway.both_as("key-of-ann", "/mcp").await;
+    let mut streams = Vec::new();
+    for (_, ann) in &both {
+        assert!(!ann.call("b__echo", json!({})).await.is_error());
+        streams.push(ann.listen().await);
+    }
+    let text = two.with(rules).text().replace("groups = [\"readers\"]\n\n", "\n");
+    assert_ne!(text, two.with(rules).text());
+    gateway.reload_text(&text).await;
+    for stream in &mut streams {
+        // It knew the client's groups as they were.
+        within(async { while stream.message().await.is_some() {} }).await;
+    }
+    for (era, ann) in &both {
+        assert_eq!(ann.tool_names().await, [""; 0], "{era}");
+        let lost = ann.call("b__echo", json!({})).await;
+        let never = ann.call("b__none", json!({})).await;
+        assert_eq!(lost.code(), never.code(), "{era}");
+        let _ = told(&lost, "b__echo");
+    }
+}
