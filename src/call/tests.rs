@@ -9,9 +9,9 @@ use crate::jsonrpc::{self, FrameFault};
 use crate::mcp::{header, meta};
 
 use super::{
-    ArgumentViolations, Blame, Failure, GatewayFault, HeaderFault, InputRefusal, InternalFault,
-    NeededCapability, OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName,
-    StateError,
+    ArgumentViolations, Blame, ConfirmRefusal, Failure, GatewayFault, HeaderFault, InputRefusal,
+    InternalFault, NeededCapability, OtherViolations, ParamsFault, RequestFault, ServerFault,
+    ServerName, StateError,
 };
 
 #[test]

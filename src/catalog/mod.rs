@@ -233,6 +233,13 @@ impl Catalog {
         self.entries.iter()
     }
 
+    /// Whether clients see any tool, prompt, resource or template of a server.
+    pub fn shows_any_of(&self, server: &ServerName) -> bool {
+        self.entries.iter().any(|entry| entry.server == *server)
+            || self.prompts.values().any(|origin| origin.server == *server)
+            || self.uris.lists_any_of(server)
+    }
+
     /// The list of a kind: file order of servers, then each server's own order.
     pub fn list(&self, kind: Kind) -> &CatalogList {
         self.lists.get(kind)

@@ -77,7 +77,7 @@ pub use own_tools::{
 pub use pattern::Pattern;
 pub use policy::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName,
+    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, ValueSize,
 };
 pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::call::Context;
+use crate::call::{Context, ServerName};
 use crate::catalog::{Kind, Naming, ServerOffers};
 use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
@@ -119,7 +119,12 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     let naming = Naming::new(&snapshot.config.gateway);
     let told =
         |member: &SnapshotServer| view.list(&member.config.name)?.offers.instructions.clone();
-    let servers = || snapshot.servers().filter(|it| view.scope().admits_server(&it.config.name));
+    // Under rules, nobody hears of a server of which it may use nothing.
+    let has_rules = snapshot.policy.authorization().is_some();
+    let is_seen = |name: &ServerName| {
+        view.scope().admits_server(name) && (!has_rules || view.catalog.shows_any_of(name))
+    };
+    let servers = || snapshot.servers().filter(|it| is_seen(&it.config.name));
     let alone = servers().count() == 1 && own.is_none();
     let mut all = own.cloned();
     for (member, text) in servers().filter_map(|member| Some((member, told(member)?))) {

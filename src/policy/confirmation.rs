@@ -177,7 +177,8 @@ mod tests {
     use super::*;
     use crate::call::Params;
     use crate::catalog::HeaderRules;
-    use crate::upstream::tests::{call, config};
+    use crate::policy::LimitRegistry;
+    use crate::upstream::tests::{call, config, target};
 
     fn asks(settings: &str, annotations: &str) -> bool {
         let config = config(&[("s", settings)]);
@@ -211,6 +212,21 @@ mod tests {
         ] {
             assert_eq!(asks(settings, annotations), expected, "{settings} {annotations}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_without_consent_is_not_admitted() {
+        let config = config(&[("s", "confirm = true")]);
+        let policy = Policy::new(LimitRegistry::default().limits(&config))
+            .with_confirmation(ConfirmRules::compile(&config));
+        let server = ServerName::new("s").unwrap();
+        let admit = async |confirmation| {
+            let target = CallTarget { confirmation, ..target(&server, "t") };
+            policy.admit(Box::new(call("t")), target).await.map(drop)
+        };
+        let refused = Failure::NotConfirmed(ConfirmRefusal::NotAsked);
+        assert_eq!(admit(Confirmation::Missing).await, Err(refused));
+        assert_eq!(admit(Confirmation::Given).await, Ok(()));
     }
 
     #[test]

@@ -277,8 +277,8 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
 
 /// The least size of a view.
 const LEAST: usize = 4096;
-/// The most views that one snapshot keeps.
-const MOST: usize = 256;
+/// The most views that one snapshot keeps: under rules, two for each set of rights.
+const MOST: usize = 1024;
 /// How many of them one client may have, where clients can be distinguished.
 const MOST_EACH: usize = 32;
 /// The most bytes that they may hold; the newest view is kept in any case.

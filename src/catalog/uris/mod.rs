@@ -9,6 +9,7 @@
 //! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
 
 pub(super) mod climbing;
+mod listed;
 mod rewrite;
 mod template;
 
@@ -208,24 +209,6 @@ impl CatalogUris {
                 basis: if shown { ElementBasis::Interface } else { ElementBasis::Itself },
             });
         allowed.then(|| ElementOrigin { server: server.clone(), native: NativeName::new(native) })
-    }
-
-    /// Whether clients see a resource or template with this public URI in a list.
-    pub fn is_listed(&self, public: &str) -> bool {
-        self.shown.contains_key(public)
-    }
-
-    /// Whether this is the user interface of a tool that clients see.
-    pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
-        self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
-    }
-
-    /// What a public URI or template refers to, for completion.
-    pub fn reference(&self, public: &str) -> Option<PublicReference> {
-        let shown = self.shown.get(public).cloned();
-        shown.or_else(|| {
-            Some(PublicReference { origin: self.find_origin(public)?, bound: Arc::default() })
-        })
     }
 
     /// Adds what a server lists, with configured variables filled in.

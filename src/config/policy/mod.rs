@@ -4,7 +4,7 @@ mod condition;
 
 pub use condition::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads,
+    MemberReads, ValueSize,
 };
 
 use std::fmt;

@@ -78,8 +78,7 @@ fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
             }
             let entry = whole.catalog.find_tool(name)?;
             let target = target(&entry.server, entry.native(), requested_tool(entry));
-            let tool = Some(Arc::clone(&entry.tool));
-            Some(HiddenElement::OfServer(CallTarget { tool, ..target }))
+            Some(HiddenElement::OfServer(target))
         }
         Method::PromptsGet => {
             let name = call.params.name()?;
@@ -110,7 +109,8 @@ pub(in crate::pipeline) fn requested_task(
 pub(super) fn requested_tool(entry: &ToolEntry) -> Box<RequestedElement> {
     let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
     let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
-    Box::new(RequestedElement { kind, public, native, basis })
+    let tool = Some(Arc::clone(&entry.tool));
+    Box::new(RequestedElement { kind, public, native, tool, basis })
 }
 
 /// The template that a completion is for. The variables that the configuration binds are filled in
@@ -125,7 +125,7 @@ fn requested_template(
         Some(uri) => {
             let (public, native) = (uri.into(), native.as_str().into());
             let (kind, basis) = (Kind::Templates, RequestBasis::Itself);
-            RequestedElement { kind, public, native, basis }
+            RequestedElement { kind, public, native, tool: None, basis }
         }
         None => requested_resource(view, server, native.as_str()),
     }
@@ -133,7 +133,13 @@ fn requested_template(
 
 fn requested_prompt(public: &str, native: &NativeName) -> RequestedElement {
     let (public, native) = (public.into(), native.as_str().into());
-    RequestedElement { kind: Kind::Prompts, public, native, basis: RequestBasis::Itself }
+    RequestedElement {
+        kind: Kind::Prompts,
+        public,
+        native,
+        tool: None,
+        basis: RequestBasis::Itself,
+    }
 }
 
 /// A resource, or a template, by its server's own URI.
@@ -148,5 +154,5 @@ pub(in crate::pipeline) fn requested_resource(
         false => RequestBasis::Itself,
     };
     let public = uris.public_uri(server, native).into();
-    RequestedElement { kind: Kind::Resources, public, native: native.into(), basis }
+    RequestedElement { kind: Kind::Resources, public, native: native.into(), tool: None, basis }
 }

@@ -113,13 +113,13 @@ impl Hash for FactsRead {
 }
 
 /// What rules read of a call.
-pub(super) struct CallFacts<'a> {
+pub(super) struct RequestFacts<'a> {
     pub(super) method: &'a Method,
     pub(super) arguments: Option<&'a [u8]>,
     pub(super) context: &'a Context,
 }
 
-impl<'a> CallFacts<'a> {
+impl<'a> RequestFacts<'a> {
     pub(super) fn of(call: &'a Call) -> Self {
         let arguments = call.params.arguments();
         Self { method: &call.method, arguments, context: &call.context }

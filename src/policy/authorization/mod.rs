@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::call::{Call, Context, Failure, ServerName};
 use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI};
-use crate::config::{ConditionCost, Config, RuleConfig};
+use crate::config::{ConditionCost, ConditionReads, Config, RuleConfig};
 use crate::mcp::Method;
 use crate::telemetry::audit::DecidingRule;
 use crate::text::clip;
@@ -33,7 +33,7 @@ pub use rights::CallerRights;
 pub use survey::{RuleRemark, survey_rules};
 pub use trial::{TrialCall, TrialElement, TrialOutcome};
 
-use facts::CallFacts;
+use facts::RequestFacts;
 use rule::AccessRule;
 
 use super::{CallTarget, LargeWork, Patience, charged};
@@ -46,6 +46,8 @@ pub struct Authorization {
     settings: Vec<RuleConfig>,
     /// The servers whose annotations are believed.
     trusted: HashSet<ServerName>,
+    /// What is read where no condition asks for anything.
+    no_reads: Arc<ConditionReads>,
 }
 
 impl Authorization {
@@ -58,12 +60,24 @@ impl Authorization {
         let rules = settings.iter().map(AccessRule::compile).collect();
         let trusted = config.servers.iter().filter(|server| server.definitions.trusted);
         let trusted = trusted.map(|server| server.name.clone()).collect();
-        Some(Arc::new(Self { rules, settings: settings.clone(), trusted }))
+        let (settings, no_reads) = (settings.clone(), Arc::default());
+        Some(Arc::new(Self { rules, settings, trusted, no_reads }))
     }
 
     /// What a caller may see.
     pub fn rights_of(self: &Arc<Self>, context: &Context) -> CallerRights {
         CallerRights::new(self, context)
+    }
+
+    /// What several conditions read together.
+    fn union_of_reads<'a>(
+        &self,
+        mut conditions: impl Iterator<Item = &'a ConditionReads>,
+    ) -> Arc<ConditionReads> {
+        let Some(first) = conditions.next() else { return Arc::clone(&self.no_reads) };
+        let mut union = first.clone();
+        conditions.for_each(|one| union.extend(one));
+        Arc::new(union)
     }
 
     /// Whether a server's annotations are believed.
@@ -91,7 +105,7 @@ impl Authorization {
         let (own, rights, target) =
             (Arc::clone(self), self.rights_of(&call.context), target.clone());
         let decide = move |rights: &CallerRights, call: &Call| {
-            own.authorize(rights, &CallFacts::of(call), &target)
+            own.authorize(rights, &RequestFacts::of(call), &target)
         };
         decide_about(rights, call, large_work, decide).await
     }
@@ -107,13 +121,13 @@ impl Authorization {
     ) -> Result<(), Failure> {
         let method = &Method::ResourcesSubscribe;
         let rights = self.rights_of(context);
-        self.authorize(&rights, &CallFacts { method, arguments: None, context }, target)
+        self.authorize(&rights, &RequestFacts { method, arguments: None, context }, target)
     }
 
     fn authorize(
         &self,
         rights: &CallerRights,
-        facts: &CallFacts<'_>,
+        facts: &RequestFacts<'_>,
         target: &CallTarget,
     ) -> Result<(), Failure> {
         let Some(requested) = &target.requested else {
@@ -148,7 +162,7 @@ impl Authorization {
             (Arc::clone(self), self.rights_of(&call.context), Box::<str>::from(name));
         let decide = move |rights: &CallerRights, call: &Call| {
             let element = CatalogElement::own_tool(&name);
-            let decision = rights.decide_call(&CallFacts::of(call), &element);
+            let decision = rights.decide_call(&RequestFacts::of(call), &element);
             own.note_decision(decision, &call.context);
             match decision {
                 AccessDecision::Allowed { .. } => Ok(()),
@@ -192,7 +206,7 @@ async fn decide_about(
     large_work: &LargeWork,
     decide: impl FnOnce(&CallerRights, &Call) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
-    if rights.call_cost(&CallFacts::of(call)) <= ConditionCost::CHEAP {
+    if rights.call_cost(&RequestFacts::of(call)) <= ConditionCost::CHEAP {
         return decide(&rights, call);
     }
     let failure = Failure::OverLimit { limit: "rules".into(), retry_after: SOON };

@@ -1,10 +1,12 @@
 //! What a call asks for, in the one form that rules know.
 
-use crate::catalog::{CatalogElement, ElementBasis, Kind};
+use std::sync::Arc;
+
+use crate::catalog::{CatalogElement, ElementBasis, Kind, Tool};
 use crate::policy::CallTarget;
 
 /// The element that a call asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RequestedElement {
     /// Its kind.
     pub kind: Kind,
@@ -12,6 +14,8 @@ pub struct RequestedElement {
     pub public: Box<str>,
     /// Its server's own name or URI.
     pub native: Box<str>,
+    /// The tool, for a tool.
+    pub tool: Option<Arc<Tool>>,
     /// In which way the call is about it.
     pub basis: RequestBasis,
 }
@@ -35,7 +39,7 @@ impl RequestedElement {
             server: Some(&target.server),
             public: &self.public,
             native: &self.native,
-            tool: target.tool.as_deref().map(crate::catalog::Tool::as_listed),
+            tool: self.tool.as_deref().map(Tool::as_listed),
             basis: match self.basis {
                 RequestBasis::Interface => ElementBasis::Interface,
                 RequestBasis::Itself | RequestBasis::Task => ElementBasis::Itself,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::call::{Context, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, ElementFilter};
-use crate::config::{ConditionCost, ConditionReads};
+use crate::config::ConditionCost;
 use crate::policy::CallTarget;
 
 use super::Authorization;
 use super::decision::{AccessDecision, Holds, Verdict};
-use super::facts::{CallFacts, CallerFacts, FactsRead};
+use super::facts::{CallerFacts, FactsRead, RequestFacts};
 use super::requested::{RequestBasis, RequestedElement};
 use super::rule::{AccessRule, CallerMatch};
 use super::values::{AnnotationTrust, EvaluationScope};
@@ -31,13 +31,11 @@ impl CallerRights {
         let matched = matched.map(|(rule, place)| (place, rule.match_caller(&facts)));
         let applicable: Arc<[_]> =
             matched.filter(|(_, matched)| *matched != CallerMatch::No).collect();
-        let mut reads = ConditionReads::default();
-        for (place, _) in applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks) {
-            if let Some(of_rule) = authorization.rule(*place).and_then(AccessRule::reads) {
-                reads.extend(of_rule);
-            }
-        }
-        let facts = FactsRead { facts, reads: Arc::new(reads) };
+        let asks = applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
+        let conditions =
+            asks.filter_map(|(place, _)| authorization.rule(*place).and_then(AccessRule::reads));
+        let reads = authorization.union_of_reads(conditions);
+        let facts = FactsRead { facts, reads };
         Self { authorization: Arc::clone(authorization), applicable, facts }
     }
 
@@ -57,7 +55,7 @@ impl CallerRights {
     /// Decides about a call of an element.
     pub(super) fn decide_call(
         &self,
-        facts: &CallFacts<'_>,
+        facts: &RequestFacts<'_>,
         element: &CatalogElement<'_>,
     ) -> AccessDecision {
         self.decide_element(element, Some(facts))
@@ -67,7 +65,7 @@ impl CallerRights {
     /// enough that the caller still sees the tool.
     pub(super) fn decide_request(
         &self,
-        facts: &CallFacts<'_>,
+        facts: &RequestFacts<'_>,
         requested: &RequestedElement,
         target: &CallTarget,
     ) -> AccessDecision {
@@ -91,7 +89,7 @@ impl CallerRights {
 
     /// What the conditions cost that have to be evaluated for a call, at most. Those that cost too
     /// much are not evaluated.
-    pub(super) fn call_cost(&self, facts: &CallFacts<'_>) -> u64 {
+    pub(super) fn call_cost(&self, facts: &RequestFacts<'_>) -> u64 {
         let scope = self.scope(None, Some(facts));
         let asks = self.applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
         let rules = asks.filter_map(|(place, _)| self.authorization.rule(*place));
@@ -102,7 +100,7 @@ impl CallerRights {
     fn decide_element(
         &self,
         element: &CatalogElement<'_>,
-        call: Option<&CallFacts<'_>>,
+        call: Option<&RequestFacts<'_>>,
     ) -> AccessDecision {
         let scope = self.scope(Some(element), call);
         let verdict = self.gather(|(rule, standing)| rule.holds_for(standing, &scope));
@@ -115,7 +113,7 @@ impl CallerRights {
     fn scope<'a>(
         &'a self,
         element: Option<&'a CatalogElement<'a>>,
-        call: Option<&'a CallFacts<'a>>,
+        call: Option<&'a RequestFacts<'a>>,
     ) -> EvaluationScope<'a> {
         let server = element.and_then(|element| element.server);
         let is_trusted = server.is_some_and(|server| self.authorization.trusts(server));

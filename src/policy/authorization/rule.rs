@@ -194,8 +194,9 @@ fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
 
 fn cost_of(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
     let reads = condition.reads();
-    let values: u64 =
-        reads.variables().fold(0, |sum, (name, _)| size_of(name, reads, scope).saturating_add(sum));
+    let values: u64 = reads
+        .variables()
+        .fold(0, |sum, (name, _)| size_of(name, reads, scope).bytes.saturating_add(sum));
     let steps = condition.estimate(|name| size_of(name, reads, scope)).steps;
     steps.saturating_add(values)
 }

@@ -10,7 +10,7 @@ use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::Method;
 use crate::upstream::tests::call;
 
-use super::facts::CallFacts;
+use super::facts::RequestFacts;
 use super::{AccessDecision, Authorization};
 
 fn rules(text: &str) -> Arc<Authorization> {
@@ -42,7 +42,7 @@ fn decide(
     let (native, tool, basis) = (public, None, ElementBasis::Itself);
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
     let Call { method, params, .. } = call("t");
-    let facts = CallFacts { method: &method, arguments: params.arguments(), context };
+    let facts = RequestFacts { method: &method, arguments: params.arguments(), context };
     rules.rights_of(context).decide_call(&facts, &element)
 }
 
@@ -201,7 +201,7 @@ fn decide_tool(
     let rights = rules.rights_of(&context);
     let Some(arguments) = arguments else { return rights.decide_listing(&element) };
     let arguments = Some(arguments.as_bytes());
-    let facts = CallFacts { method: &Method::ToolsCall, arguments, context: &context };
+    let facts = RequestFacts { method: &Method::ToolsCall, arguments, context: &context };
     rights.decide_call(&facts, &element)
 }
 

@@ -12,7 +12,7 @@ use crate::mcp::{Method, ProtocolVersion};
 
 use super::Authorization;
 use super::decision::AccessDecision;
-use super::facts::CallFacts;
+use super::facts::RequestFacts;
 
 /// A made-up call.
 #[derive(Debug, Clone, Default)]
@@ -106,7 +106,7 @@ impl Authorization {
         let listed = rights.decide_listing(&element);
         let arguments = Value::Object(call.arguments.clone()).to_string();
         let (method, arguments) = (asked.method(), Some(arguments.as_bytes()));
-        let facts = CallFacts { method: &method, arguments, context: &context };
+        let facts = RequestFacts { method: &method, arguments, context: &context };
         let decided = rights.decide_call(&facts, &element);
         Ok(match (listed, decided) {
             (AccessDecision::Denied { rule }, _) => (TrialOutcome::Hidden, self.name_of(rule)),

@@ -8,10 +8,10 @@ use cel::common::types::{
 use serde_json::{Map, Value};
 
 use crate::catalog::{CatalogElement, Kind};
-use crate::config::{ConditionReads, ConditionValue, MemberReads};
+use crate::config::{ConditionReads, ConditionValue, MemberReads, ValueSize};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
 
-use super::facts::{CallFacts, CallerFacts};
+use super::facts::{CallerFacts, RequestFacts};
 
 /// What a condition is evaluated with.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct EvaluationScope<'a> {
     /// Whether the annotations of the element's server are believed.
     pub(super) annotations: AnnotationTrust,
     /// `None` while no call is there.
-    pub(super) call: Option<&'a CallFacts<'a>>,
+    pub(super) call: Option<&'a RequestFacts<'a>>,
 }
 
 /// Whether annotations are believed.
@@ -59,26 +59,42 @@ pub(super) fn values_of<'v>(
     Some(values)
 }
 
-/// The size of a variable, in bytes: not less than what its values have together.
-pub(super) fn size_of(variable: &str, reads: &ConditionReads, scope: &EvaluationScope<'_>) -> u64 {
+/// The size of a variable.
+pub(super) fn size_of(
+    variable: &str,
+    reads: &ConditionReads,
+    scope: &EvaluationScope<'_>,
+) -> ValueSize {
     let caller = scope.caller;
-    let size = match variable {
+    let fixed = |bytes| [bytes, MOST_MEMBERS];
+    let [bytes, elements] = match variable {
         "principal" => {
             let names = caller.groups().chain(caller.scopes());
-            names.map(|name| name.len() + 1).sum::<usize>() + caller.principal.as_str().len()
+            let own = [caller.principal.as_str().len() + 64, MOST_MEMBERS];
+            names.fold(own, |[bytes, count], name| [bytes + name.len() + 1, count + 1])
         }
-        "claims" => caller.grants.as_ref().map_or(0, |grants| map_size(&grants.claims)),
-        "tool" | "item" => scope.element.map_or(0, |it| it.public.len() + it.native.len() + 64),
-        "annotations" => scope.element.and_then(|it| it.tool).map_or(0, |tool| tool.raw().len()),
+        "claims" => caller.grants.as_ref().map_or([1, 0], |grants| map_size(&grants.claims)),
+        "tool" | "item" => {
+            fixed(scope.element.map_or(0, |it| it.public.len() + it.native.len() + 64))
+        }
+        "annotations" => {
+            let raw = scope.element.and_then(|element| element.tool?.annotations());
+            let [bytes, count] = raw_size(raw.unwrap_or_default().as_bytes());
+            [bytes + 64, count + MOST_MEMBERS]
+        }
         "arguments" => {
             let raw = scope.call.and_then(|call| call.arguments);
-            raw.map_or(0, |raw| arguments_size(raw, reads.of("arguments")))
+            raw.map_or([1, 0], |raw| arguments_size(raw, reads.of("arguments")))
         }
-        "client" => caller.client.info.as_ref().map_or(0, bytes::Bytes::len) + 8,
-        _ => 256,
+        "client" => fixed(caller.client.info.as_ref().map_or(0, bytes::Bytes::len) + 64),
+        _ => fixed(256),
     };
-    u64::try_from(size).unwrap_or(u64::MAX)
+    let size = |size| u64::try_from(size).unwrap_or(u64::MAX);
+    ValueSize { bytes: size(bytes), elements: size(elements) }
 }
+
+/// Not less than the members of any variable with fixed ones.
+const MOST_MEMBERS: usize = 8;
 
 fn principal_value(caller: &CallerFacts) -> ConditionValue<'_> {
     record([
@@ -152,10 +168,18 @@ fn arguments_value(raw: Option<&[u8]>, members: &MemberReads) -> Option<Conditio
     Some(map_of(read))
 }
 
-fn arguments_size(raw: &[u8], members: &MemberReads) -> usize {
-    let Ok(all) = Members::parse(raw) else { return raw.len() };
+fn arguments_size(raw: &[u8], members: &MemberReads) -> [usize; 2] {
+    let Ok(all) = Members::parse(raw) else { return raw_size(raw) };
     let read = all.0.iter().filter(|(name, _)| members.has(name));
-    read.map(|(name, value)| name.len() + value.get().len() + 1).sum()
+    read.fold([1, 0], |[bytes, count], (name, value)| {
+        let [of_value, elements] = raw_size(value.get().as_bytes());
+        [bytes + name.len() + of_value + 1, count + elements + 1]
+    })
+}
+
+/// The size of raw JSON: between two elements there is a comma, and before each first one a bracket.
+fn raw_size(raw: &[u8]) -> [usize; 2] {
+    [raw.len(), raw.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()]
 }
 
 fn client_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'static> {
@@ -223,16 +247,21 @@ fn json(value: Value) -> ConditionValue<'static> {
     }
 }
 
-/// The size of a JSON value: its texts, and one for each value.
-fn json_size(value: &Value) -> usize {
+/// The size of a JSON value: the bytes of its texts, and its elements.
+fn json_size(value: &Value) -> [usize; 2] {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() + 1,
-        Value::Array(items) => 1 + items.iter().map(json_size).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => [8, 0],
+        Value::String(text) => [text.len() + 1, 0],
+        Value::Array(items) => items.iter().fold([1, 0], |sum, item| add_element(sum, 0, item)),
         Value::Object(members) => map_size(members),
     }
 }
 
-fn map_size(members: &Map<String, Value>) -> usize {
-    1 + members.iter().map(|(name, value)| name.len() + 1 + json_size(value)).sum::<usize>()
+fn map_size(members: &Map<String, Value>) -> [usize; 2] {
+    members.iter().fold([1, 0], |sum, (name, value)| add_element(sum, name.len() + 1, value))
+}
+
+fn add_element([bytes, count]: [usize; 2], name: usize, value: &Value) -> [usize; 2] {
+    let [of_value, elements] = json_size(value);
+    [bytes + name + of_value, count + elements + 1]
 }

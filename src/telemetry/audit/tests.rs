@@ -30,6 +30,7 @@ fn record<'a>(credential: &'a AuditCredential, tool: &'a str) -> AuditRecord<'a>
         decision: AuditDecision::Allow,
         check: "default",
         rule: None,
+        confirmation: None,
         outcome: "ok",
         reason: None,
         code: None,

@@ -1,5 +1,6 @@
 //! Rules: what is denied is in no list, and is answered as if it did not exist.
 
+mod attacks;
 mod reloads;
 
 use std::path::Path;
@@ -62,8 +63,17 @@ pub fn told(said: &Said, name: &str) -> (u16, String) {
 }
 
 /// An answer without its id, which differs.
-fn bare(said: &Said, name: &str) -> (u16, String) {
+pub fn bare(said: &Said, name: &str) -> (u16, String) {
     (said.status, said.error().to_string().replace(name, "NAME"))
+}
+
+/// How many requests of clients have reached the servers.
+fn asked_of(two: &Two) -> usize {
+    let methods =
+        ["tools/call", "prompts/get", "resources/read", "completion/complete", "tools/other"];
+    let of =
+        |server: &Upstream| methods.map(|method| server.all(method).len()).iter().sum::<usize>();
+    of(&two.a) + of(&two.b)
 }
 
 /// The records of a gateway's audit log, once there are so many.
@@ -95,7 +105,7 @@ async fn a_client_sees_what_rules_allow_and_nothing_else_is_there() {
         for uri in ["mcp://a/file:///a.txt", "mcp://a/db://users/7"] {
             assert_eq!(read(uri).await.result()["contents"][0]["uri"], uri, "{era}");
         }
-        let heard = (two.a.received().len(), two.b.received().len());
+        let heard = asked_of(&two);
         let never = bare(&client.call("a__never", json!({})).await, "a__never");
         for tool in ["a__fail", "a__count", "b__echo"] {
             assert_eq!(bare(&client.call(tool, json!({})).await, tool), never, "{era} {tool}");
@@ -127,7 +137,7 @@ async fn a_client_sees_what_rules_allow_and_nothing_else_is_there() {
         assert_eq!(bare(&complete(template(hidden)).await, hidden), never, "{era}");
         assert_eq!(client.request("tools/other", json!({})).await.code(), -32601, "{era}");
         assert!(!client.subscribes("mcp://b/file:///a.txt").await, "{era}");
-        assert_eq!((two.a.received().len(), two.b.received().len()), heard, "{era}: none heard");
+        assert_eq!(asked_of(&two), heard, "{era}: none heard");
         complete(prompt("b__greet")).await.result();
         complete(template("mcp://a/db://{table}/{id}")).await.result();
         assert!(client.subscribes("mcp://a/file:///a.txt").await, "{era}");

@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
             None => self.infer(&select.operand)?,
         };
         let member = match found {
-            CelType::Record(record) => {
+            CelType::RecordForm(record) => {
                 let known = record.members.iter().find(|(name, _)| *name == select.field);
                 let Some((_, found)) = known else {
                     let names: Vec<_> = record.members.iter().map(|(name, _)| *name).collect();
@@ -257,7 +257,7 @@ impl<'a> Checker<'a> {
         self.infer(index)?;
         match found {
             CelType::Texts => Ok(CelType::Text),
-            CelType::List | CelType::Map | CelType::Record(_) | CelType::Dynamic => {
+            CelType::List | CelType::Map | CelType::RecordForm(_) | CelType::Dynamic => {
                 Ok(CelType::Dynamic)
             }
             other => {
@@ -329,7 +329,7 @@ impl<'a> Checker<'a> {
     ) -> Result<CelType, LocatedFault> {
         let element = match self.infer(&one.iter_range)? {
             CelType::Texts => CelType::Text,
-            CelType::List | CelType::Map | CelType::Record(_) | CelType::Dynamic => {
+            CelType::List | CelType::Map | CelType::RecordForm(_) | CelType::Dynamic => {
                 CelType::Dynamic
             }
             other => {

@@ -13,7 +13,7 @@ mod patterns;
 mod reads;
 mod vocabulary;
 
-pub use cost::ConditionCost;
+pub use cost::{ConditionCost, ValueSize};
 pub use fault::ConditionFault;
 pub use reads::{ConditionReads, MemberReads};
 
@@ -85,7 +85,7 @@ impl Condition {
         let condition =
             Self(Arc::new(CompiledCondition { text, expression, root, reads: found.reads }));
         // What it costs without any values is the same each time.
-        if condition.estimate(|_| 0).steps > ConditionCost::MOST {
+        if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MOST {
             return Err(ConditionFault::TooCostly.anywhere());
         }
         Ok(condition)
@@ -101,8 +101,8 @@ impl Condition {
         &self.0.reads
     }
 
-    /// An upper bound of what an evaluation costs, with variables of these sizes in bytes.
-    pub fn estimate(&self, size_of: impl Fn(&str) -> u64) -> ConditionCost {
+    /// An upper bound of what an evaluation costs, with variables of these sizes.
+    pub fn estimate(&self, size_of: impl Fn(&str) -> ValueSize) -> ConditionCost {
         cost::estimate(&self.0.expression, &size_of)
     }
 

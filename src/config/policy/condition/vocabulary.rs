@@ -13,14 +13,14 @@ pub(super) enum CelType {
     Map,
     Null,
     /// A variable with fixed members.
-    Record(&'static Record),
+    RecordForm(&'static RecordForm),
     /// Any.
     Dynamic,
 }
 
 /// A variable with fixed members.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct RecordForm {
     pub(super) name: &'static str,
     pub(super) members: &'static [(&'static str, CelType)],
 }
@@ -34,7 +34,7 @@ impl CelType {
             Self::Text => "a text",
             Self::Bytes => "bytes",
             Self::Texts | Self::List => "a list",
-            Self::Map | Self::Record(_) => "a map",
+            Self::Map | Self::RecordForm(_) => "a map",
             Self::Null => "null",
             Self::Dynamic => "a value",
         }
@@ -44,7 +44,7 @@ impl CelType {
     pub(super) fn may_equal(self, other: Self) -> bool {
         let kind = |one| match one {
             Self::Texts => Self::List,
-            Self::Record(_) => Self::Map,
+            Self::RecordForm(_) => Self::Map,
             other => other,
         };
         // Everything may be compared with null: the value may be missing.
@@ -53,7 +53,7 @@ impl CelType {
     }
 }
 
-const PRINCIPAL: Record = Record {
+const PRINCIPAL: RecordForm = RecordForm {
     name: "principal",
     members: &[
         ("name", CelType::Text),
@@ -62,11 +62,11 @@ const PRINCIPAL: Record = Record {
         ("scopes", CelType::Texts),
     ],
 };
-const TOOL: Record = Record {
+const TOOL: RecordForm = RecordForm {
     name: "tool",
     members: &[("name", CelType::Text), ("native", CelType::Text), ("server", CelType::Text)],
 };
-const ITEM: Record = Record {
+const ITEM: RecordForm = RecordForm {
     name: "item",
     members: &[
         ("kind", CelType::Text),
@@ -75,11 +75,11 @@ const ITEM: Record = Record {
         ("server", CelType::Text),
     ],
 };
-const CLIENT: Record = Record {
+const CLIENT: RecordForm = RecordForm {
     name: "client",
     members: &[("name", CelType::Text), ("version", CelType::Text), ("era", CelType::Text)],
 };
-const REQUEST: Record = Record {
+const REQUEST: RecordForm = RecordForm {
     name: "request",
     members: &[
         ("method", CelType::Text),
@@ -91,14 +91,14 @@ const REQUEST: Record = Record {
 
 /// The variables.
 pub(super) const VARIABLES: [(&str, CelType); 8] = [
-    ("principal", CelType::Record(&PRINCIPAL)),
+    ("principal", CelType::RecordForm(&PRINCIPAL)),
     ("claims", CelType::Map),
-    ("tool", CelType::Record(&TOOL)),
-    ("item", CelType::Record(&ITEM)),
+    ("tool", CelType::RecordForm(&TOOL)),
+    ("item", CelType::RecordForm(&ITEM)),
     ("annotations", CelType::Map),
     ("arguments", CelType::Map),
-    ("client", CelType::Record(&CLIENT)),
-    ("request", CelType::Record(&REQUEST)),
+    ("client", CelType::RecordForm(&CLIENT)),
+    ("request", CelType::RecordForm(&REQUEST)),
 ];
 
 /// One function: whether it has a target, how many arguments, what each takes, and its result.

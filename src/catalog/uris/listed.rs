@@ -1,0 +1,31 @@
+//! What clients see in the lists of resources and templates.
+
+use std::sync::Arc;
+
+use super::{CatalogUris, PublicReference};
+use crate::call::ServerName;
+
+impl CatalogUris {
+    /// Whether clients see a resource or template with this public URI in a list.
+    pub fn is_listed(&self, public: &str) -> bool {
+        self.shown.contains_key(public)
+    }
+
+    /// Whether clients see a resource or template of a server in a list.
+    pub(in crate::catalog) fn lists_any_of(&self, server: &ServerName) -> bool {
+        self.shown.values().any(|shown| shown.origin.server == *server)
+    }
+
+    /// Whether this is the user interface of a tool that clients see.
+    pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
+        self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
+    }
+
+    /// What a public URI or template refers to, for completion.
+    pub fn reference(&self, public: &str) -> Option<PublicReference> {
+        let shown = self.shown.get(public).cloned();
+        shown.or_else(|| {
+            Some(PublicReference { origin: self.find_origin(public)?, bound: Arc::default() })
+        })
+    }
+}
