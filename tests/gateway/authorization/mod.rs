@@ -209,11 +209,16 @@ async fn rules_are_about_tools_of_the_gateway_itself_and_about_the_calls_that_th
         [policy.rules.readers]
         groups = ["readers"]
         tools = ["a__echo", "fixed", "batch", "smuggles"]
+        [policy.rules.not_seven]
+        effect = "deny"
+        when = "has(arguments.n) && arguments.n == 7"
     "#;
     let gateway = two.with(own).start().await;
     for (era, ann) in gateway.both_as("key-of-ann", "/mcp").await {
         assert_eq!(ann.tool_names().await, ["fixed", "batch", "smuggles", "a__echo"], "{era}");
-        assert_eq!(ann.call("fixed", json!({})).await.text(), "fixed", "{era}");
+        assert_eq!(ann.call("fixed", json!({ "n": 6 })).await.text(), "fixed", "{era}");
+        let denied = ann.call("fixed", json!({ "n": 7 })).await;
+        assert!(denied.is_error() && denied.text().contains("not allowed"), "{era} {denied:?}");
         let never = bare(&ann.call("never", json!({})).await, "never");
         assert_eq!(bare(&ann.call("hidden", json!({})).await, "hidden"), never, "{era}");
         assert!(!ann.call("batch", json!({})).await.is_error(), "{era}");
