@@ -12,12 +12,13 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 74] = [
+const TESTS: [(&str, &str, &str); 96] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
     ("audit.rotate_every", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.rotate_size", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
+    ("clients.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
@@ -134,6 +135,30 @@ const TESTS: [(&str, &str, &str); 74] = [
         "tests/cli/serve.rs",
         "clients_are_served_by_as_many_threads_as_the_configuration_says",
     ),
+    ("interceptors.*.breaker.failures", INTERCEPTORS, LEFT_ALONE),
+    ("interceptors.*.breaker.minimum", BREAKER_PARTS, RATIO),
+    ("interceptors.*.breaker.open_time", BREAKER_PARTS, "a_probe_that_fails_opens_it_again"),
+    (
+        "interceptors.*.breaker.probes",
+        BREAKER_PARTS,
+        "one_call_at_a_time_probes_and_so_many_close_it",
+    ),
+    ("interceptors.*.breaker.ratio", BREAKER_PARTS, RATIO),
+    ("interceptors.*.breaker.window", BREAKER_PARTS, RATIO),
+    (
+        "interceptors.*.max_size",
+        INTERCEPTORS,
+        "without_a_valid_answer_a_call_fails_unless_it_may_go_on",
+    ),
+    ("interceptors.*.timeout", INTERCEPTORS, LEFT_ALONE),
+    ("profiles.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("profiles.*.rate", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
+    ("servers.*.breaker.failures", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
+    ("servers.*.breaker.minimum", BREAKER_PARTS, RATIO),
+    ("servers.*.breaker.open_time", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
+    ("servers.*.breaker.probes", BREAKER_PARTS, "one_call_at_a_time_probes_and_so_many_close_it"),
+    ("servers.*.breaker.ratio", BREAKER_PARTS, RATIO),
+    ("servers.*.breaker.window", BREAKER_PARTS, RATIO),
     (
         "servers.*.capability_idle",
         "tests/gateway/children.rs",
@@ -178,6 +203,11 @@ const TESTS: [(&str, &str, &str); 74] = [
         "tests/gateway/openapi/documents.rs",
         "a_changed_document_changes_the_list_and_an_unreadable_one_leaves_it",
     ),
+    ("servers.*.quota_each", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("servers.*.rate_each", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
+    ("servers.*.tools.*.cost", QUOTAS, "a_call_costs_as_many_as_its_tool_in_every_limit"),
+    ("servers.*.tools.*.quota_each", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
+    ("servers.*.tools.*.rate_each", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
     ("servers.*.queue", LIMITS, "calls_beyond_the_cap_wait_in_a_bounded_queue"),
     ("servers.*.queue_timeout", LIMITS, "waiting_for_a_place_has_an_end"),
     ("servers.*.rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
@@ -251,6 +281,12 @@ const FIXED: [(&str, &str, &str); 11] = [
     ),
 ];
 
+const BREAKER: &str = "tests/gateway/breaker.rs";
+const BREAKER_PARTS: &str = "src/policy/breaker.rs";
+const RATIO: &str = "a_ratio_needs_a_minimum_of_calls_within_the_window";
+const INTERCEPTORS: &str = "tests/gateway/interceptors.rs";
+const LEFT_ALONE: &str = "an_interceptor_that_is_late_or_fails_often_is_left_alone";
+const QUOTAS: &str = "tests/gateway/quotas.rs";
 const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
 const BOUNDS: &str = "tests/gateway/bounds.rs";
 const CONNECTIONS: &str = "tests/gateway/connections.rs";

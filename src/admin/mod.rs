@@ -37,10 +37,10 @@ pub use refresh::{ChangedElements, RefreshRefusal, RefreshReport};
 use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub use status::{
-    AuditStatus, CatalogStatus, ClientStatus, ConfigurationStatus, DefinitionFinding,
-    DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner, InstanceStatus, KeyStatus,
-    LastError, ListDependenceStatus, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
-    ServerStatus, ServerTransport, Status,
+    AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
+    DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
+    InstanceStatus, KeyStatus, LastError, ListDependenceStatus, ReloadStatus, ServerEra,
+    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
 };
 
 /// The source of the gateway's status.

@@ -19,7 +19,7 @@ use crate::downstream::McpService;
 use crate::identity::ApiKey;
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
-use crate::policy::{ScreenedDefinition, scan_of};
+use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
@@ -31,7 +31,7 @@ use crate::upstream::{
 
 use super::reason::instance_reason;
 use super::{
-    AuditStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
+    AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
     DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
     InstanceStatus, KeyStatus, LastError, ListDependenceStatus, RefreshRefusal, RefreshReport,
     ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
@@ -201,7 +201,8 @@ fn audit_status(log: AuditOverview) -> AuditStatus {
 
 fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
     let view = member.server.view();
-    let gate = snapshot.policy.server(&member.config.name).map(crate::policy::ServerLimits::gate);
+    let limits = snapshot.policy.server(&member.config.name);
+    let gate = limits.map(crate::policy::ServerLimits::gate);
     let tools = snapshot.plain.catalog.entries().filter(|entry| entry.server == member.config.name);
     ServerStatus {
         name: member.config.name.to_string(),
@@ -229,6 +230,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         restarts: view.restarts,
         in_flight: gate.map_or(0, |gate| gate.in_flight()),
         queued: gate.map_or(0, |gate| gate.queued()),
+        breaker: limits.and_then(|limits| limits.breaker()).map(|breaker| breaker_status(breaker)),
         pid: view.pid,
         next_retry_at: next_retry(&view),
         warnings: view.warnings,
@@ -237,6 +239,17 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         lists_by_capabilities: list_dependence(view.list_dependence),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),
+    }
+}
+
+fn breaker_status(breaker: &Breaker) -> BreakerStatus {
+    let status = |state| BreakerStatus { state, failures: 0, until: None };
+    match breaker.view(clock::now()) {
+        BreakerView::Closed { failures } => BreakerStatus { failures, ..status("closed") },
+        BreakerView::Open { remaining } => {
+            BreakerStatus { until: Some(time(clock::wall_now() + remaining)), ..status("open") }
+        }
+        BreakerView::HalfOpen => status("half-open"),
     }
 }
 

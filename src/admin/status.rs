@@ -231,6 +231,8 @@ pub struct ServerStatus {
     pub in_flight: usize,
     /// Calls that wait for their turn.
     pub queued: usize,
+    /// Its circuit breaker; `None` if it has none.
+    pub breaker: Option<BreakerStatus>,
     /// The child's process id.
     pub pid: Option<u32>,
     /// When a server in backoff will be tried again.
@@ -247,6 +249,17 @@ pub struct ServerStatus {
     pub instance_count: usize,
     /// The first, and the others that have been there longest.
     pub instances: Vec<InstanceStatus>,
+}
+
+/// A server's circuit breaker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BreakerStatus {
+    /// `closed`, `open` or `half-open`.
+    pub state: &'static str,
+    /// Failures since the last call that succeeded, while it is closed.
+    pub failures: usize,
+    /// Until when calls are refused, while it is open.
+    pub until: Option<Timestamp>,
 }
 
 /// What is remarkable about a server's definitions.

@@ -41,6 +41,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         restarts: 0,
         in_flight: 0,
         queued: 0,
+        breaker: None,
         pid: Some(42),
         next_retry_at: None,
         warnings: Vec::new(),

@@ -5,9 +5,11 @@
 //! text names nothing that the client may not know to exist; the log has the
 //! details for the operator.
 
+mod interceptor;
 mod request;
 mod server;
 
+pub use interceptor::{InterceptorFault, InterceptorOutage, InterceptorRefusal};
 pub use request::{
     ArgumentViolations, ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability,
     OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
@@ -161,6 +163,12 @@ pub enum Failure {
     /// The media type of the body is not JSON.
     #[error("the request body must be application/json")]
     MediaType,
+    /// An interceptor refused the call, or withholds its result.
+    #[error(transparent)]
+    Intercepted(Box<InterceptorRefusal>),
+    /// An interceptor without which the call is not made, or its result not shown, does not answer.
+    #[error(transparent)]
+    InterceptorDown(Box<InterceptorOutage>),
     /// A limit is reached.
     #[error("over the limit {limit}: try again in {}", seconds(*retry_after))]
     OverLimit {
@@ -189,6 +197,17 @@ pub enum Failure {
         server: ServerName,
         /// What is wrong with it.
         fault: Box<ServerFault>,
+    },
+    /// Too many calls of the server have failed, and none is sent for a while.
+    #[error(
+        "too many calls of the server {server} have failed: it is called again in {}",
+        seconds(*retry_after)
+    )]
+    BreakerOpen {
+        /// The server.
+        server: ServerName,
+        /// How long to wait before another attempt.
+        retry_after: Duration,
     },
     /// The server exited, or the connection to it was lost, during the call.
     #[error("the server {server} failed during the call: {fault}")]
@@ -335,6 +354,10 @@ impl Failure {
                 row(code::INVALID_REQUEST, 413, Client, false, "body_too_large")
             }
             Self::MediaType => row(code::INVALID_REQUEST, 415, Client, false, "media_type"),
+            Self::Intercepted(_) => row(code::INVALID_PARAMS, 200, Client, false, "intercepted"),
+            Self::InterceptorDown(_) => {
+                row(code::SERVER_UNAVAILABLE, 200, Gateway, true, "interceptor_down")
+            }
             Self::OverLimit { .. } => row(code::OVER_LIMIT, 429, Gateway, true, "over_limit"),
             Self::AnswerDropped { .. } => {
                 row(code::OVER_LIMIT, 200, Client, false, "answer_dropped")
@@ -345,6 +368,9 @@ impl Failure {
             }
             Self::ServerDown { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
+            }
+            Self::BreakerOpen { .. } => {
+                row(code::SERVER_UNAVAILABLE, 200, Server, true, "breaker_open")
             }
             Self::ServerBroke { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_broke")
@@ -384,6 +410,9 @@ impl Failure {
             }
             Self::OverLimit { limit, retry_after } => Some(json!({
                 "limit": limit,
+                "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
+            })),
+            Self::BreakerOpen { retry_after, .. } => Some(json!({
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
             Self::AnswerDropped { limit } => Some(json!({ "limit": limit })),
@@ -442,6 +471,8 @@ impl Failure {
                 Self::InvalidArguments(_)
                     | Self::CallDenied
                     | Self::NotConfirmed(_)
+                    | Self::Intercepted(_)
+                    | Self::InterceptorDown(_)
                     | Self::DepartedTool { .. }
                     | Self::InputRefused(_)
                     | Self::InputTimeout { .. }
@@ -463,29 +494,4 @@ pub fn tool_error(text: &str) -> Vec<u8> {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64().max(0.1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn over_a_limit_says_which_and_how_long() {
-        let failure = Failure::OverLimit {
-            limit: "server:git".into(),
-            retry_after: Duration::from_millis(1500),
-        };
-        let error: Value = serde_json::from_slice(&failure.to_error()).unwrap();
-        assert_eq!(error["data"]["retryAfterMs"], 1500);
-        assert_eq!(error["data"]["limit"], "server:git");
-        assert_eq!(failure.wire().status, 429);
-    }
-
-    #[test]
-    fn only_a_servers_failure_becomes_a_tool_result() {
-        let server = ServerName::new("git").unwrap();
-        let down = Failure::server_down(server, ServerFault::Exited);
-        assert!(down.to_tool_result().is_some());
-        assert!(Failure::Draining.to_tool_result().is_none());
-    }
 }

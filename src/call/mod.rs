@@ -28,9 +28,9 @@ pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
     ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
-    InputRefusal, InternalFault, NeededCapability, OtherViolations, ParamsFault, ParseFault,
-    QueryFault, RequestFault, ServerFault, StateError, TaskFault, VersionFault, WireForm,
-    tool_error,
+    InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
+    NeededCapability, OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault,
+    ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
 };
 pub use grants::Grants;
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
@@ -39,7 +39,7 @@ pub use names::{
 };
 pub use params::{MAX_DECLARATION, Meta, Params};
 pub use passing::Passing;
-pub use reply::{Answers, Event, InFlightSlot, Notice, Reply};
+pub use reply::{Answers, Event, InFlightSlot, Notice, Reply, ReplyWatch};
 
 use std::collections::HashMap;
 use std::ops::Range;

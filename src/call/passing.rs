@@ -9,7 +9,7 @@ use futures_util::Stream;
 
 use crate::mcp::Era;
 
-use super::{Failure, ResultBody, ServerFault, ServerName};
+use super::{Failure, ReplyWatch, ResultBody, ServerFault, ServerName};
 
 /// The raw JSON of a result, in pieces. Dropping it before its end closes the
 /// server's stream.
@@ -21,6 +21,7 @@ pub struct Passing {
     /// Bytes that were read.
     passed: u64,
     held: Vec<Box<dyn Send>>,
+    watch: Option<Box<dyn ReplyWatch>>,
 }
 
 /// Called with the outcome at the end, and the size of the result.
@@ -34,7 +35,15 @@ impl Passing {
         era: Era,
         pieces: impl Stream<Item = Result<Bytes, Failure>> + Send + 'static,
     ) -> Self {
-        Self { server, era, pieces: Box::pin(pieces), at_end: None, passed: 0, held: Vec::new() }
+        Self {
+            server,
+            era,
+            pieces: Box::pin(pieces),
+            at_end: None,
+            passed: 0,
+            held: Vec::new(),
+            watch: None,
+        }
     }
 
     /// The era of the server that sends it.
@@ -45,6 +54,11 @@ impl Passing {
     /// Keeps `what` until the result ends.
     pub fn hold(&mut self, what: Box<dyn Send>) {
         self.held.push(what);
+    }
+
+    /// Tells `watch` how the result ends.
+    pub fn set_watch(&mut self, watch: Option<Box<dyn ReplyWatch>>) {
+        self.watch = watch;
     }
 
     /// Calls `told` at the end of the result, with the number of its bytes; it is dropped if the result is
@@ -70,6 +84,9 @@ impl Passing {
             Some(Err(failure)) => Err(failure),
             None => Ok(()),
         };
+        if let Some(watch) = self.watch.take() {
+            watch.ended(ended);
+        }
         if let Some(told) = self.at_end.take() {
             told(ended, self.passed);
         }

@@ -119,12 +119,19 @@ impl InFlightSlot {
     }
 }
 
+/// Is told how a reply ends, or that the server asks for input; dropped if it does neither.
+pub trait ReplyWatch: Send {
+    /// Called once: with the failure, if it is one.
+    fn ended(self: Box<Self>, ended: Result<(), &Failure>);
+}
+
 /// The reply to a call. Dropping it before its answer cancels the call at the server, in the way of
 /// the server's era and transport.
 pub struct Reply {
     source: ReplySource,
     answers: Option<Answers>,
     held: Option<Box<dyn Send>>,
+    watch: Option<Box<dyn ReplyWatch>>,
 }
 
 /// The channel for responses to a server's input requests in the middle of a call.
@@ -142,22 +149,32 @@ enum ReplySource {
 impl Reply {
     /// A reply whose answer is available.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
-        Self { source: ReplySource::Ready(Some(answer)), answers: None, held: None }
+        Self { source: ReplySource::Ready(Some(answer)), answers: None, held: None, watch: None }
     }
 
     /// A reply whose result is streamed.
     pub fn passing(passing: Passing) -> Self {
-        Self { source: ReplySource::Passing(Some(passing)), answers: None, held: None }
+        Self { source: ReplySource::Passing(Some(passing)), answers: None, held: None, watch: None }
     }
 
     /// A reply with events over time. The stream ends with an [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
-        Self { source: ReplySource::Stream(Box::pin(events)), answers: None, held: None }
+        Self {
+            source: ReplySource::Stream(Box::pin(events)),
+            answers: None,
+            held: None,
+            watch: None,
+        }
     }
 
     /// A reply that is read before it has begun.
     pub fn starting(begun: impl Future<Output = Result<Self, Failure>> + Send + 'static) -> Self {
-        Self { source: ReplySource::Starting(Box::pin(begun)), answers: None, held: None }
+        Self {
+            source: ReplySource::Starting(Box::pin(begun)),
+            answers: None,
+            held: None,
+            watch: None,
+        }
     }
 
     /// A reply of which the first event was taken.
@@ -176,11 +193,13 @@ impl Reply {
 
     /// Continues as a reply that has begun.
     fn continue_as(&mut self, begun: Result<Self, Failure>) {
-        let Self { source, answers, held } =
+        let Self { source, answers, held, watch } =
             begun.unwrap_or_else(|failure| Self::ready(Err(failure)));
         self.source = source;
         self.answers = answers;
         self.held = held;
+        // The reply itself may be watched, too: it is the same call.
+        self.watch = watch.or(self.watch.take());
     }
 
     /// Sets the channel for responses to the server's input requests.
@@ -202,6 +221,13 @@ impl Reply {
             // The channel has capacity for as many as a call may have pending.
             let _ = answers.try_send((id, response));
         }
+    }
+
+    /// Tells `watch` how the reply ends.
+    #[must_use]
+    pub fn watched_by(mut self, watch: Box<dyn ReplyWatch>) -> Self {
+        self.watch = Some(watch);
+        self
     }
 
     /// Holds `what`, such as the call's [`InFlightSlot`], until the reply ends.
@@ -234,7 +260,25 @@ impl Reply {
                 passing.hold(held);
             }
         }
+        if self.watch.is_some() {
+            self.tell_watch(&mut event);
+        }
         event
+    }
+}
+
+impl Reply {
+    fn tell_watch(&mut self, event: &mut Option<Event>) {
+        let told = match event {
+            Some(Event::Answer(answer)) => answer.as_ref().map(|_| ()),
+            Some(Event::Passing(passing)) => return passing.set_watch(self.watch.take()),
+            Some(Event::Asks(..)) => Ok(()),
+            Some(Event::Notice(_) | Event::TookBack(_) | Event::Pause(_)) => return,
+            None => return self.watch = None,
+        };
+        if let Some(watch) = self.watch.take() {
+            watch.ended(told);
+        }
     }
 }
 

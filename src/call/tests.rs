@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::jsonrpc::{self, FrameFault};
 use crate::mcp::{header, meta};
 
 use super::{
     ArgumentViolations, Blame, ConfirmRefusal, Failure, GatewayFault, HeaderFault, InputRefusal,
-    InternalFault, NeededCapability, OtherViolations, ParamsFault, RequestFault, ServerFault,
-    ServerName, StateError,
+    InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault, NeededCapability,
+    OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
 };
 
 #[test]
@@ -92,7 +93,17 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::KeyExpired => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
-        Failure::MediaType => Failure::OverLimit {
+        Failure::MediaType => InterceptorRefusal {
+            interceptor: "NAME".into(),
+            reason: "a secret in the arguments".into(),
+        }
+        .into(),
+        Failure::Intercepted(_) => InterceptorOutage {
+            interceptor: "NAME".into(),
+            fault: InterceptorFault::Timeout { after: Duration::from_secs(2) },
+        }
+        .into(),
+        Failure::InterceptorDown(_) => Failure::OverLimit {
             limit: "server:NAME".into(),
             retry_after: Duration::from_millis(1500),
         },
@@ -100,7 +111,10 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::AnswerDropped { .. } => Failure::Draining,
         Failure::Draining => GatewayFault::Transport(ServerFault::Unreachable).into(),
         Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
-        Failure::ServerDown { .. } => Failure::server_broke(server(), ServerFault::Exited),
+        Failure::ServerDown { .. } => {
+            Failure::BreakerOpen { server: server(), retry_after: Duration::from_millis(12_300) }
+        }
+        Failure::BreakerOpen { .. } => Failure::server_broke(server(), ServerFault::Exited),
         Failure::ServerBroke { .. } => {
             Failure::ServerTimeout { server: server(), after: Duration::from_secs(30) }
         }
@@ -163,3 +177,21 @@ All errors that the gateway itself sends. Errors that a server sends pass throug
 | label | code | HTTP | blame | again | seen as | text |
 |---|---|---|---|---|---|---|
 ";
+
+#[test]
+fn over_a_limit_says_which_and_how_long() {
+    let failure =
+        Failure::OverLimit { limit: "server:git".into(), retry_after: Duration::from_millis(1500) };
+    let error: Value = serde_json::from_slice(&failure.to_error()).unwrap();
+    assert_eq!(error["data"]["retryAfterMs"], 1500);
+    assert_eq!(error["data"]["limit"], "server:git");
+    assert_eq!(failure.wire().status, 429);
+}
+
+#[test]
+fn only_a_servers_failure_becomes_a_tool_result() {
+    let server = ServerName::new("git").unwrap();
+    let down = Failure::server_down(server, ServerFault::Exited);
+    assert!(down.to_tool_result().is_some());
+    assert!(Failure::Draining.to_tool_result().is_none());
+}

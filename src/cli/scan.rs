@@ -27,7 +27,8 @@ pub(super) fn scan_servers(config: Config) -> bool {
         let surroundings = ServerContext::new(guardian(), metrics);
         let config = scanned_whole(config);
         let definitions = DefinitionGuard::default();
-        let startup = StartUp { config, surroundings, info: own_info(), definitions };
+        let startup =
+            StartUp { config, surroundings, info: own_info(), definitions, quotas: Arc::default() };
         let snapshots = Snapshots::start(startup);
         let servers: Vec<_> =
             snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();

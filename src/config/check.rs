@@ -10,7 +10,9 @@ use crate::call::{ProfileName, PublicName};
 
 use super::audit::AuditConfig;
 use super::clients::{ClientKeySetting, KeyHash};
+use super::costs::check_costs;
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
+use super::interceptors::InterceptorName;
 use super::naming::NamingChoice;
 use super::network::{HeaderSetting, HostSetting};
 use super::numbers::CountSetting;
@@ -54,6 +56,8 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     let own_tools: Vec<_> = own_tools.iter().filter_map(ConfigNode::as_table).collect();
     check_nested_tools(&own_tools, reader);
     check_public_names((&own_tools, &servers), reader);
+    check_interceptors(root, servers.iter().chain(&profiles), reader);
+    check_costs(root, (&servers, &profiles, &clients), reader);
 }
 
 /// Whether two listeners cannot both bind their addresses. Port 0 never collides.
@@ -240,6 +244,30 @@ fn check_client_profiles(
     }
 }
 
+/// Interceptors that servers and profiles name must exist.
+fn check_interceptors<'a, 'b: 'a>(
+    root: &ConfigTable<'_>,
+    users: impl Iterator<Item = &'a ConfigTable<'b>>,
+    reader: &mut ConfigReader<'_>,
+) {
+    let known = root.find_node("interceptors").and_then(|node| node.as_table());
+    let known: Vec<_> = known.iter().flat_map(ConfigTable::all_nodes).collect();
+    let names: Vec<_> = known.iter().map(ConfigNode::key_name).collect();
+    for node in users.filter_map(|user| user.find_node("interceptors")) {
+        let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
+        for item in node.expect_items::<Vec<InterceptorName>>(quiet).into_iter().flatten() {
+            let Some(name) = <InterceptorName as Setting>::read_value(&item, quiet) else {
+                continue;
+            };
+            if !names.contains(&name.as_str()) {
+                let meant = nearest_choice(name.as_str(), &names);
+                let name = shorten_text(name.as_str());
+                item.report_fault(reader, ConfigProblem::NoInterceptor { name, meant });
+            }
+        }
+    }
+}
+
 /// Exact server names must exist; wildcard patterns need not match.
 fn check_profile_servers(
     profiles: &[ConfigTable<'_>],
@@ -388,7 +416,7 @@ fn check_nested_tools(own_tools: &[ConfigTable<'_>], reader: &mut ConfigReader<'
 }
 
 /// A setting's value, or its default. Silent, because its own faults are already reported.
-fn setting_value<Sec: Section, S: Setting>(
+pub(super) fn setting_value<Sec: Section, S: Setting>(
     table: &ConfigTable<'_>,
     key: &str,
     reader: &ConfigReader<'_>,

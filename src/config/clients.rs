@@ -12,6 +12,7 @@ use crate::call::ProfileName;
 
 use super::macros::section;
 use super::problem::ConfigProblem;
+use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::{SectionPart, Setting, SettingRow};
@@ -33,6 +34,8 @@ section! {
             profiles: Option<Vec<ProfileName>>,
             /// The client's request rate, instead of `gateway.client_rate`.
             rate: Option<Rate>,
+            /// The number of the client's calls in a day, which begins at midnight UTC.
+            quota: Option<DailyQuota>,
             /// The groups that the client belongs to, for the rules of `policy`.
             groups: Vec<String> = [],
             /// The scopes of the client's keys.

@@ -37,7 +37,7 @@ section! {
             /// The file to which events are appended, one per line.
             file: Option<PathBuf>,
             /// The types that are sent, with `*` and `?`. By default all but `call.*`.
-            types: Vec<Pattern> as Vec<EventTypePattern> = ["server.*", "list.*", "client.*", "config.*"],
+            types: Vec<Pattern> as Vec<EventTypePattern> = ["server.*", "breaker.*", "list.*", "client.*", "config.*"],
             /// The `source` of the events, which tells gateways apart.
             source: String as EventSourceSetting = "trunkline",
             /// How many bytes of events may wait for the receiver. Beyond it, the oldest events of

@@ -19,14 +19,19 @@
 //! line numbers.
 
 mod audit;
+mod breaker;
 mod check;
 mod clients;
+mod command;
 mod confirm;
+mod costs;
 mod definitions;
 mod docs;
 mod events;
 mod fault;
 mod gateway;
+mod help;
+mod interceptors;
 mod kinds;
 mod macros;
 mod maps;
@@ -40,6 +45,7 @@ mod policy;
 mod problem;
 mod process;
 mod profiles;
+mod quota;
 mod rate;
 mod reader;
 mod secret;
@@ -56,7 +62,9 @@ mod units;
 mod wording;
 
 pub use audit::AuditConfig;
+pub use breaker::BreakerConfig;
 pub use clients::{ClientConfig, ClientKey, KeyHash};
+pub use command::{CommandConfig, child_inherits};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use docs::{json_schema, reference};
@@ -65,6 +73,9 @@ pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
     AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
     ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
+};
+pub use interceptors::{
+    InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use openapi::{
@@ -81,11 +92,12 @@ pub use policy::{
 };
 pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;
+pub use quota::DailyQuota;
 pub use rate::Rate;
 pub use secret::Secret;
 pub use server::{
-    ArgumentsChoice, CapabilitiesChoice, CommandConfig, EraChoice, HttpConfig, HttpTransport,
-    Isolation, ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig, child_inherits,
+    ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
+    ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};
@@ -133,6 +145,8 @@ section! {
             tools: Vec<OwnToolConfig> as NamedTables<OwnToolConfig> = {},
             /// Who may use what.
             policy: PolicyConfig = {},
+            /// Services that check or change calls and results.
+            interceptors: Vec<InterceptorConfig> as NamedTables<InterceptorConfig> = {},
             /// Subsets of the catalog, each at a URL of its own.
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
             /// The clients that may call. By default every client that reaches the gateway.

@@ -3,9 +3,12 @@
 use crate::call::{ProfileName, ProfileNameError};
 
 use super::gateway::UriChoice;
+use super::interceptors::InterceptorName;
 use super::macros::section;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
+use super::quota::DailyQuota;
+use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{SectionPart, TextSetting};
 
@@ -34,6 +37,12 @@ section! {
             resources: Option<Vec<Pattern>>,
             /// Which URIs clients see, instead of `gateway.uris`.
             uris: Option<UriChoice>,
+            /// The interceptors that calls through the profile pass, after those of the server.
+            interceptors: Vec<InterceptorName> = [],
+            /// The rate of calls through the profile.
+            rate: Option<Rate>,
+            /// The number of calls through the profile in a day, which begins at midnight UTC.
+            quota: Option<DailyQuota>,
             /// The name that clients display, instead of `gateway.title`.
             title: Option<String>,
             /// Instructions for the client's model, instead of `gateway.instructions`.

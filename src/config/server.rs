@@ -10,21 +10,23 @@ use url::Url;
 
 use crate::call::{NativeName, PublicName, ServerName};
 
+use super::breaker::BreakerConfig;
+use super::command::CommandConfig;
 use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
+use super::interceptors::InterceptorName;
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
 use super::numbers::{Count32, CountSetting};
 use super::openapi::{OpenApiConfig, ServerProtocol};
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
-use super::process::{ProgramSetting, VariableSetting};
+use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::server_secrets::ServerSecrets;
 use super::setting::{Section, SectionPart, Setting, SettingRow, TextSetting};
-use super::substitute::SubstitutedText;
 use super::transforms::{OutputCheck, ResultBounds, TransformSettings};
 use super::units::{DurationSetting, SizeSetting};
 
@@ -94,6 +96,12 @@ section! {
             stop_timeout: Duration as DurationSetting = "5s",
             /// The rate of tool calls to this server.
             rate: Option<Rate>,
+            /// The rate of each client's calls to this server, or of each address's if clients have
+            /// no keys.
+            rate_each: Option<Rate>,
+            /// The number of each client's calls to this server in a day, which begins at midnight
+            /// UTC. With `gateway.state_dir` it survives a restart.
+            quota_each: Option<DailyQuota>,
             /// The number of concurrent calls.
             in_flight: usize as CountSetting<1, 100_000> = 256,
             /// The number of calls that may queue when `in_flight` is reached.
@@ -129,6 +137,9 @@ section! {
             /// connection to the server could be opened. At most ten in a row, and then one for every
             /// five calls. By default never.
             retries: Option<usize> as Option<CountSetting<0, 5>>,
+            /// When calls are refused for a while because calls before them have failed. By default
+            /// never.
+            breaker: Option<BreakerConfig>,
             /// How long a call of a tool takes before its client hears of it: a progress
             /// notification if it has sent a token, else a log message if it has asked for these,
             /// else nothing. By default never.
@@ -138,47 +149,12 @@ section! {
             /// Whether the user is asked before a tool of the server is called: by a form, in a client that
             /// can show one. Calls of other clients are refused.
             confirm: ConfirmChoice = false,
+            /// The interceptors that its calls and results pass, in this order.
+            interceptors: Vec<InterceptorName> = [],
             /// Which tools clients see, and how.
             tools: ToolsConfig = {},
         }
     }
-}
-
-section! {
-    /// A child process that speaks MCP on its standard input and output.
-    #[derive(Clone, PartialEq)]
-    pub struct CommandConfig {
-        settings {
-            /// The program: a name looked up in `PATH`, or a path. `trunkline` is the running
-            /// gateway's own program.
-            "command" => program: String as ProgramSetting,
-            /// Its arguments. Other users of the machine can see them: put secrets into `env`.
-            args: Vec<String> as Vec<SubstitutedText> = [],
-            /// Environment variables.
-            env: Vec<(String, Secret)> = {},
-            /// Environment variables passed on from the gateway's own environment, by name or as
-            /// `NAME_*`. `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `LANG`,
-            /// `LC_*` and `XDG_*` are always passed; all others are not.
-            pass_env: Vec<String> as Vec<VariableSetting> = [],
-            /// The working directory. By default the gateway's own.
-            cwd: Option<PathBuf>,
-        }
-    }
-}
-
-/// The variables of the gateway's own environment that every child process
-/// gets: enough to run, and no credentials.
-pub(super) const PASSED_ENV: [&str; 11] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
-
-/// Whether a child process with this `pass_env` inherits a variable of the gateway's own
-/// environment.
-pub fn child_inherits(pass_env: &[String], variable: &str) -> bool {
-    let names = |name: &str| match name.strip_suffix('*') {
-        Some(stem) => variable.starts_with(stem),
-        None => variable == name,
-    };
-    PASSED_ENV.into_iter().any(names) || pass_env.iter().any(|name| names(name))
 }
 
 section! {
@@ -235,6 +211,12 @@ section! {
             rate: Option<Rate>,
             /// Whether the user is asked before the tool is called, instead of the server's `confirm`.
             confirm: Option<ConfirmChoice>,
+            /// The rate of each client's calls to this tool, or of each address's.
+            rate_each: Option<Rate>,
+            /// The number of each client's calls to this tool in a day.
+            quota_each: Option<DailyQuota>,
+            /// How many calls one call of this tool counts as, in every rate and quota.
+            cost: u32 as Count32<1, 1_000_000> = 1,
         }
     }
 }
@@ -457,18 +439,6 @@ impl ToolsConfig {
 
 // Arguments and URLs may contain substituted secrets, but are plain strings for
 // the other modules. Hence Debug leaves them out.
-impl fmt::Debug for CommandConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Command")
-            .field("program", &self.program)
-            .field("args", &format_args!("[{} arguments]", self.args.len()))
-            .field("env", &self.env)
-            .field("pass_env", &self.pass_env)
-            .field("cwd", &self.cwd)
-            .finish()
-    }
-}
-
 impl fmt::Debug for HttpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")

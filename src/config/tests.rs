@@ -195,7 +195,7 @@ fn every_setting_has_a_sentence_that_ends() {
 #[test]
 fn the_variables_that_every_child_gets_are_in_the_docs() {
     let page = reference();
-    for name in server::PASSED_ENV {
+    for name in command::PASSED_ENV {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
 }

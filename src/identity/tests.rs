@@ -11,6 +11,7 @@ fn client(name: &str, keys: &[&str]) -> ClientConfig {
         keys,
         profiles: None,
         rate: None,
+        quota: None,
         groups: Vec::new(),
         scopes: Vec::new(),
     }

@@ -15,7 +15,7 @@ use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Method, code};
-use crate::policy::{Confirmation, Permitted};
+use crate::policy::{Confirmation, Permitted, ResultInterceptors};
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
@@ -44,6 +44,8 @@ pub struct ActiveCall {
     is_asking: bool,
     /// What the client hears if the call takes long; `None` for most calls.
     slow: Option<Box<SlowNotice>>,
+    /// What the result passes before it is released; `None` for most calls.
+    interceptors: Option<Box<ResultInterceptors>>,
 }
 
 /// Input requests of the server that the client has not received yet.
@@ -69,6 +71,7 @@ impl ActiveCall {
             ticket: None,
             is_asking: false,
             slow: None,
+            interceptors: None,
         }
     }
 
@@ -93,6 +96,11 @@ impl ActiveCall {
     /// those to a client that can do nothing.
     pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
         self.asker.hide_capabilities(call)
+    }
+
+    /// Sets the interceptors that the result passes.
+    pub(super) fn set_interceptors(&mut self, interceptors: Option<Box<ResultInterceptors>>) {
+        self.interceptors = interceptors;
     }
 
     pub(super) fn mark_sent(&mut self) {
@@ -174,6 +182,9 @@ impl ActiveCall {
             match event {
                 Some(Event::Asks(id, question)) => self.receive_question(id, question),
                 Some(Event::TookBack(id)) => self.open.forget(&id),
+                Some(Event::Answer(Ok(answer))) if self.awaits_interceptors(&answer) => {
+                    self.intercept(answer);
+                }
                 Some(Event::Answer(Ok(answer)))
                     if self.release.as_ref().is_some_and(|it| it.is_large(&answer)) =>
                 {
@@ -231,9 +242,27 @@ impl ActiveCall {
         }
     }
 
+    /// Whether interceptors have to see an answer. They see what ends the call, not requests for
+    /// input.
+    fn awaits_interceptors(&self, answer: &Answer) -> bool {
+        self.interceptors.is_some()
+            && matches!(answer, Answer::Result(result) if *result.kind() != ResultType::InputRequired)
+    }
+
+    /// Has interceptors see an answer, which becomes a reply of its own: dropping the future of
+    /// `next` loses nothing.
+    fn intercept(&mut self, answer: Answer) {
+        self.open = OpenQuestions::default();
+        if let Some(interceptors) = self.interceptors.take() {
+            let intercepted = async move { Event::Answer(interceptors.intercept(answer).await) };
+            self.reply = Reply::stream(stream::once(intercepted));
+        }
+    }
+
     /// Whether a large result has to be buffered before it is sent to the client.
     fn needs_whole(&self, passing: &Passing) -> bool {
-        self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
+        self.interceptors.is_some()
+            || self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
 
     /// Waits until the server sends something to a call that is parked for input; false once the

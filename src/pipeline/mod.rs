@@ -319,6 +319,7 @@ async fn send(
     if let Some(question) = confirm::question_before(snapshot, (&mut call, &mut target)).await? {
         return confirm::ask(active, &call, &question, user);
     }
+    active.set_interceptors(snapshot.policy.result_interceptors(&call, &target));
     if let CallAttempt::First(way) = attempt
         && active.tells_when_slow()
     {
@@ -359,6 +360,6 @@ mod tests {
     #[test]
     fn a_calls_future_is_small() {
         let size = size(await_reply);
-        assert!(size <= 3584, "{size} bytes");
+        assert!(size <= 3712, "{size} bytes");
     }
 }

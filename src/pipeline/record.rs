@@ -279,6 +279,8 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
     let wire = failure.wire();
     match failure {
         Failure::OverLimit { .. }
+        | Failure::BreakerOpen { .. }
+        | Failure::Intercepted(_)
         | Failure::UnknownTool { .. }
         | Failure::DepartedTool { .. }
         | Failure::UnknownPrompt { .. }

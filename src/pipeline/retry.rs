@@ -162,7 +162,11 @@ async fn attempt_calls(
         let wait = backoff.jittered_wait_after(Duration::ZERO, &mut fastrand::Rng::new());
         tokio::time::sleep(wait).await;
         let (call, target) = again;
-        permitted = snapshot.policy.readmit(Box::new(call), target);
+        // The breaker has opened meanwhile.
+        let Ok(again) = snapshot.policy.admit_retry(Box::new(call), target) else {
+            return attempt.give_up(slot);
+        };
+        permitted = again;
     }
 }
 

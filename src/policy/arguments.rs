@@ -86,6 +86,31 @@ impl Policy {
         }
     }
 
+    /// Takes arguments that an interceptor has changed, if they fit the server's own schema.
+    ///
+    /// # Errors
+    /// As for arguments of a client.
+    pub(super) async fn take_changed_arguments(
+        &self,
+        call: &mut Call,
+        target: &mut CallTarget,
+        raw: Vec<u8>,
+    ) -> Result<(), Failure> {
+        let Some(tool) = target.tool.clone() else { return replace_arguments(call, target, &raw) };
+        let limits = self.limits.server(&target.server);
+        let choice =
+            limits.map_or(ArgumentsChoice::Strict, |it| ServerLimits::arguments(it, &tool.native));
+        if choice == ArgumentsChoice::Off {
+            return replace_arguments(call, target, &raw);
+        }
+        let listed = tool.transform.as_ref().map_or(&tool, |transform| &transform.listed);
+        let listed = Arc::clone(listed);
+        let check = move || (listed.arguments.check(Some(&raw)), raw);
+        let (checked, raw) = self.run_check(&call.context, check).await?;
+        checked.map_err(Failure::InvalidArguments)?;
+        replace_arguments(call, target, &raw)
+    }
+
     /// Admits a call of a tool of the gateway itself: checks the rules, and its arguments, which no
     /// server checks again.
     ///

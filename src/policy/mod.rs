@@ -10,14 +10,21 @@
 mod arguments;
 mod authorization;
 mod confirmation;
+mod breaker;
 mod definitions;
+mod failure_window;
 mod gate;
 mod holder_slots;
+mod interceptors;
 mod large_work;
 mod permit;
+mod quota_file;
+mod quotas;
 mod rate;
 mod registry;
 mod retry_budget;
+mod server_rates;
+mod set_quotas;
 mod shares;
 mod transforms;
 
@@ -25,6 +32,7 @@ pub use authorization::{
     AccessDecision, Authorization, CallerRights, RequestBasis, RequestedElement, RuleRemark,
     TrialCall, TrialElement, TrialOutcome, survey_rules,
 };
+pub use breaker::{Breaker, BreakerView};
 pub use confirmation::{ConfirmRules, Confirmation};
 pub use definitions::{
     BaselineError, BaselineFolder, BaselineRecord, DefinitionGuard, DefinitionNews,
@@ -32,8 +40,11 @@ pub use definitions::{
     ScreenedDefinition, pins_of, scan_of,
 };
 pub use gate::{Gate, GateSettings};
+pub use interceptors::ResultInterceptors;
 pub use large_work::{LargeWork, Patience};
 pub use permit::{CallTarget, Permitted};
+pub use quota_file::{QuotaFile, QuotaFileError};
+pub use quotas::QuotaLedger;
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use retry_budget::RetryBudget;
 pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
@@ -42,11 +53,13 @@ pub use transforms::{
 };
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arguments::ArgumentsSeen;
+use interceptors::Interceptors;
 
-use crate::call::{Call, Context, Failure, NativeName, Principal, ServerName};
+use crate::call::{Call, Context, Failure, Principal, ServerName};
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -110,13 +123,18 @@ impl Policy {
         self.limits.check_address(address)
     }
 
-    /// Admits a call: the rules, the rates of its tool and its server, the tool's schema,
-    /// the user's consent, and a slot among the server's calls in flight. The rules are
-    /// first, so that nobody learns of limits or schemas of what it may not use, and the
-    /// slot is last, so that an invalid call never waits for one.
+    /// Admits a call: the rules, the server's circuit breaker, the rates of its tool, its
+    /// server and its profile, the tool's schema, the user's consent, interceptors, which
+    /// see what the server would be sent, the daily quotas, and a slot among the server's
+    /// calls in flight. The rules are first, so that nobody learns of limits or schemas of
+    /// what it may not use; then the breaker, so that a call which it refuses uses up
+    /// nothing; the slot is last, so that an invalid call never waits for one. With the
+    /// slot the breaker is asked again, which may let only one call through; then the call
+    /// is charged to its quotas.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`], [`Failure::InvalidArguments`], [`Failure::NotConfirmed`],
+    /// [`Failure::BreakerOpen`], [`Failure::OverLimit`], [`Failure::InvalidArguments`],
+    /// [`Failure::NotConfirmed`], [`Failure::Intercepted`], [`Failure::InterceptorDown`],
     /// and those of [`Authorization::authorize_call`].
     pub async fn admit(
         &self,
@@ -125,9 +143,12 @@ impl Policy {
     ) -> Result<Permitted<Call>, Failure> {
         self.authorize(&call, &target).await?;
         let limits = self.limits.server(&target.server);
+        let mut cost = NonZeroU32::MIN;
         if let Some(limits) = limits {
-            limits.check(&target.server, target.tool_name())?;
+            limits.check_breaker()?;
+            cost = limits.rates().check_call(&target, &call.context)?;
         }
+        self.limits.check_shared(&call.context, cost)?;
         let seen = target.see_arguments(&call.params);
         if seen != ArgumentsSeen::Valid {
             Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
@@ -135,6 +156,11 @@ impl Policy {
             self.authorize(&call, &target).await?;
         }
         self.check_consent(&target)?;
+        if let Some(interceptors) = &self.limits.interceptors {
+            Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
+        }
+        // Refused before it waits for a slot, and charged when it has one.
+        drop(self.limits.charge_quotas(&call.context, &target, cost)?);
         let slot = match limits {
             Some(limits) => {
                 let holder = || charged(&call.context);
@@ -142,7 +168,26 @@ impl Policy {
             }
             None => None,
         };
-        Ok(Permitted::new(call, target, slot))
+        let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
+        if let Some(charge) = self.limits.charge_quotas(&call.context, &target, cost)? {
+            charge.keep();
+        }
+        Ok(Permitted::new(call, target, slot).watched_by(pass))
+    }
+
+    /// Permits another attempt of a call that was admitted before and failed: the server's circuit
+    /// breaker may refuse it.
+    ///
+    /// # Errors
+    /// [`Failure::BreakerOpen`].
+    pub fn admit_retry(
+        &self,
+        call: Box<Call>,
+        target: CallTarget,
+    ) -> Result<Permitted<Call>, Failure> {
+        let limits = self.limits.server(&target.server);
+        let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
+        Ok(Permitted::new(call, target, None).watched_by(pass))
     }
 
     /// Decides about a call by the rules, if there are any.
@@ -173,7 +218,9 @@ impl Policy {
     /// Permits a follow-up of a call that was admitted before under the same rules:
     /// a request about its task, the same call with task support, or another attempt.
     pub fn readmit(&self, call: Box<Call>, target: CallTarget) -> Permitted<Call> {
-        Permitted::new(call, target, None)
+        let limits = self.limits.server(&target.server);
+        let pass = limits.and_then(ServerLimits::follow_up);
+        Permitted::new(call, target, None).watched_by(pass)
     }
 
     /// Permits a subscription: checks the rules and the server's rate.
@@ -190,9 +237,35 @@ impl Policy {
             authorization.authorize_subscription(context, &target)?;
         }
         if let Some(limits) = self.limits.server(&target.server) {
-            limits.check(&target.server, None)?;
+            limits.rates().check_server(&target.server)?;
         }
         Ok(Permitted::new(Box::new(topic), target, None))
+    }
+
+    /// Has interceptors see a call. Arguments that they change have to fit the server's own schema.
+    async fn intercept_call(
+        &self,
+        interceptors: &Interceptors,
+        call: &mut Call,
+        target: &mut CallTarget,
+    ) -> Result<(), Failure> {
+        match interceptors.intercept_call(call, target).await? {
+            Some(arguments) => {
+                self.take_changed_arguments(call, target, arguments).await?;
+                // The rules have not seen these.
+                self.authorize(call, target).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The interceptors that the result of a call passes; `None` if there are none.
+    pub fn result_interceptors(
+        &self,
+        call: &Call,
+        target: &CallTarget,
+    ) -> Option<Box<ResultInterceptors>> {
+        self.limits.interceptors.as_ref()?.for_result(call, target)
     }
 
     /// Runs work on large messages away from the threads that serve clients.
@@ -209,12 +282,4 @@ impl Policy {
 /// The holder that a call is charged to.
 fn charged(context: &Context) -> Holder {
     Holder::identify(&context.principal, context.address)
-}
-
-/// The name of a limit in errors and metrics.
-fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
-    match tool {
-        Some(tool) => format!("tool:{server}/{tool}"),
-        None => format!("server:{server}"),
-    }
 }

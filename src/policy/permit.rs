@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::call::{Edits, InFlightSlot, NativeName, Params, ServerName};
+use crate::call::{Edits, InFlightSlot, NativeName, Params, ReplyWatch, ServerName};
 use crate::catalog::Tool;
 
 use super::arguments::ArgumentsSeen;
 use super::authorization::RequestedElement;
+use super::breaker::BreakerPass;
 use super::confirmation::Confirmation;
 
 /// The destination of a call, and the edits of its params for the server: the
@@ -69,12 +70,18 @@ pub struct Permitted<T> {
     inner: Box<T>,
     target: CallTarget,
     slot: Option<InFlightSlot>,
+    /// Tells the server's circuit breaker how the call ends; `None` without one.
+    pass: Option<Box<BreakerPass>>,
 }
 
 impl<T> Permitted<T> {
     // Private to this module: nothing else can permit a call.
     pub(super) fn new(inner: Box<T>, target: CallTarget, slot: Option<InFlightSlot>) -> Self {
-        Self { inner, target, slot }
+        Self { inner, target, slot, pass: None }
+    }
+
+    pub(super) fn watched_by(self, pass: Option<BreakerPass>) -> Self {
+        Self { pass: pass.map(Box::new), ..self }
     }
 
     /// The permitted call or subscription.
@@ -85,6 +92,11 @@ impl<T> Permitted<T> {
     /// The destination.
     pub fn target(&self) -> &CallTarget {
         &self.target
+    }
+
+    /// Takes what is to be told how the call ends, if there is anything.
+    pub fn take_watch(&mut self) -> Option<Box<dyn ReplyWatch>> {
+        self.pass.take().map(|pass| pass as Box<dyn ReplyWatch>)
     }
 
     /// Takes the slot among the calls in flight, to be held with the reply.

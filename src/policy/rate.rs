@@ -1,6 +1,8 @@
 //! Token buckets.
 
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -24,20 +26,51 @@ impl Bucket {
             over_limit(name(), until.wait_time_from(DefaultClock::default().now()))
         })
     }
+
+    /// Checks a call that counts as `cost`.
+    pub(super) fn check_cost(
+        &self,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.0.check_n(cost) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(until)) => {
+                let wait = until.wait_time_from(DefaultClock::default().now());
+                Err(over_limit(name(), wait))
+            }
+            // The configuration refuses such costs.
+            Err(_) => Err(over_limit(name(), NEVER)),
+        }
+    }
 }
 
 /// One token bucket for each client address.
 #[derive(Debug)]
-pub(super) struct AddressBuckets {
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
+pub(super) struct AddressBuckets(KeyedBuckets<IpAddr>);
+
+impl AddressBuckets {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self(KeyedBuckets::new(rate))
+    }
+
+    pub(super) fn check(&self, address: IpAddr, cost: NonZeroU32) -> Result<(), Failure> {
+        self.0.check(&network(address), cost, || "client".into())
+    }
+}
+
+/// One token bucket for each key, of which there may be many.
+#[derive(Debug)]
+pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
+    limiter: DefaultKeyedRateLimiter<K>,
     /// How many requests were checked. Counted here, because counting the
-    /// addresses takes a lock on every shard of their map.
+    /// keys takes a lock on every shard of their map.
     checks: AtomicUsize,
-    /// The number of addresses above which the next sweep runs.
+    /// The number of keys above which the next sweep runs.
     sweep_at: AtomicUsize,
 }
 
-impl AddressBuckets {
+impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     pub(super) fn new(rate: Rate) -> Self {
         Self {
             limiter: RateLimiter::keyed(quota(rate)),
@@ -46,19 +79,29 @@ impl AddressBuckets {
         }
     }
 
-    pub(super) fn check(&self, address: IpAddr) -> Result<(), Failure> {
+    pub(super) fn check(
+        &self,
+        key: &K,
+        cost: NonZeroU32,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
         let before = self.checks.fetch_add(1, Ordering::Relaxed);
         if before % CHECKS_PER_SWEEP == CHECKS_PER_SWEEP - 1 {
             self.sweep();
         }
-        self.limiter.check_key(&network(address)).map_err(|until| {
-            over_limit("client".into(), until.wait_time_from(DefaultClock::default().now()))
-        })
+        match self.limiter.check_key_n(key, cost) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(until)) => {
+                let wait = until.wait_time_from(DefaultClock::default().now());
+                Err(over_limit(name(), wait))
+            }
+            // The configuration refuses such costs.
+            Err(_) => Err(over_limit(name(), NEVER)),
+        }
     }
 
-    /// Drops the addresses whose buckets are full again, if there are many
-    /// addresses. If few could be dropped, the next sweep is put off: it visits
-    /// every address.
+    /// Drops the keys whose buckets are full again, if there are many keys. If
+    /// few could be dropped, the next sweep is put off: it visits every key.
     fn sweep(&self) {
         if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
             self.limiter.retain_recent();
@@ -94,6 +137,9 @@ fn quota(rate: Rate) -> Quota {
         .allow_burst(rate.count)
 }
 
+/// The wait of a call that no bucket ever admits.
+const NEVER: Duration = Duration::from_hours(24);
+
 /// How many addresses are kept before full buckets are dropped.
 const MANY_ADDRESSES: usize = 100_000;
 
@@ -103,8 +149,6 @@ const CHECKS_PER_SWEEP: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-
     use super::*;
 
     #[test]
@@ -120,7 +164,7 @@ mod tests {
             ("1.2.3.5", true),
             ("::ffff:1.2.3.4", false),
         ] {
-            let checked = buckets.check(address.parse().unwrap());
+            let checked = buckets.check(address.parse().unwrap(), NonZeroU32::MIN);
             assert_eq!(checked.is_ok(), admitted, "{address}");
         }
     }
@@ -153,14 +197,22 @@ mod tests {
         let bound = MANY_ADDRESSES + CHECKS_PER_SWEEP;
         let mut most = 0;
         for number in 0..u32::try_from(2 * bound).unwrap() {
-            buckets.check(IpAddr::V4(number.into())).unwrap();
+            buckets.check(IpAddr::V4(number.into()), NonZeroU32::MIN).unwrap();
             if number % 4096 == 0 {
-                most = most.max(buckets.limiter.len());
+                most = most.max(buckets.0.limiter.len());
             }
         }
         assert!(most > MANY_ADDRESSES, "few are not worth a sweep: {most}");
         assert!(most <= bound, "{most}");
-        assert!(buckets.limiter.len() <= MANY_ADDRESSES);
+        assert!(buckets.0.limiter.len() <= MANY_ADDRESSES);
+    }
+
+    #[test]
+    fn a_cost_is_taken_whole_or_not_at_all() {
+        let bucket =
+            Bucket::new(Rate { count: 5.try_into().unwrap(), per: Duration::from_hours(1) });
+        let check = |cost| bucket.check_cost(NonZeroU32::new(cost).unwrap(), || "x".into()).is_ok();
+        assert_eq!([3, 3, 2, 1, 6].map(check), [true, false, true, false, false]);
     }
 
     #[test]
@@ -168,9 +220,9 @@ mod tests {
         let count = NonZeroU32::new(1).unwrap();
         let buckets = AddressBuckets::new(Rate { count, per: Duration::from_hours(1) });
         let busy = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        buckets.check(busy).unwrap();
-        buckets.sweep_at.store(0, Ordering::Relaxed);
-        buckets.sweep();
-        assert!(buckets.check(busy).is_err(), "its bucket is as empty as before");
+        buckets.check(busy, NonZeroU32::MIN).unwrap();
+        buckets.0.sweep_at.store(0, Ordering::Relaxed);
+        buckets.0.sweep();
+        assert!(buckets.check(busy, NonZeroU32::MIN).is_err(), "its bucket is as empty as before");
     }
 }

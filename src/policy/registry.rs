@@ -8,28 +8,45 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::call::{Failure, Named, NativeName, ServerName};
+use crate::call::{Context, Failure, Named, NativeName, Principal, ProfileName, ServerName};
+use crate::clock;
 use crate::config::{ArgumentsChoice, Config, Rate, ServerConfig};
+use crate::telemetry::events::EventSender;
+use crate::telemetry::metrics::Metrics;
 
+use super::breaker::{Breaker, BreakerPass, BreakerReports, BreakerSubject};
 use super::gate::{Gate, GateSettings, GateShare};
+use super::interceptors::{InterceptorRegistry, Interceptors};
 use super::large_work::LargeWork;
-use super::limit_name;
+use super::permit::CallTarget;
+use super::quotas::{QuotaCharge, QuotaLedger};
 use super::rate::{AddressBuckets, Bucket};
 use super::retry_budget::RetryBudget;
+use super::server_rates::{HolderBuckets, ServerRates, ToolRates};
+use super::set_quotas::SetQuotas;
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]
 pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
+    holders: SharedTable<(String, Rate), HolderBuckets>,
+    quotas: Arc<QuotaLedger>,
     gates: SharedTable<(ServerName, GateSettings), Gate>,
     retry_budgets: SharedTable<ServerName, RetryBudget>,
+    breakers: Mutex<Vec<KnownBreaker>>,
+    interceptors: InterceptorRegistry,
+    reports: Option<(Arc<Metrics>, EventSender)>,
     large_work: Arc<LargeWork>,
 }
+
+/// A breaker, and the configuration of its server: another server of the same name begins anew.
+type KnownBreaker = (Arc<ServerConfig>, Weak<Breaker>);
 
 /// Values that are shared for as long as somebody holds them.
 #[derive(Debug)]
@@ -55,6 +72,17 @@ impl<K: Eq + Hash, V> SharedTable<K, V> {
 }
 
 impl LimitRegistry {
+    /// A registry that reports transitions of breakers, and continues with the quotas of an earlier
+    /// run.
+    pub fn new(metrics: Arc<Metrics>, events: EventSender, quotas: Arc<QuotaLedger>) -> Self {
+        Self { reports: Some((metrics, events)), quotas, ..Self::default() }
+    }
+
+    /// The counts of daily quotas.
+    pub fn quotas(&self) -> &Arc<QuotaLedger> {
+        &self.quotas
+    }
+
     /// The limits of a configuration, with the state of those that were in use
     /// before.
     pub fn limits(&self, config: &Config) -> PolicyLimits {
@@ -69,15 +97,31 @@ impl LimitRegistry {
             Some((Arc::clone(&client.name), bucket))
         });
         let clients = clients.collect();
+        let profiles = config.profiles.iter().filter_map(|profile| {
+            let bucket = self.bucket(profile_limit(profile.name.as_str()), profile.rate?);
+            Some((profile.name.clone(), bucket))
+        });
+        let profiles = profiles.collect();
         let servers = config.servers.iter();
         let servers = servers
             .map(|server| (server.name.clone(), self.server_limits(server, config)))
             .collect();
         let large_work = Arc::clone(&self.large_work);
-        PolicyLimits { gateway, address, clients, servers, large_work }
+        let quotas = SetQuotas::of(config, &self.quotas);
+        let interceptors = self.interceptors.interceptors(config);
+        PolicyLimits {
+            gateway,
+            address,
+            clients,
+            profiles,
+            servers,
+            quotas,
+            interceptors,
+            large_work,
+        }
     }
 
-    fn server_limits(&self, server: &ServerConfig, config: &Config) -> ServerLimits {
+    fn server_limits(&self, server: &Arc<ServerConfig>, config: &Config) -> ServerLimits {
         let name = &server.name;
         let settings = GateSettings {
             in_flight: server.in_flight,
@@ -88,21 +132,65 @@ impl LimitRegistry {
                 queue: config.share_of(server.queue),
             }),
         };
-        let tools = server.tools.overrides.iter().filter_map(|(native, tool)| {
-            let bucket = self.bucket(limit_name(name, Some(native)), tool.rate?);
-            Some((native.clone(), bucket))
-        });
         let own_arguments = server.tools.overrides.iter();
         let own_arguments = own_arguments
             .filter_map(|(native, tool)| Some((native.clone(), tool.transforms.arguments.choice?)));
         ServerLimits {
             arguments: server.arguments,
             own_arguments: own_arguments.collect(),
-            rate: server.rate.map(|rate| self.bucket(limit_name(name, None), rate)),
-            tools: tools.collect(),
+            rates: self.server_rates(server),
             gate: self.gates.find((name.clone(), settings), || Gate::new(settings)),
             retry_budget: self.retry_budgets.find(name.clone(), RetryBudget::default),
+            breaker: self.breaker(server),
         }
+    }
+
+    fn server_rates(&self, server: &ServerConfig) -> ServerRates {
+        let name = &server.name;
+        let tools = server.tools.overrides.iter().filter_map(|(native, tool)| {
+            let limit = || ServerRates::limit_name(name, Some(native));
+            let rates = ToolRates {
+                all: tool.rate.map(|rate| self.bucket(limit(), rate)),
+                each: tool.rate_each.map(|rate| self.holder_buckets(limit(), rate)),
+                cost: NonZeroU32::new(tool.cost).unwrap_or(NonZeroU32::MIN),
+            };
+            (!rates.are_unset()).then(|| (native.clone(), rates))
+        });
+        let limit = || ServerRates::limit_name(name, None);
+        ServerRates {
+            all: server.rate.map(|rate| self.bucket(limit(), rate)),
+            each: server.rate_each.map(|rate| self.holder_buckets(limit(), rate)),
+            tools: tools.collect(),
+        }
+    }
+
+    fn holder_buckets(&self, limit: String, rate: Rate) -> Arc<HolderBuckets> {
+        self.holders.find((limit, rate), || HolderBuckets::new(rate))
+    }
+
+    /// The breaker of a server, if it has one: the one in use, if neither its settings nor the
+    /// server's address have changed.
+    fn breaker(&self, server: &Arc<ServerConfig>) -> Option<Arc<Breaker>> {
+        let settings = server.breaker?;
+        let mut known = self.breakers.lock();
+        known.retain(|(_, held)| held.strong_count() > 0);
+        let same = |config: &ServerConfig| {
+            config.name == server.name
+                && config.breaker == server.breaker
+                && config.target == server.target
+        };
+        let held = known.iter().find(|(config, _)| same(config));
+        if let Some(held) = held.and_then(|(_, held)| held.upgrade()) {
+            return Some(held);
+        }
+        let reports = self.reports.as_ref().map(|(metrics, events)| BreakerReports {
+            metrics: metrics.server(server.name.as_str()),
+            events: events.clone(),
+        });
+        let subject = BreakerSubject::Server(server.name.clone());
+        let new = Arc::new(Breaker::new(subject, settings, reports));
+        known.push((Arc::clone(server), Arc::downgrade(&new)));
+        Some(new)
     }
 
     fn bucket(&self, name: String, rate: Rate) -> Arc<Bucket> {
@@ -117,6 +205,11 @@ pub struct PolicyLimits {
     /// For clients without a key.
     address: Option<Arc<AddressBuckets>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
+    profiles: Named<ProfileName, Arc<Bucket>>,
+    /// `None` if there are no quotas.
+    quotas: Option<SetQuotas>,
+    /// `None` if no call passes any.
+    pub(super) interceptors: Option<Interceptors>,
     servers: Named<ServerName, ServerLimits>,
     pub(super) large_work: Arc<LargeWork>,
 }
@@ -127,7 +220,53 @@ impl PolicyLimits {
     }
 
     pub(super) fn check_address(&self, address: IpAddr) -> Result<(), Failure> {
-        self.address.as_ref().map_or(Ok(()), |buckets| buckets.check(address))
+        let check = |buckets: &Arc<AddressBuckets>| buckets.check(address, NonZeroU32::MIN);
+        self.address.as_ref().map_or(Ok(()), check)
+    }
+
+    /// Checks the rates that servers share: the profile's, and what a call that counts as several
+    /// adds to the client's and the gateway's, which have counted it as one.
+    pub(super) fn check_shared(&self, context: &Context, cost: NonZeroU32) -> Result<(), Failure> {
+        let profile = context.endpoint.profile();
+        if !self.profiles.is_empty()
+            && let Some(bucket) = self.profiles.get(profile)
+        {
+            bucket.check_cost(cost, || profile_limit(profile))?;
+        }
+        match NonZeroU32::new(cost.get() - 1) {
+            Some(more) => self.check_more(context, more),
+            None => Ok(()),
+        }
+    }
+
+    fn check_more(&self, context: &Context, more: NonZeroU32) -> Result<(), Failure> {
+        match &context.principal {
+            Principal::Client(name) => {
+                if let Some(bucket) = self.clients.get(name) {
+                    bucket.check_cost(more, || client_limit(name))?;
+                }
+            }
+            Principal::Anonymous => {
+                if let Some(buckets) = &self.address {
+                    buckets.check(context.address, more)?;
+                }
+            }
+        }
+        let gateway = self.gateway.as_ref();
+        gateway.map_or(Ok(()), |bucket| bucket.check_cost(more, || "gateway".into()))
+    }
+
+    /// Charges a call to the quotas that apply to it; `None` if none does.
+    pub(super) fn charge_quotas(
+        &self,
+        context: &Context,
+        target: &CallTarget,
+        cost: NonZeroU32,
+    ) -> Result<Option<QuotaCharge>, Failure> {
+        match &self.quotas {
+            Some(quotas) => quotas.charge((context, target), cost, clock::unix_now()),
+            None => Ok(None),
+        }
     }
 
     pub(super) fn check_client(&self, name: &str) -> Result<(), Failure> {
@@ -144,13 +283,18 @@ fn client_limit(client: &str) -> String {
     format!("client:{client}")
 }
 
+/// The name of a profile's limit.
+fn profile_limit(profile: &str) -> String {
+    format!("profile:{profile}")
+}
+
 /// The limits of one server.
 #[derive(Debug)]
 pub struct ServerLimits {
-    rate: Option<Arc<Bucket>>,
-    tools: Named<NativeName, Arc<Bucket>>,
+    rates: ServerRates,
     gate: Arc<Gate>,
     retry_budget: Arc<RetryBudget>,
+    breaker: Option<Arc<Breaker>>,
     arguments: ArgumentsChoice,
     /// Of those tools that have their own.
     own_arguments: Named<NativeName, ArgumentsChoice>,
@@ -162,15 +306,29 @@ impl ServerLimits {
         self.own_arguments.get(tool).copied().unwrap_or(self.arguments)
     }
 
-    pub(super) fn check(
-        &self,
-        server: &ServerName,
-        tool: Option<&NativeName>,
-    ) -> Result<(), Failure> {
-        if let Some(bucket) = tool.and_then(|tool| self.tools.get(tool)) {
-            bucket.check(|| limit_name(server, tool))?;
-        }
-        self.rate.as_ref().map_or(Ok(()), |bucket| bucket.check(|| limit_name(server, None)))
+    /// The rates of the server and its tools.
+    pub(super) fn rates(&self) -> &ServerRates {
+        &self.rates
+    }
+
+    /// Checks whether the server's breaker would let a call through.
+    pub(super) fn check_breaker(&self) -> Result<(), Failure> {
+        self.breaker.as_ref().map_or(Ok(()), |breaker| breaker.check(clock::now()))
+    }
+
+    /// Passes the server's breaker, if there is one.
+    pub(super) fn enter_breaker(&self) -> Result<Option<BreakerPass>, Failure> {
+        self.breaker.as_ref().map(|breaker| breaker.enter(clock::now())).transpose()
+    }
+
+    /// A pass for a follow-up of a call, which is sent in any case.
+    pub(super) fn follow_up(&self) -> Option<BreakerPass> {
+        self.breaker.as_ref().map(Breaker::follow_up)
+    }
+
+    /// The server's circuit breaker, if there is one.
+    pub fn breaker(&self) -> Option<&Arc<Breaker>> {
+        self.breaker.as_ref()
     }
 
     /// How many of the server's calls may be made again.

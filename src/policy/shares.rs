@@ -28,6 +28,14 @@ impl Holder {
             Principal::Anonymous => Self::Address(network(address)),
         }
     }
+
+    /// The holder in words that no other holder has.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Client(name) => format!("client {name}"),
+            Self::Address(address) => format!("address {address}"),
+        }
+    }
 }
 
 /// The most that may be held.

@@ -192,6 +192,7 @@ mod tests {
             surroundings: surroundings(),
             info,
             definitions: DefinitionGuard::default(),
+            quotas: Arc::default(),
         })
     }
 

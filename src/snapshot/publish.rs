@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::identity::Identity;
 use crate::policy::{
     Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
+    QuotaLedger,
 };
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
@@ -37,6 +38,8 @@ pub struct StartUp {
     pub info: Bytes,
     /// The accepted definitions of servers.
     pub definitions: DefinitionGuard,
+    /// What has been used of daily quotas.
+    pub quotas: Arc<QuotaLedger>,
 }
 
 /// The current snapshot, and the state for building the next one.
@@ -69,10 +72,11 @@ impl Snapshots {
     /// Starts all servers concurrently, and publishes a first snapshot without
     /// waiting for any of them.
     pub fn start(startup: StartUp) -> Arc<Self> {
-        let StartUp { config, surroundings, info, definitions } = startup;
+        let StartUp { config, surroundings, info, definitions, quotas } = startup;
         let metrics = Arc::clone(&surroundings.metrics);
         surroundings.set_limits(&config);
-        let registry = LimitRegistry::default();
+        let events = surroundings.events.clone();
+        let registry = LimitRegistry::new(Arc::clone(&metrics), events, quotas);
         let servers = config.servers.iter();
         let servers = servers
             .map(|config| {
@@ -122,6 +126,11 @@ impl Snapshots {
     /// Records what a client declares, before anything is done for it.
     pub fn meet_client(&self, abilities: &Abilities) {
         self.surroundings.meet_client(abilities);
+    }
+
+    /// What has been used of daily quotas.
+    pub fn quotas(&self) -> &Arc<QuotaLedger> {
+        self.registry.quotas()
     }
 
     /// Notifies of every change of the lists that clients see.

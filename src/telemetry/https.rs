@@ -19,14 +19,17 @@ pub enum TlsSetupError {
 }
 
 /// A connector for this URL, by HTTP/1.1 or HTTP/2.
-pub(super) fn https_connector(tls: ClientConfig) -> HttpsConnector<HttpConnector> {
+pub fn https_connector(tls: ClientConfig) -> HttpsConnector<HttpConnector> {
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     connector.enable_http1().enable_http2().build()
 }
 
 /// The settings of TLS towards a URL, with the platform's roots of trust. Blocks for as long as
 /// reading them takes.
-pub(super) fn platform_tls_config(url: &Url) -> Result<ClientConfig, TlsSetupError> {
+///
+/// # Errors
+/// [`TlsSetupError`].
+pub fn platform_tls_config(url: &Url) -> Result<ClientConfig, TlsSetupError> {
     let mut roots = RootCertStore::empty();
     // Plain `http` does not need the root certificates, and reading them takes
     // milliseconds.

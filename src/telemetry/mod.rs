@@ -20,7 +20,7 @@
 
 pub mod audit;
 pub mod events;
-mod https;
+pub mod https;
 pub mod log;
 pub mod metrics;
 pub mod otel;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::call::{Abilities, Call, Client, Context, Failure, Reply, ServerName};
+use crate::call::{Abilities, Call, Client, Context, Failure, Reply, ReplyWatch, ServerName};
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
@@ -225,12 +225,15 @@ impl Server {
     /// Dropping the future cancels the call.
     pub async fn call(
         &self,
-        permitted: Permitted<Call>,
+        mut permitted: Permitted<Call>,
         config: &ServerConfig,
     ) -> Result<Reply, Failure> {
-        let taken = self.instance_for_call(permitted.get()).await;
-        let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
-        instance.call(permitted, config, in_use).await
+        let watch = permitted.take_watch();
+        let sent = match self.instance_for_call(permitted.get()).await {
+            Ok((instance, in_use)) => instance.call(permitted, config, in_use).await,
+            Err(fault) => Err(self.main.fail(fault)),
+        };
+        watch_reply(watch, sent)
     }
 
     /// The instance for a client's call, held open for further calls that must
@@ -461,10 +464,27 @@ impl ServerAccess {
     /// Dropping the future cancels the call.
     pub async fn call(
         &self,
-        permitted: Permitted<Call>,
+        mut permitted: Permitted<Call>,
         config: &ServerConfig,
     ) -> Result<Reply, Failure> {
-        self.instance.call(permitted, config, InUse::begin(&self.instance)).await
+        let watch = permitted.take_watch();
+        let in_use = InUse::begin(&self.instance);
+        watch_reply(watch, self.instance.call(permitted, config, in_use).await)
+    }
+}
+
+/// Has `watch` told how a call ends.
+fn watch_reply(
+    watch: Option<Box<dyn ReplyWatch>>,
+    sent: Result<Reply, Failure>,
+) -> Result<Reply, Failure> {
+    let Some(watch) = watch else { return sent };
+    match sent {
+        Ok(reply) => Ok(reply.watched_by(watch)),
+        Err(failure) => {
+            watch.ended(Err(&failure));
+            Err(failure)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod settings;
 mod approvals;
 mod audit_log;
 mod event_delivery;
+mod quotas;
 mod reload;
 pub(super) mod signals;
 mod watch;
@@ -159,6 +160,7 @@ pub struct Running {
     admin_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
+    quotas: Option<quotas::QuotaKeeper>,
     otel: Mutex<Option<Otel>>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
@@ -214,10 +216,12 @@ impl Running {
             None => surroundings.for_one_client(),
         };
         let definitions = DefinitionGuard::new(open_baselines(&config, path)?);
-        let startup = StartUp { config, surroundings, info: own_info(), definitions };
+        let (quotas, quota_file) = quotas::open_quotas(&config, path);
+        let startup = StartUp { config, surroundings, info: own_info(), definitions, quotas };
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let approvals = approvals::watch_approvals(&snapshots);
+        let quotas = quota_file.map(|file| quotas::QuotaKeeper::start(file, snapshots.quotas()));
         let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
         let gateway = Arc::new(Gateway::new(snapshots, metrics, cursors, audit));
@@ -257,6 +261,7 @@ impl Running {
             admin_listener,
             follower,
             approvals,
+            quotas,
             otel: Mutex::new(otel),
             events: Arc::new(events),
             guardian,
@@ -285,6 +290,9 @@ impl Running {
         self.follower.abort();
         if let Some(approvals) = self.approvals {
             approvals.abort();
+        }
+        if let Some(quotas) = self.quotas {
+            quotas.finish().await;
         }
         self.events.finish(within.saturating_sub(stopping.elapsed()).max(EVENTS_PATIENCE)).await;
         audit_log::finish_audit(&self.gateway.audit).await;

@@ -11,6 +11,7 @@ fn start(servers: &[(&str, &str)]) -> Arc<Snapshots> {
         surroundings: surroundings(),
         info,
         definitions: DefinitionGuard::default(),
+        quotas: Arc::default(),
     });
     tokio::spawn(Arc::clone(&snapshots).follow());
     snapshots

@@ -226,6 +226,8 @@ pub fn check_of_failure(label: &str) -> &'static str {
         "call_denied" => "rule",
         "not_confirmed" => "confirm",
         "invalid_arguments" => "arguments",
+        "breaker_open" => "breaker",
+        "intercepted" | "interceptor_down" => "interceptor",
         "header_mismatch" => "headers",
         "session_required" | "session_lost" => "session",
         "body_too_large" | "media_type" => "body",

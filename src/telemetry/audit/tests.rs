@@ -42,6 +42,7 @@ fn record<'a>(credential: &'a AuditCredential, tool: &'a str) -> AuditRecord<'a>
         trace_id: None,
         arguments: Some(b"{\"password\":\"hunter2\"}"),
         shown: None,
+        confirmation: None,
     }
 }
 

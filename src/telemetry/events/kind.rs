@@ -9,6 +9,10 @@ pub enum EventType {
     ServerLost,
     /// A child process failed too often and is left alone for a while.
     ServerFailed,
+    /// Calls of a server are refused for a while, because calls before them have failed.
+    BreakerOpened,
+    /// Calls are sent to the server again.
+    BreakerClosed,
     /// Clients see other lists than before.
     ListChanged,
     /// Definitions of a server have changed, or a scan has found something in them.
@@ -29,10 +33,12 @@ pub enum EventType {
 
 impl EventType {
     /// All types, in the order of the docs.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ServerReady,
         Self::ServerLost,
         Self::ServerFailed,
+        Self::BreakerOpened,
+        Self::BreakerClosed,
         Self::ListChanged,
         Self::DefinitionsFound,
         Self::CallBegun,
@@ -49,6 +55,8 @@ impl EventType {
             Self::ServerReady => "server.ready",
             Self::ServerLost => "server.lost",
             Self::ServerFailed => "server.failed",
+            Self::BreakerOpened => "breaker.opened",
+            Self::BreakerClosed => "breaker.closed",
             Self::ListChanged => "list.changed",
             Self::DefinitionsFound => "definitions.found",
             Self::CallBegun => "call.begun",

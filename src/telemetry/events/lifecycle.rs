@@ -32,6 +32,16 @@ pub enum LifecycleEvent<'a> {
         /// Its name in the configuration.
         server: &'a str,
     },
+    /// [`EventType::BreakerOpened`].
+    BreakerOpened {
+        /// The server's name in the configuration.
+        server: &'a str,
+    },
+    /// [`EventType::BreakerClosed`].
+    BreakerClosed {
+        /// The server's name in the configuration.
+        server: &'a str,
+    },
     /// [`EventType::ListChanged`].
     ListChanged {
         /// The kinds of the lists that changed for all clients.
@@ -132,6 +142,8 @@ impl LifecycleEvent<'_> {
             Self::ServerReady { .. } => EventType::ServerReady,
             Self::ServerLost { .. } => EventType::ServerLost,
             Self::ServerFailed { .. } => EventType::ServerFailed,
+            Self::BreakerOpened { .. } => EventType::BreakerOpened,
+            Self::BreakerClosed { .. } => EventType::BreakerClosed,
             Self::ListChanged { .. } => EventType::ListChanged,
             Self::DefinitionsFound { .. } => EventType::DefinitionsFound,
             Self::CallBegun(_) => EventType::CallBegun,
@@ -149,6 +161,8 @@ impl LifecycleEvent<'_> {
             Self::ServerReady { server, .. }
             | Self::ServerLost { server }
             | Self::ServerFailed { server }
+            | Self::BreakerOpened { server }
+            | Self::BreakerClosed { server }
             | Self::DefinitionsFound { server, .. } => Some(server),
             Self::CallBegun(call) | Self::CallEnded { call, .. } => Some(call.client),
             Self::ClientOpened(client) | Self::ClientClosed { client, .. } => Some(client.client),

@@ -26,6 +26,8 @@ fn examples() -> [LifecycleEvent<'static>; EventType::ALL.len()] {
         },
         LifecycleEvent::ServerLost { server: "files" },
         LifecycleEvent::ServerFailed { server: "files" },
+        LifecycleEvent::BreakerOpened { server: "files" },
+        LifecycleEvent::BreakerClosed { server: "files" },
         LifecycleEvent::ListChanged { lists: &["tools"], servers: &["files"] },
         LifecycleEvent::DefinitionsFound { server: "files", held: 1, reported: 0 },
         LifecycleEvent::CallBegun(call),
@@ -52,6 +54,13 @@ fn meaning(kind: EventType) -> &'static str {
         EventType::ServerFailed => {
             "A child process failed more often than `max_restarts` allows, and is tried once in each \
              `restart_window`."
+        }
+        EventType::BreakerOpened => {
+            "The circuit breaker of a server (`[servers.NAME.breaker]`) has opened: calls are refused for \
+             `open_time`."
+        }
+        EventType::BreakerClosed => {
+            "Probes have succeeded, and calls are sent to the server again."
         }
         EventType::ListChanged => {
             "Clients see other lists than before. `lists` are those that changed for all clients, by the member \

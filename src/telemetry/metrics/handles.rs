@@ -22,6 +22,8 @@ pub struct ServerMetrics {
     restarts: EventCount,
     lost_lines: EventCount,
     stdout_lines: EventCount,
+    breaker: Gauge,
+    breaker_opened: EventCount,
 }
 
 impl ServerMetrics {
@@ -36,6 +38,8 @@ impl ServerMetrics {
             restarts: EventCount::default(),
             lost_lines: EventCount::default(),
             stdout_lines: EventCount::default(),
+            breaker: Gauge::default(),
+            breaker_opened: EventCount::default(),
         }
     }
 
@@ -81,6 +85,14 @@ impl ServerMetrics {
         self.stdout_lines.value()
     }
 
+    /// Records the state of the server's circuit breaker.
+    pub fn set_breaker(&self, level: BreakerLevel) {
+        self.breaker.set(level as i64);
+        if level == BreakerLevel::Open {
+            self.breaker_opened.increment();
+        }
+    }
+
     /// Records how long a Legacy session with this server lasted.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.observe_duration(lasted);
@@ -124,6 +136,18 @@ impl ServerMetrics {
         }
     }
 
+    pub(super) fn show_breaker(&self, visit: MetricVisit<'_, Gauge>) {
+        if self.breaker_opened.value() > 0 {
+            visit(&[], &self.breaker);
+        }
+    }
+
+    pub(super) fn show_breaker_opened(&self, visit: MetricVisit<'_, EventCount>) {
+        if self.breaker_opened.value() > 0 {
+            visit(&[], &self.breaker_opened);
+        }
+    }
+
     pub(super) fn show_restarts(&self, visit: MetricVisit<'_, EventCount>) {
         visit(&[], &self.restarts);
     }
@@ -133,6 +157,17 @@ impl LabelledEntry for ServerMetrics {
     fn labels(&self) -> Vec<(&'static str, &str)> {
         vec![("server", &self.name)]
     }
+}
+
+/// The state of a circuit breaker, as its metric shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakerLevel {
+    /// Calls are sent.
+    Closed = 0,
+    /// Single calls probe the server.
+    HalfOpen = 1,
+    /// Calls are refused.
+    Open = 2,
 }
 
 /// Whether a server can take calls.

@@ -41,7 +41,9 @@ use operation::OperationTable;
 pub use audit_counts::{AuditCounts, AuditFate};
 pub(super) use entries::Labels;
 pub use event_counts::{EventCounts, EventFate};
-pub use handles::{Availability, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics};
+pub use handles::{
+    Availability, BreakerLevel, CallMetrics, Entered, Level, ServerMetrics, ToolMetrics,
+};
 pub use histogram::{BOUNDS, Histogram, HistogramSnapshot};
 pub use operation::Operation;
 
@@ -338,6 +340,16 @@ impl Metrics {
             "trunkline_server_restarts",
             "Restarts of and reconnects to a server",
             MetricProjection::new(&self.servers, ServerMetrics::show_restarts),
+        );
+        registry.register(
+            "trunkline_server_breaker",
+            "The circuit breaker of a server, once it has opened: 0 closed, 1 half-open, 2 open",
+            MetricProjection::new(&self.servers, ServerMetrics::show_breaker),
+        );
+        registry.register(
+            "trunkline_server_breaker_opened",
+            "How often the circuit breaker of a server opened",
+            MetricProjection::new(&self.servers, ServerMetrics::show_breaker_opened),
         );
         registry.register(
             "trunkline_server_lost_log_lines",

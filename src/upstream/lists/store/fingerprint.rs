@@ -45,6 +45,8 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         start_timeout: _,
         stop_timeout: _,
         rate: _,
+        rate_each: _,
+        quota_each: _,
         in_flight: _,
         queue: _,
         queue_timeout: _,
@@ -56,11 +58,13 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         check_output: _,
         result: _,
         retries: _,
+        interceptors: _,
         slow_after: _,
         slow_message: _,
         tools: _,
         definitions: _,
         confirm: _,
+        breaker: _,
     } = config;
     let mut digest = FieldDigest(Context::with_key(key));
     digest.feed(env!("CARGO_PKG_VERSION"));

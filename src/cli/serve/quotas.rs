@@ -1,0 +1,67 @@
+//! Keeps what was used of daily quotas in `gateway.state_dir`, so that it survives a restart.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::policy::{QuotaFile, QuotaLedger};
+use crate::text::error_chain;
+
+/// Writes the counts every now and then, and at the end.
+pub(super) struct QuotaKeeper {
+    file: QuotaFile,
+    ledger: Arc<QuotaLedger>,
+    writing: JoinHandle<()>,
+}
+
+/// The counts of an earlier run, and the file for those of this one, if there is a `state_dir`. A
+/// file that cannot be used is reported, and begins anew: it keeps no gateway from starting.
+pub(super) fn open_quotas(config: &Config, path: &Path) -> (Arc<QuotaLedger>, Option<QuotaFile>) {
+    let Some(folder) = config.gateway.state_dir.folder() else { return (Arc::default(), None) };
+    let file = match QuotaFile::open(folder, path) {
+        Ok(file) => file,
+        Err(error) => {
+            tracing::warn!("quotas do not survive a restart: {}", error_chain(&error));
+            return (Arc::default(), None);
+        }
+    };
+    let ledger = file.read().unwrap_or_else(|error| {
+        tracing::warn!("all quotas of today begin anew: {}", error_chain(&error));
+        Arc::default()
+    });
+    (ledger, Some(file))
+}
+
+impl QuotaKeeper {
+    pub(super) fn start(file: QuotaFile, ledger: &Arc<QuotaLedger>) -> Self {
+        let (kept, counts) = (file.clone(), Arc::clone(ledger));
+        let writing = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(WRITE_EVERY).await;
+                write_counts(&kept, &counts).await;
+            }
+        });
+        Self { file, ledger: Arc::clone(ledger), writing }
+    }
+
+    /// Writes the last counts.
+    pub(super) async fn finish(self) {
+        self.writing.abort();
+        let _ = self.writing.await;
+        write_counts(&self.file, &self.ledger).await;
+    }
+}
+
+async fn write_counts(file: &QuotaFile, ledger: &Arc<QuotaLedger>) {
+    let (file, ledger) = (file.clone(), Arc::clone(ledger));
+    let written = tokio::task::spawn_blocking(move || file.write_changes(&ledger)).await;
+    if let Ok(Err(error)) = written {
+        tracing::warn!("quotas are not written: {}", error_chain(&error));
+    }
+}
+
+/// How often the counts are written: what a process that is killed loses of them.
+const WRITE_EVERY: Duration = Duration::from_secs(2);

@@ -1,0 +1,60 @@
+//! How a child process is started.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::macros::section;
+use super::process::{ProgramSetting, VariableSetting};
+use super::secret::Secret;
+use super::substitute::SubstitutedText;
+
+section! {
+    /// A child process that speaks MCP on its standard input and output.
+    #[derive(Clone, PartialEq)]
+    pub struct CommandConfig {
+        settings {
+            /// The program: a name looked up in `PATH`, or a path. `trunkline` is the running
+            /// gateway's own program.
+            "command" => program: String as ProgramSetting,
+            /// Its arguments. Other users of the machine can see them: put secrets into `env`.
+            args: Vec<String> as Vec<SubstitutedText> = [],
+            /// Environment variables.
+            env: Vec<(String, Secret)> = {},
+            /// Environment variables passed on from the gateway's own environment, by name or as
+            /// `NAME_*`. `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `LANG`,
+            /// `LC_*` and `XDG_*` are always passed; all others are not.
+            pass_env: Vec<String> as Vec<VariableSetting> = [],
+            /// The working directory. By default the gateway's own.
+            cwd: Option<PathBuf>,
+        }
+    }
+}
+
+/// The variables of the gateway's own environment that every child process
+/// gets: enough to run, and no credentials.
+pub(super) const PASSED_ENV: [&str; 11] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
+
+/// Whether a child process with this `pass_env` inherits a variable of the gateway's own
+/// environment.
+pub fn child_inherits(pass_env: &[String], variable: &str) -> bool {
+    let names = |name: &str| match name.strip_suffix('*') {
+        Some(stem) => variable.starts_with(stem),
+        None => variable == name,
+    };
+    PASSED_ENV.into_iter().any(names) || pass_env.iter().any(|name| names(name))
+}
+
+// Arguments and URLs may contain substituted secrets, but are plain strings for
+// the other modules. Hence Debug leaves them out.
+impl fmt::Debug for CommandConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("program", &self.program)
+            .field("args", &format_args!("[{} arguments]", self.args.len()))
+            .field("env", &self.env)
+            .field("pass_env", &self.pass_env)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
+}

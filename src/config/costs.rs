@@ -1,0 +1,82 @@
+//! The costs of tools, compared with the rates and quotas that their calls are charged to.
+
+use super::check::setting_value;
+use super::clients::ClientConfig;
+use super::gateway::GatewayConfig;
+use super::numbers::Count32;
+use super::problem::ConfigProblem;
+use super::profiles::ProfileConfig;
+use super::quota::DailyQuota;
+use super::rate::Rate;
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
+use super::server::{ServerConfig, ToolOverride};
+use super::setting::Section;
+
+/// A rate or quota that is set: its key, and what it allows at once.
+type Allowance = (String, u32);
+
+/// The tables whose rates and quotas apply to calls: servers, profiles and clients.
+type ChargedTables<'a, 'b> = (&'a [ConfigTable<'b>], &'a [ConfigTable<'b>], &'a [ConfigTable<'b>]);
+
+/// No call may cost more than a rate or a quota allows at once: it could never be made.
+pub(super) fn check_costs(
+    root: &ConfigTable<'_>,
+    (servers, profiles, clients): ChargedTables<'_, '_>,
+    reader: &mut ConfigReader<'_>,
+) {
+    let mut shared = Vec::new();
+    if let Some(gateway) = root.find_node("gateway").and_then(|node| node.as_table()) {
+        add_rates::<GatewayConfig>(&gateway, &["rate", "client_rate"], &mut shared, reader);
+    }
+    for profile in profiles {
+        add_rates::<ProfileConfig>(profile, &["rate"], &mut shared, reader);
+        add_quota::<ProfileConfig>(profile, "quota", &mut shared, reader);
+    }
+    for client in clients {
+        add_rates::<ClientConfig>(client, &["rate"], &mut shared, reader);
+        add_quota::<ClientConfig>(client, "quota", &mut shared, reader);
+    }
+    for server in servers {
+        let mut of_server = shared.clone();
+        add_rates::<ServerConfig>(server, &["rate", "rate_each"], &mut of_server, reader);
+        add_quota::<ServerConfig>(server, "quota_each", &mut of_server, reader);
+        let tools = server.find_node("tools").and_then(|node| node.as_table());
+        let tools: Vec<_> = tools.iter().flat_map(ConfigTable::all_nodes).collect();
+        for tool in tools.iter().filter_map(ConfigNode::as_table) {
+            check_cost(&tool, of_server.clone(), reader);
+        }
+    }
+}
+
+fn check_cost(tool: &ConfigTable<'_>, mut all: Vec<Allowance>, reader: &mut ConfigReader<'_>) {
+    let Some(node) = tool.find_node("cost") else { return };
+    let cost = setting_value::<ToolOverride, Count32<1, 1_000_000>>(tool, "cost", reader);
+    add_rates::<ToolOverride>(tool, &["rate", "rate_each"], &mut all, reader);
+    add_quota::<ToolOverride>(tool, "quota_each", &mut all, reader);
+    let exceeded = all.into_iter().find(|(_, most)| cost.is_some_and(|cost| cost > *most));
+    if let Some((limit, most)) = exceeded {
+        node.report_fault(reader, ConfigProblem::CostTooHigh { limit, most });
+    }
+}
+
+fn add_rates<S: Section>(
+    table: &ConfigTable<'_>,
+    keys: &[&str],
+    all: &mut Vec<Allowance>,
+    reader: &ConfigReader<'_>,
+) {
+    for key in keys {
+        let rate = setting_value::<S, Option<Rate>>(table, key, reader).flatten();
+        all.extend(rate.map(|rate| (format!("{}.{key}", table.key), rate.count.get())));
+    }
+}
+
+fn add_quota<S: Section>(
+    table: &ConfigTable<'_>,
+    key: &str,
+    all: &mut Vec<Allowance>,
+    reader: &ConfigReader<'_>,
+) {
+    let quota = setting_value::<S, Option<DailyQuota>>(table, key, reader).flatten();
+    all.extend(quota.map(|quota| (format!("{}.{key}", table.key), quota.calls())));
+}

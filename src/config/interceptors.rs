@@ -1,0 +1,128 @@
+//! `[interceptors.NAME]`: services that check or change calls and results.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use url::Url;
+
+use super::breaker::BreakerConfig;
+use super::events::WebhookUrl;
+use super::macros::{choice, section};
+use super::maps::PluralName;
+use super::pattern::Pattern;
+use super::problem::ConfigProblem;
+use super::reader::{ConfigReader, ConfigTable};
+use super::secret::Secret;
+use super::setting::{SectionPart, TextSetting};
+use super::units::{DurationSetting, SizeSetting};
+
+section! {
+    /// An interceptor: an HTTP service that validates or changes calls and results, by the method
+    /// `interceptor/invoke` of [SEP-2624](interceptors.md). Servers and profiles name those that
+    /// their calls pass. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct InterceptorConfig {
+        parts {
+            /// The `NAME` of its table.
+            name: InterceptorName,
+        }
+        settings {
+            /// Its endpoint: `https`, or `http` on this machine.
+            url: Url as WebhookUrl,
+            /// Headers for each request to it. Nothing of a client's credentials is sent.
+            headers: Vec<(HeaderName, Secret)> = {},
+            /// What its answers do.
+            mode: InterceptorMode = "enforce",
+            /// What happens to a call that it does not answer about in time, or not as it should.
+            fail: InterceptorFailure = "closed",
+            /// How long it may take.
+            timeout: Duration as DurationSetting = "2s",
+            /// What it sees.
+            on: Vec<InterceptedPhase> = ["request", "result"],
+            /// The methods whose calls it sees, with `*` and `?`.
+            methods: Vec<Pattern> = ["tools/call", "prompts/get", "resources/read", "tasks/*"],
+            /// The largest message that it is sent, and the largest answer.
+            max_size: usize as SizeSetting = "1MiB",
+            /// When it is left alone for a while because it has failed.
+            breaker: Option<BreakerConfig> = {},
+        }
+    }
+}
+
+choice! {
+    /// What the answers of an interceptor do.
+    pub enum InterceptorMode {
+        /// they decide
+        "enforce" => Enforce,
+        /// they are logged only
+        "audit" => Audit,
+    }
+}
+
+choice! {
+    /// What happens without a valid answer of an interceptor.
+    pub enum InterceptorFailure {
+        /// the call goes on as if it had no objection
+        "open" => Open,
+        /// the call fails
+        "closed" => Closed,
+    }
+}
+
+choice! {
+    /// What an interceptor sees of a call.
+    pub enum InterceptedPhase {
+        /// what the server is sent
+        "request" => Request,
+        /// what the server answers
+        "result" => Result,
+    }
+}
+
+/// The name of an interceptor.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct InterceptorName(Arc<str>);
+
+impl InterceptorName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn from_text(text: &str) -> Result<Self, ConfigProblem> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_valid = (1..=32).contains(&text.len()) && text.chars().all(allowed);
+        if is_valid { Ok(Self(text.into())) } else { Err(ConfigProblem::InterceptorName) }
+    }
+}
+
+impl fmt::Display for InterceptorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An interceptor's name is the key of its table.
+impl SectionPart for InterceptorName {
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        Self::from_text(table.name)
+            .map_err(|problem| reader.report_fault(table.name_span.clone(), &table.key, problem))
+            .ok()
+    }
+}
+
+impl TextSetting for InterceptorName {
+    type Value = Self;
+    const WORD: &'static str = "interceptor's name";
+    const EXAMPLE: &'static str = "\"pii\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        Self::from_text(text).map(Some)
+    }
+}
+
+impl PluralName for InterceptorConfig {
+    const PLURAL: &'static str = "interceptors";
+}

@@ -1,0 +1,230 @@
+//! Interceptors: services of the operator that validate or change calls before a server sees them,
+//! and results before a client does.
+//!
+//! A call passes those of its server and then those of its profile, in the order of the
+//! configuration. Each gets the method, the server's own name or URI and the arguments, or the
+//! result; never a header, a key or the `_meta` of a client. What it changes is checked like what a
+//! client sends.
+
+mod message;
+mod service;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::call::{
+    Answer, Call, Context, Failure, InterceptorFault, InterceptorOutage, InterceptorRefusal, Named,
+    ProfileName, ServerName,
+};
+use crate::clock;
+use crate::config::{
+    Config, InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode,
+    InterceptorName,
+};
+use crate::mcp::Method;
+use crate::telemetry::audit::DecidingRule;
+
+use super::permit::CallTarget;
+use message::{Intercepted, Verdict};
+use service::InterceptorService;
+
+/// All interceptors in use: they outlive snapshots, with their connections and breakers.
+#[derive(Debug, Default)]
+pub(super) struct InterceptorRegistry(Mutex<Vec<std::sync::Weak<InterceptorService>>>);
+
+/// The interceptors of a configuration.
+#[derive(Debug)]
+pub(super) struct Interceptors {
+    servers: Named<ServerName, Vec<Arc<InterceptorService>>>,
+    profiles: Named<ProfileName, Vec<Arc<InterceptorService>>>,
+}
+
+/// The interceptors that the result of one call passes.
+#[derive(Debug)]
+pub struct ResultInterceptors {
+    services: Vec<Arc<InterceptorService>>,
+    call: Intercepted,
+    context: Context,
+}
+
+impl InterceptorRegistry {
+    /// The interceptors of a configuration; `None` if nothing passes any.
+    pub(super) fn interceptors(&self, config: &Config) -> Option<Interceptors> {
+        let mut known = self.0.lock();
+        known.retain(|held| held.strong_count() > 0);
+        let mut find = |config: &InterceptorConfig| {
+            let held = known.iter().filter_map(std::sync::Weak::upgrade);
+            let mut held = held.filter(|service| service.config == *config);
+            held.next().unwrap_or_else(|| {
+                let new = Arc::new(InterceptorService::new(config.clone()));
+                known.push(Arc::downgrade(&new));
+                new
+            })
+        };
+        let services: Vec<_> = config.interceptors.iter().map(&mut find).collect();
+        let named = |names: &[InterceptorName]| -> Vec<_> {
+            let of = |name: &InterceptorName| {
+                services.iter().find(|it| it.config.name == *name).cloned()
+            };
+            names.iter().filter_map(of).collect()
+        };
+        let servers = config.servers.iter().filter(|server| !server.interceptors.is_empty());
+        let profiles = config.profiles.iter().filter(|profile| !profile.interceptors.is_empty());
+        let all = Interceptors {
+            servers: servers.map(|it| (it.name.clone(), named(&it.interceptors))).collect(),
+            profiles: profiles.map(|it| (it.name.clone(), named(&it.interceptors))).collect(),
+        };
+        (!all.servers.is_empty() || !all.profiles.is_empty()).then_some(all)
+    }
+}
+
+impl Interceptors {
+    /// Those that this part of a call passes.
+    fn find(
+        &self,
+        (context, server): (&Context, &ServerName),
+        method: &Method,
+        phase: InterceptedPhase,
+    ) -> Vec<Arc<InterceptorService>> {
+        let of_server = self.servers.get(server).into_iter().flatten();
+        let of_profile = self.profiles.get(context.endpoint.profile()).into_iter().flatten();
+        let mut found: Vec<Arc<InterceptorService>> = Vec::new();
+        for service in of_server.chain(of_profile) {
+            let is_known = found.iter().any(|other| Arc::ptr_eq(other, service));
+            if !is_known && service.sees(method, phase) {
+                found.push(Arc::clone(service));
+            }
+        }
+        found
+    }
+
+    /// Has the interceptors see a call. Returns other arguments if one has changed them.
+    ///
+    /// # Errors
+    /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
+    pub(super) async fn intercept_call(
+        &self,
+        call: &Call,
+        target: &CallTarget,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let subject = (&call.context, &target.server);
+        let services = self.find(subject, &call.method, InterceptedPhase::Request);
+        if services.is_empty() {
+            return Ok(None);
+        }
+        let mut seen = Intercepted::of_call(call, target);
+        let mut is_changed = false;
+        for service in services {
+            match decide(&service, &seen, None, &call.context).await? {
+                Verdict::Valid => {}
+                Verdict::Refused { reason } => return Err(refusal(&service, reason)),
+                Verdict::Changed { payload } => {
+                    let changed = seen.take_arguments(payload);
+                    is_changed |= settle(&service, changed)?.is_some();
+                }
+            }
+        }
+        Ok(if is_changed { seen.arguments() } else { None })
+    }
+
+    /// The interceptors that the result of a call passes; `None` if there are none.
+    pub(super) fn for_result(
+        &self,
+        call: &Call,
+        target: &CallTarget,
+    ) -> Option<Box<ResultInterceptors>> {
+        let subject = (&call.context, &target.server);
+        let services = self.find(subject, &call.method, InterceptedPhase::Result);
+        (!services.is_empty()).then(|| {
+            let intercepted = Intercepted::of_call(call, target);
+            let context = call.context.clone().detach();
+            Box::new(ResultInterceptors { services, call: intercepted, context })
+        })
+    }
+}
+
+impl ResultInterceptors {
+    /// Has the interceptors see a result, which they may replace.
+    ///
+    /// # Errors
+    /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
+    pub async fn intercept(self, answer: Answer) -> Result<Answer, Failure> {
+        let Answer::Result(mut result) = answer else { return Ok(answer) };
+        for service in &self.services {
+            match decide(service, &self.call, Some(result.raw()), &self.context).await? {
+                Verdict::Valid => {}
+                Verdict::Refused { reason } => return Err(refusal(service, reason)),
+                Verdict::Changed { payload } => {
+                    let changed = result.with(payload.into()).map_err(|_| NOT_A_RESULT);
+                    if let Some(changed) = settle(service, changed)? {
+                        result = changed;
+                    }
+                }
+            }
+        }
+        Ok(Answer::Result(result))
+    }
+}
+
+/// Asks one interceptor. One in audit mode has no objection, whatever it says; what it says, and what
+/// goes wrong, is logged.
+async fn decide(
+    service: &InterceptorService,
+    seen: &Intercepted,
+    result: Option<&[u8]>,
+    context: &Context,
+) -> Result<Verdict, Failure> {
+    let name = service.config.name.as_str();
+    let asked = service.ask(seen, result, context, clock::now()).await;
+    let verdict = match asked {
+        Ok(verdict) => verdict,
+        Err(fault) => return settle(service, Err(fault)).map(|_: Option<()>| Verdict::Valid),
+    };
+    let is_enforced = service.config.mode == InterceptorMode::Enforce;
+    let server = seen.server();
+    match &verdict {
+        Verdict::Valid => {}
+        Verdict::Refused { reason } => {
+            tracing::info!(interceptor = name, server, is_enforced, reason, "a call is refused");
+            if is_enforced {
+                context.decided_by(|| rule(name));
+            }
+        }
+        Verdict::Changed { .. } => {
+            tracing::info!(interceptor = name, server, is_enforced, "a call is changed");
+            if is_enforced {
+                context.decided_by(|| rule(name));
+            }
+        }
+    }
+    Ok(if is_enforced { verdict } else { Verdict::Valid })
+}
+
+/// What becomes of a call whose interceptor has failed.
+fn settle<T>(
+    service: &InterceptorService,
+    answered: Result<T, InterceptorFault>,
+) -> Result<Option<T>, Failure> {
+    let fault = match answered {
+        Ok(answer) => return Ok(Some(answer)),
+        Err(fault) => fault,
+    };
+    let InterceptorConfig { name, fail, mode, .. } = &service.config;
+    tracing::warn!(interceptor = %name, %fault, fail = fail.as_str(), "an interceptor has failed");
+    if *fail == InterceptorFailure::Open || *mode == InterceptorMode::Audit {
+        return Ok(None);
+    }
+    Err(InterceptorOutage { interceptor: name.to_string(), fault }.into())
+}
+
+fn refusal(service: &InterceptorService, reason: String) -> Failure {
+    InterceptorRefusal { interceptor: service.config.name.to_string(), reason }.into()
+}
+
+/// The rule in the audit log.
+fn rule(name: &str) -> DecidingRule {
+    DecidingRule { check: "interceptor", rule: Some(name.into()) }
+}
+
+const NOT_A_RESULT: InterceptorFault = InterceptorFault::Mutation("is not a valid result");

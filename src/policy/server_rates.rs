@@ -1,0 +1,89 @@
+//! The rates of one server and its tools, for all callers together and for each of them.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::call::{Context, Failure, Named, NativeName, ServerName};
+
+use super::permit::CallTarget;
+use super::rate::{Bucket, KeyedBuckets};
+use super::shares::Holder;
+
+/// One token bucket for each caller.
+pub(super) type HolderBuckets = KeyedBuckets<Holder>;
+
+/// The rates of a server.
+#[derive(Debug)]
+pub(super) struct ServerRates {
+    pub(super) all: Option<Arc<Bucket>>,
+    pub(super) each: Option<Arc<HolderBuckets>>,
+    /// Those of tools that have any, or a cost.
+    pub(super) tools: Named<NativeName, ToolRates>,
+}
+
+/// The rates of a tool.
+#[derive(Debug)]
+pub(super) struct ToolRates {
+    pub(super) all: Option<Arc<Bucket>>,
+    pub(super) each: Option<Arc<HolderBuckets>>,
+    /// How many calls one call counts as.
+    pub(super) cost: NonZeroU32,
+}
+
+impl ToolRates {
+    /// Whether calls of the tool are treated as those of any other.
+    pub(super) fn are_unset(&self) -> bool {
+        self.all.is_none() && self.each.is_none() && self.cost == NonZeroU32::MIN
+    }
+}
+
+impl ServerRates {
+    /// Checks the rates of a call and returns its cost. The narrow limit is first: the caller's own
+    /// before the one that all share, the tool's before the server's.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] names the limit and the wait.
+    pub(super) fn check_call(
+        &self,
+        target: &CallTarget,
+        context: &Context,
+    ) -> Result<NonZeroU32, Failure> {
+        let (server, name) = (&target.server, target.tool_name());
+        let tool = name.and_then(|name| self.tools.get(name));
+        let cost = tool.map_or(NonZeroU32::MIN, |tool| tool.cost);
+        let of_tool = tool.and_then(|tool| tool.each.as_ref());
+        if of_tool.is_some() || self.each.is_some() {
+            let holder = Holder::identify(&context.principal, context.address);
+            for (buckets, name) in [(of_tool, name), (self.each.as_ref(), None)] {
+                if let Some(buckets) = buckets {
+                    let limit = || format!("each:{}", Self::limit_name(server, name));
+                    buckets.check(&holder, cost, limit)?;
+                }
+            }
+        }
+        if let Some(bucket) = tool.and_then(|tool| tool.all.as_ref()) {
+            bucket.check_cost(cost, || Self::limit_name(server, name))?;
+        }
+        if let Some(bucket) = &self.all {
+            bucket.check_cost(cost, || Self::limit_name(server, None))?;
+        }
+        Ok(cost)
+    }
+
+    /// Checks the server's own rate alone.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub(super) fn check_server(&self, server: &ServerName) -> Result<(), Failure> {
+        let all = self.all.as_ref();
+        all.map_or(Ok(()), |bucket| bucket.check(|| Self::limit_name(server, None)))
+    }
+
+    /// The name of a limit in errors and metrics.
+    pub(super) fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
+        match tool {
+            Some(tool) => format!("tool:{server}/{tool}"),
+            None => format!("server:{server}"),
+        }
+    }
+}
