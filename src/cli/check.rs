@@ -9,9 +9,10 @@ use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
-use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig};
+use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind};
 use crate::policy::{BaselineFolder, pins_of, survey_rules};
 use crate::text::escape_controls;
+use crate::upstream::child::{ChildSpec, probe_sandbox};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -58,6 +59,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if let Err(code) = check_baselines(common, &config) {
         return code;
     }
+    if let Err(code) = check_sandboxes(&config) {
+        return code;
+    }
     let servers = config.servers.len();
     if args.scan && !scan_servers(config) {
         return FAILURE.into_code();
@@ -81,6 +85,22 @@ fn check_baselines(common: &CommonArgs, config: &Config) -> Result<(), ExitCode>
     for server in &config.servers {
         if let Err(fault) = folder.read(&server.name) {
             checked = Err(report_error(&fault));
+        }
+    }
+    checked
+}
+
+/// Reports sandboxes that this system cannot enforce.
+fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
+    let launcher = std::env::current_exe().map_err(|error| report_error(&error))?;
+    let mut checked = Ok(());
+    for server in &config.servers {
+        let ServerKind::Command(command) = &server.target else { continue };
+        let spec = ChildSpec::for_server(server, command);
+        if let Err(fault) = probe_sandbox(&spec, &launcher) {
+            let fault = escape_controls(&server.secrets.hide_in(&fault));
+            print_error(&format!("servers.{}: {fault}", server.name));
+            checked = Err(FAILURE.into_code());
         }
     }
     checked

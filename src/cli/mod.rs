@@ -26,6 +26,7 @@ mod stdio;
 mod toml_entry;
 mod undo;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
 use crate::text::error_chain;
-use crate::upstream::child::run_guardian;
+use crate::upstream::child::{SandboxCommand, run_guardian, run_launcher};
 
 /// An MCP gateway: one URL in front of many MCP servers
 ///
@@ -103,6 +104,16 @@ enum CliCommand {
     /// Kill the child processes of a gateway that was killed; started by the gateway itself
     #[command(hide = true)]
     Guardian,
+    /// Enter a sandbox and run a program in it; started by the gateway itself
+    #[command(hide = true)]
+    Sandbox {
+        /// What the program may do, as JSON
+        #[arg(long)]
+        policy: String,
+        /// The program and its arguments; without them, only try the sandbox
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
 }
 
 /// The option that names the configuration file.
@@ -166,6 +177,14 @@ pub fn run() -> ExitCode {
             write_to_stdout(&completions::completion_script(shell))
         }
         CliCommand::Guardian => run_guardian(std::io::stdin().lock()),
+        CliCommand::Sandbox { policy, command } => {
+            let mut command = command.into_iter();
+            let what = match command.next() {
+                Some(program) => SandboxCommand::Run { program, args: command.collect() },
+                None => SandboxCommand::Probe,
+            };
+            run_launcher(&policy, what)
+        }
     }
 }
 

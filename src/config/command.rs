@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::macros::section;
 use super::process::{ProgramSetting, VariableSetting};
+use super::sandbox::{SandboxConfig, SandboxSetting};
 use super::secret::Secret;
 use super::substitute::SubstitutedText;
 
@@ -26,6 +27,8 @@ section! {
             pass_env: Vec<String> as Vec<VariableSetting> = [],
             /// The working directory. By default the gateway's own.
             cwd: Option<PathBuf>,
+            /// What it may do. By default everything that the gateway's own user may.
+            sandbox: Option<SandboxConfig> as SandboxSetting,
         }
     }
 }
@@ -55,6 +58,7 @@ impl fmt::Debug for CommandConfig {
             .field("env", &self.env)
             .field("pass_env", &self.pass_env)
             .field("cwd", &self.cwd)
+            .field("sandbox", &self.sandbox)
             .finish()
     }
 }

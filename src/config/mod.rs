@@ -48,6 +48,7 @@ mod profiles;
 mod quota;
 mod rate;
 mod reader;
+mod sandbox;
 mod secret;
 mod server;
 mod server_secrets;
@@ -94,6 +95,7 @@ pub use problem::{ConfigProblem, UrlProblem};
 pub use profiles::ProfileConfig;
 pub use quota::DailyQuota;
 pub use rate::Rate;
+pub use sandbox::{ChildUser, SandboxConfig};
 pub use secret::Secret;
 pub use server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,

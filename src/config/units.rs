@@ -102,7 +102,7 @@ impl TextSetting for PercentSetting {
 
 /// Parses digits and a unit, such as `30s`. A number that overflows becomes the
 /// largest one, so that the bounds reject it.
-fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (digits, unit) = text.split_at_checked(end)?;
     let (_, worth) = units.iter().find(|(name, _)| *name == unit)?;

@@ -52,6 +52,7 @@ mod prompts;
 mod quotas;
 mod refresh;
 mod resources;
+mod sandbox;
 mod scans;
 mod server_life;
 mod session_errors;

@@ -171,7 +171,8 @@ impl Life<'_> {
         command: &CommandConfig,
     ) -> Result<(Child, ChildStdin, ChildStdout), UpstreamError> {
         let instance = self.instance;
-        let (server, spec) = (instance.name().clone(), self.spec(command));
+        let (server, spec) =
+            (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
         let guardian = instance.kin.surroundings.guardian.clone();
         let _turn = STARTING.acquire().await;
         // The gateway's end waits for a program that is being started: as long as the guardian
@@ -190,19 +191,6 @@ impl Life<'_> {
         }
         child.stop().await;
         fault
-    }
-
-    fn spec(&self, command: &CommandConfig) -> ChildSpec {
-        let env = command.env.iter();
-        ChildSpec {
-            program: command.program.clone(),
-            args: command.args.clone(),
-            env: env.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
-            pass_env: command.pass_env.clone(),
-            cwd: command.cwd.clone(),
-            stop_timeout: self.instance.config().stop_timeout,
-            secrets: self.instance.config().secrets.clone(),
-        }
     }
 }
 

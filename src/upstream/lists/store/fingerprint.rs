@@ -99,7 +99,9 @@ impl FieldDigest {
     }
 
     fn feed_command(&mut self, command: &CommandConfig) {
-        let CommandConfig { program, args, env, pass_env, cwd } = command;
+        // A sandbox may keep a server from finding what it lists.
+        let CommandConfig { program, args, env, pass_env, cwd, sandbox } = command;
+        self.feed(format!("{sandbox:?}"));
         self.feed("command");
         self.feed(program);
         self.feed_count(args.len());

@@ -71,6 +71,12 @@ impl Guardian {
         Self(None)
     }
 
+    /// The gateway's own program, which also launches children in sandboxes.
+    pub(super) fn executable(&self) -> PathBuf {
+        let own = || std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
+        self.0.as_ref().map_or_else(own, |helper| helper.lock().executable.clone())
+    }
+
     /// The process id of the helper, if it is running.
     pub fn id(&self) -> Option<u32> {
         let helper = self.0.as_ref()?.lock();

@@ -10,6 +10,8 @@
 //!   on purpose (`setsid`) escapes: only control groups could hold it.
 //! - *No leaked secrets.* A child inherits a short list of variables that every
 //!   program needs, and those that its configuration names.
+//! - *No more rights than configured.* A child with a `sandbox` cannot do what its policy does not
+//!   allow, or does not run at all.
 //! - *No log floods.* Its standard error is logged line by line, escaped,
 //!   clipped and rate limited.
 //!
@@ -20,11 +22,12 @@
 mod environment;
 mod group;
 mod guardian;
+mod sandbox;
 mod stderr;
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -33,11 +36,17 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::call::ServerName;
-use crate::config::ServerSecrets;
+use crate::config::{CommandConfig, SandboxConfig, ServerConfig, ServerSecrets};
+use crate::text::error_chain;
 use group::Group;
+use sandbox::{TemporaryFolder, prepare_sandbox};
 use stderr::StderrLog;
 
 pub use guardian::{Guardian, run_guardian};
+pub use sandbox::{
+    DENIED_SYSCALLS, ResourceBounds, SandboxCommand, SandboxError, SandboxPolicy, UserIds,
+    run_launcher,
+};
 
 /// How to start a child, and how long it may take to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +67,8 @@ pub struct ChildSpec {
     pub stop_timeout: Duration,
     /// What is hidden in its output to standard error.
     pub secrets: ServerSecrets,
+    /// What it may do; everything when `None`.
+    pub sandbox: Option<SandboxConfig>,
 }
 
 impl ChildSpec {
@@ -71,6 +82,22 @@ impl ChildSpec {
             cwd: None,
             stop_timeout: Duration::from_secs(5),
             secrets: ServerSecrets::default(),
+            sandbox: None,
+        }
+    }
+
+    /// The child of a configured server.
+    pub fn for_server(server: &ServerConfig, command: &CommandConfig) -> Self {
+        let env = command.env.iter();
+        Self {
+            program: command.program.clone(),
+            args: command.args.clone(),
+            env: env.map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+            pass_env: command.pass_env.clone(),
+            cwd: command.cwd.clone(),
+            stop_timeout: server.stop_timeout,
+            secrets: server.secrets.clone(),
+            sandbox: command.sandbox.clone(),
         }
     }
 }
@@ -96,6 +123,14 @@ pub enum SpawnError {
         /// As configured.
         cwd: PathBuf,
     },
+    /// Its sandbox cannot be made.
+    #[error("cannot start the program `{program}` in its sandbox")]
+    Sandbox {
+        /// As configured.
+        program: String,
+        /// The reason.
+        source: Box<SandboxError>,
+    },
     /// Another error of the system, such as too many processes or open files.
     #[error("cannot start the program `{program}`")]
     Io {
@@ -120,6 +155,8 @@ pub struct Child {
     stderr: StderrLog,
     stop_timeout: Duration,
     status: Option<ExitStatus>,
+    /// Removed when the child is gone.
+    _temporary: Option<TemporaryFolder>,
 }
 
 impl Child {
@@ -136,7 +173,8 @@ impl Child {
         guardian: &Guardian,
     ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
         guardian.awake();
-        let mut process = command(spec)?.spawn().map_err(|source| spawn_error(spec, source))?;
+        let Prepared { mut command, temporary } = prepare(server, spec, || guardian.executable())?;
+        let mut process = command.spawn().map_err(|source| spawn_error(spec, source))?;
         let unusable = || SpawnError::Io {
             program: spec.program.clone(),
             source: io::Error::other("the child has no process id or pipes"),
@@ -149,7 +187,9 @@ impl Child {
         let stderr = process.stderr.take().ok_or_else(unusable)?;
         let stderr = StderrLog::start(server.clone(), spec.secrets.clone(), stderr);
         let stop_timeout = spec.stop_timeout;
-        Ok((Self { lease, process, stderr, stop_timeout, status: None }, stdin, stdout))
+        let child =
+            Self { lease, process, stderr, stop_timeout, status: None, _temporary: temporary };
+        Ok((child, stdin, stdout))
     }
 
     /// The process id, which is also the id of its group.
@@ -268,16 +308,62 @@ impl Drop for Lease {
     }
 }
 
-fn command(spec: &ChildSpec) -> Result<Command, SpawnError> {
-    let mut command = Command::new(&spec.program);
-    command
-        .args(&spec.args)
-        .env_clear()
-        .envs(environment::of(spec, std::env::vars_os()))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+/// A child that can be started.
+struct Prepared {
+    command: Command,
+    temporary: Option<TemporaryFolder>,
+}
+
+fn prepare(
+    server: &ServerName,
+    spec: &ChildSpec,
+    launcher: impl FnOnce() -> PathBuf,
+) -> Result<Prepared, SpawnError> {
+    let environment = environment::of(spec, std::env::vars_os());
+    let Some(config) = &spec.sandbox else {
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.args).env_clear().envs(environment);
+        return Ok(Prepared { command: with_pipes(command, spec)?, temporary: None });
+    };
+    let unusable =
+        |error| SpawnError::Sandbox { program: spec.program.clone(), source: Box::new(error) };
+    let sandboxed = prepare_sandbox(config, spec, &environment).map_err(unusable)?;
+    let policy = sandboxed.policy.to_json().map_err(unusable)?;
+    let allowed = sandboxed.policy.describe();
+    tracing::info!(%server, program = spec.program, allowed, "starts in a sandbox");
+    let mut command = Command::new(launcher());
+    command.args(["sandbox", "--policy", &policy, "--", &spec.program]).args(&spec.args);
+    command.env_clear().envs(environment);
+    if let Some(folder) = &sandboxed.temporary
+        && spec.env.iter().all(|(name, _)| name != "TMPDIR")
+    {
+        command.env("TMPDIR", folder.path());
+    }
+    Ok(Prepared { command: with_pipes(command, spec)?, temporary: sandboxed.temporary })
+}
+
+/// Finds out whether this system can enforce the sandbox of a child, without running its program.
+/// Does nothing for a child without one.
+///
+/// # Errors
+/// Why it cannot, in words.
+pub fn probe_sandbox(spec: &ChildSpec, launcher: &Path) -> Result<(), String> {
+    let Some(config) = &spec.sandbox else { return Ok(()) };
+    let environment = environment::of(spec, std::env::vars_os());
+    let policy = prepare_sandbox(config, spec, &environment)
+        .and_then(|sandboxed| Ok((sandboxed.policy.to_json()?, sandboxed)));
+    let (policy, _sandboxed) = policy.map_err(|error| error_chain(&error))?;
+    let mut probe = std::process::Command::new(launcher);
+    probe.args(["sandbox", "--policy", &policy]).env_clear().stdin(Stdio::null());
+    let output = probe.output().map_err(|error| format!("sandbox: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+fn with_pipes(mut command: Command, spec: &ChildSpec) -> Result<Command, SpawnError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     if let Some(cwd) = &spec.cwd {
         // Checked here, because a failed spawn does not tell which of the two
         // is missing.

@@ -1,0 +1,84 @@
+//! Landlock: which files and TCP ports the process may use from now on.
+
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
+};
+
+use super::policy::{SandboxError, SandboxPolicy};
+
+/// Restricts this process, and all that it runs, to the files and ports of a policy. What the kernel
+/// cannot restrict is an error, except for signals and abstract sockets, which older kernels do not
+/// know.
+pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(FILES))
+        .map_err(of_files)?;
+    let ports = network_access(policy);
+    let ruleset = if ports.is_empty() {
+        ruleset
+    } else {
+        ruleset.handle_access(ports).map_err(of_network)?
+    };
+    let mut created = ruleset
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)
+        .map_err(of_files)?
+        .create()
+        .map_err(of_files)?
+        .set_compatibility(CompatLevel::HardRequirement);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    for (paths, access) in [
+        (&policy.read, read),
+        (&policy.write, read | AccessFs::from_write(FILES)),
+        (&policy.execute, read | AccessFs::Execute),
+    ] {
+        for path in paths {
+            created = allow_path(created, path, access)?;
+        }
+    }
+    for (ports, access) in
+        [(&policy.connect, AccessNet::ConnectTcp), (&policy.bind, AccessNet::BindTcp)]
+    {
+        for port in ports.iter().flatten() {
+            created = created.add_rule(NetPort::new(*port, access)).map_err(of_network)?;
+        }
+    }
+    created.restrict_self().map_err(of_files)?;
+    Ok(())
+}
+
+/// The uses of ports that the policy restricts.
+fn network_access(policy: &SandboxPolicy) -> BitFlags<AccessNet> {
+    let connect = policy.connect.as_ref().map(|_| AccessNet::ConnectTcp);
+    let bind = policy.bind.as_ref().map(|_| AccessNet::BindTcp);
+    connect.into_iter().chain(bind).collect()
+}
+
+fn allow_path(
+    ruleset: RulesetCreated,
+    path: &PathBuf,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, SandboxError> {
+    let unusable = |cause| SandboxError::Path { path: path.clone(), cause };
+    let is_folder = path.metadata().map_err(unusable)?.is_dir();
+    let opened = PathFd::new(path).map_err(|error| unusable(std::io::Error::other(error)))?;
+    // Rights to folders are not defined for files.
+    let access = if is_folder { access } else { access & AccessFs::from_file(FILES) };
+    ruleset.add_rule(PathBeneath::new(opened, access)).map_err(of_files)
+}
+
+fn of_files(cause: landlock::RulesetError) -> SandboxError {
+    SandboxError::Landlock { what: "files", cause: Box::new(cause) }
+}
+
+fn of_network(cause: landlock::RulesetError) -> SandboxError {
+    SandboxError::Landlock { what: "network ports", cause: Box::new(cause) }
+}
+
+/// The rights to files that are restricted: with those to move and to truncate them, Linux 6.2. Ports
+/// need Linux 6.7.
+const FILES: ABI = ABI::V3;

@@ -1,0 +1,90 @@
+//! The hidden command `trunkline sandbox`: enters a sandbox and becomes the child.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use super::policy::{SandboxError, SandboxPolicy};
+use crate::text::error_chain;
+
+/// What the launcher does.
+#[derive(Debug)]
+pub enum SandboxCommand {
+    /// Becomes this program.
+    Run {
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
+    /// Only finds out whether the sandbox can be entered.
+    Probe,
+}
+
+/// The body of the launcher. It returns only if it runs no program.
+pub fn run_launcher(policy: &str, command: SandboxCommand) -> ExitCode {
+    match enter_and_run(policy, command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(
+                clippy::print_stderr,
+                reason = "the gateway logs it as the child's last words"
+            )]
+            {
+                eprintln!("sandbox: {}", error_chain(&error));
+            }
+            ExitCode::from(NOT_ENTERED)
+        }
+    }
+}
+
+fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxError> {
+    let policy: SandboxPolicy = serde_json::from_str(policy).map_err(SandboxError::Policy)?;
+    enter(&policy)?;
+    let SandboxCommand::Run { program, args } = command else { return Ok(()) };
+    let mut child = Command::new(&program);
+    child.args(args);
+    if let Some(ids) = policy.user {
+        // Drops the supplementary groups, too.
+        child.gid(ids.group).uid(ids.user);
+    }
+    let cause = child.exec();
+    Err(SandboxError::Run { program, user: policy.user, cause })
+}
+
+#[cfg(target_os = "linux")]
+fn enter(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    super::filesystem::restrict_access(policy)?;
+    super::syscalls::deny_syscalls(&policy.denied)?;
+    // Last, because the launcher itself needs memory.
+    set_bounds(policy)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enter(_: &SandboxPolicy) -> Result<(), SandboxError> {
+    Err(SandboxError::System)
+}
+
+#[cfg(target_os = "linux")]
+fn set_bounds(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let bounds = &policy.bounds;
+    for (what, resource, most) in [
+        ("processes", Resource::Nproc, bounds.processes),
+        ("open_files", Resource::Nofile, bounds.open_files),
+        ("file_size", Resource::Fsize, bounds.file_size),
+        ("cpu_time", Resource::Cpu, bounds.cpu_time),
+        // The memory of a child may hold secrets.
+        ("core dumps", Resource::Core, Some(0)),
+        ("memory", Resource::As, bounds.memory),
+    ] {
+        if most.is_some() {
+            setrlimit(resource, Rlimit { current: most, maximum: most })
+                .map_err(|errno| SandboxError::Bound { what, cause: errno.into() })?;
+        }
+    }
+    Ok(())
+}
+
+/// The exit code of a launcher that could not enter the sandbox, or not run the program.
+const NOT_ENTERED: u8 = 126;

@@ -1,0 +1,347 @@
+//! The policy of a sandbox, as the gateway hands it to the launcher.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::ChildSpec;
+use super::temporary::TemporaryFolder;
+use super::user::find_user;
+use crate::config::SandboxConfig;
+
+/// What a child may do. The launcher enforces all of it or fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxPolicy {
+    /// Files and folders that it may read.
+    pub read: BTreeSet<PathBuf>,
+    /// Those that it may read and write.
+    pub write: BTreeSet<PathBuf>,
+    /// Those that it may read and run.
+    pub execute: BTreeSet<PathBuf>,
+    /// TCP ports that it may connect to; all if `None`.
+    pub connect: Option<BTreeSet<u16>>,
+    /// TCP ports that it may listen on; all if `None`.
+    pub bind: Option<BTreeSet<u16>>,
+    /// System calls that fail.
+    pub denied: Vec<String>,
+    /// Resource limits.
+    pub bounds: ResourceBounds,
+    /// The user that it runs as; the gateway's own if `None`.
+    pub user: Option<UserIds>,
+}
+
+/// Resource limits; those that are `None` stay as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResourceBounds {
+    /// Bytes of address space of each process.
+    pub memory: Option<u64>,
+    /// Processes and threads of the user.
+    pub processes: Option<u64>,
+    /// Open files of each process.
+    pub open_files: Option<u64>,
+    /// Bytes of each written file.
+    pub file_size: Option<u64>,
+    /// Seconds of processor time of each process.
+    pub cpu_time: Option<u64>,
+}
+
+/// A user and its group, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserIds {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
+/// Why a child cannot run in its sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// A configured path does not exist, or cannot be opened.
+    #[error("cannot open {}", path.display())]
+    Path {
+        /// As configured.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// The user does not exist.
+    #[error("there is no user {name:?} in /etc/passwd")]
+    NoUser {
+        /// As configured.
+        name: String,
+    },
+    /// `/etc/passwd` cannot be read.
+    #[error("cannot read /etc/passwd")]
+    Users(#[source] io::Error),
+    /// The folder for temporary files cannot be made.
+    #[error("cannot make a folder for temporary files")]
+    Temporary(#[source] io::Error),
+    /// The system has no Landlock, or an older one than the configuration needs.
+    #[error("this kernel cannot restrict {what}: Landlock is off or too old")]
+    Landlock {
+        /// Files, or network ports.
+        what: &'static str,
+        /// The reason.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// System calls cannot be filtered.
+    #[error("this kernel cannot filter system calls")]
+    Seccomp(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The name of a system call.
+    #[error("unknown system call {name:?}")]
+    UnknownCall {
+        /// As in the policy.
+        name: String,
+    },
+    /// A resource limit cannot be set.
+    #[error("cannot limit {what}")]
+    Bound {
+        /// The setting.
+        what: &'static str,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// The system is not Linux.
+    #[error("children have a sandbox on Linux only")]
+    System,
+    /// The policy that was handed over cannot be read.
+    #[error("the policy of the sandbox is invalid")]
+    Policy(#[source] serde_json::Error),
+    /// The program cannot be run, or not as this user.
+    #[error("cannot run {program:?}{}", of_user(*user))]
+    Run {
+        /// The program.
+        program: OsString,
+        /// The user, if one is configured.
+        user: Option<UserIds>,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+fn of_user(user: Option<UserIds>) -> String {
+    user.map(|UserIds { user, group }| format!(" as user {user}:{group}")).unwrap_or_default()
+}
+
+impl SandboxPolicy {
+    /// The policy as the launcher reads it.
+    ///
+    /// # Errors
+    /// [`SandboxError::Policy`], for a path that is not UTF-8.
+    pub fn to_json(&self) -> Result<String, SandboxError> {
+        serde_json::to_string(self).map_err(SandboxError::Policy)
+    }
+
+    /// The policy for the log: of the denied system calls only the number.
+    pub(in crate::upstream::transport::child) fn describe(&self) -> String {
+        let Self { read, write, execute, connect, bind, denied, bounds, user } = self;
+        let denied = denied.len();
+        format!(
+            "read {read:?}, write {write:?}, execute {execute:?}, connect {connect:?}, \
+             bind {bind:?}, {denied} system calls denied, {bounds:?}, user {user:?}"
+        )
+    }
+}
+
+/// What a child is started with in a sandbox.
+pub(in crate::upstream::transport::child) struct SandboxedChild {
+    pub(in crate::upstream::transport::child) policy: SandboxPolicy,
+    /// Its folder for temporary files, if it has one.
+    pub(in crate::upstream::transport::child) temporary: Option<TemporaryFolder>,
+}
+
+/// Makes the policy of a child with this environment.
+pub(in crate::upstream::transport::child) fn prepare_sandbox(
+    config: &SandboxConfig,
+    spec: &ChildSpec,
+    environment: &[(OsString, OsString)],
+) -> Result<SandboxedChild, SandboxError> {
+    let set = |paths: &[PathBuf]| paths.iter().cloned().collect::<BTreeSet<_>>();
+    let ports = |ports: &Option<Vec<usize>>| {
+        let ports = ports.as_ref()?.iter();
+        Some(ports.filter_map(|port| u16::try_from(*port).ok()).collect())
+    };
+    let bytes = |count: Option<usize>| count.and_then(|count| u64::try_from(count).ok());
+    let mut policy = SandboxPolicy {
+        read: set(&config.read),
+        write: set(&config.write),
+        execute: set(&config.execute),
+        connect: ports(&config.connect),
+        bind: ports(&config.bind),
+        denied: Vec::new(),
+        bounds: ResourceBounds {
+            memory: config.memory,
+            processes: bytes(config.processes),
+            open_files: bytes(config.open_files),
+            file_size: config.file_size,
+            cpu_time: config.cpu_time.map(|time| time.as_secs().max(1)),
+        },
+        user: config.user.as_ref().map(find_user).transpose()?,
+    };
+    // The others come from lists of what may be there.
+    for path in policy.read.iter().chain(&policy.write).chain(&policy.execute) {
+        path.metadata().map_err(|cause| SandboxError::Path { path: path.clone(), cause })?;
+    }
+    if config.syscalls {
+        policy.denied = DENIED_SYSCALLS.map(str::to_owned).to_vec();
+    }
+    if config.system {
+        add_system(&mut policy, spec, environment);
+    }
+    let temporary = config.private_tmp.then(|| TemporaryFolder::create(policy.user)).transpose();
+    let temporary = temporary.map_err(SandboxError::Temporary)?;
+    policy.write.extend(temporary.iter().map(|folder| folder.path().to_owned()));
+    Ok(SandboxedChild { policy, temporary })
+}
+
+/// Adds what programs of the system need, as far as it exists.
+fn add_system(policy: &mut SandboxPolicy, spec: &ChildSpec, environment: &[(OsString, OsString)]) {
+    let existing = |paths: &[&str]| {
+        let paths: Vec<_> = paths.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+        paths
+    };
+    policy.execute.extend(existing(&RUN));
+    policy.read.extend(existing(&READ));
+    policy.read.extend(existing(if runs_as_root(policy) { &OWN_PROCESS } else { &["/proc"] }));
+    policy.write.extend(existing(&DEVICES));
+    let path = environment.iter().rfind(|(name, _)| name == "PATH");
+    let folders = path.map_or_else(Vec::new, |(_, path)| std::env::split_paths(path).collect());
+    policy.execute.extend(program_folder(&spec.program, spec.cwd.as_deref(), &folders));
+    policy.execute.extend(folders.into_iter().filter(|path| path.is_absolute() && path.is_dir()));
+    // Not the gateway's own working directory: its configuration may be there.
+    policy.read.extend(spec.cwd.clone());
+}
+
+fn runs_as_root(policy: &SandboxPolicy) -> bool {
+    match policy.user {
+        Some(UserIds { user, .. }) => user == 0,
+        None => rustix::process::geteuid().is_root(),
+    }
+}
+
+/// The folder of a program, and of the file that it is a link to.
+fn program_folder(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<PathBuf> {
+    let found = if program.contains('/') {
+        Some(cwd.unwrap_or(Path::new(".")).join(program))
+    } else {
+        let named = folders.iter().map(|folder| folder.join(OsStr::new(program)));
+        named.into_iter().find(|path| path.is_file())
+    };
+    let Some(found) = found else { return Vec::new() };
+    let real = found.canonicalize().ok();
+    let files = [Some(found), real];
+    files.into_iter().flatten().filter_map(|path| Some(path.parent()?.to_owned())).collect()
+}
+
+/// Folders with programs and libraries.
+const RUN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
+/// What programs read: name resolution, certificates, libraries, users and time, and how many
+/// processors there are. Of `/etc` no more, because services keep credentials there.
+const READ: [&str; 30] = [
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+];
+/// What root reads of `/proc`: the child itself and the machine. Landlock keeps others from the
+/// environment of processes outside of the sandbox, but not root, which may look at all memory.
+const OWN_PROCESS: [&str; 10] = [
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/kernel",
+    "/proc/sys/vm",
+    "/proc/uptime",
+    "/proc/version",
+];
+/// Devices that give nothing away.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// The system calls that fail in a sandbox: to look into or change other processes, to change what
+/// the system mounts, runs and trusts, and to leave the sandbox by a namespace. A `clone` that asks
+/// for a namespace fails like `unshare`.
+pub const DENIED_SYSCALLS: [&str; 44] = [
+    "acct",
+    "add_key",
+    "adjtimex",
+    "bpf",
+    "chroot",
+    "clock_adjtime",
+    "clock_settime",
+    "delete_module",
+    "fanotify_init",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "init_module",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "kcmp",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "name_to_handle_at",
+    "open_by_handle_at",
+    "open_tree",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pivot_root",
+    "process_madvise",
+    "process_vm_readv",
+    "process_vm_writev",
+    "ptrace",
+    "quotactl",
+    "reboot",
+    "request_key",
+    "setns",
+    "settimeofday",
+    "swapon",
+    "umount2",
+    "unshare",
+    "userfaultfd",
+];

@@ -1,0 +1,294 @@
+//! Sandboxes of child processes: what is not allowed fails in the child, what the system cannot
+//! enforce keeps the child from running, and everything else is as without one.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use trunkline::call::ServerName;
+use trunkline::config::{Config, ConfigSource, SandboxConfig, ServerKind, SystemEnvironment};
+use trunkline::upstream::child::{
+    Child, ChildSpec, Guardian, ResourceBounds, SandboxPolicy, UserIds, probe_sandbox,
+};
+
+const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
+
+/// A sandbox as a configuration has it.
+fn sandbox(lines: &str) -> SandboxConfig {
+    let source = ConfigSource {
+        name: "gateway.toml".into(),
+        folder: "/".into(),
+        bytes: format!("[servers.s]\ncommand = \"x\"\nsandbox = {lines}").into_bytes(),
+    };
+    let config =
+        Config::read(&source, &SystemEnvironment).unwrap_or_else(|fault| panic!("{fault}"));
+    let ServerKind::Command(command) = &config.servers[0].target else { panic!("a command") };
+    command.sandbox.clone().unwrap()
+}
+
+fn python(code: &str, sandbox: Option<SandboxConfig>) -> ChildSpec {
+    ChildSpec {
+        args: vec!["-c".into(), code.into()],
+        env: vec![("GREETING".into(), "hello".into())],
+        cwd: Some("/usr".into()),
+        stop_timeout: Duration::from_millis(300),
+        sandbox,
+        ..ChildSpec::new("/usr/bin/python3")
+    }
+}
+
+/// What a child prints, and how it ends.
+async fn run(spec: &ChildSpec) -> (String, Option<i32>, String) {
+    let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
+    let (mut child, stdin, mut stdout) =
+        Child::spawn(&ServerName::new("test").unwrap(), spec, &guardian).unwrap();
+    drop(stdin);
+    let mut text = String::new();
+    let read = stdout.read_to_string(&mut text);
+    tokio::time::timeout(Duration::from_secs(60), read).await.unwrap().unwrap();
+    let status = child.exited().await;
+    (text.trim().to_owned(), status.code(), child.last_words().join("\n"))
+}
+
+/// What Python prints of an attempt: `done`, or the name of the error.
+async fn attempt(code: &str, sandbox: SandboxConfig) -> String {
+    let code = format!(
+        "import os, socket, ctypes, sys, time\n\
+         def libc(name, *args):\n    \
+             c = ctypes.CDLL(None, use_errno=True)\n    \
+             if c.syscall(name, *args) < 0:\n        \
+                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))\n\
+         try:\n    {code}\n    print('done')\n\
+         except BaseException as e:\n    print(type(e).__name__)\n"
+    );
+    let (printed, _, words) = run(&python(&code, Some(sandbox))).await;
+    assert!(!printed.is_empty(), "{words}");
+    printed
+}
+
+#[tokio::test]
+async fn files_outside_of_what_is_allowed_can_be_neither_read_nor_written() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    let inside = tempfile::tempdir().unwrap();
+    let file = inside.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    let (secret, file, folder) = (secret.display(), file.display(), inside.path().display());
+    let read = |path: &dyn std::fmt::Display| format!("open('{path}').read()");
+    let write = |path: &dyn std::fmt::Display| format!("open('{path}', 'w').write('y')");
+    let reading = format!("{{ read = [\"{folder}\"] }}");
+    let writing = format!("{{ write = [\"{folder}\"] }}");
+    for (config, code, expected) in [
+        ("true", read(&secret), "PermissionError"),
+        ("true", write(&secret), "PermissionError"),
+        ("true", read(&"/etc/hostname"), "done"),
+        ("true", write(&"/etc/trunkline-test"), "PermissionError"),
+        ("true", read(&"/etc/shadow"), "PermissionError"),
+        ("true", "os.listdir('/root')".into(), "PermissionError"),
+        ("true", format!("os.rename('{secret}', '{secret}2')"), "PermissionError"),
+        ("true", format!("os.truncate('{secret}', 0)"), "PermissionError"),
+        ("true", "open(f'/proc/{os.getppid()}/environ').read()".into(), "PermissionError"),
+        (&reading, read(&file), "done"),
+        (&reading, write(&file), "PermissionError"),
+        (&writing, write(&file), "done"),
+        (&writing, format!("os.execv('{file}', ['x'])"), "PermissionError"),
+        (&writing, read(&secret), "PermissionError"),
+        // Its own folder for temporary files.
+        ("true", "open(os.environ['TMPDIR'] + '/x', 'w').write('y')".into(), "done"),
+    ] {
+        assert_eq!(attempt(&code, sandbox(config)).await, expected, "{config} {code}");
+    }
+    assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "x");
+}
+
+#[tokio::test]
+async fn only_the_ports_that_are_allowed_can_be_connected_to_and_listened_on() {
+    let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, other] = listeners.each_ref().map(|it| it.local_addr().unwrap().port());
+    let connect = |port: u16| format!("socket.create_connection(('127.0.0.1', {port}), 5)");
+    let listen = |port: u16| format!("socket.socket().bind(('127.0.0.1', {port}))");
+    for (config, code, expected) in [
+        ("true".to_owned(), connect(one), "done"),
+        (format!("{{ connect = [{one}] }}"), connect(one), "done"),
+        (format!("{{ connect = [{one}] }}"), connect(other), "PermissionError"),
+        ("{ connect = [] }".to_owned(), connect(one), "PermissionError"),
+        ("{ connect = [] }".to_owned(), listen(0), "done"),
+        ("{ bind = [] }".to_owned(), listen(0), "PermissionError"),
+    ] {
+        assert_eq!(attempt(&code, sandbox(&config)).await, expected, "{config} {code}");
+    }
+}
+
+#[tokio::test]
+async fn dangerous_system_calls_fail() {
+    let x86 = cfg!(target_arch = "x86_64");
+    let (ptrace, mount, unshare) = if x86 { (101, 165, 272) } else { (117, 40, 97) };
+    // PTRACE_TRACEME; a file system in memory; a user namespace, also by `clone`.
+    for (code, expected) in [
+        (format!("libc({ptrace}, 0, 0, 0, 0)"), "PermissionError"),
+        (format!("libc({mount}, b'none', b'/mnt', b'tmpfs', 0, None)"), "PermissionError"),
+        (format!("libc({unshare}, 0x10000000)"), "PermissionError"),
+        ("os.waitpid(os.fork() or os._exit(0), 0)".to_owned(), "done"),
+    ] {
+        let found = attempt(&code, sandbox("true")).await;
+        assert!(found.starts_with(expected), "{code}: {found}");
+    }
+    let clone = if x86 { 56 } else { 220 };
+    let namespace = format!("libc({clone}, 0x10000000 | 17, 0, 0, 0, 0)");
+    assert_eq!(attempt(&namespace, sandbox("true")).await, "PermissionError");
+    let traced = format!("libc({ptrace}, 0, 0, 0, 0)");
+    assert_eq!(attempt(&traced, sandbox("{ syscalls = false }")).await, "done");
+}
+
+#[tokio::test]
+async fn a_bomb_of_memory_or_processes_ends_the_child_alone() {
+    let bomb = "x = bytearray(1 << 30)";
+    assert_eq!(attempt(bomb, sandbox("{ memory = \"256MiB\" }")).await, "MemoryError");
+    let files = "[open('/dev/null') for _ in range(100)]";
+    assert_eq!(attempt(files, sandbox("{ open_files = 32 }")).await, "OSError");
+    let large = "open(os.environ['TMPDIR'] + '/x', 'wb').write(bytes(1 << 20))";
+    assert_eq!(attempt(large, sandbox("{ file_size = \"64KiB\" }")).await, "OSError");
+    let (_, code, _) =
+        run(&python("while True: pass", Some(sandbox("{ cpu_time = \"1s\" }")))).await;
+    assert_eq!(code, None, "it was killed");
+    if rustix::process::geteuid().is_root() {
+        let forks = "[os.fork() or (time.sleep(2), os._exit(0)) for _ in range(60)]";
+        let bounded = sandbox("{ user = \"64123:64123\", processes = 20 }");
+        assert_eq!(attempt(forks, bounded).await, "BlockingIOError");
+    }
+}
+
+#[tokio::test]
+async fn a_child_runs_as_the_user_that_is_configured_without_any_other_group() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let code = "import os; print(os.getuid(), os.geteuid(), os.getgid(), os.getgroups()); \
+                print(oct(os.stat(os.environ['TMPDIR']).st_mode), os.access(os.environ['TMPDIR'], 7))";
+    let (printed, _, words) = run(&python(code, Some(sandbox("{ user = \"64123:64124\" }")))).await;
+    assert_eq!(printed, "64123 64123 64124 []\n0o40700 True", "{words}");
+    let (printed, ..) = run(&python(code, Some(sandbox("{ user = \"nobody\" }")))).await;
+    assert!(printed.starts_with("65534 65534"), "{printed}");
+}
+
+#[tokio::test]
+async fn environment_streams_and_exit_are_those_of_the_child() {
+    let code = "import os, sys\n\
+                print(os.environ['GREETING'], os.getcwd(), os.getpid() == os.getpgid(0))\n\
+                print(sys.stdin.read(), file=sys.stderr)\nsys.exit(7)";
+    for sandbox in [None, Some(sandbox("true"))] {
+        let spec = python(code, sandbox);
+        let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
+        let (mut child, mut stdin, mut stdout) =
+            Child::spawn(&ServerName::new("test").unwrap(), &spec, &guardian).unwrap();
+        stdin.write_all(b"input").await.unwrap();
+        drop(stdin);
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "hello /usr True\n");
+        assert_eq!(child.exited().await.code(), Some(7));
+        assert_eq!(child.last_words(), ["input"]);
+    }
+}
+
+#[tokio::test]
+async fn a_sandboxed_child_is_stopped_with_its_group_and_leaves_no_files() {
+    let code = "import os, time\nprint(os.environ['TMPDIR'], flush=True)\n\
+                open(os.environ['TMPDIR'] + '/x', 'w')\nos.fork()\ntime.sleep(60)";
+    let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
+    let spec = python(code, Some(sandbox("true")));
+    let (child, stdin, mut stdout) =
+        Child::spawn(&ServerName::new("test").unwrap(), &spec, &guardian).unwrap();
+    let mut line = [0; 256];
+    let read = stdout.read(&mut line).await.unwrap();
+    let folder = PathBuf::from(String::from_utf8_lossy(&line[..read]).trim());
+    assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    drop(stdin);
+    child.stop().await;
+    let mut rest = Vec::new();
+    // The forked process held the pipe.
+    tokio::time::timeout(Duration::from_secs(10), stdout.read_to_end(&mut rest))
+        .await
+        .unwrap()
+        .unwrap();
+    for _ in 0..500 {
+        if !folder.exists() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} is left", folder.display());
+}
+
+/// Runs the launcher with a policy.
+fn launch(policy: &SandboxPolicy, command: &[&str]) -> Output {
+    let mut launcher = Command::new(TRUNKLINE);
+    launcher.args(["sandbox", "--policy", &policy.to_json().unwrap(), "--"]).args(command);
+    launcher.stdin(Stdio::null()).output().unwrap()
+}
+
+fn everything() -> BTreeSet<PathBuf> {
+    BTreeSet::from([PathBuf::from("/")])
+}
+
+/// A kernel without Landlock, or with an old one: the system call fails.
+#[test]
+fn what_the_kernel_cannot_enforce_keeps_the_program_from_running() {
+    let without_landlock = SandboxPolicy {
+        execute: everything(),
+        write: everything(),
+        denied: vec!["landlock_create_ruleset".into()],
+        ..SandboxPolicy::default()
+    };
+    let inner = SandboxPolicy { execute: everything(), ..SandboxPolicy::default() };
+    let inner = inner.to_json().unwrap();
+    let nested = [TRUNKLINE, "sandbox", "--policy", &inner, "--", "echo", "ran"];
+    let output = launch(&without_landlock, &nested);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(126), "{words}");
+    assert!(words.contains("this kernel cannot restrict files"), "{words}");
+    assert!(output.stdout.is_empty());
+    // The same with the kernel as it is.
+    let output = launch(&SandboxPolicy { denied: Vec::new(), ..without_landlock }, &nested);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n");
+}
+
+#[test]
+fn what_cannot_be_entered_is_an_error_that_says_why() {
+    let root = rustix::process::geteuid().is_root();
+    let plain = || SandboxPolicy { execute: everything(), ..SandboxPolicy::default() };
+    let unknown = SandboxPolicy { denied: vec!["no_such_call".into()], ..plain() };
+    let missing = SandboxPolicy { read: BTreeSet::from(["/no/such".into()]), ..plain() };
+    let bounds = ResourceBounds { open_files: Some(1 << 62), ..ResourceBounds::default() };
+    let over = SandboxPolicy { bounds, ..plain() };
+    let user = Some(UserIds { user: 0, group: 0 });
+    for (policy, says) in [
+        (unknown, "unknown system call \"no_such_call\""),
+        (missing, "cannot open /no/such"),
+        (over, "cannot limit open_files"),
+        (SandboxPolicy { user, ..plain() }, if root { "" } else { "as user 0:0" }),
+    ] {
+        let output = launch(&policy, &["echo", "ran"]);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), says.is_empty(), "{words}");
+        assert!(words.contains(says), "{words}");
+    }
+    let output = launch(&plain(), &["no-such-program"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot run \"no-such-program\""));
+    let spec = python("", Some(sandbox("{ read = [\"/no/such\"] }")));
+    let fault = probe_sandbox(&spec, Path::new(TRUNKLINE)).unwrap_err();
+    assert!(fault.contains("/no/such"), "{fault}");
+    let spec = python("", Some(sandbox("{ user = \"no-such-user\" }")));
+    let fault = probe_sandbox(&spec, Path::new(TRUNKLINE)).unwrap_err();
+    assert!(fault.contains("no-such-user"), "{fault}");
+    let fine = python("", Some(sandbox("true")));
+    assert_eq!(probe_sandbox(&fine, Path::new(TRUNKLINE)), Ok(()));
+}
