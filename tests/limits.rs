@@ -160,6 +160,16 @@ const TESTS: [(&str, &str, &str); 96] = [
     ("servers.*.breaker.ratio", BREAKER_PARTS, RATIO),
     ("servers.*.breaker.window", BREAKER_PARTS, RATIO),
     (
+        "issuers.*.clock_skew",
+        "tests/gateway/tokens/attacks.rs",
+        "a_token_with_wrong_claims_is_refused",
+    ),
+    (
+        "issuers.*.jwks_refresh",
+        "tests/gateway/tokens/issuers.rs",
+        "keys_outlive_a_reload_and_a_failed_fetch",
+    ),
+    (
         "servers.*.capability_idle",
         "tests/gateway/children.rs",
         "a_child_for_capabilities_is_closed_when_nothing_is_pending_on_it",

@@ -39,8 +39,8 @@ pub use report::StatusReport;
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
     DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
-    InstanceStatus, KeyStatus, LastError, ListDependenceStatus, ReloadStatus, ServerEra,
-    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
+    InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus, ReloadStatus,
+    ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
 };
 
 /// The source of the gateway's status.

@@ -6,12 +6,13 @@
 //! down while others work is a reason that is told, not one that counts: the
 //! others' tools are better than none. With all of them down the gateway can
 //! do nothing that another replica could not do better. A gateway without
-//! servers is ready: that is what it was asked to be.
+//! servers is ready: that is what it was asked to be. An issuer of tokens whose
+//! keys are not known is a reason that is told: it would be the same elsewhere.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::status::{GatewayState, ServerStart, ServerState, ServerStatus, Status};
+use super::status::{GatewayState, IssuerStatus, ServerStart, ServerState, ServerStatus, Status};
 
 /// How long after the start of the process eager servers may take to their
 /// first verdict before the gateway is ready without them.
@@ -41,6 +42,9 @@ impl Readiness {
         let pending = in_grace(status) && servers().any(awaits_verdict);
         let all_down = servers().next().is_some() && !servers().any(can_take_calls);
         let mut reasons: Vec<_> = servers().filter(|s| !can_take_calls(s)).map(reason).collect();
+        let lacks_keys = |issuer: &&IssuerStatus| issuer.keys == 0;
+        let unknown = status.issuers.iter().filter(lacks_keys);
+        reasons.extend(unknown.map(|issuer| format!("issuer {}: no keys yet", issuer.name)));
         if all_down {
             reasons.insert(0, "no server can take calls".to_owned());
         }

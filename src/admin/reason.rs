@@ -22,6 +22,7 @@ pub(super) fn instance_reason(view: &InstanceView) -> String {
             match principal {
                 Principal::Anonymous => "an anonymous client's own".to_owned(),
                 Principal::Client(name) => format!("client {name}'s own"),
+                Principal::User(name) => format!("user {name}'s own"),
             }
         }
     }

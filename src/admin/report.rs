@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{ClientConfig, ClientKey, ServerKind, StartChoice};
 use crate::crypto::sha256;
 use crate::downstream::McpService;
-use crate::identity::ApiKey;
+use crate::identity::{ApiKey, TokenIssuer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
@@ -33,9 +33,9 @@ use super::reason::instance_reason;
 use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
     DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
-    InstanceStatus, KeyStatus, LastError, ListDependenceStatus, RefreshRefusal, RefreshReport,
-    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
-    Status, StatusSource,
+    InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshRefusal,
+    RefreshReport, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus,
+    ServerTransport, Status, StatusSource,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -118,6 +118,7 @@ impl StatusSource for StatusReport {
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
             clients: snapshot.config.clients.iter().map(|it| client(&snapshot, it)).collect(),
+            issuers: snapshot.identity.issuers().iter().map(|it| issuer(it)).collect(),
             sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
@@ -160,9 +161,12 @@ impl StatusReport {
         let name = ServerName::new(server).map_err(|_| RefreshRefusal::UnknownServer)?;
         let member = snapshot.server(&name).ok_or(RefreshRefusal::UnknownServer)?;
         let clients = &snapshot.config.clients;
+        let is_user = |name: &str| {
+            name.contains(':') && snapshot.identity.has_principal(&Principal::User(name.into()))
+        };
         let is_known = |client: &str| match &clients[..] {
-            [] => client == Principal::Anonymous.as_str(),
-            clients => clients.iter().any(|known| *known.name == *client),
+            [] if snapshot.identity.issuers().is_empty() => client == Principal::Anonymous.as_str(),
+            clients => clients.iter().any(|known| *known.name == *client) || is_user(client),
         };
         if !client.is_none_or(is_known) {
             return Err(RefreshRefusal::UnknownClient);
@@ -186,6 +190,16 @@ fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
             .map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
     };
     ClientStatus { name: client.name.to_string(), keys: client.keys.iter().map(key).collect() }
+}
+
+fn issuer(issuer: &TokenIssuer) -> IssuerStatus {
+    let state = issuer.keys.state();
+    IssuerStatus {
+        name: issuer.config.name.to_string(),
+        keys: issuer.keys.current().map_or(0, |keys| keys.key_count()),
+        fetched_at: state.fetched_at.map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
+        error: state.fault.map(|fault| escape_controls(&fault)),
+    }
 }
 
 fn audit_status(log: AuditOverview) -> AuditStatus {

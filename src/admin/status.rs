@@ -24,6 +24,8 @@ pub struct Status {
     pub catalog: CatalogStatus,
     /// Every client of the configuration, in file order.
     pub clients: Vec<ClientStatus>,
+    /// Every issuer of tokens in the configuration, in file order.
+    pub issuers: Vec<IssuerStatus>,
     /// Legacy sessions of clients.
     pub sessions: usize,
     /// Open event streams towards clients.
@@ -50,6 +52,19 @@ pub struct AuditStatus {
     /// The hash of the last record, if records are chained.
     pub last_hash: Option<String>,
     /// Why the last record could not be written; `None` if it was.
+    pub error: Option<String>,
+}
+
+/// An issuer of tokens, and its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct IssuerStatus {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How many of its keys are known; 0 before they were fetched, when no token can be verified.
+    pub keys: usize,
+    /// When they were fetched last.
+    pub fetched_at: Option<Timestamp>,
+    /// Why the last fetch failed; the keys stay then.
     pub error: Option<String>,
 }
 

@@ -93,6 +93,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         },
         clients: Vec::new(),
         sessions: 1,
+        issuers: Vec::new(),
         audit: None,
         streams: 2,
         connections: 3,

@@ -8,6 +8,9 @@
 mod interceptor;
 mod request;
 mod server;
+#[cfg(test)]
+mod tests;
+mod token;
 
 pub use interceptor::{InterceptorFault, InterceptorOutage, InterceptorRefusal};
 pub use request::{
@@ -15,6 +18,7 @@ pub use request::{
     OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
 };
 pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
+pub use token::{NeededScopes, TokenFault};
 
 use std::time::Duration;
 
@@ -150,6 +154,18 @@ pub enum Failure {
     /// The key's time is over.
     #[error("the key has expired")]
     KeyExpired,
+    /// A token or a key is required and the request has none.
+    #[error("a token is required: send it as `Authorization: Bearer TOKEN`")]
+    TokenMissing,
+    /// The token is not accepted.
+    #[error("{0}")]
+    TokenRefused(TokenFault),
+    /// The keys of the token's issuer are not known yet.
+    #[error("the keys of the authorization server cannot be had: try again later")]
+    IssuerUnavailable,
+    /// The principal lacks a scope.
+    #[error("{0}")]
+    ScopesNeeded(Box<NeededScopes>),
     /// The profile does not exist, or this principal may not use it: the same
     /// for both.
     #[error("no such endpoint: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]
@@ -344,9 +360,19 @@ impl Failure {
                 row(code::OVER_LIMIT, 429, Gateway, true, "too_many_subscriptions")
             }
             Self::NoUpdates { .. } => row(code::INVALID_PARAMS, 200, Client, false, "no_updates"),
-            Self::KeyMissing => row(code::UNAUTHENTICATED, 401, Client, false, "key_missing"),
-            Self::KeyUnknown => row(code::UNAUTHENTICATED, 401, Client, false, "key_unknown"),
-            Self::KeyExpired => row(code::UNAUTHENTICATED, 401, Client, false, "key_expired"),
+            Self::KeyMissing
+            | Self::KeyUnknown
+            | Self::KeyExpired
+            | Self::TokenMissing
+            | Self::TokenRefused(_) => {
+                row(code::UNAUTHENTICATED, 401, Client, false, self.credential_label())
+            }
+            Self::IssuerUnavailable => {
+                row(code::SERVER_UNAVAILABLE, 503, Gateway, true, "issuer_unavailable")
+            }
+            Self::ScopesNeeded(_) => {
+                row(code::INSUFFICIENT_SCOPE, 403, Client, false, "insufficient_scope")
+            }
             Self::UnknownEndpoint => {
                 row(code::INVALID_REQUEST, 404, Client, false, "unknown_endpoint")
             }
@@ -416,6 +442,7 @@ impl Failure {
                 "retryAfterMs": u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX),
             })),
             Self::AnswerDropped { limit } => Some(json!({ "limit": limit })),
+            Self::ScopesNeeded(needed) => Some(json!({ "requiredScopes": needed.scopes })),
             Self::UnknownResource { uri } | Self::NoUpdates { uri } => Some(json!({ "uri": uri })),
             _ => None,
         }
@@ -445,9 +472,10 @@ impl Failure {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::OverLimit { retry_after, .. } => Some(*retry_after),
-            Self::TooManySessions { .. } | Self::TooManyStreams { .. } | Self::Draining => {
-                Some(Duration::from_secs(1))
-            }
+            Self::TooManySessions { .. }
+            | Self::TooManyStreams { .. }
+            | Self::Draining
+            | Self::IssuerUnavailable => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

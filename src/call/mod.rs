@@ -20,6 +20,7 @@ mod passing;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod token_source;
 
 pub use abilities::Abilities;
 pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
@@ -29,8 +30,9 @@ pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
     ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
     InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
-    NeededCapability, OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault,
-    ServerFault, StateError, TaskFault, VersionFault, WireForm, tool_error,
+    NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault, QueryFault,
+    RequestFault, ServerFault, StateError, TaskFault, TokenFault, VersionFault, WireForm,
+    tool_error,
 };
 pub use grants::Grants;
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
@@ -40,6 +42,7 @@ pub use names::{
 pub use params::{MAX_DECLARATION, Meta, Params};
 pub use passing::Passing;
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply, ReplyWatch};
+pub use token_source::TokenSource;
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -12,7 +12,8 @@ use crate::mcp::{header, meta};
 use super::{
     ArgumentViolations, Blame, ConfirmRefusal, Failure, GatewayFault, HeaderFault, InputRefusal,
     InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault, NeededCapability,
-    OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
+    NeededScopes, OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
+    TokenFault,
 };
 
 #[test]
@@ -90,7 +91,15 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::NoUpdates { .. } => Failure::KeyMissing,
         Failure::KeyMissing => Failure::KeyUnknown,
         Failure::KeyUnknown => Failure::KeyExpired,
-        Failure::KeyExpired => Failure::UnknownEndpoint,
+        Failure::KeyExpired => Failure::TokenMissing,
+        Failure::TokenMissing => Failure::TokenRefused(TokenFault::Audience),
+        Failure::TokenRefused(TokenFault::Expired) => Failure::IssuerUnavailable,
+        Failure::TokenRefused(_) => Failure::TokenRefused(TokenFault::Expired),
+        Failure::IssuerUnavailable => {
+            let scopes = vec!["mcp:read".into(), "mcp:write".into()];
+            Failure::ScopesNeeded(Box::new(NeededScopes { scopes, source: None }))
+        }
+        Failure::ScopesNeeded(_) => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => InterceptorRefusal {
@@ -164,8 +173,8 @@ All errors that the gateway itself sends. Errors that a server sends pass throug
 
 - **label** is what metrics (`trunkline_errors_total{reason=…}`) and the log call it.
 - **code** is the JSON-RPC code, **HTTP** the status. A tool result always arrives with 200, and so does
-  every error that answers a request in a Legacy session: Legacy clients take another status for the end of
-  their connection. What is refused before its session is known (`initialize`, an unknown session or key, a
+  every error that answers a request in a Legacy session, except `insufficient_scope`: Legacy clients take another
+  status for the end of their connection. What is refused before its session is known (`initialize`, an unknown session or key, a
   body that cannot be read, a GET) has the status of the table.
 - **again**: whether the same request can succeed later. Where the gateway knows when, it sends
   `Retry-After`, and `data.retryAfterMs` for a limit.

@@ -21,6 +21,7 @@ use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::server::{Isolation, ServerConfig, is_openapi};
 use super::setting::{Section, Setting};
+use super::token_checks::check_tokens;
 use super::units::DurationSetting;
 use super::wording::{nearest_choice, shorten_text};
 
@@ -41,13 +42,17 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     let profiles: Vec<_> = profiles.iter().flat_map(ConfigTable::all_nodes).collect();
     let profiles: Vec<_> = profiles.iter().filter_map(ConfigNode::as_table).collect();
     check_client_profiles(&clients, &profiles, reader);
+    let issuers = find_tables(root, "issuers");
+    let issuers: Vec<_> = issuers.iter().filter_map(ConfigNode::as_table).collect();
+    check_client_profiles(&issuers, &profiles, reader);
+    check_tokens(root, &issuers, reader);
     check_profile_servers(&profiles, &servers, reader);
     for server in &servers {
         check_timeouts(server, reader);
         check_instances(server, reader);
         check_setting_owners(server, reader);
         check_forwarded_headers(server, reader);
-        if !clients.is_empty() {
+        if !clients.is_empty() || !issuers.is_empty() {
             check_forwarded_keys(server, reader);
         }
     }
@@ -58,6 +63,12 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     check_public_names((&own_tools, &servers), reader);
     check_interceptors(root, servers.iter().chain(&profiles), reader);
     check_costs(root, (&servers, &profiles, &clients), reader);
+}
+
+/// The tables below a key of the file, in its order.
+fn find_tables<'a>(root: &ConfigTable<'a>, key: &str) -> Vec<ConfigNode<'a>> {
+    let table = root.find_node(key).and_then(|node| node.as_table());
+    table.map(|table| table.all_nodes()).unwrap_or_default()
 }
 
 /// Whether two listeners cannot both bind their addresses. Port 0 never collides.
@@ -188,6 +199,7 @@ fn check_clients_exist(
     let clients = root.find_node("clients").and_then(|node| node.as_table());
     if let Some(address) = open.filter(|address| is_reachable_by_others(*address))
         && clients.is_none_or(|clients| clients.all_nodes().is_empty())
+        && find_tables(root, "issuers").is_empty()
         && setting_value::<GatewayConfig, AnonymousAccess>(gateway, "anonymous", reader)
             == Some(AnonymousAccess::Loopback)
         && let Some(node) = gateway.find_node("listen")

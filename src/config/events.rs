@@ -9,8 +9,10 @@ use url::Url;
 use crate::telemetry::events::{EventType, SigningKey};
 
 use super::macros::section;
+use super::network::UrlProblem;
+use super::network::is_safe_url;
 use super::pattern::Pattern;
-use super::problem::{ConfigProblem, UrlProblem};
+use super::problem::ConfigProblem;
 use super::process::ProgramSetting;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
@@ -82,7 +84,7 @@ impl Setting for WebhookUrl {
         // Many receivers are known by a secret in the URL.
         reader.hidden.push(node.span.clone());
         let url = <Url as Setting>::read_value(node, reader)?;
-        if url.scheme() == "https" || is_loopback(&url) {
+        if is_safe_url(&url) {
             return Some(url);
         }
         node.report_fault(reader, UrlProblem::Unencrypted.into());
@@ -91,15 +93,6 @@ impl Setting for WebhookUrl {
 
     fn json_schema() -> Json {
         <Url as Setting>::json_schema()
-    }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.to_canonical().is_loopback(),
-        None => false,
     }
 }
 

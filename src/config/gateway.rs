@@ -12,6 +12,7 @@ use http::HeaderName;
 use url::Url;
 
 use super::definitions::{PinsChoice, ScanChoice};
+use super::issuers::{PublicUrl, ScopeName};
 use super::macros::{choice, section};
 use super::naming::{NameCase, NameFormat, NamingChoice};
 use super::network::{HostSetting, IconSetting, OriginSetting};
@@ -56,12 +57,19 @@ section! {
             /// The origins of web pages that may call the gateway (the `Origin` header). Loopback
             /// origins are always allowed.
             allowed_origins: Vec<String> as Vec<OriginSetting> = [],
+            /// The URL by which clients reach the gateway, without `/mcp`. Tokens are issued for
+            /// `PUBLIC_URL/mcp`, or `PUBLIC_URL/mcp/NAME` for a profile. Needed beside `[issuers]`,
+            /// unless `listen` is a loopback address: then the `Host` header says it.
+            public_url: Option<Url> as Option<PublicUrl>,
+            /// Scopes that imply others: `{ "mcp:admin" = ["mcp:write"], "mcp:write" = ["mcp:read"] }`.
+            scopes: Vec<(ScopeName, Vec<ScopeName>)> = {},
             /// The request rate of all clients together.
             rate: Option<Rate>,
-            /// The request rate of each client: each of `[clients]`, or each IP address if no
-            /// clients are configured. Requests with an invalid key count by IP address.
+            /// The request rate of each client: each of `[clients]`, each user of `[issuers]`, or each
+            /// IP address if neither is configured. Requests with an invalid key or token count by IP
+            /// address.
             client_rate: Option<Rate>,
-            /// Who is served without a key if no `[clients]` are configured.
+            /// Who is served without a key if neither `[clients]` nor `[issuers]` are configured.
             anonymous: AnonymousAccess = "loopback",
             /// The number of threads that serve clients. By default one per core.
             threads: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,

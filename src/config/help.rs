@@ -1,6 +1,7 @@
 //! How to correct settings: the helps that are the same for every value.
 
-use super::problem::{ConfigProblem, UrlProblem};
+use super::network::UrlProblem;
+use super::problem::ConfigProblem;
 
 impl ConfigProblem {
     /// The help of problems with a constant help.
@@ -70,6 +71,7 @@ impl ConfigProblem {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
+            Self::Issuer(problem) => problem.help(),
             Self::NoProfiles => "name at least one, or remove the setting to allow all",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
             Self::KeyTaken { .. } => "create a key for each client: `trunkline key`",

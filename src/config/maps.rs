@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::call::{NativeName, ServerName};
 
 use super::clients::ClientConfig;
+use super::issuers::IssuerConfig;
 use super::network::HeaderSetting;
 use super::problem::ConfigProblem;
 use super::profiles::ProfileConfig;
@@ -168,6 +169,10 @@ pub(super) trait PluralName {
 
 impl PluralName for ClientConfig {
     const PLURAL: &'static str = "clients";
+}
+
+impl PluralName for IssuerConfig {
+    const PLURAL: &'static str = "issuers";
 }
 
 impl PluralName for ProfileConfig {

@@ -32,6 +32,7 @@ mod fault;
 mod gateway;
 mod help;
 mod interceptors;
+mod issuers;
 mod kinds;
 mod macros;
 mod maps;
@@ -58,6 +59,7 @@ mod substitute;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod token_checks;
 mod transforms;
 mod units;
 mod wording;
@@ -78,7 +80,9 @@ pub use gateway::{
 pub use interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
+pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgorithm};
 pub use naming::{NameCase, NameFormat, NamingChoice};
+pub use network::{UrlProblem, is_safe_url};
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
     OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,
@@ -91,7 +95,7 @@ pub use policy::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
     MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, ValueSize,
 };
-pub use problem::{ConfigProblem, UrlProblem};
+pub use problem::ConfigProblem;
 pub use profiles::ProfileConfig;
 pub use quota::DailyQuota;
 pub use rate::Rate;
@@ -153,6 +157,8 @@ section! {
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
             /// The clients that may call. By default every client that reaches the gateway.
             clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
+            /// The authorization servers whose access tokens are accepted. By default none.
+            issuers: Vec<IssuerConfig> as NamedTables<IssuerConfig> = {},
         }
     }
 }
@@ -194,10 +200,14 @@ impl Config {
     /// container listens on every address and leaves access control to its host.
     ///
     /// # Errors
-    /// The address collides with the admin listener's.
+    /// The address collides with the admin listener's, or is reachable by other machines and
+    /// `public_url` is missing beside `[issuers]`.
     pub fn listen_on(&mut self, address: std::net::SocketAddr) -> Result<(), ConfigProblem> {
         if self.admin.listen.is_some_and(|admin| check::addresses_collide(address, admin)) {
             return Err(ConfigProblem::SameAddress);
+        }
+        if token_checks::needs_public_url(self, address) {
+            return Err(IssuerProblem::NoPublicUrl { address }.into());
         }
         self.gateway.listen = address;
         Ok(())
@@ -207,7 +217,7 @@ impl Config {
     /// that. An address in the file is rejected for it; one on the command line is not, because a
     /// container listens on every address and leaves access control to its host.
     pub fn is_open_to_anyone(&self) -> bool {
-        self.clients.is_empty()
+        !self.authenticates()
             && self.gateway.anonymous == AnonymousAccess::Loopback
             && check::is_reachable_by_others(self.gateway.listen)
     }
@@ -221,10 +231,16 @@ impl Config {
         })
     }
 
+    /// Whether requests without credentials are rejected.
+    pub fn authenticates(&self) -> bool {
+        !self.clients.is_empty() || !self.issuers.is_empty()
+    }
+
     /// Whether there can be several clients, and requests tell which of them sent them: more than
     /// one is configured, or the gateway is open to others and their addresses tell.
     pub fn distinguishes_clients(&self) -> bool {
         match self.clients.len() {
+            _ if !self.issuers.is_empty() => true,
             0 => self.gateway.anonymous == AnonymousAccess::Anyone,
             clients => clients > 1,
         }
@@ -240,7 +256,7 @@ impl Config {
     /// them if only this machine's own programs can connect.
     pub fn connections_each(&self) -> usize {
         let limits = &self.gateway.limits;
-        let own = self.clients.is_empty() && self.gateway.anonymous == AnonymousAccess::Loopback;
+        let own = !self.authenticates() && self.gateway.anonymous == AnonymousAccess::Loopback;
         if own { limits.connections } else { limits.share_of(limits.connections) }
     }
 

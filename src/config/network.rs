@@ -5,11 +5,31 @@ use std::net::SocketAddr;
 use http::HeaderName;
 use http::uri::Authority;
 use serde_json::{Value as Json, json};
-use url::Url;
+use url::{Host, Url};
 
-use super::problem::{ConfigProblem, UrlProblem};
+use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::{Setting, TextSetting};
+
+/// Why a URL is not usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlProblem {
+    /// It does not parse.
+    #[error("{0}")]
+    Parse(#[from] url::ParseError),
+    /// It is neither `http` nor `https`.
+    #[error("its scheme is neither `http` nor `https`")]
+    Scheme,
+    /// It has `user:password@`.
+    #[error("it carries a user name or a password")]
+    Credentials,
+    /// It is plain `http`, and not on this machine.
+    #[error("it is plain `http` to another machine")]
+    Unencrypted,
+    /// It has a `#fragment`.
+    #[error("it has a fragment")]
+    Fragment,
+}
 
 impl TextSetting for SocketAddr {
     type Value = Self;
@@ -121,6 +141,23 @@ pub(super) fn parse_http_url(text: &str) -> Result<Url, UrlProblem> {
         return Err(UrlProblem::Credentials);
     }
     if url.fragment().is_some() { Err(UrlProblem::Fragment) } else { Ok(url) }
+}
+
+/// Parses a URL that is HTTPS, or HTTP of this machine.
+pub(super) fn parse_safe_url(text: &str) -> Result<Url, UrlProblem> {
+    let url = parse_http_url(text)?;
+    if is_safe_url(&url) { Ok(url) } else { Err(UrlProblem::Unencrypted) }
+}
+
+/// Whether nobody else can read what is sent to an HTTP URL: it is HTTPS, or of this machine.
+pub fn is_safe_url(url: &Url) -> bool {
+    let is_own = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    };
+    url.scheme() == "https" || (url.scheme() == "http" && is_own)
 }
 
 /// The name of a header that a configuration may set or forward.

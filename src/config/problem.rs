@@ -3,6 +3,8 @@
 use crate::call::ServerNameError;
 use crate::codec::file::FileError;
 
+use super::issuers::IssuerProblem;
+use super::network::UrlProblem;
 use super::policy::ConditionFault;
 
 /// A violation of the configuration's rules. `Display` says what is wrong,
@@ -280,6 +282,9 @@ pub enum ConfigProblem {
         /// The most similar name.
         meant: Option<String>,
     },
+    /// The settings of tokens and scopes are wrong.
+    #[error(transparent)]
+    Issuer(#[from] IssuerProblem),
     /// A client without a key.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
@@ -351,26 +356,6 @@ pub enum ConfigProblem {
     },
 }
 
-/// Why a URL is not usable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UrlProblem {
-    /// It does not parse.
-    #[error("{0}")]
-    Parse(#[from] url::ParseError),
-    /// It is neither `http` nor `https`.
-    #[error("its scheme is neither `http` nor `https`")]
-    Scheme,
-    /// It has `user:password@`.
-    #[error("it carries a user name or a password")]
-    Credentials,
-    /// It is plain `http`, and not on this machine.
-    #[error("it is plain `http` to another machine")]
-    Unencrypted,
-    /// It has a `#fragment`.
-    #[error("it has a fragment")]
-    Fragment,
-}
-
 impl ConfigProblem {
     /// How to correct the fault, as one sentence without a full stop.
     pub fn help_text(&self) -> String {
@@ -412,6 +397,7 @@ impl ConfigProblem {
                 | Self::HostsMissing { .. }
                 | Self::ClientsMissing { .. }
                 | Self::NoKey
+                | Self::Issuer(IssuerProblem::NoPublicUrl { .. })
                 | Self::NoReceiver
                 | Self::NoAuditSink
                 | Self::OtherAuditSetting { .. }

@@ -4,6 +4,7 @@ use crate::call::{ProfileName, ProfileNameError};
 
 use super::gateway::UriChoice;
 use super::interceptors::InterceptorName;
+use super::issuers::ScopeName;
 use super::macros::section;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
@@ -43,6 +44,9 @@ section! {
             rate: Option<Rate>,
             /// The number of calls through the profile in a day, which begins at midnight UTC.
             quota: Option<DailyQuota>,
+            /// The scopes that clients need to use the profile at all. Keys have the scopes of their
+            /// `[clients.NAME]`, tokens those that the authorization server gave.
+            scopes: Vec<ScopeName> = [],
             /// The name that clients display, instead of `gateway.title`.
             title: Option<String>,
             /// Instructions for the client's model, instead of `gateway.instructions`.

@@ -15,6 +15,7 @@ use super::command::CommandConfig;
 use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
 use super::interceptors::InterceptorName;
+use super::issuers::ScopeName;
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
 use super::numbers::{Count32, CountSetting};
@@ -102,6 +103,9 @@ section! {
             /// The number of each client's calls to this server in a day, which begins at midnight
             /// UTC. With `gateway.state_dir` it survives a restart.
             quota_each: Option<DailyQuota>,
+            /// The scopes that every call to this server needs. What needs them is listed all the
+            /// same: a client that lacks one is told to get it.
+            scopes: Vec<ScopeName> = [],
             /// The number of concurrent calls.
             in_flight: usize as CountSetting<1, 100_000> = 256,
             /// The number of calls that may queue when `in_flight` is reached.
@@ -217,6 +221,8 @@ section! {
             quota_each: Option<DailyQuota>,
             /// How many calls one call of this tool counts as, in every rate and quota.
             cost: u32 as Count32<1, 1_000_000> = 1,
+            /// The scopes that a call of it needs, besides the server's.
+            scopes: Vec<ScopeName> = [],
         }
     }
 }

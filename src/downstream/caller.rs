@@ -4,24 +4,31 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::{HeaderMap, HeaderValue, Response, Uri, header};
+use http::uri::Authority;
+use http::{HeaderMap, Request, Response, Uri, header};
 use tokio::sync::watch;
 use tokio::time::sleep;
+use url::Url;
 
 use crate::call::PeerAddress;
-use crate::call::{Endpoint, Failure, Principal, ProfileName};
+use crate::call::{
+    Endpoint, Failure, Principal, ProfileName, RequestFault, TokenFault, TokenSource,
+};
 use crate::clock;
-use crate::identity::Credential;
+use crate::identity::{Credential, KeyWait, Unidentified};
 use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
 
-use super::{Body, McpService, response};
+use super::challenge::add_challenge;
+use super::{Authenticated, Body, McpService, response};
 
 /// The identified sender of a request.
 #[derive(Debug, Clone)]
 pub(super) struct VerifiedCaller {
     credential: Credential,
     endpoint: Endpoint,
+    /// Where it gets a token with more scopes.
+    tokens: Option<Arc<TokenSource>>,
     /// Notifies of configurations that were loaded after the sender was identified.
     loads: watch::Receiver<SystemTime>,
 }
@@ -39,6 +46,11 @@ impl VerifiedCaller {
     /// Where the request came in.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// Where the caller gets a token with more scopes; `None` without issuers.
+    pub(super) fn tokens(&self) -> Option<&Arc<TokenSource>> {
+        self.tokens.as_ref()
     }
 
     /// Whether both are the same principal on the same endpoint.
@@ -63,28 +75,50 @@ pub(super) struct RequestSender {
 
 impl McpService {
     /// Identifies the sender and the endpoint of a request before anything else of it is read. A
-    /// client without a valid key does not learn which profiles exist.
+    /// client without a valid key or token does not learn which profiles exist.
     pub(super) fn identify_sender(
         &self,
         uri: &Uri,
         headers: &mut HeaderMap,
         peer: PeerAddress,
-    ) -> Result<RequestSender, Failure> {
-        let Some(profile) = profile_of(uri.path()) else { return Err(Failure::UnknownEndpoint) };
+    ) -> Result<RequestSender, EntryRefusal> {
+        let Some(profile) = profile_of(uri.path()) else {
+            return Err(refusal(&Failure::UnknownEndpoint).into());
+        };
         // In this order: a configuration that is loaded in between counts as a later one.
         let loads = self.gateway.snapshots.load_count();
         let snapshot = self.gateway.snapshots.load_full();
+        // The parent process needs no token.
+        let host = || own_url(uri, headers, peer).filter(|_| !peer.stdio);
+        let resource = snapshot.identity.resource(profile, host);
+        let tokens = resource.as_ref().map(|resource| Arc::clone(&resource.source));
+        let refuse = |sender: Option<&Credential>, failure: &Failure| {
+            self.audit_entry((sender, peer), profile, failure);
+            EntryRefusal::from(refusal_with(failure, tokens.as_ref()))
+        };
+        let address = peer.addr.ip();
         let credential = if peer.stdio {
             Credential::parent()
+        } else if resource.is_some() && has_token(uri.query().unwrap_or_default()) {
+            let fault = RequestFault::TokenInQuery.into();
+            return Err(refuse(None, &self.gateway.refuse_stranger(&snapshot, address, fault)));
         } else {
-            let identified = self.gateway.identify(&snapshot, headers, peer.addr.ip());
-            identified.inspect_err(|failure| self.audit_entry((None, peer), profile, failure))?
+            let resource = (resource.as_deref(), address);
+            match self.gateway.identify(&snapshot, headers, resource) {
+                Ok(credential) => credential,
+                Err(Unidentified::Refused(failure)) => return Err(refuse(None, &failure)),
+                Err(Unidentified::Pending(wait)) => return Err(EntryRefusal::Pending(wait)),
+            }
         };
         let at = (profile, uri.query());
         let endpoint = self.gateway.endpoint(&snapshot, credential.principal(), at);
-        let endpoint = endpoint
-            .inspect_err(|failure| self.audit_entry((Some(&credential), peer), profile, failure))?;
-        Ok(RequestSender { caller: VerifiedCaller { credential, endpoint, loads }, peer, snapshot })
+        let endpoint = endpoint.and_then(|endpoint| {
+            let at = (&endpoint, resource.as_deref());
+            self.gateway.admit_entry(&snapshot, &credential, at).map(|()| endpoint)
+        });
+        let endpoint = endpoint.map_err(|failure| refuse(Some(&credential), &failure))?;
+        let caller = VerifiedCaller { credential, endpoint, tokens, loads };
+        Ok(RequestSender { caller, peer, snapshot })
     }
 
     /// Records that a request was refused for its sender or its profile.
@@ -101,7 +135,14 @@ impl McpService {
 
     /// Watches for the revocation of a caller's access.
     pub(super) fn watch_access(&self, caller: &VerifiedCaller) -> AccessWatch {
-        AccessWatch { caller: caller.clone(), gateway: Arc::clone(&self.gateway) }
+        let (caller, gateway) = (caller.clone(), Arc::clone(&self.gateway));
+        AccessWatch { caller, gateway, scope: WatchScope::Stream }
+    }
+
+    /// Watches for the revocation of the access of a call's sender. A token that expires meanwhile
+    /// does not end the call: it was valid when the call was made, and tokens are short-lived.
+    pub(super) fn watch_call(&self, caller: &VerifiedCaller) -> AccessWatch {
+        AccessWatch { scope: WatchScope::Call, ..self.watch_access(caller) }
     }
 }
 
@@ -109,21 +150,46 @@ impl McpService {
 pub(super) struct AccessWatch {
     caller: VerifiedCaller,
     gateway: Arc<Gateway>,
+    scope: WatchScope,
+}
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WatchScope {
+    /// A stream, which ends with the credential.
+    Stream,
+    /// One call, which goes on when the token expires with which it was made.
+    Call,
 }
 
 impl AccessWatch {
-    /// Waits until the caller's key expires, or a new configuration revokes its access: usually
-    /// forever.
+    /// The failure of a call whose sender has lost access.
+    pub(super) fn revocation(&self) -> Failure {
+        match self.caller.principal() {
+            Principal::User(_) => Failure::TokenRefused(TokenFault::Issuer),
+            Principal::Client(_) | Principal::Anonymous => Failure::KeyUnknown,
+        }
+    }
+
+    /// Waits until the caller's key or token expires, or a new configuration revokes its access:
+    /// usually forever.
     ///
     /// # Cancel safety
     /// Safe: what was missed is seen by the next.
     pub(super) async fn revoked(&mut self) {
         loop {
             let snapshot = self.gateway.snapshots.load();
-            if !snapshot.admits(&self.caller.credential, &self.caller.endpoint) {
+            let (credential, endpoint) = (&self.caller.credential, &self.caller.endpoint);
+            let lasts = self.scope == WatchScope::Call && credential.principal().issuer().is_some();
+            let admitted = if lasts {
+                snapshot.keeps(credential, endpoint)
+            } else {
+                snapshot.admits(credential, endpoint)
+            };
+            if !admitted {
                 return;
             }
-            let expiry = snapshot.identity.expiry(&self.caller.credential);
+            let expiry = snapshot.identity.expiry(credential).filter(|_| !lasts);
             drop(snapshot);
             let expired = async {
                 match expiry {
@@ -140,7 +206,7 @@ impl AccessWatch {
 }
 
 /// The profile that a path names; the default one's is `/mcp` itself, too.
-fn profile_of(path: &str) -> Option<&str> {
+pub(super) fn profile_of(path: &str) -> Option<&str> {
     match path.strip_prefix(ENDPOINT)? {
         "" => Some(ProfileName::DEFAULT),
         rest => rest.strip_prefix('/').filter(|name| !name.is_empty()),
@@ -152,27 +218,76 @@ fn profile_of(path: &str) -> Option<&str> {
 #[derive(Debug, Clone, Copy)]
 pub struct Refused;
 
-/// The response to a client that is refused, with a challenge where a key may help.
-pub fn refusal(failure: &Failure) -> Response<Body> {
-    let mut response = response::refusal(None, failure);
-    let challenge = match failure {
-        Failure::KeyMissing => Some(CHALLENGE),
-        Failure::KeyUnknown | Failure::KeyExpired => Some(CHALLENGE_AGAIN),
-        _ => None,
-    };
-    response.extensions_mut().insert(Refused);
-    if let Some(challenge) = challenge {
-        // Some clients show their users this, and not the body.
-        let described =
-            HeaderValue::try_from(format!("{challenge}, error_description=\"{failure}\""));
-        let value = described.unwrap_or(HeaderValue::from_static(challenge));
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+/// Why a request does not get in.
+pub(super) enum EntryRefusal {
+    /// The response that says so.
+    Refused(Box<Response<Body>>),
+    /// The keys of its token's issuer are being fetched.
+    Pending(KeyWait),
+}
+
+impl From<Response<Body>> for EntryRefusal {
+    fn from(response: Response<Body>) -> Self {
+        Self::Refused(Box::new(response))
     }
+}
+
+/// A request whose sender is not known.
+pub enum Unauthenticated<B> {
+    /// The response that refuses it.
+    Refused(Box<Response<Body>>),
+    /// The request, and the fetch after which its token can be verified.
+    Waiting(Box<(Request<B>, KeyWait)>),
+}
+
+impl McpService {
+    /// Authenticates a request again, after the keys were fetched that it needs.
+    ///
+    /// # Errors
+    /// The response that refuses it.
+    pub async fn authenticate_later<B>(
+        &self,
+        (request, wait): (Request<B>, KeyWait),
+        peer: PeerAddress,
+    ) -> Result<Authenticated<B>, Box<Response<Body>>> {
+        wait.wait().await;
+        match self.authenticate(request, peer) {
+            Ok(authenticated) => Ok(authenticated),
+            Err(Unauthenticated::Refused(response)) => Err(response),
+            // The fetch takes too long, or another one has begun.
+            Err(Unauthenticated::Waiting(_)) => Err(refusal(&Failure::IssuerUnavailable).into()),
+        }
+    }
+}
+
+/// The response to a client that is refused.
+pub fn refusal(failure: &Failure) -> Response<Body> {
+    refusal_with(failure, None)
+}
+
+/// The response to a client that is refused, with a challenge where a key or token may help.
+fn refusal_with(failure: &Failure, tokens: Option<&Arc<TokenSource>>) -> Response<Body> {
+    let mut response = response::refusal(None, failure);
+    response.extensions_mut().insert(Refused);
+    add_challenge(response.headers_mut(), failure, tokens);
     response
+}
+
+/// Where a client finds the gateway, as its request says it. The port is the socket's: a token for
+/// another program of this machine must not become one for the gateway by a `Host` header.
+pub(super) fn own_url(uri: &Uri, headers: &HeaderMap, peer: PeerAddress) -> Option<Url> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = uri.authority().map(Authority::as_str).or(host)?;
+    let scheme = if peer.tls { "https" } else { "http" };
+    let mut url = Url::parse(&format!("{scheme}://{host}")).ok()?;
+    url.set_port(Some(peer.local.port())).ok()?;
+    Some(url)
+}
+
+/// Whether a query has a token in it (RFC 6750, 2.3, which OAuth 2.1 forbids).
+fn has_token(query: &str) -> bool {
+    query.split('&').any(|part| part.split('=').next() == Some("access_token"))
 }
 
 /// The path that clients connect to.
 const ENDPOINT: &str = "/mcp";
-/// RFC 6750, 3: without an error where no credentials came.
-const CHALLENGE: &str = "Bearer realm=\"mcp\"";
-const CHALLENGE_AGAIN: &str = "Bearer realm=\"mcp\", error=\"invalid_token\"";

@@ -9,12 +9,14 @@
 mod body;
 mod budget;
 mod caller;
+mod challenge;
 mod dispatch;
 mod era;
 mod event_stream;
 mod http_sse;
 mod legacy;
 mod list_changes;
+mod metadata;
 mod modern;
 mod open_streams;
 mod refused_requests;
@@ -23,7 +25,7 @@ mod response;
 pub mod stdio;
 
 pub use body::Body;
-pub use caller::{Refused, refusal};
+pub use caller::{Refused, Unauthenticated, refusal};
 pub use dispatch::PendingResponse;
 
 use std::convert::Infallible;
@@ -42,7 +44,7 @@ use crate::mcp::{self, Era};
 use crate::pipeline::Gateway;
 use crate::policy::SharedAmount;
 
-use caller::{RequestSender, VerifiedCaller};
+use caller::{EntryRefusal, RequestSender, VerifiedCaller};
 use dispatch::answered;
 use http_sse::{OldTransport, SsePipes};
 use legacy::{ReplayStart, Sessions};
@@ -90,21 +92,27 @@ impl McpService {
     }
 
     /// Identifies the sender of a request, before anything but its head is looked at: the profile
-    /// that its path names is theirs to use, and their key is taken out of the headers.
+    /// that its path names is theirs to use, and their key or token is taken out of the headers.
     ///
     /// # Errors
-    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`], [`Failure::OverLimit`] for an address that
-    /// guesses keys, [`Failure::UnknownEndpoint`] where the sender may see nothing.
+    /// [`Unauthenticated`]: the refusal, or the request itself while the keys are fetched with which
+    /// its token can be verified.
     pub fn authenticate<B>(
         &self,
         request: Request<B>,
         peer: PeerAddress,
-    ) -> Result<Authenticated<B>, Failure> {
+    ) -> Result<Authenticated<B>, Unauthenticated<B>> {
         let (mut head, body) = request.into_parts();
         let old = self.old_transport(&head.uri).map(Box::new);
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
-        let from = self.identify_sender(endpoint, &mut head.headers, peer)?;
-        Ok(Authenticated { head, body, from, old })
+        match self.identify_sender(endpoint, &mut head.headers, peer) {
+            Ok(from) => Ok(Authenticated { head, body, from, old }),
+            Err(EntryRefusal::Refused(response)) => Err(Unauthenticated::Refused(response)),
+            Err(EntryRefusal::Pending(wait)) => {
+                let request = Request::from_parts(head, body);
+                Err(Unauthenticated::Waiting(Box::new((request, wait))))
+            }
+        }
     }
 
     /// Reads the body of a request within its limits of size, time and memory, and answers: MCP has

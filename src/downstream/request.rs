@@ -101,6 +101,7 @@ impl Posted {
         Context {
             principal: self.caller.principal().clone(),
             grants: self.caller.credential().grants().cloned(),
+            tokens: self.caller.tokens().cloned(),
             endpoint: self.caller.endpoint().clone(),
             session: None,
             address: self.peer.addr.ip(),

@@ -19,6 +19,7 @@ use crate::mcp::{Era, MediaType, Method, code, header};
 
 use super::body::{Body, BrokenOff};
 use super::caller::AccessWatch;
+use super::challenge::add_challenge;
 use super::dispatch::PendingResponse;
 use super::event_stream::{self, Steps, StreamStep};
 use super::legacy::{ClientSession, Piece};
@@ -130,7 +131,7 @@ impl AnswerWriter {
         let status = match self.era {
             Era::Modern => status(failure),
             // A Legacy call is part of a session.
-            Era::Legacy => IN_SESSION,
+            Era::Legacy => status_in_session(failure),
         };
         (status, self.error(&failure.to_error()))
     }
@@ -154,10 +155,18 @@ pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingRespon
     Box::into_pin(boxed(|| async move {
         match first(&mut steps, &writer).await {
             Comes::Stream(first) => event_stream::open(first, steps, writer),
+            Comes::Answer(Err(failure)) => {
+                let (status, message) = writer.failure(&failure);
+                let mut response = whole(status, message, writer.wants);
+                if let Some(retry) = failure.retry_after() {
+                    add_retry(response.headers_mut(), retry);
+                }
+                add_challenge(response.headers_mut(), &failure, None);
+                response
+            }
             Comes::Answer(answer) => {
-                let retry = answer.as_ref().err().and_then(Failure::retry_after);
                 let (status, message) = writer.message(answer);
-                whole(status, message, writer.wants, retry)
+                whole(status, message, writer.wants)
             }
             Comes::Passing(passing) => passed(passing, &writer),
             // No response is expected.
@@ -216,22 +225,13 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
     }
 }
 
-fn whole(
-    status: StatusCode,
-    message: Bytes,
-    wants: AcceptedForm,
-    retry: Option<Duration>,
-) -> Response<Body> {
-    let mut response = match wants {
+fn whole(status: StatusCode, message: Bytes, wants: AcceptedForm) -> Response<Body> {
+    match wants {
         AcceptedForm::Events if status == StatusCode::OK => {
             with_events(Body::Whole(sse::message(&message)))
         }
         _ => json(status, message),
-    };
-    if let Some(retry) = retry {
-        add_retry(response.headers_mut(), retry);
     }
-    response
 }
 
 pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
@@ -285,12 +285,23 @@ pub(super) fn refusal(id: Option<&Id>, failure: &Failure) -> Response<Body> {
 
 /// An error response to a request in a Legacy session.
 pub(super) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
-    error(IN_SESSION, Some(id), failure)
+    error(status_in_session(failure), Some(id), failure)
+}
+
+/// The HTTP status of a failure in a Legacy session.
+fn status_in_session(failure: &Failure) -> StatusCode {
+    match failure {
+        // Clients of both eras get more scopes when they read this status (2025-11-25,
+        // Authorization, "Runtime Insufficient Scope Errors"), and keep their session.
+        Failure::ScopesNeeded(_) => StatusCode::FORBIDDEN,
+        _ => IN_SESSION,
+    }
 }
 
 fn error(status: StatusCode, id: Option<&Id>, failure: &Failure) -> Response<Body> {
     let mut response = json(status, jsonrpc::error(id, &failure.to_error()));
     mark_refusal(response.extensions_mut(), failure);
+    add_challenge(response.headers_mut(), failure, None);
     if let Some(retry) = failure.retry_after() {
         add_retry(response.headers_mut(), retry);
     }
@@ -346,7 +357,7 @@ pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Respons
     json(status, jsonrpc::error(None, &Failure::from(fault).to_error()))
 }
 
-/// The HTTP status of every error that answers a request in a Legacy session: clients that take a
+/// The HTTP status of errors that answer a request in a Legacy session: clients that take a
 /// status of 400 and above for the end of their connection would lose the session with the request.
 const IN_SESSION: StatusCode = StatusCode::OK;
 /// How long a silent call waits before its stream is opened for a client that can resume it.

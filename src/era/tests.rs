@@ -343,6 +343,7 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
     let context = Context {
         principal: Principal::Anonymous,
         grants: None,
+        tokens: None,
         endpoint: Endpoint::default(),
         session: None,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),

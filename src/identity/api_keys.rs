@@ -16,6 +16,8 @@ use serde_json::Map;
 use crate::call::Grants;
 use crate::config::{ClientConfig, KeyHash};
 
+use super::tokens::ScopeRanks;
+
 /// Every key of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct ApiKeys {
@@ -44,10 +46,10 @@ type Shelf = [u8; 8];
 
 impl ApiKeys {
     /// Indexes the keys of these clients. Those that were there `before` keep their last use.
-    pub(super) fn new(clients: &[ClientConfig], before: &Self) -> Self {
+    pub(super) fn new(clients: &[ClientConfig], ranks: &ScopeRanks, before: &Self) -> Self {
         let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
         for client in clients {
-            let grants = grants_of(client).map(Arc::new);
+            let grants = grants_of(client, ranks).map(Arc::new);
             for key in &client.keys {
                 let last_use = before.find(&key.hash).map(|key| Arc::clone(&key.last_use));
                 shelves.entry(shelf(&key.hash)).or_default().push(ApiKey {
@@ -100,11 +102,12 @@ impl ApiKey {
     }
 }
 
-fn grants_of(client: &ClientConfig) -> Option<Grants> {
-    let set = |names: &[String]| names.iter().map(|name| Arc::from(name.as_str())).collect();
+fn grants_of(client: &ClientConfig, ranks: &ScopeRanks) -> Option<Grants> {
     let (groups, scopes) = (&client.groups, &client.scopes);
     let is_granted = !groups.is_empty() || !scopes.is_empty();
-    is_granted.then(|| Grants { groups: set(groups), scopes: set(scopes), claims: Map::new() })
+    let groups = groups.iter().map(|name| Arc::from(name.as_str())).collect();
+    let scopes = ranks.expand(scopes.iter().map(|name| Arc::from(name.as_str())));
+    is_granted.then(|| Grants { groups, scopes, claims: Map::new() })
 }
 
 fn shelf(hash: &KeyHash) -> Shelf {

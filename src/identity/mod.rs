@@ -2,8 +2,9 @@
 //!
 //! A client sends a key, in `X-API-Key` or as `Authorization: Bearer`; the
 //! configuration holds hashes of keys; [`Identity`] finds the client of a key.
-//! If no clients are configured, every request belongs to one anonymous
-//! principal. Modules that keep state for a principal (sessions, streams, parked
+//! A bearer credential may also be a token of one of the configured issuers
+//! ([`tokens`]); its principal is a user. If neither clients nor issuers are
+//! configured, every request belongs to one anonymous principal. Modules that keep state for a principal (sessions, streams, parked
 //! calls, private caches) ask [`Identity::knows`] and [`Identity::has`] whether
 //! they may still keep it.
 //!
@@ -14,6 +15,8 @@
 //! The time is an argument everywhere, as time since 1970.
 
 mod api_keys;
+mod resource;
+mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,20 +24,55 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::call::{Failure, Grants, Principal, ProfileName};
-use crate::config::{ClientConfig, KeyHash};
+use url::Url;
+
+use crate::call::{Failure, Grants, Principal, ProfileName, RequestFault};
+use crate::config::{ClientConfig, Config, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
 pub use api_keys::ApiKey;
-use api_keys::ApiKeys;
+pub use resource::{ProtectedResource, WELL_KNOWN};
+pub use tokens::{
+    FetchState, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource, KeyWait, TokenIssuer,
+};
 
-/// The clients of a configuration, found by their keys.
+use api_keys::ApiKeys;
+use resource::Resources;
+use tokens::{ScopeRanks, TokenIssuers, Unverified, VerifiedToken};
+
+/// The clients of a configuration, found by their keys, and the issuers of tokens.
 #[derive(Debug, Default)]
 pub struct Identity {
     keys: ApiKeys,
     /// With the profiles that they may use, where these are not all.
     clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
+    /// With the resources that tokens are for; `None` without issuers.
+    tokens: Option<(TokenIssuers, Resources)>,
+}
+
+/// Why the sender of a request is not known.
+#[derive(Debug)]
+pub enum Unidentified {
+    /// It showed nothing that is accepted.
+    Refused(Failure),
+    /// The keys of its token's issuer are being fetched.
+    Pending(KeyWait),
+}
+
+impl From<Failure> for Unidentified {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<Unverified> for Unidentified {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::Refused(failure) => Self::Refused(failure),
+            Unverified::Pending(wait) => Self::Pending(wait),
+        }
+    }
 }
 
 /// A principal, and the proof it gave.
@@ -51,53 +89,143 @@ enum Proof {
     Nothing,
     /// A client's key.
     Key(KeyHash),
+    /// A user's token.
+    Token(Arc<VerifiedToken>),
     /// The parent process, over standard streams.
     Parent,
 }
 
 impl Identity {
-    /// The identity of these clients, in place of the one `before`.
-    pub fn new(clients: &[ClientConfig], before: &Self) -> Self {
-        let keys = ApiKeys::new(clients, &before.keys);
-        let entry = |client: &ClientConfig| (Arc::clone(&client.name), client.profiles.clone());
-        Self { keys, clients: clients.iter().map(entry).collect() }
+    /// The identity of a configuration's clients and issuers, in place of the one `before`.
+    pub fn new(config: &Config, before: &Self) -> Self {
+        let ranks = Arc::new(ScopeRanks::new(&config.gateway));
+        let known = before.tokens.as_ref().map(|(issuers, _)| issuers);
+        let issuers = TokenIssuers::new(config, &ranks, known);
+        let tokens = issuers.map(|issuers| (issuers, Resources::new(config)));
+        Self { tokens, ..Self::of_clients(&config.clients, &ranks, before) }
     }
 
-    /// Who sent a request with these headers, and takes the key out of them.
+    fn of_clients(clients: &[ClientConfig], ranks: &ScopeRanks, before: &Self) -> Self {
+        let keys = ApiKeys::new(clients, ranks, &before.keys);
+        let entry = |client: &ClientConfig| (Arc::clone(&client.name), client.profiles.clone());
+        Self { keys, clients: clients.iter().map(entry).collect(), tokens: None }
+    }
+
+    /// Whether everybody is let in, without a name.
+    fn is_open(&self) -> bool {
+        self.keys.is_empty() && self.tokens.is_none()
+    }
+
+    /// The resource of a profile, which tokens name; `None` without issuers. `host` says where the
+    /// gateway is, if the configuration does not.
+    pub fn resource(
+        &self,
+        profile: &str,
+        host: impl FnOnce() -> Option<Url>,
+    ) -> Option<Arc<ProtectedResource>> {
+        let (_, resources) = self.tokens.as_ref()?;
+        resources.find(profile, host)
+    }
+
+    /// The path of the gateway's own URL, where it is not the root; `None` without issuers.
+    pub fn resource_path(&self) -> Option<&str> {
+        self.tokens.as_ref().map(|(_, resources)| resources.base_path())
+    }
+
+    /// The issuers of tokens.
+    pub fn issuers(&self) -> &[Arc<TokenIssuer>] {
+        self.tokens.as_ref().map_or(&[], |(issuers, _)| issuers.all())
+    }
+
+    /// Who sent a request with these headers, and takes the key or token out of them.
     ///
     /// `X-API-Key` counts where both are there: `Authorization` may then be
     /// meant for a server (`forward_headers`), and stays unless it holds a
-    /// key of this gateway.
+    /// key of this gateway or a token of its issuers.
     ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], where there are
-    /// clients.
+    /// clients; [`Failure::TokenMissing`], [`Failure::TokenRefused`] and
+    /// [`Failure::IssuerUnavailable`], where there are issuers.
     pub fn identify(
         &self,
         headers: &mut HeaderMap,
+        resource: Option<&ProtectedResource>,
         now: impl FnOnce() -> Duration,
-    ) -> Result<Credential, Failure> {
-        if self.keys.is_empty() {
+    ) -> Result<Credential, Unidentified> {
+        if self.is_open() {
             return Ok(Credential::anonymous());
         }
-        let hash = KeyHash::new(sha256(&take_key(headers)?));
-        let key = self.keys.find(&hash).ok_or(Failure::KeyUnknown)?;
-        let now = now();
+        let shown = self.shown_credential(headers)?;
+        let hash = KeyHash::new(sha256(shown.text));
+        let (now, name) = (now(), shown.name.clone());
+        let Some(key) = self.keys.find(&hash) else {
+            let token = self.verify_token(&shown, (&hash, resource), now)?;
+            headers.remove(name);
+            let (principal, grants) = (token.principal.clone(), Some(Arc::clone(&token.grants)));
+            return Ok(Credential { principal, grants, proof: Proof::Token(token) });
+        };
         if key.is_expired(now) {
-            return Err(Failure::KeyExpired);
+            return Err(Failure::KeyExpired.into());
         }
         key.record_use(now);
+        headers.remove(name);
         self.remove_shown_key(headers);
         let principal = Principal::Client(Arc::clone(&key.client));
         Ok(Credential { principal, grants: key.grants.clone(), proof: Proof::Key(hash) })
     }
 
-    /// Removes `Authorization` if it holds a key of this gateway, in whatever scheme: it is not
+    /// Verifies what is not a key.
+    fn verify_token(
+        &self,
+        shown: &ShownCredential<'_>,
+        (hash, resource): (&KeyHash, Option<&ProtectedResource>),
+        now: Duration,
+    ) -> Result<Arc<VerifiedToken>, Unidentified> {
+        match (&self.tokens, resource) {
+            (Some((issuers, _)), Some(resource)) if shown.name == header::AUTHORIZATION => {
+                Ok(issuers.verify((shown.text, hash.as_bytes()), resource, now)?)
+            }
+            _ => Err(Failure::KeyUnknown.into()),
+        }
+    }
+
+    /// The key or token of a request. Duplicate headers are refused: an intermediary may have acted
+    /// on another value.
+    fn shown_credential<'a>(&self, headers: &'a HeaderMap) -> Result<ShownCredential<'a>, Failure> {
+        let takes_tokens = self.tokens.is_some();
+        let duplicate = |_| {
+            if takes_tokens {
+                RequestFault::DuplicateCredentials.into()
+            } else {
+                Failure::KeyUnknown
+            }
+        };
+        let key = single_value(headers, &API_KEY).map_err(duplicate)?;
+        // A token's length is checked where it is parsed.
+        let (name, text) = if let Some(key) = key {
+            (API_KEY, Some(key.as_bytes()).filter(|key| !key.is_empty()))
+        } else {
+            let value = single_value(headers, &header::AUTHORIZATION).map_err(duplicate)?;
+            (header::AUTHORIZATION, value.and_then(|value| bearer(value.as_bytes())))
+        };
+        let may_be_token = takes_tokens && name == header::AUTHORIZATION;
+        match text {
+            Some(text) if text.len() > LONGEST && !may_be_token => Err(Failure::KeyUnknown),
+            Some(text) => Ok(ShownCredential { name, text }),
+            None if takes_tokens => Err(Failure::TokenMissing),
+            None => Err(Failure::KeyMissing),
+        }
+    }
+
+    /// Removes `Authorization` if it holds a key or token of this gateway, in whatever scheme: it is not
     /// meant for a server then. Credentials of many parts, each of which would have to be hashed,
     /// are removed as well.
     fn remove_shown_key(&self, headers: &mut HeaderMap) {
         let is_key = |token: &[u8]| {
-            token.len() <= LONGEST && self.keys.find(&KeyHash::new(sha256(token))).is_some()
+            let is_short = token.len() <= LONGEST;
+            is_short && self.keys.find(&KeyHash::new(sha256(token))).is_some()
+                || self.tokens.as_ref().is_some_and(|(issuers, _)| issuers.claims_issuer(token))
         };
         // A scheme, and a token or parameters (RFC 9110, section 11.4).
         let separates = |byte: &u8| byte.is_ascii_whitespace() || b",;\"".contains(byte);
@@ -125,7 +253,10 @@ impl Identity {
                     && !key.is_expired(now)
                     && key.grants == credential.grants
             }),
-            Proof::Nothing => self.keys.is_empty(),
+            Proof::Token(token) => {
+                self.tokens.as_ref().is_some_and(|(issuers, _)| issuers.accepts(token, now))
+            }
+            Proof::Nothing => self.is_open(),
             Proof::Parent => true,
         }
     }
@@ -134,6 +265,7 @@ impl Identity {
     pub fn expiry(&self, credential: &Credential) -> Option<Duration> {
         match &credential.proof {
             Proof::Key(hash) => self.keys.find(hash).and_then(|key| key.expires),
+            Proof::Token(token) => Some(token.ends),
             Proof::Nothing | Proof::Parent => None,
         }
     }
@@ -148,7 +280,23 @@ impl Identity {
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
             Principal::Client(name) => self.lists(name),
-            Principal::Anonymous => credential.proof == Proof::Parent || self.keys.is_empty(),
+            Principal::User(_) => match (&credential.proof, &self.tokens) {
+                (Proof::Token(token), Some((issuers, _))) => issuers.keeps_users(token),
+                _ => false,
+            },
+            Principal::Anonymous => credential.proof == Proof::Parent || self.is_open(),
+        }
+    }
+
+    /// Whether a principal still exists: a client by its name, a user by its issuer's.
+    pub fn has_principal(&self, principal: &Principal) -> bool {
+        match principal {
+            Principal::Client(name) => self.lists(name),
+            Principal::User(_) => {
+                let issuer = principal.issuer().unwrap_or_default();
+                self.tokens.as_ref().is_some_and(|(all, _)| all.find(issuer).is_some())
+            }
+            Principal::Anonymous => true,
         }
     }
 
@@ -163,6 +311,9 @@ impl Identity {
             Principal::Client(name) => self.clients.get(name).is_some_and(|profiles| {
                 profiles.as_ref().is_none_or(|all| all.iter().any(|one| one.as_str() == profile))
             }),
+            Principal::User(_) => {
+                self.tokens.as_ref().is_some_and(|(issuers, _)| issuers.allows(principal, profile))
+            }
             Principal::Anonymous => true,
         }
     }
@@ -170,8 +321,8 @@ impl Identity {
     /// Whether a principal was served at a profile: without clients, everybody was.
     pub fn served(&self, principal: &Principal, profile: &str) -> bool {
         match principal {
-            Principal::Client(_) => self.allows(principal, profile),
-            Principal::Anonymous => self.clients.is_empty(),
+            Principal::Client(_) | Principal::User(_) => self.allows(principal, profile),
+            Principal::Anonymous => self.clients.is_empty() && self.tokens.is_none(),
         }
     }
 }
@@ -193,11 +344,12 @@ impl Credential {
     }
 
     /// The kind of proof, and what tells it from others of its kind, without the secret: the first
-    /// digits of a key's SHA-256.
+    /// digits of a key's or token's SHA-256.
     pub fn describe(&self) -> (&'static str, Option<String>) {
         match &self.proof {
             Proof::Nothing => ("none", None),
             Proof::Key(hash) => ("key", Some(hash.abbreviation())),
+            Proof::Token(token) => ("token", Some(token.describe())),
             Proof::Parent => ("parent", None),
         }
     }
@@ -213,28 +365,10 @@ impl Credential {
     }
 }
 
-/// The key of a request. Duplicate headers count as none: an intermediary may have acted on
-/// another value.
-fn take_key(headers: &mut HeaderMap) -> Result<Vec<u8>, Failure> {
-    let (name, value) = if let Some(value) = single(headers, &API_KEY)? {
-        (API_KEY, Some(value))
-    } else {
-        let value = single(headers, &header::AUTHORIZATION)?;
-        (header::AUTHORIZATION, value.and_then(bearer))
-    };
-    let key = match value {
-        Some(key) if key.len() > LONGEST => return Err(Failure::KeyUnknown),
-        Some(key) if !key.is_empty() => key.to_vec(),
-        _ => return Err(Failure::KeyMissing),
-    };
-    headers.remove(name);
-    Ok(key)
-}
-
-/// A header that may be sent only once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Failure> {
-    let value = single_value(headers, name).map_err(|_| Failure::KeyUnknown)?;
-    Ok(value.map(HeaderValue::as_bytes))
+/// What a request shows, in which header.
+struct ShownCredential<'a> {
+    name: HeaderName,
+    text: &'a [u8],
 }
 
 /// The token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case

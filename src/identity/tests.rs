@@ -22,11 +22,22 @@ fn hash(key: &str) -> KeyHash {
 }
 
 fn identity(clients: &[ClientConfig]) -> Identity {
-    Identity::new(clients, &Identity::default())
+    Identity::of_clients(clients, &ScopeRanks::default(), &Identity::default())
 }
 
 fn identify(identity: &Identity, headers: &mut HeaderMap) -> Result<Credential, Failure> {
-    identity.identify(headers, || NOW)
+    identify_at(identity, headers, NOW)
+}
+
+fn identify_at(
+    identity: &Identity,
+    headers: &mut HeaderMap,
+    now: Duration,
+) -> Result<Credential, Failure> {
+    identity.identify(headers, None, || now).map_err(|unidentified| match unidentified {
+        Unidentified::Refused(failure) => failure,
+        Unidentified::Pending(_) => panic!("no issuer is configured"),
+    })
 }
 
 const NOW: Duration = Duration::from_hours(500_000);
@@ -155,10 +166,10 @@ fn a_key_ends_at_its_time() {
     let identity = identity(&[ClientConfig { keys: vec![key], ..client("ci", &[]) }]);
     let sent = || headers(&[("x-api-key", "one")]);
     let before = NOW.saturating_sub(Duration::from_secs(1));
-    let who = identity.identify(&mut sent(), || before).unwrap();
+    let who = identify_at(&identity, &mut sent(), before).unwrap();
     assert!(identity.knows(&who, before) && !identity.knows(&who, NOW));
     assert_eq!(identity.expiry(&who), Some(NOW));
-    assert_eq!(identity.identify(&mut sent(), || NOW), Err(Failure::KeyExpired));
+    assert_eq!(identify(&identity, &mut sent()), Err(Failure::KeyExpired));
     assert!(identity.has(&who), "a session goes on with another key of the client");
 }
 
@@ -166,7 +177,8 @@ fn a_key_ends_at_its_time() {
 fn the_last_use_of_a_key_outlives_a_reload() {
     let first = known();
     identify(&first, &mut headers(&[("x-api-key", "two")])).unwrap();
-    let next = Identity::new(&[client("desk", &["two", "three"])], &first);
+    let next =
+        Identity::of_clients(&[client("desk", &["two", "three"])], &ScopeRanks::default(), &first);
     let used = |key| next.key(&hash(key)).unwrap().last_use();
     assert_eq!((used("two"), used("three")), (Some(NOW), None));
 }

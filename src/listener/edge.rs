@@ -20,7 +20,8 @@ use super::cors::CorsForPages;
 use super::guard::ConnectionGuard;
 use super::{ConnectionLimits, GuardRefusal, LiveSettings};
 use crate::call::PeerAddress;
-use crate::downstream::{self, Authenticated, McpService};
+use crate::downstream::{self, Authenticated, McpService, Unauthenticated};
+use crate::identity::KeyWait;
 use crate::mcp::{self, MediaType};
 
 /// The stack for clients of the gateway: MCP behind authentication.
@@ -167,7 +168,8 @@ where
     }
 }
 
-/// Passes a request on with the sender that its key tells, or answers that the key is not enough.
+/// Passes a request on with the sender that its key or token tells, or answers that it is not
+/// enough. Answers requests for metadata itself, which clients need before they have either.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,
@@ -182,7 +184,10 @@ where
             Response = Response<downstream::Body>,
             Error = Infallible,
             Future = EdgeFuture<downstream::Body>,
-        >,
+        > + Clone
+        + Send
+        + 'static,
+    B: Send + 'static,
 {
     type Response = Response<downstream::Body>;
     type Error = Infallible;
@@ -193,10 +198,38 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        if let Some(metadata) = self.mcp.answer_metadata(&request, self.peer) {
+            return answer_now(metadata);
+        }
         match self.mcp.authenticate(request, self.peer) {
             Ok(authenticated) => self.inner.call(authenticated),
-            Err(failure) => answer_now(downstream::refusal(&failure)),
+            Err(Unauthenticated::Refused(response)) => answer_now(*response),
+            Err(Unauthenticated::Waiting(waiting)) => self.call_later(*waiting),
         }
+    }
+}
+
+impl<S> Authenticate<S> {
+    /// Passes a request on when the keys have been fetched that its token is verified with.
+    fn call_later<B>(&self, waiting: (Request<B>, KeyWait)) -> EdgeFuture<downstream::Body>
+    where
+        S: Service<
+                Authenticated<B>,
+                Response = Response<downstream::Body>,
+                Error = Infallible,
+                Future = EdgeFuture<downstream::Body>,
+            > + Clone
+            + Send
+            + 'static,
+        B: Send + 'static,
+    {
+        let (mut inner, mcp, peer) = (self.inner.clone(), Arc::clone(&self.mcp), self.peer);
+        Box::pin(async move {
+            match mcp.authenticate_later(waiting, peer).await {
+                Ok(authenticated) => inner.call(authenticated).await,
+                Err(response) => Ok(*response),
+            }
+        })
     }
 }
 

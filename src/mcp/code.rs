@@ -23,9 +23,11 @@ pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// MCP, Legacy: the user has to open a URL first.
 pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
-/// Trunkline: the key is missing or unknown. Allocated outside the range that JSON-RPC reserves, as
+/// Trunkline: the key or token is missing or not valid. Allocated outside the range that JSON-RPC reserves, as
 /// MCP requires of codes that it does not define.
 pub const UNAUTHENTICATED: i64 = 40_100;
+/// Trunkline: the principal lacks a scope.
+pub const INSUFFICIENT_SCOPE: i64 = 40_300;
 /// Trunkline: a rate or concurrency limit is exceeded.
 pub const OVER_LIMIT: i64 = 42_900;
 /// Trunkline: the server behind the gateway is unreachable or closed the connection.

@@ -226,6 +226,7 @@ fn describe_credential(sender: &Credential) -> AuditCredential {
 fn kind_of_refused(failure: &Failure) -> &'static str {
     match failure {
         Failure::KeyUnknown | Failure::KeyExpired => "key",
+        Failure::TokenRefused(_) | Failure::IssuerUnavailable => "token",
         _ => "none",
     }
 }

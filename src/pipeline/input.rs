@@ -206,6 +206,7 @@ impl Requester {
         let principal = match &self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
+            Principal::User(name) => &format!("user {name}"),
         };
         // The whole endpoint, because its narrowing limits what the client may see: a state must
         // not lead from one view to another. Profile names contain no question mark.

@@ -50,7 +50,7 @@ use crate::call::{Call, Client, Context, Endpoint, Failure, Principal, Reply, bo
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
-use crate::identity::Credential;
+use crate::identity::{Credential, ProtectedResource, Unidentified};
 use crate::mcp::{Era, Method};
 use crate::policy::Confirmation;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -129,23 +129,54 @@ impl Gateway {
         self.snapshots.changes()
     }
 
-    /// Identifies the sender of a request by its headers, and removes the key from them.
+    /// Identifies the sender of a request by its headers, and removes the key or token from them.
     ///
     /// # Errors
-    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`], [`Failure::KeyExpired`] and
-    /// [`Failure::OverLimit`].
+    /// As [`Identity::identify`](crate::identity::Identity::identify), and [`Failure::OverLimit`].
     pub fn identify(
         &self,
         snapshot: &Snapshot,
         headers: &mut HeaderMap,
-        address: IpAddr,
-    ) -> Result<Credential, Failure> {
-        snapshot.identity.identify(headers, clock::unix_now).map_err(|unknown| {
-            let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
-            record::count_refusal(&self.metrics, &failure);
-            tracing::debug!(%address, reason = failure.wire().label, "refused");
-            failure
+        (resource, address): (Option<&ProtectedResource>, IpAddr),
+    ) -> Result<Credential, Unidentified> {
+        let identified = snapshot.identity.identify(headers, resource, clock::unix_now);
+        identified.map_err(|unidentified| match unidentified {
+            Unidentified::Refused(unknown) => {
+                self.refuse_stranger(snapshot, address, unknown).into()
+            }
+            pending @ Unidentified::Pending(_) => pending,
         })
+    }
+
+    /// Why a request is refused whose sender is not known: what its credentials lack, or that there
+    /// were too many of the kind.
+    pub fn refuse_stranger(
+        &self,
+        snapshot: &Snapshot,
+        address: IpAddr,
+        unknown: Failure,
+    ) -> Failure {
+        let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
+        record::count_refusal(&self.metrics, &failure);
+        tracing::debug!(%address, reason = failure.wire().label, %failure, "refused");
+        failure
+    }
+
+    /// Checks that a client has the scopes that the endpoint needs of everyone.
+    ///
+    /// # Errors
+    /// [`Failure::ScopesNeeded`].
+    pub fn admit_entry(
+        &self,
+        snapshot: &Snapshot,
+        who: &Credential,
+        at: (&Endpoint, Option<&ProtectedResource>),
+    ) -> Result<(), Failure> {
+        let (endpoint, resource) = at;
+        let source = resource.map(|resource| &resource.source);
+        let caller = (who.principal(), who.grants().map(|grants| &**grants));
+        let admitted = snapshot.policy.admit_entry(caller, endpoint.profile(), source);
+        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
     /// The endpoint of a request, from the profile and the query of its URL.
@@ -165,10 +196,7 @@ impl Gateway {
     /// Drops the parked calls and task input requests of clients that are no longer configured.
     pub fn forget_strangers(&self) {
         let identity = Arc::clone(&self.snapshots.load().identity);
-        let keep = |owner: &Principal| match owner {
-            Principal::Client(name) => identity.lists(name),
-            Principal::Anonymous => true,
-        };
+        let keep = |owner: &Principal| identity.has_principal(owner);
         self.inputs.parking.retain(keep);
         self.inputs.questions.retain(keep);
         self.inputs.kept.retain(keep);

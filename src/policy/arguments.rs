@@ -251,7 +251,8 @@ mod tests {
     }
 
     fn coercing() -> Policy {
-        Policy::new(LimitRegistry::default().limits(&config(&[("s", "arguments = \"coerce\"")])))
+        let config = config(&[("s", "arguments = \"coerce\"")]);
+        Policy::new(LimitRegistry::default().limits(&config))
     }
 
     #[tokio::test]

@@ -23,6 +23,7 @@ mod quotas;
 mod rate;
 mod registry;
 mod retry_budget;
+mod scopes;
 mod server_rates;
 mod set_quotas;
 mod shares;
@@ -59,7 +60,10 @@ use std::sync::Arc;
 use arguments::ArgumentsSeen;
 use interceptors::Interceptors;
 
-use crate::call::{Call, Context, Failure, Principal, ServerName};
+use scopes::ScopeRules;
+
+use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
+use crate::config::Config;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub struct Policy {
     limits: PolicyLimits,
     /// `None` if there are no rules.
     authorization: Option<Arc<Authorization>>,
+    /// `None` if nothing needs a scope.
+    scopes: Option<ScopeRules>,
     /// `None` if no call needs the user's consent.
     confirmation: Option<Arc<ConfirmRules>>,
 }
@@ -74,13 +80,19 @@ pub struct Policy {
 impl Policy {
     /// A policy that enforces `limits`.
     pub fn new(limits: PolicyLimits) -> Self {
-        Self { limits, authorization: None, confirmation: None }
+        Self { limits, authorization: None, scopes: None, confirmation: None }
     }
 
     /// The same policy with calls that need the user's consent.
     #[must_use]
     pub fn with_confirmation(self, rules: Option<ConfirmRules>) -> Self {
         Self { confirmation: rules.map(Arc::new), ..self }
+    }
+
+    /// The same policy with the scopes that a configuration needs.
+    #[must_use]
+    pub fn with_scopes(self, config: &Config) -> Self {
+        Self { scopes: ScopeRules::new(config), ..self }
     }
 
     /// The same policy with rules.
@@ -109,6 +121,7 @@ impl Policy {
     pub fn admit_request(&self, who: &Principal, address: IpAddr) -> Result<(), Failure> {
         match who {
             Principal::Client(name) => self.limits.check_client(name)?,
+            Principal::User(name) => self.limits.check_user(name)?,
             Principal::Anonymous => self.limits.check_address(address)?,
         }
         self.limits.check_gateway()
@@ -123,25 +136,49 @@ impl Policy {
         self.limits.check_address(address)
     }
 
-    /// Admits a call: the rules, the server's circuit breaker, the rates of its tool, its
-    /// server and its profile, the tool's schema, the user's consent, interceptors, which
-    /// see what the server would be sent, the daily quotas, and a slot among the server's
-    /// calls in flight. The rules are first, so that nobody learns of limits or schemas of
-    /// what it may not use; then the breaker, so that a call which it refuses uses up
-    /// nothing; the slot is last, so that an invalid call never waits for one. With the
-    /// slot the breaker is asked again, which may let only one call through; then the call
-    /// is charged to its quotas.
+    /// Admits a request to an endpoint: its sender has the scopes that the profile needs.
     ///
     /// # Errors
-    /// [`Failure::BreakerOpen`], [`Failure::OverLimit`], [`Failure::InvalidArguments`],
-    /// [`Failure::NotConfirmed`], [`Failure::Intercepted`], [`Failure::InterceptorDown`],
-    /// and those of [`Authorization::authorize_call`].
+    /// [`Failure::ScopesNeeded`].
+    pub fn admit_entry(
+        &self,
+        (who, grants): (&Principal, Option<&Grants>),
+        profile: &str,
+        source: Option<&Arc<TokenSource>>,
+    ) -> Result<(), Failure> {
+        let Some(rules) = &self.scopes else { return Ok(()) };
+        rules.check_entry((who, grants), profile, source)
+    }
+
+    /// Checks that the sender of a call has the scopes that it needs.
+    ///
+    /// # Errors
+    /// [`Failure::ScopesNeeded`], with all of them.
+    pub fn check_scopes(&self, context: &Context, target: &CallTarget) -> Result<(), Failure> {
+        let Some(rules) = &self.scopes else { return Ok(()) };
+        rules.check(context, &target.server, target.tool_name())
+    }
+
+    /// Admits a call: the rules, the scopes, the server's circuit breaker, the rates of its
+    /// tool, its server and its profile, the tool's schema, the user's consent, interceptors,
+    /// which see what the server would be sent, the daily quotas, and a slot among the
+    /// server's calls in flight. The rules are first, so that nobody learns of scopes, limits
+    /// or schemas of what it may not use; then the breaker, so that a call which it refuses
+    /// uses up nothing; the slot is last, so that an invalid call never waits for one. With
+    /// the slot the breaker is asked again, which may let only one call through; then the
+    /// call is charged to its quotas.
+    ///
+    /// # Errors
+    /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
+    /// [`Failure::InvalidArguments`], [`Failure::NotConfirmed`], [`Failure::Intercepted`],
+    /// [`Failure::InterceptorDown`], and those of [`Authorization::authorize_call`].
     pub async fn admit(
         &self,
         mut call: Box<Call>,
         mut target: CallTarget,
     ) -> Result<Permitted<Call>, Failure> {
         self.authorize(&call, &target).await?;
+        self.check_scopes(&call.context, &target)?;
         let limits = self.limits.server(&target.server);
         let mut cost = NonZeroU32::MIN;
         if let Some(limits) = limits {
@@ -205,13 +242,14 @@ impl Policy {
     /// rules may be others.
     ///
     /// # Errors
-    /// Those of [`Authorization::authorize_call`].
+    /// [`Failure::ScopesNeeded`], and those of [`Authorization::authorize_call`].
     pub async fn readmit_parked(
         &self,
         call: Box<Call>,
         target: CallTarget,
     ) -> Result<Permitted<Call>, Failure> {
         self.authorize(&call, &target).await?;
+        self.check_scopes(&call.context, &target)?;
         Ok(Permitted::new(call, target, None))
     }
 
@@ -223,10 +261,11 @@ impl Policy {
         Permitted::new(call, target, None).watched_by(pass)
     }
 
-    /// Permits a subscription: checks the rules and the server's rate.
+    /// Permits a subscription: checks the rules, the server's scopes and its rate.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`], and those of [`Authorization::authorize_call`].
+    /// [`Failure::ScopesNeeded`], [`Failure::OverLimit`], and those of
+    /// [`Authorization::authorize_call`].
     pub fn permit_subscription<T>(
         &self,
         topic: T,
@@ -236,6 +275,7 @@ impl Policy {
         if let Some(authorization) = &self.authorization {
             authorization.authorize_subscription(context, &target)?;
         }
+        self.check_scopes(context, &target)?;
         if let Some(limits) = self.limits.server(&target.server) {
             limits.rates().check_server(&target.server)?;
         }

@@ -25,7 +25,7 @@ use super::interceptors::{InterceptorRegistry, Interceptors};
 use super::large_work::LargeWork;
 use super::permit::CallTarget;
 use super::quotas::{QuotaCharge, QuotaLedger};
-use super::rate::{AddressBuckets, Bucket};
+use super::rate::{AddressBuckets, Bucket, KeyedBuckets};
 use super::retry_budget::RetryBudget;
 use super::server_rates::{HolderBuckets, ServerRates, ToolRates};
 use super::set_quotas::SetQuotas;
@@ -35,6 +35,7 @@ use super::set_quotas::SetQuotas;
 pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
+    users: SharedTable<Rate, KeyedBuckets<Arc<str>>>,
     holders: SharedTable<(String, Rate), HolderBuckets>,
     quotas: Arc<QuotaLedger>,
     gates: SharedTable<(ServerName, GateSettings), Gate>,
@@ -91,6 +92,8 @@ impl LimitRegistry {
             .gateway
             .client_rate
             .map(|rate| self.keyed.find(rate, || AddressBuckets::new(rate)));
+        let users = config.gateway.client_rate.filter(|_| !config.issuers.is_empty());
+        let users = users.map(|rate| self.users.find(rate, || KeyedBuckets::new(rate)));
         let clients = config.clients.iter().filter_map(|client| {
             let rate = client.rate.or(config.gateway.client_rate)?;
             let bucket = self.bucket(client_limit(&client.name), rate);
@@ -112,6 +115,7 @@ impl LimitRegistry {
         PolicyLimits {
             gateway,
             address,
+            users,
             clients,
             profiles,
             servers,
@@ -204,6 +208,8 @@ pub struct PolicyLimits {
     gateway: Option<Arc<Bucket>>,
     /// For clients without a key.
     address: Option<Arc<AddressBuckets>>,
+    /// For users of issuers.
+    users: Option<Arc<KeyedBuckets<Arc<str>>>>,
     clients: Named<Arc<str>, Arc<Bucket>>,
     profiles: Named<ProfileName, Arc<Bucket>>,
     /// `None` if there are no quotas.
@@ -222,6 +228,12 @@ impl PolicyLimits {
     pub(super) fn check_address(&self, address: IpAddr) -> Result<(), Failure> {
         let check = |buckets: &Arc<AddressBuckets>| buckets.check(address, NonZeroU32::MIN);
         self.address.as_ref().map_or(Ok(()), check)
+    }
+
+    pub(super) fn check_user(&self, name: &Arc<str>) -> Result<(), Failure> {
+        let check =
+            |buckets: &Arc<KeyedBuckets<_>>| buckets.check(name, NonZeroU32::MIN, || "client".into());
+        self.users.as_ref().map_or(Ok(()), check)
     }
 
     /// Checks the rates that servers share: the profile's, and what a call that counts as several
@@ -244,6 +256,11 @@ impl PolicyLimits {
             Principal::Client(name) => {
                 if let Some(bucket) = self.clients.get(name) {
                     bucket.check_cost(more, || client_limit(name))?;
+                }
+            }
+            Principal::User(name) => {
+                if let Some(buckets) = &self.users {
+                    buckets.check(name, more, || "client".into())?;
                 }
             }
             Principal::Anonymous => {

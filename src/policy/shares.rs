@@ -14,7 +14,7 @@ use super::rate::network;
 /// Who is charged: a client by its name, or else the network that a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// One of `[clients]`.
+    /// One of `[clients]`, or a user of `[issuers]`.
     Client(Arc<str>),
     /// An IPv4 address, or the /64 network of an IPv6 address.
     Address(IpAddr),
@@ -24,7 +24,7 @@ impl Holder {
     /// The holder that a request is charged to.
     pub fn identify(principal: &Principal, address: IpAddr) -> Self {
         match principal {
-            Principal::Client(name) => Self::Client(Arc::clone(name)),
+            Principal::Client(name) | Principal::User(name) => Self::Client(Arc::clone(name)),
             Principal::Anonymous => Self::Address(network(address)),
         }
     }

@@ -6,11 +6,13 @@ use crate::call::{Named, Principal, ProfileName};
 use crate::config::Config;
 use crate::telemetry::metrics::{CallMetrics, Metrics};
 
-/// One handle for each configured client and profile: requests cannot create
+/// One handle for each configured client, issuer and profile: requests cannot create
 /// more.
 #[derive(Debug)]
 pub(super) struct PrincipalCounts {
     clients: Named<Arc<str>, Arc<CallMetrics>>,
+    /// One for all users of an issuer, by its name: there is no bound to their number.
+    issuers: Named<Arc<str>, Arc<CallMetrics>>,
     anonymous: Arc<CallMetrics>,
     profiles: Named<ProfileName, Arc<CallMetrics>>,
 }
@@ -18,9 +20,13 @@ pub(super) struct PrincipalCounts {
 impl PrincipalCounts {
     pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
         let clients = config.clients.iter().map(|client| &client.name);
+        let issuers = config.issuers.iter().map(|issuer| issuer.name.as_str());
         let profiles = config.profiles.iter().map(|profile| profile.name.clone());
         Self {
             clients: clients.map(|name| (Arc::clone(name), metrics.client(name))).collect(),
+            issuers: issuers
+                .map(|name| (name.into(), metrics.client(&format!("{name}:*"))))
+                .collect(),
             anonymous: metrics.client(Principal::Anonymous.as_str()),
             profiles: profiles
                 .chain([ProfileName::default()])
@@ -32,6 +38,7 @@ impl PrincipalCounts {
     pub(super) fn client(&self, who: &Principal) -> Option<&Arc<CallMetrics>> {
         match who {
             Principal::Client(name) => self.clients.get(name),
+            Principal::User(_) => self.issuers.get(who.issuer()?),
             Principal::Anonymous => Some(&self.anonymous),
         }
     }

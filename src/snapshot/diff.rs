@@ -49,6 +49,7 @@ fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
         rate: old.rate,
         rate_each: old.rate_each,
         quota_each: old.quota_each,
+        scopes: old.scopes.clone(),
         in_flight: old.in_flight,
         queue: old.queue,
         queue_timeout: old.queue_timeout,

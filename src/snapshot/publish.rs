@@ -83,7 +83,8 @@ impl Snapshots {
                 (config.name.clone(), upstream::Server::start(Arc::clone(config), &surroundings))
             })
             .collect();
-        let identity = Arc::new(Identity::new(&config.clients, &Identity::default()));
+        let identity = Arc::new(Identity::new(&config, &Identity::default()));
+        upstream::follow_issuers(&identity, &surroundings);
         let parts = SnapshotParts {
             config: Arc::new(config),
             identity,
@@ -212,7 +213,8 @@ impl Snapshots {
             servers.insert(server.name().clone(), server);
         }
         self.take_over(&before, &plan, &servers).await;
-        let identity = Arc::new(Identity::new(&config.clients, &before.identity));
+        let identity = Arc::new(Identity::new(&config, &before.identity));
+        upstream::follow_issuers(&identity, &self.surroundings);
         let generation = before.generation + 1;
         let departed = Arc::clone(&before.departed);
         let parts =
@@ -406,7 +408,8 @@ impl SnapshotParts {
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config))
                 .with_authorization(Authorization::compile(&self.config))
-                .with_confirmation(ConfirmRules::compile(&self.config)),
+                .with_confirmation(ConfirmRules::compile(&self.config))
+                .with_scopes(&self.config),
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,

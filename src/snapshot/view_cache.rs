@@ -72,7 +72,7 @@ impl ViewBuilder {
         let rights = rights.map(|rights| Arc::new(rights.clone()) as Arc<dyn ElementFilter>);
         let scope = Scope::new([inner].into_iter().chain(outer)).with_rights(rights);
         let (catalog, warnings) = Catalog::merge(&made_by(config, profile), &sources, &scope);
-        let audience = if config.clients.is_empty() { audience } else { CacheScope::Private };
+        let audience = if config.authenticates() { CacheScope::Private } else { audience };
         let most = Freshness { ttl: config.gateway.list_ttl, scope: audience };
         let listings = ByKind::from_fn(|kind| {
             PreparedListing::prepare(kind, catalog.list(kind), most, &self.info)

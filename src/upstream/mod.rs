@@ -14,6 +14,7 @@
 mod fault;
 mod first_list;
 mod interaction;
+mod issuer_fetch;
 mod lists;
 mod notifications;
 mod owner;
@@ -25,6 +26,7 @@ pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;
 pub use interaction::routing::QuestionableSession;
+pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
 pub use notifications::{

@@ -74,6 +74,7 @@ pub(crate) fn call(tool: &str) -> Call {
         context: Context {
             principal: Principal::Anonymous,
             grants: None,
+            tokens: None,
             endpoint: Endpoint::default(),
             session: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -64,6 +64,7 @@ mod stdio;
 mod streams;
 mod subscriptions;
 mod tasks;
+mod tokens;
 mod tools;
 mod traces;
 mod transforms;

@@ -28,6 +28,7 @@ pub mod collector;
 pub mod dialogue;
 pub mod gateway;
 pub mod host;
+pub mod issuer;
 pub mod old;
 pub mod upstream;
 pub mod webhook;
@@ -36,6 +37,7 @@ pub use agent::{AGENTS, Agent};
 pub use client::{Client, Reply, Said};
 pub use gateway::{Gateway, client_table};
 pub use host::{Host, WAYS, Way};
+pub use issuer::Issuer;
 pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};
 

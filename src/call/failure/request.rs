@@ -69,6 +69,12 @@ pub enum RequestFault {
     /// The query of the URL is not valid.
     #[error("invalid URL query: {0}")]
     Query(QueryFault),
+    /// More than one credential of a kind.
+    #[error("duplicate header with credentials")]
+    DuplicateCredentials,
+    /// A token in the URL, where logs and caches would keep it.
+    #[error("a token belongs into the Authorization header, never into the URL")]
+    TokenInQuery,
     /// The endpoint does not support the HTTP method.
     #[error("POST a JSON-RPC message, or GET and DELETE with the Mcp-Session-Id of a session")]
     HttpMethod,

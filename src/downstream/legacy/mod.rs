@@ -162,7 +162,7 @@ impl McpService {
                 let mut writer = self.writer(id, Era::Legacy, wants, &posted.snapshot);
                 writer.token = token;
                 writer.method.clone_from(&method);
-                let watch = self.watch_access(&posted.caller);
+                let watch = self.watch_call(&posted.caller);
                 writer.session = Some(Box::new((Arc::clone(session), watch)));
                 let call = Box::new(Call { method, params, context, input: None });
                 // What comes in the middle of a call needs a stream to come on.

@@ -94,7 +94,7 @@ impl McpService {
                 let mut writer = self.writer(id, Era::Modern, wants, &posted.snapshot);
                 writer.token = token;
                 writer.method.clone_from(&method);
-                let standing = self.watch_access(&posted.caller);
+                let standing = self.watch_call(&posted.caller);
                 let call = boxed(|| Call { method, params, context, input: None });
                 let starting = self.gateway.call(Arc::clone(&posted.snapshot), call);
                 let call = ModernCall { stage: ModernStage::Starting(starting), standing };
@@ -138,7 +138,7 @@ impl Steps for ModernCall {
         let event = tokio::select! {
             biased;
             event = self.stage.next() => event,
-            () = self.standing.revoked() => Some(Event::Answer(Err(Failure::KeyUnknown))),
+            () = self.standing.revoked() => Some(Event::Answer(Err(self.standing.revocation()))),
         };
         event.map(StreamStep::Event)
     }

@@ -7,7 +7,7 @@ use http::{Request, Response, Uri};
 
 use crate::call::PeerAddress;
 use crate::call::{Failure, GatewayFault};
-use crate::downstream::{Body, McpService, refusal};
+use crate::downstream::{Body, McpService, Unauthenticated, refusal};
 use crate::upstream::{HttpClient, ResponseBody};
 
 /// An MCP endpoint that answers HTTP-shaped requests.
@@ -58,7 +58,9 @@ impl McpPeer for Here {
         *request.uri_mut() = self.uri.clone();
         Ok(match self.mcp.authenticate(request, PeerAddress::parent()) {
             Ok(authenticated) => Arc::clone(&self.mcp).serve(authenticated).await,
-            Err(failure) => refusal(&failure),
+            Err(Unauthenticated::Refused(response)) => *response,
+            // The parent needs no token.
+            Err(Unauthenticated::Waiting(_)) => refusal(&Failure::IssuerUnavailable),
         })
     }
 

@@ -71,7 +71,7 @@ impl TaskIds {
         let (place, native) = (task.place(), task.native);
         match owner {
             Principal::Anonymous => format!("{place}.{native}"),
-            Principal::Client(name) => {
+            Principal::Client(name) | Principal::User(name) => {
                 let tag = self.keys.first().map(|key| tag(key, name, &place, native));
                 format!("{place}.{}.{native}", tag.unwrap_or_default())
             }
@@ -82,7 +82,7 @@ impl TaskIds {
     pub fn origin<'a>(&self, owner: &Principal, public: &'a str) -> Option<TaskOrigin<'a>> {
         let (place, rest) = public.split_once('.')?;
         let (server, tool) = TaskOrigin::parse_place(place)?;
-        let Principal::Client(name) = owner else {
+        let (Principal::Client(name) | Principal::User(name)) = owner else {
             return Some(TaskOrigin { server, tool, native: rest });
         };
         let (said, native) = rest.split_once('.')?;

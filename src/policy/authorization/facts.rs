@@ -40,6 +40,7 @@ impl CallerFacts {
         match self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(_) => "client",
+            Principal::User(_) => "user",
         }
     }
 

@@ -130,10 +130,13 @@ impl TrialCall {
         let version = ProtocolVersion::LATEST_MODERN;
         Context {
             principal: match &self.principal {
+                // As in logs: only users have a colon in their names.
+                Some(name) if name.contains(':') => Principal::User(name.as_str().into()),
                 Some(name) => Principal::Client(name.as_str().into()),
                 None => Principal::Anonymous,
             },
             grants: Some(Arc::new(grants)),
+            tokens: None,
             endpoint: Endpoint { profile: self.profile.clone(), narrowing: None },
             session: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -217,6 +217,8 @@ pub fn session_digest(id: &str) -> String {
 pub fn check_of_failure(label: &str) -> &'static str {
     match label {
         "key_missing" | "key_unknown" | "key_expired" => "key",
+        "token_missing" | "token_refused" | "token_expired" | "issuer_unavailable" => "token",
+        "insufficient_scope" => "scope",
         "unknown_endpoint" => "profile",
         "over_limit" | "too_many_sessions" | "too_many_streams" | "too_many_subscriptions" => {
             "limit"

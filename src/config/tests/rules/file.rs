@@ -5,11 +5,63 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ("[gatway]", "1: gatway: unknown key; did you mean `gateway`?"),
     (
         "x = 1",
-        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, events, audit, servers, tools, policy, interceptors, profiles, clients",
+        "1: x: unknown key; expected one of: gateway, admin, log, telemetry, events, audit, servers, tools, policy, interceptors, profiles, clients, issuers",
     ),
     (
         "gateway = 1",
         "1: gateway: expected a table, found an integer; write its settings below a [header] of its own, or within { }",
+    ),
+    (
+        "[issuers.\"a:b\"]\nissuer = \"https://a.test\"",
+        "1: issuers.\"a:b\": not the name of an issuer; use 1 to 32 characters of a-z, A-Z, 0-9, `_`, `-` and `.`",
+    ),
+    (
+        "[issuers.a]\nissuer = \"http://a.test\"",
+        "2: issuers.a.issuer: not a usable URL: it is plain `http` to another machine; write https://, or an address of this machine",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\n[issuers.b]\nissuer = \"https://b.test\"\nissuer_aliases = [\"https://a.test\"]",
+        "5: issuers.b.issuer_aliases[0]: `issuers.a.issuer` accepts the same `iss`; keep one of them",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\njwks_url = \"https://a.test/k\"\njwks_file = \"k\"",
+        "4: issuers.a.jwks_file: the issuer has both `jwks_url` and `jwks_file`; keep one of them",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\nalgorithms = []",
+        "3: issuers.a.algorithms: the list is empty, so no token would be accepted; name at least one, or remove the setting",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\nprofiles = [\"x\"]",
+        "3: issuers.a.profiles[0]: unknown profile `x`; add a [profiles.NAME], or write \"default\" for /mcp itself",
+    ),
+    (
+        "[gateway]\nlisten = \"0.0.0.0:1\"\nallowed_hosts = [\"x\"]\n[issuers.a]\nissuer = \"https://a.test\"",
+        "2: gateway.listen: 0.0.0.0:1 is reachable by other machines, but there is no `public_url`; add the URL by which clients reach the gateway, such as public_url = \"https://mcp.example.com\"",
+    ),
+    (
+        "[gateway]\npublic_url = \"http://mcp.example.com\"",
+        "2: gateway.public_url: not a usable URL: it is plain `http` to another machine; write https://, or an address of this machine",
+    ),
+    (
+        "[profiles.a]\nscopes = [\"x\"]",
+        "2: profiles.a.scopes: scopes are needed, but there are neither `[clients]` nor `[issuers]`; add an [issuers.NAME] or a [clients.NAME], or remove them",
+    ),
+    (
+        "[servers.s]\ncommand = \"x\"\ntools.t.scopes = [\"x\"]",
+        "3: servers.s.tools.t.scopes: scopes are needed, but there are neither `[clients]` nor `[issuers]`; add an [issuers.NAME] or a [clients.NAME], or remove them",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\n[profiles.a]\nscopes = [\"offline_access\"]",
+        "4: profiles.a.scopes[0]: `offline_access` is a matter of clients and authorization servers; remove it",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\n[profiles.a]\nscopes = [\"a b\"]",
+        "4: profiles.a.scopes[0]: \"a b\" is not a scope; write visible ASCII characters without spaces, `\"` and `\\`, such as \"mcp:read\"",
+    ),
+    (
+        "[issuers.a]\nissuer = \"https://a.test\"\n[gateway]\nscopes = { \"a b\" = [\"c\"] }",
+        "4: gateway.scopes.\"a b\": not the name of a scope; use visible ASCII characters without spaces, `\"` and `\\`",
     ),
     (
         "[events]\nurl = \"http://hooks.example.com\"\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",

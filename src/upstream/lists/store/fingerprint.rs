@@ -50,6 +50,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         in_flight: _,
         queue: _,
         queue_timeout: _,
+        scopes: _,
         read_cache: _,
         forward_headers: _,
         arguments: _,

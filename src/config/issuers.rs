@@ -1,0 +1,295 @@
+//! `[issuers.NAME]`: the authorization servers whose tokens are accepted, and the names of scopes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::call::ProfileName;
+
+use super::macros::{choice, section};
+use super::maps::NameKey;
+use super::network::parse_safe_url;
+use super::problem::ConfigProblem;
+use super::reader::{ConfigReader, ConfigTable};
+use super::setting::{SectionPart, TextSetting};
+use super::units::DurationSetting;
+
+section! {
+    /// An authorization server (OAuth 2.1) whose access tokens are accepted: signed JWTs, sent as
+    /// `Authorization: Bearer`. As soon as one is configured, requests without a valid token or key
+    /// are rejected. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_`, `-` and `.`; users are
+    /// `NAME:SUBJECT` in logs, so a new authorization server needs a new name.
+    /// [Authentication](authentication.md) has a section for each of the usual providers.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct IssuerConfig {
+        parts {
+            /// The `NAME` of its table.
+            name: IssuerName,
+        }
+        settings {
+            /// What tokens have as `iss`, compared byte for byte: with or without a slash at the end,
+            /// as the authorization server writes it.
+            issuer: String as IssuerUrl,
+            /// Other spellings of `iss` that its tokens may have.
+            issuer_aliases: Vec<String> = [],
+            /// What tokens have as `aud`. By default the URL of the endpoint that is called
+            /// (`gateway.public_url` and `/mcp`, or `/mcp/NAME` for a profile), so that a token for one
+            /// profile is refused at another. For authorization servers that write something else:
+            /// such as the client id, or `api://…`; then it is accepted at all `profiles`.
+            audience: Vec<String> = [],
+            /// Where its keys are (JWKS). By default its metadata says so (RFC 8414, OpenID Connect
+            /// Discovery), which is looked for below `issuer`.
+            jwks_url: Option<Url> as Option<SafeUrl>,
+            /// A file with its keys, instead of `jwks_url`.
+            jwks_file: Option<PathBuf>,
+            /// How often the keys are fetched again. An unknown key has them fetched at once, at most
+            /// once a minute.
+            jwks_refresh: Duration as DurationSetting = "15m",
+            /// CA certificates to trust besides the system's, as PEM.
+            ca: Option<PathBuf>,
+            /// The algorithms of signatures that are accepted.
+            algorithms: Vec<TokenAlgorithm> = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
+            /// How much the clocks of gateway and authorization server may differ.
+            clock_skew: Duration = "1m",
+            /// The claim that names the user or the program. Its value must never be given to another.
+            principal_claim: String = "sub",
+            /// The claim with the groups: its name, or a path such as `realm_access.roles`. A list or
+            /// one text with spaces.
+            groups_claim: Option<String>,
+            /// The claims with the scopes, each a list or one text with spaces.
+            scope_claims: Vec<String> = ["scope", "scp"],
+            /// What scopes of its tokens are called here, such as
+            /// `{ "Tools.Read" = ["mcp:read"] }`. A scope without an entry keeps its name.
+            scope_map: Vec<(ScopeName, Vec<ScopeName>)> = {},
+            /// What clients have to ask the authorization server for to get a scope of the gateway,
+            /// such as `{ "mcp:read" = "api://gateway/Tools.Read" }`. By default the scope itself.
+            scope_requests: Vec<(ScopeName, ScopeName)> = {},
+            /// The profiles that its users may use; `default` is `/mcp` itself. By default all.
+            profiles: Option<Vec<ProfileName>>,
+            /// The authorization server that clients are sent to, if it is not `issuer`.
+            authorization_server: Option<String> as Option<IssuerUrl>,
+        }
+    }
+}
+
+/// The name of an issuer: the `NAME` of `[issuers.NAME]`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IssuerName(Arc<str>);
+
+impl IssuerName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for IssuerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for IssuerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+impl SectionPart for IssuerName {
+    fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        // No colon, which ends the name in that of a user.
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if !(1..=32).contains(&table.name.len()) || !table.name.chars().all(allowed) {
+            let problem = IssuerProblem::Name.into();
+            reader.report_fault(table.name_span.clone(), &table.key, problem);
+            return None;
+        }
+        Some(Self(table.name.into()))
+    }
+}
+
+choice! {
+    /// An algorithm of signatures. Only asymmetric ones: with a shared secret, a program that can
+    /// check a token can make one.
+    pub enum TokenAlgorithm {
+        /// RSA (PKCS #1 v1.5) with SHA-256
+        "RS256" => Rs256,
+        /// RSA (PKCS #1 v1.5) with SHA-384
+        "RS384" => Rs384,
+        /// RSA (PKCS #1 v1.5) with SHA-512
+        "RS512" => Rs512,
+        /// RSA (PSS) with SHA-256
+        "PS256" => Ps256,
+        /// RSA (PSS) with SHA-384
+        "PS384" => Ps384,
+        /// RSA (PSS) with SHA-512
+        "PS512" => Ps512,
+        /// ECDSA with P-256 and SHA-256
+        "ES256" => Es256,
+        /// ECDSA with P-384 and SHA-384
+        "ES384" => Es384,
+        /// Ed25519
+        "EdDSA" => EdDsa,
+    }
+}
+
+/// The URL of an authorization server, kept as it is written.
+pub(super) struct IssuerUrl;
+
+impl TextSetting for IssuerUrl {
+    type Value = String;
+    const WORD: &'static str = "URL of an authorization server";
+    const EXAMPLE: &'static str = "\"https://login.example.com/realms/acme\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let url = parse_safe_url(text)?;
+        Ok(url.query().is_none().then(|| text.to_owned()))
+    }
+}
+
+/// A URL that is HTTPS, or of this machine.
+pub(super) struct SafeUrl;
+
+impl TextSetting for SafeUrl {
+    type Value = Url;
+    const WORD: &'static str = "HTTPS URL";
+    const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, ConfigProblem> {
+        Ok(Some(parse_safe_url(text)?))
+    }
+}
+
+/// The URL of the gateway itself: HTTPS or of this machine, without a query.
+pub(super) struct PublicUrl;
+
+impl TextSetting for PublicUrl {
+    type Value = Url;
+    const WORD: &'static str = "HTTPS URL without a query";
+    const EXAMPLE: &'static str = "\"https://mcp.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Url>, ConfigProblem> {
+        let url = parse_safe_url(text)?;
+        Ok(Some(url).filter(|url| url.query().is_none()))
+    }
+}
+
+/// The name of a scope (RFC 6749, 3.3).
+///
+/// Shape: 1 to 256 visible ASCII characters without `"` and `\`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ScopeName(Arc<str>);
+
+impl ScopeName {
+    /// Validates a name.
+    pub fn new(text: &str) -> Option<Self> {
+        let visible = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+        let valid = (1..=256).contains(&text.len()) && text.bytes().all(visible);
+        valid.then(|| Self(text.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name, shared.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl fmt::Debug for ScopeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+impl TextSetting for ScopeName {
+    type Value = Self;
+    const WORD: &'static str = "scope";
+    const RULE: &'static str = "visible ASCII characters without spaces, `\"` and `\\`";
+    const EXAMPLE: &'static str = "\"mcp:read\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        if text == OFFLINE_ACCESS {
+            return Err(IssuerProblem::OfflineAccess.into());
+        }
+        Ok(Self::new(text))
+    }
+}
+
+impl NameKey<Vec<Self>> for ScopeName {
+    const WORD: &'static str = "scope";
+
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+        Self::new(text).ok_or(IssuerProblem::ScopeName.into())
+    }
+}
+
+/// A scope's name as the value of a pair.
+impl NameKey<Self> for ScopeName {
+    const WORD: &'static str = "scope";
+
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+        Self::new(text).ok_or(IssuerProblem::ScopeName.into())
+    }
+}
+
+/// What is wrong with the settings of tokens.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerProblem {
+    /// The `NAME` of `[issuers.NAME]` is invalid.
+    #[error("not the name of an issuer")]
+    Name,
+    /// Two issuers whose tokens have the same `iss`.
+    #[error("`{other}` accepts the same `iss`")]
+    Taken {
+        /// The setting with the first occurrence.
+        other: String,
+    },
+    /// Both places of keys.
+    #[error("the issuer has both `jwks_url` and `jwks_file`")]
+    TwoKeySources,
+    /// An empty list that would accept nothing.
+    #[error("the list is empty, so no token would be accepted")]
+    NoneAccepted,
+    /// Issuers of a gateway that other machines can reach, without its URL.
+    #[error("{address} is reachable by other machines, but there is no `public_url`")]
+    NoPublicUrl {
+        /// The listener's address.
+        address: std::net::SocketAddr,
+    },
+    /// Not the name of a scope.
+    #[error("not the name of a scope")]
+    ScopeName,
+    /// A scope that says nothing about what may be called.
+    #[error("`offline_access` is a matter of clients and authorization servers")]
+    OfflineAccess,
+    /// Scopes are needed, and nobody can have one.
+    #[error("scopes are needed, but there are neither `[clients]` nor `[issuers]`")]
+    NobodyHasScopes,
+}
+
+impl IssuerProblem {
+    /// How to correct the fault.
+    pub(super) fn help(&self) -> &'static str {
+        match self {
+            Self::Name => "use 1 to 32 characters of a-z, A-Z, 0-9, `_`, `-` and `.`",
+            Self::Taken { .. } | Self::TwoKeySources => "keep one of them",
+            Self::NoneAccepted => "name at least one, or remove the setting",
+            Self::NoPublicUrl { .. } => {
+                "add the URL by which clients reach the gateway, such as \
+                 public_url = \"https://mcp.example.com\""
+            }
+            Self::ScopeName => "use visible ASCII characters without spaces, `\"` and `\\`",
+            Self::OfflineAccess => "remove it",
+            Self::NobodyHasScopes => "add an [issuers.NAME] or a [clients.NAME], or remove them",
+        }
+    }
+}
+
+const OFFLINE_ACCESS: &str = "offline_access";

@@ -1,0 +1,59 @@
+//! Protected Resource Metadata (RFC 9728): which authorization servers give tokens for an endpoint.
+//!
+//! Served before authentication, to everyone that the guard admits: a client needs it to log in.
+
+use http::header::{ALLOW, CACHE_CONTROL};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+
+use crate::call::{Failure, PeerAddress, ProfileName};
+use crate::identity::WELL_KNOWN;
+use crate::snapshot::Snapshot;
+
+use super::caller::own_url;
+use super::{Body, McpService, refusal, response};
+
+impl McpService {
+    /// The answer to a request for metadata; `None` for any other request, and without issuers.
+    pub fn answer_metadata<B>(
+        &self,
+        request: &Request<B>,
+        peer: PeerAddress,
+    ) -> Option<Response<Body>> {
+        let place = request.uri().path().strip_prefix(WELL_KNOWN)?;
+        let snapshot = self.gateway.snapshots.load();
+        let place = place.strip_prefix(snapshot.identity.resource_path()?).unwrap_or(place);
+        if request.method() != Method::GET {
+            let mut response = response::empty(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+            return Some(response);
+        }
+        // As often as anything else without credentials.
+        if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
+            return Some(refusal(&failure));
+        }
+        let profile = profile_at(place).filter(|profile| exists(&snapshot, profile));
+        let resource = profile.and_then(|profile| {
+            snapshot.identity.resource(profile, || own_url(request.uri(), request.headers(), peer))
+        });
+        let Some(resource) = resource else { return Some(refusal(&Failure::UnknownEndpoint)) };
+        let document = resource.metadata().to_string();
+        let mut response = response::json(StatusCode::OK, document.into());
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHED));
+        Some(response)
+    }
+}
+
+/// The profile of a place below the well-known one; the root is `/mcp` itself.
+fn profile_at(place: &str) -> Option<&str> {
+    match place {
+        "" | "/" => Some(ProfileName::DEFAULT),
+        place => super::caller::profile_of(place),
+    }
+}
+
+fn exists(snapshot: &Snapshot, profile: &str) -> bool {
+    profile == ProfileName::DEFAULT || snapshot.profile(profile).is_some()
+}
+
+/// Short enough for a reload to be noticed.
+const CACHED: &str = "public, max-age=60";

@@ -1,0 +1,141 @@
+//! The claims of a token, compared with what its issuer's configuration demands.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::call::TokenFault;
+use crate::config::IssuerConfig;
+use crate::identity::resource::ProtectedResource;
+
+use super::jwt::ParsedToken;
+
+/// What the claims of a token say, once they are accepted.
+pub(super) struct CheckedClaims {
+    pub(super) subject: String,
+    pub(super) audiences: Vec<String>,
+    /// From when on the token is refused, as time since 1970.
+    pub(super) ends: Duration,
+}
+
+/// Checks the claims that do not depend on the resource.
+///
+/// # Errors
+/// [`TokenFault`].
+pub(super) fn check(
+    config: &IssuerConfig,
+    token: &ParsedToken<'_>,
+    now: Duration,
+) -> Result<CheckedClaims, TokenFault> {
+    let claims = &token.claims;
+    let expires = time_claim(claims, "exp").ok_or(TokenFault::NoExpiry)?;
+    let ends = expires.saturating_add(config.clock_skew);
+    if ends <= now {
+        return Err(TokenFault::Expired);
+    }
+    let begins = match claims.get("nbf") {
+        Some(_) => time_claim(claims, "nbf").ok_or(TokenFault::NotYetValid)?,
+        None => Duration::ZERO,
+    };
+    if begins > now.saturating_add(config.clock_skew) {
+        return Err(TokenFault::NotYetValid);
+    }
+    // RFC 7800: a bearer of it proves nothing.
+    if claims.contains_key("cnf") {
+        return Err(TokenFault::Bound);
+    }
+    // Keycloak says here what an otherwise equal token is for.
+    if token.text_claim("typ").is_some_and(|kind| OTHER_KINDS.contains(&kind)) {
+        return Err(TokenFault::Kind);
+    }
+    let subject = subject(claims, &config.principal_claim).ok_or(TokenFault::Subject)?;
+    Ok(CheckedClaims { subject, audiences: words(claims.get("aud"), Separator::None), ends })
+}
+
+/// Whether a token with these audiences is meant for a resource.
+///
+/// # Errors
+/// [`TokenFault::Audience`] and [`TokenFault::Profile`].
+pub(super) fn check_audience(
+    config: &IssuerConfig,
+    audiences: &[String],
+    resource: &ProtectedResource,
+) -> Result<(), TokenFault> {
+    let is_meant = match &config.audience[..] {
+        [] => audiences.iter().any(|said| resource.is_named(said)),
+        accepted => audiences.iter().any(|said| accepted.contains(said)),
+    };
+    if !is_meant {
+        return Err(TokenFault::Audience);
+    }
+    let allowed = config.allows_profile(&resource.profile);
+    if allowed { Ok(()) } else { Err(TokenFault::Profile) }
+}
+
+/// The groups in a token.
+pub(super) fn groups(config: &IssuerConfig, claims: &Map<String, Value>) -> BTreeSet<Arc<str>> {
+    let claim = config.groups_claim.as_deref().and_then(|path| find_claim(claims, path));
+    words(claim, Separator::Space).into_iter().map(Arc::from).collect()
+}
+
+/// The scopes in a token, by the names of its issuer.
+pub(super) fn scopes(config: &IssuerConfig, claims: &Map<String, Value>) -> Vec<String> {
+    let claims = config.scope_claims.iter().filter_map(|path| find_claim(claims, path));
+    claims.flat_map(|claim| words(Some(claim), Separator::Space)).collect()
+}
+
+/// A claim by its name, or else by a path: names of claims may contain dots.
+fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    if let Some(claim) = claims.get(path) {
+        return Some(claim);
+    }
+    let (first, rest) = path.split_once('.')?;
+    rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
+}
+
+/// How the words of one text are separated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    None,
+    Space,
+}
+
+/// The texts of a claim: of a list, or of one text.
+fn words(claim: Option<&Value>, separator: Separator) -> Vec<String> {
+    match claim {
+        Some(Value::String(text)) if separator == Separator::Space => {
+            text.split_ascii_whitespace().take(MOST_WORDS).map(str::to_owned).collect()
+        }
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Array(items)) => {
+            let texts = items.iter().filter_map(Value::as_str);
+            texts.take(MOST_WORDS).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A time in seconds since 1970, possibly with a fraction (RFC 7519, 2, "NumericDate").
+fn time_claim(claims: &Map<String, Value>, name: &str) -> Option<Duration> {
+    let value = claims.get(name)?;
+    match value.as_u64() {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => Duration::try_from_secs_f64(value.as_f64()?).ok(),
+    }
+}
+
+/// The name of the principal: visible in logs, so without control characters.
+fn subject(claims: &Map<String, Value>, claim: &str) -> Option<String> {
+    let subject = find_claim(claims, claim)?.as_str()?;
+    let usable = (1..=MAX_SUBJECT).contains(&subject.len());
+    (usable && !subject.chars().any(char::is_control)).then(|| subject.to_owned())
+}
+
+/// Values of the claim `typ` of tokens that are no access tokens.
+const OTHER_KINDS: [&str; 4] = ["ID", "Refresh", "Offline", "Logout"];
+/// The longest name of a principal, in bytes (OpenID Connect Core, 2: 255 for `sub`).
+const MAX_SUBJECT: usize = 255;
+/// The most scopes, groups or audiences of a token.
+const MOST_WORDS: usize = 512;

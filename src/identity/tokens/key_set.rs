@@ -1,0 +1,185 @@
+//! The public keys of an issuer (JWKS, RFC 7517).
+
+use std::fmt;
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, crypto};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::call::TokenFault;
+use crate::config::TokenAlgorithm;
+use crate::crypto::sha256;
+
+use super::jwt::ParsedToken;
+
+/// The keys of an issuer at one time.
+pub struct KeySet {
+    keys: Vec<PublicKey>,
+    /// The SHA-256 of the document.
+    digest: [u8; 32],
+}
+
+/// One key.
+struct PublicKey {
+    id: Option<String>,
+    /// The only algorithm that it is for, if the document says so.
+    algorithm: Option<Algorithm>,
+    family: KeyFamily,
+    key: DecodingKey,
+}
+
+/// What signatures a key can make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyFamily {
+    Rsa,
+    P256,
+    P384,
+    Ed25519,
+}
+
+/// Why a document has no keys to verify tokens with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeySetFault {
+    /// Not a JSON object with `keys`.
+    #[error("not a JSON Web Key Set")]
+    Form,
+    /// More keys than any issuer needs.
+    #[error("{found} keys, at most {limit} are allowed")]
+    TooManyKeys {
+        /// The number of keys.
+        found: usize,
+        /// The most allowed.
+        limit: usize,
+    },
+    /// None of the keys is of a kind that can be used.
+    #[error("none of its {found} keys is an RSA, P-256, P-384 or Ed25519 key for signatures")]
+    NoUsableKey {
+        /// The number of keys.
+        found: usize,
+    },
+}
+
+#[derive(Deserialize)]
+struct KeyDocument {
+    keys: Vec<Value>,
+}
+
+impl KeySet {
+    /// Reads a document. Keys of other kinds are left out: an issuer may have them for others.
+    ///
+    /// # Errors
+    /// [`KeySetFault`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, KeySetFault> {
+        let document: KeyDocument = serde_json::from_slice(bytes).map_err(|_| KeySetFault::Form)?;
+        let found = document.keys.len();
+        if found > MOST_KEYS {
+            return Err(KeySetFault::TooManyKeys { found, limit: MOST_KEYS });
+        }
+        let keys: Vec<_> = document.keys.into_iter().filter_map(PublicKey::read).collect();
+        if keys.is_empty() {
+            return Err(KeySetFault::NoUsableKey { found });
+        }
+        Ok(Self { keys, digest: sha256(bytes) })
+    }
+
+    /// The number of keys.
+    pub fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether both were read from the same bytes.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// Verifies the signature of a token with the key that it names, or, if it names none, with
+    /// those few that may be meant.
+    ///
+    /// # Errors
+    /// [`TokenFault::UnknownKey`], [`TokenFault::Algorithm`] and [`TokenFault::Signature`].
+    pub(super) fn verify(
+        &self,
+        token: &ParsedToken<'_>,
+        algorithm: TokenAlgorithm,
+    ) -> Result<(), TokenFault> {
+        let (algorithm, family) = of_crate(algorithm);
+        let id = token.key_id();
+        let named = self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id);
+        let mut named = named.peekable();
+        if named.peek().is_none() {
+            return Err(TokenFault::UnknownKey);
+        }
+        let mut fitting = named.filter(|key| key.fits(algorithm, family)).peekable();
+        if fitting.peek().is_none() {
+            return Err(TokenFault::Algorithm);
+        }
+        let is_signed = |key: &PublicKey| {
+            crypto::verify(token.signature, token.signed, &key.key, algorithm).unwrap_or(false)
+        };
+        let is_valid = fitting.take(MOST_TRIED).any(is_signed);
+        if is_valid { Ok(()) } else { Err(TokenFault::Signature) }
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeySet({})", self.keys.len())
+    }
+}
+
+impl PublicKey {
+    fn read(key: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(key).ok()?;
+        let common = &jwk.common;
+        let signs = common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
+        let operations = common.key_operations.as_ref();
+        let verifies = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
+        if !signs || !verifies {
+            return None;
+        }
+        let family = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => KeyFamily::Rsa,
+            AlgorithmParameters::EllipticCurve(curve) => match curve.curve {
+                EllipticCurve::P256 => KeyFamily::P256,
+                EllipticCurve::P384 => KeyFamily::P384,
+                _ => return None,
+            },
+            AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
+                KeyFamily::Ed25519
+            }
+            // A shared secret among them above all.
+            _ => return None,
+        };
+        let algorithm = match common.key_algorithm {
+            Some(algorithm) => Some(algorithm.to_string().parse().ok()?),
+            None => None,
+        };
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        Some(Self { id: common.key_id.clone(), algorithm, family, key })
+    }
+
+    fn fits(&self, algorithm: Algorithm, family: KeyFamily) -> bool {
+        self.family == family && self.algorithm.is_none_or(|own| own == algorithm)
+    }
+}
+
+/// The algorithm in the words of the library, and the keys that it needs.
+fn of_crate(algorithm: TokenAlgorithm) -> (Algorithm, KeyFamily) {
+    match algorithm {
+        TokenAlgorithm::Rs256 => (Algorithm::RS256, KeyFamily::Rsa),
+        TokenAlgorithm::Rs384 => (Algorithm::RS384, KeyFamily::Rsa),
+        TokenAlgorithm::Rs512 => (Algorithm::RS512, KeyFamily::Rsa),
+        TokenAlgorithm::Ps256 => (Algorithm::PS256, KeyFamily::Rsa),
+        TokenAlgorithm::Ps384 => (Algorithm::PS384, KeyFamily::Rsa),
+        TokenAlgorithm::Ps512 => (Algorithm::PS512, KeyFamily::Rsa),
+        TokenAlgorithm::Es256 => (Algorithm::ES256, KeyFamily::P256),
+        TokenAlgorithm::Es384 => (Algorithm::ES384, KeyFamily::P384),
+        TokenAlgorithm::EdDsa => (Algorithm::EdDSA, KeyFamily::Ed25519),
+    }
+}
+
+/// The most keys of an issuer: the largest providers publish about ten.
+const MOST_KEYS: usize = 100;
+/// The most keys that are tried for a token that names none.
+const MOST_TRIED: usize = 4;

@@ -1,0 +1,205 @@
+//! Access tokens: signed JWTs of the configured issuers.
+//!
+//! A token is parsed ([`jwt`]), its issuer found, its claims compared with what the issuer's
+//! configuration and the addressed resource demand ([`claims`]), and its signature verified with a
+//! key of the issuer ([`key_set`]). What was verified is remembered by the token's digest
+//! ([`verified`]), until it expires, the configuration changes or the issuer's keys do.
+//!
+//! Nothing is fetched here: [`IssuerKeys`] holds what `upstream` has fetched, and says when it should
+//! be fetched again.
+
+mod claims;
+mod issuer_keys;
+mod jwt;
+mod key_set;
+mod scopes;
+#[cfg(test)]
+mod tests;
+mod verified;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call::{Failure, Principal, TokenFault};
+#[cfg(test)]
+use crate::config::TokenAlgorithm;
+use crate::config::{Config, IssuerConfig};
+
+pub use issuer_keys::{FetchState, IssuerKeys, KeyPlace, KeySource, KeyWait};
+pub use key_set::{KeySet, KeySetFault};
+
+use super::resource::ProtectedResource;
+use jwt::ParsedToken;
+pub(super) use scopes::ScopeRanks;
+pub(super) use verified::VerifiedToken;
+use verified::VerifiedTokens;
+
+/// The issuers of a configuration, and the tokens that were verified under it.
+#[derive(Debug)]
+pub(super) struct TokenIssuers {
+    issuers: Vec<Arc<TokenIssuer>>,
+    verified: VerifiedTokens,
+}
+
+/// One issuer.
+#[derive(Debug)]
+pub struct TokenIssuer {
+    /// Its configuration.
+    pub config: IssuerConfig,
+    /// Its keys, which outlive the configuration.
+    pub keys: Arc<IssuerKeys>,
+    /// The base of the resources that its tokens name, if that is configured.
+    base: Option<String>,
+    ranks: Arc<ScopeRanks>,
+}
+
+/// Why a token does not identify its sender.
+#[derive(Debug)]
+pub(super) enum Unverified {
+    /// It does not do so at all.
+    Refused(Failure),
+    /// It may, once the issuer's keys have been fetched.
+    Pending(KeyWait),
+}
+
+impl From<TokenFault> for Unverified {
+    fn from(fault: TokenFault) -> Self {
+        Self::Refused(Failure::TokenRefused(fault))
+    }
+}
+
+impl TokenIssuers {
+    /// The issuers of a configuration, with the keys that were fetched `before`; `None` if there are
+    /// none.
+    pub(super) fn new(
+        config: &Config,
+        ranks: &Arc<ScopeRanks>,
+        before: Option<&Self>,
+    ) -> Option<Self> {
+        let base = config.gateway.public_url.as_ref().map(ToString::to_string);
+        let issuer = |config: &IssuerConfig| {
+            let source = KeySource::of(config);
+            let known = before.into_iter().flat_map(|before| &before.issuers);
+            let known = known.map(|issuer| &issuer.keys).find(|keys| keys.source == source);
+            let keys = known.map_or_else(|| IssuerKeys::new(source), Arc::clone);
+            let (config, base, ranks) = (config.clone(), base.clone(), Arc::clone(ranks));
+            Arc::new(TokenIssuer { config, keys, base, ranks })
+        };
+        let issuers: Vec<_> = config.issuers.iter().map(issuer).collect();
+        let verified = VerifiedTokens::default();
+        (!issuers.is_empty()).then_some(Self { issuers, verified })
+    }
+
+    pub(super) fn all(&self) -> &[Arc<TokenIssuer>] {
+        &self.issuers
+    }
+
+    /// The issuer of this name.
+    pub(super) fn find(&self, name: &str) -> Option<&Arc<TokenIssuer>> {
+        self.issuers.iter().find(|issuer| issuer.config.name.as_str() == name)
+    }
+
+    /// Whether a text is a token of one of the issuers, whatever else is wrong with it.
+    pub(super) fn claims_issuer(&self, text: &[u8]) -> bool {
+        let parsed = ParsedToken::parse(text).ok();
+        parsed.is_some_and(|token| self.issuer_of(&token).is_some())
+    }
+
+    fn issuer_of(&self, token: &ParsedToken<'_>) -> Option<&Arc<TokenIssuer>> {
+        let said = token.text_claim("iss")?;
+        self.issuers.iter().find(|issuer| issuer.config.accepts_issuer(said))
+    }
+
+    /// Verifies a token for a resource.
+    ///
+    /// # Errors
+    /// [`Unverified`].
+    pub(super) fn verify(
+        &self,
+        (text, digest): (&[u8], &[u8; 32]),
+        resource: &ProtectedResource,
+        now: Duration,
+    ) -> Result<Arc<VerifiedToken>, Unverified> {
+        if let Some(token) = self.verified.find(digest) {
+            if token.is_expired(now) {
+                return Err(TokenFault::Expired.into());
+            }
+            if token.has_current_key() {
+                token.check_resource(resource)?;
+                return Ok(token);
+            }
+        }
+        let parsed = ParsedToken::parse(text)?;
+        let issuer = self.issuer_of(&parsed).ok_or(TokenFault::Issuer)?;
+        let token = issuer.verify(&parsed, (digest, resource), now)?;
+        self.verified.insert(digest, Arc::clone(&token), (text.len(), now));
+        Ok(token)
+    }
+
+    /// Whether a token that was verified under an earlier configuration would be accepted still.
+    pub(super) fn accepts(&self, token: &VerifiedToken, now: Duration) -> bool {
+        let issuer = self.find(token.issuer.config.name.as_str());
+        !token.is_expired(now) && issuer.is_some_and(|issuer| issuer.is_same_as(&token.issuer))
+    }
+
+    /// Whether the users of a token's issuer are still the same ones.
+    pub(super) fn keeps_users(&self, token: &VerifiedToken) -> bool {
+        let before = &token.issuer.config;
+        self.find(before.name.as_str()).is_some_and(|issuer| {
+            let config = &issuer.config;
+            config.issuer == before.issuer && config.principal_claim == before.principal_claim
+        })
+    }
+
+    /// Whether the issuer of a user may be used at a profile.
+    pub(super) fn allows(&self, who: &Principal, profile: &str) -> bool {
+        let issuer = who.issuer().and_then(|name| self.find(name));
+        issuer.is_some_and(|issuer| issuer.config.allows_profile(profile))
+    }
+}
+
+impl TokenIssuer {
+    /// Whether both accept the same tokens.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.config == other.config && self.base == other.base
+    }
+
+    fn verify(
+        self: &Arc<Self>,
+        token: &ParsedToken<'_>,
+        (digest, resource): (&[u8; 32], &ProtectedResource),
+        now: Duration,
+    ) -> Result<Arc<VerifiedToken>, Unverified> {
+        let algorithm = token.check_header(&self.config.algorithms)?;
+        // Before the keys, so that no token that is refused anyway has them fetched.
+        let claims = claims::check(&self.config, token, now)?;
+        claims::check_audience(&self.config, &claims.audiences, resource)?;
+        let Some(keys) = self.keys.current() else {
+            return Err(match self.keys.pending() {
+                Some(wait) => Unverified::Pending(wait),
+                None => Unverified::Refused(Failure::IssuerUnavailable),
+            });
+        };
+        match keys.verify(token, algorithm) {
+            Ok(()) => Ok(VerifiedToken::new(self, token, (digest, claims), keys)),
+            Err(TokenFault::UnknownKey) => Err(match self.keys.ask_again(now) {
+                Some(wait) => Unverified::Pending(wait),
+                None => TokenFault::UnknownKey.into(),
+            }),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+}
+
+impl IssuerConfig {
+    /// Whether tokens with this `iss` are its own, compared byte for byte (RFC 9207, RFC 8414).
+    pub fn accepts_issuer(&self, said: &str) -> bool {
+        self.issuer == said || self.issuer_aliases.iter().any(|alias| alias == said)
+    }
+
+    /// Whether its users may use a profile.
+    pub fn allows_profile(&self, profile: &str) -> bool {
+        let listed = self.profiles.as_ref();
+        listed.is_none_or(|all| all.iter().any(|one| one.as_str() == profile))
+    }
+}

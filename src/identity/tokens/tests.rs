@@ -1,0 +1,236 @@
+//! Verification without a network: keys, claims, scopes and the memory of verified tokens.
+
+use serde_json::{Value, json};
+
+use super::verified::MOST_BYTES;
+use super::*;
+use crate::config::{ConfigSource, SystemEnvironment};
+use crate::identity::{Identity, Proof, Unidentified};
+
+const NOW: Duration = Duration::from_hours(500_000);
+
+fn config(text: &str) -> Config {
+    let bytes = text.as_bytes().to_vec();
+    let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+    Config::read(&source, &SystemEnvironment).unwrap()
+}
+
+/// The example of RFC 7515, A.3: ES256, with `iss` joe.
+const SIGNED: &str = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
+
+fn example_key(more: &Value) -> Value {
+    let mut key = json!({
+        "kty": "EC", "crv": "P-256",
+        "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+        "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+    });
+    let members = more.as_object().cloned().unwrap_or_default();
+    key.as_object_mut().unwrap().extend(members);
+    key
+}
+
+fn key_set(keys: &[Value]) -> Result<KeySet, KeySetFault> {
+    KeySet::parse(json!({ "keys": keys }).to_string().as_bytes())
+}
+
+#[test]
+fn the_example_of_the_standard_verifies_and_nothing_else_does() {
+    let token = ParsedToken::parse(SIGNED.as_bytes()).unwrap();
+    let verify = |keys: &[Value], algorithm| key_set(keys).unwrap().verify(&token, algorithm);
+    let es256 = TokenAlgorithm::Es256;
+    assert_eq!(verify(&[example_key(&json!({}))], es256), Ok(()));
+    assert_eq!(verify(&[example_key(&json!({ "alg": "ES256", "use": "sig" }))], es256), Ok(()));
+    assert_eq!(verify(&[example_key(&json!({ "kid": "a" }))], es256), Ok(()), "it names no key");
+    let other = example_key(&json!({ "alg": "ES384" }));
+    assert_eq!(verify(&[other], es256), Err(TokenFault::Algorithm));
+    for algorithm in [TokenAlgorithm::Es384, TokenAlgorithm::Rs256, TokenAlgorithm::EdDsa] {
+        let found = verify(&[example_key(&json!({}))], algorithm);
+        assert_eq!(found, Err(TokenFault::Algorithm), "{algorithm:?}");
+    }
+    let (signed, _) = SIGNED.rsplit_once('.').unwrap();
+    for signature in ["", "AAAA", "!", &"A".repeat(86)] {
+        let forged = format!("{signed}.{signature}");
+        let token = ParsedToken::parse(forged.as_bytes()).unwrap();
+        let keys = key_set(&[example_key(&json!({}))]).unwrap();
+        assert_eq!(keys.verify(&token, es256), Err(TokenFault::Signature), "{signature}");
+    }
+}
+
+#[test]
+fn keys_that_cannot_verify_are_left_out() {
+    let usable = example_key(&json!({ "kid": "good" }));
+    let useless = [
+        json!({ "kty": "oct", "k": "c2VjcmV0", "kid": "secret" }),
+        example_key(&json!({ "use": "enc" })),
+        example_key(&json!({ "key_ops": ["sign"] })),
+        example_key(&json!({ "alg": "HS256" })),
+        example_key(&json!({ "crv": "P-521" })),
+        example_key(&json!({ "crv": "secp256k1" })),
+        example_key(&json!({ "x": 7 })),
+        json!({ "kty": "XYZ" }),
+        json!("key"),
+    ];
+    for key in &useless[..3] {
+        let found = key_set(std::slice::from_ref(key)).err();
+        assert_eq!(found, Some(KeySetFault::NoUsableKey { found: 1 }), "{key}");
+    }
+    let mixed: Vec<_> = useless.into_iter().chain([usable.clone()]).collect();
+    let keys = key_set(&mixed).unwrap();
+    assert!((1..=2).contains(&keys.key_count()), "{keys:?}");
+    assert_eq!(key_set(&vec![usable.clone(); 100]).unwrap().key_count(), 100);
+    let many = key_set(&vec![usable; 101]).err();
+    assert_eq!(many, Some(KeySetFault::TooManyKeys { found: 101, limit: 100 }));
+    for text in ["", "[]", "{}", "{\"keys\":{}}", "<html>"] {
+        assert_eq!(KeySet::parse(text.as_bytes()).err(), Some(KeySetFault::Form), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_key_has_keys_fetched_at_most_once_a_minute() {
+    let place = KeyPlace::File("keys.json".into());
+    let (issuers, refresh) = (Vec::new(), Duration::from_mins(15));
+    let keys = IssuerKeys::new(KeySource { place, issuers, ca: None, refresh });
+    assert!(keys.pending().is_some() && keys.ask_again(NOW).is_some(), "the first is under way");
+    let found = || Ok(key_set(&[example_key(&json!({}))]).unwrap());
+    keys.fetch_ended(found(), NOW);
+    assert!(keys.pending().is_none());
+    for (after, asks) in [(0, true), (1, false), (59, false), (60, true), (61, false)] {
+        let wait = keys.ask_again(NOW + Duration::from_secs(after));
+        assert_eq!(wait.is_some(), asks, "{after}");
+        keys.fetch_ended(Err("no".into()), NOW);
+    }
+    assert!(keys.current().is_some(), "the last keys stay");
+    let before = keys.current().unwrap();
+    keys.fetch_ended(found(), NOW);
+    assert!(Arc::ptr_eq(&before, &keys.current().unwrap()), "the same keys are the same set");
+    assert!(keys.begin_following() && !keys.begin_following());
+}
+
+fn issuer_config(lines: &str) -> IssuerConfig {
+    let text = format!("[issuers.idp]\nissuer = \"https://a.test\"\n{lines}");
+    config(&text).issuers.remove(0)
+}
+
+#[test]
+fn groups_and_scopes_are_read_where_providers_have_them() {
+    let claims = json!({
+        "groups": ["a", 7, "b"], "roles": "c d", "realm_access": { "roles": ["e"] },
+        "https://acme.test/groups": ["f"], "scope": "s1 s2", "scp": ["s3"], "deep": { "a": { "b": "g" } },
+    });
+    let claims = claims.as_object().unwrap();
+    for (claim, expected) in [
+        ("groups", &["a", "b"][..]),
+        ("roles", &["c", "d"]),
+        ("realm_access.roles", &["e"]),
+        ("https://acme.test/groups", &["f"]),
+        ("deep.a.b", &["g"]),
+        ("deep.x", &[]),
+        ("none", &[]),
+    ] {
+        let config = issuer_config(&format!("groups_claim = {claim:?}"));
+        let found = claims::groups(&config, claims);
+        assert_eq!(found.iter().map(|it| &**it).collect::<Vec<_>>(), expected, "{claim}");
+    }
+    assert!(claims::groups(&issuer_config(""), claims).is_empty());
+    assert_eq!(claims::scopes(&issuer_config(""), claims), ["s1", "s2", "s3"]);
+}
+
+#[test]
+fn implied_scopes_are_found_through_others_and_in_circles() {
+    let ranks = "[gateway]\nscopes = { a = [\"b\"], b = [\"c\", \"a\"], x = [\"y\"] }";
+    let ranks = ScopeRanks::new(&config(ranks).gateway);
+    let all = ranks.expand(["a".into()]);
+    assert_eq!(all.iter().map(|it| &**it).collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// An identity with one issuer whose keys are known, and a token that was verified.
+fn verified(lines: &str) -> (Identity, Arc<VerifiedToken>) {
+    let issuers = format!("[issuers.idp]\nissuer = \"joe\"\n{lines}");
+    let text = issuers.replace("\"joe\"", "\"https://a.test\"\nissuer_aliases = [\"joe\"]");
+    let identity = Identity::new(&config(&text), &Identity::default());
+    let issuer = &identity.issuers()[0];
+    let keys = Arc::new(key_set(&[example_key(&json!({}))]).unwrap());
+    issuer.keys.fetch_ended(Ok(key_set(&[example_key(&json!({}))]).unwrap()), NOW);
+    let token = ParsedToken::parse(SIGNED.as_bytes()).unwrap();
+    let ends = NOW + Duration::from_mins(1);
+    let checked = claims::CheckedClaims { subject: "joe".into(), audiences: vec![], ends };
+    let token = VerifiedToken::new(issuer, &token, (&[1; 32], checked), keys);
+    (identity, token)
+}
+
+#[test]
+fn verified_tokens_have_a_bound() {
+    let (_, token) = verified("");
+    let all = VerifiedTokens::default();
+    for number in 0..20_000_u32 {
+        let mut digest = [0; 32];
+        digest[..4].copy_from_slice(&number.to_le_bytes());
+        all.insert(&digest, Arc::clone(&token), (16 << 10, NOW));
+        assert!(all.find(&digest).is_some(), "the newest is there");
+    }
+    assert!(all.len() * (16 << 10) <= MOST_BYTES, "{}", all.len());
+    assert!(all.len() > 100);
+    all.insert(&[9; 32], Arc::clone(&token), (1, NOW));
+    all.insert(&[9; 32], token, (1, NOW));
+    assert!(all.find(&[9; 32]).is_some());
+}
+
+#[test]
+fn a_token_is_known_as_long_as_its_issuer_stays_as_it_is() {
+    let (identity, token) = verified("");
+    let credential = crate::identity::Credential {
+        principal: token.principal.clone(),
+        grants: None,
+        proof: Proof::Token(Arc::clone(&token)),
+    };
+    assert_eq!(credential.principal.as_str(), "idp:joe");
+    assert_eq!(credential.describe(), ("token", Some("idp:01010101".to_owned())));
+    assert_eq!(identity.expiry(&credential), Some(token.ends));
+    assert!(identity.knows(&credential, NOW) && identity.has(&credential));
+    assert!(!identity.knows(&credential, token.ends), "it has expired");
+    assert!(identity.has(&credential), "the user has not");
+    assert!(identity.allows(&credential.principal, "any"));
+    for (lines, knows, has) in [
+        ("[issuers.idp]\nissuer = \"https://a.test\"\nissuer_aliases = [\"joe\"]", true, true),
+        ("[issuers.idp]\nissuer = \"https://a.test\"", false, true),
+        ("[issuers.idp]\nissuer = \"https://b.test\"\nissuer_aliases = [\"joe\"]", false, false),
+        ("[issuers.other]\nissuer = \"https://a.test\"\nissuer_aliases = [\"joe\"]", false, false),
+        (
+            "[gateway]\npublic_url = \"https://mcp.test\"\n[issuers.idp]\nissuer = \"https://a.test\"\nissuer_aliases = [\"joe\"]",
+            false,
+            true,
+        ),
+        (
+            "[issuers.idp]\nissuer = \"https://a.test\"\nissuer_aliases = [\"joe\"]\nprincipal_claim = \"oid\"",
+            false,
+            false,
+        ),
+        ("", false, false),
+    ] {
+        let next = Identity::new(&config(lines), &identity);
+        assert_eq!(next.knows(&credential, NOW), knows, "{lines}");
+        assert_eq!(next.has(&credential), has, "{lines}");
+    }
+}
+
+#[test]
+fn keys_of_an_issuer_outlive_a_reload_that_leaves_their_source() {
+    let (identity, _) = verified("");
+    let keys = |identity: &Identity| Arc::clone(&identity.issuers()[0].keys);
+    for (lines, same) in [("clock_skew = \"2m\"", true), ("jwks_file = \"keys.json\"", false)] {
+        let text = format!(
+            "[issuers.idp]\nissuer = \"https://a.test\"\nissuer_aliases = [\"joe\"]\n{lines}"
+        );
+        let next = Identity::new(&config(&text), &identity);
+        assert_eq!(Arc::ptr_eq(&keys(&identity), &keys(&next)), same, "{lines}");
+    }
+}
+
+#[test]
+fn a_token_without_a_resource_is_not_looked_at() {
+    let (identity, _) = verified("");
+    let mut headers = http::HeaderMap::new();
+    headers.insert("authorization", format!("Bearer {SIGNED}").parse().unwrap());
+    let refused = identity.identify(&mut headers, None, || NOW);
+    assert!(matches!(refused, Err(Unidentified::Refused(Failure::KeyUnknown))), "{refused:?}");
+}

@@ -1,0 +1,111 @@
+//! The scopes that profiles, servers and tools need.
+//!
+//! What needs a scope stays in the lists: a client that calls it without one is told all scopes of
+//! the call at once, so that it can get them and call again (step-up authorization).
+
+use std::sync::Arc;
+
+use crate::call::{
+    Context, Failure, Grants, Named, NativeName, NeededScopes, Principal, ProfileName, ServerName,
+    TokenSource,
+};
+use crate::config::{Config, ScopeName, ServerConfig};
+use crate::telemetry::audit::DecidingRule;
+
+/// The scopes that something of a configuration needs.
+#[derive(Debug)]
+pub(super) struct ScopeRules {
+    profiles: Named<ProfileName, Scopes>,
+    servers: Named<ServerName, ServerScopes>,
+}
+
+#[derive(Debug)]
+struct ServerScopes {
+    all: Scopes,
+    tools: Named<NativeName, Scopes>,
+}
+
+type Scopes = Vec<Arc<str>>;
+
+impl ScopeRules {
+    /// The rules of a configuration; `None` if there are none.
+    pub(super) fn new(config: &Config) -> Option<Self> {
+        let profiles = config.profiles.iter().filter(|profile| !profile.scopes.is_empty());
+        let profiles: Named<_, _> =
+            profiles.map(|profile| (profile.name.clone(), shared(&profile.scopes))).collect();
+        let servers = config.servers.iter().filter_map(|server| {
+            let scopes = ServerScopes::new(server);
+            (!scopes.is_empty()).then(|| (server.name.clone(), scopes))
+        });
+        let servers: Named<_, _> = servers.collect();
+        (!profiles.is_empty() || !servers.is_empty()).then_some(Self { profiles, servers })
+    }
+
+    /// Checks the scopes of a profile.
+    pub(super) fn check_entry(
+        &self,
+        (who, grants): (&Principal, Option<&Grants>),
+        profile: &str,
+        source: Option<&Arc<TokenSource>>,
+    ) -> Result<(), Failure> {
+        let needed = self.profiles.get(profile).into_iter().flatten();
+        check(needed, (who, grants), source)
+    }
+
+    /// Checks the scopes of a call: of its profile, its server and its tool.
+    pub(super) fn check(
+        &self,
+        context: &Context,
+        server: &ServerName,
+        tool: Option<&NativeName>,
+    ) -> Result<(), Failure> {
+        let Some(scopes) = self.servers.get(server) else { return Ok(()) };
+        let profile = self.profiles.get(context.endpoint.profile());
+        let tool = tool.and_then(|tool| scopes.tools.get(tool));
+        let needed = profile.into_iter().chain([&scopes.all]).chain(tool).flatten();
+        let caller = (&context.principal, context.grants.as_deref());
+        let checked = check(needed, caller, context.tokens.as_ref());
+        checked.inspect_err(|_| {
+            context.decided_by(|| DecidingRule { check: "scope", rule: None });
+        })
+    }
+}
+
+impl ServerScopes {
+    fn new(config: &ServerConfig) -> Self {
+        let tools = config.tools.overrides.iter().filter(|(_, tool)| !tool.scopes.is_empty());
+        let tools = tools.map(|(name, tool)| (name.clone(), shared(&tool.scopes)));
+        Self { all: shared(&config.scopes), tools: tools.collect() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.tools.is_empty()
+    }
+}
+
+fn check<'a>(
+    needed: impl Iterator<Item = &'a Arc<str>> + Clone,
+    (who, grants): (&Principal, Option<&Grants>),
+    source: Option<&Arc<TokenSource>>,
+) -> Result<(), Failure> {
+    // The parent process, which could change the configuration: the configuration allows no other
+    // caller without a name where something needs scopes.
+    if *who == Principal::Anonymous {
+        return Ok(());
+    }
+    let has = |scope: &Arc<str>| grants.is_some_and(|grants| grants.scopes.contains(scope));
+    if needed.clone().all(has) {
+        return Ok(());
+    }
+    let mut scopes = Vec::new();
+    for scope in needed {
+        if !scopes.contains(scope) {
+            scopes.push(Arc::clone(scope));
+        }
+    }
+    Err(Failure::ScopesNeeded(Box::new(NeededScopes { scopes, source: source.cloned() })))
+}
+
+fn shared(scopes: &[ScopeName]) -> Scopes {
+    scopes.iter().map(ScopeName::shared).collect()
+}

@@ -1,0 +1,245 @@
+//! Fetches the keys of issuers, for `identity` to verify tokens with.
+//!
+//! One task for each source of keys: at the start, every `jwks_refresh`, and when a token names an
+//! unknown key. What was fetched stays until something newer has been.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::codec::body::{BodyError, collect};
+use crate::codec::file::{FileError, FileReader, ReadError, read_file};
+use crate::config::{HttpConfig, HttpTransport, is_safe_url};
+use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource};
+use crate::mcp::MediaType;
+use crate::text::{clip, error_chain};
+
+use super::UpstreamError;
+use super::supervisor::shared::ServerContext;
+use super::transport::http::{HttpClient, TransportError};
+
+/// Why the keys of an issuer cannot be had.
+#[derive(Debug, thiserror::Error)]
+enum KeyFetchFault {
+    #[error("cannot fetch {url}")]
+    Request {
+        url: Url,
+        #[source]
+        source: UpstreamError,
+    },
+    #[error("{url} answered {status}")]
+    Status { url: Url, status: StatusCode },
+    #[error("the body of {url}")]
+    Body {
+        url: Url,
+        #[source]
+        source: BodyError<TransportError>,
+    },
+    #[error("no metadata was found below {issuer}")]
+    NoMetadata { issuer: String },
+    #[error("the metadata at {url} is not JSON with `issuer` and `jwks_uri`")]
+    Metadata { url: Url },
+    #[error("the metadata at {url} is of another issuer: {found}")]
+    OtherIssuer { url: Url, found: String },
+    #[error("the metadata names keys at {found}, which is neither HTTPS nor this machine")]
+    UnsafeKeys { found: String },
+    #[error("the issuer is not a URL")]
+    Issuer,
+    #[error(transparent)]
+    Files(#[from] ReadError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the keys")]
+    Keys(#[from] KeySetFault),
+    #[error("no answer within {}s", FETCH_TIME.as_secs())]
+    Timeout,
+}
+
+/// The metadata of an authorization server (RFC 8414, 2; OpenID Connect Discovery, 3).
+#[derive(Deserialize)]
+struct IssuerMetadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+/// Starts to fetch the keys of those issuers that nobody fetches yet.
+pub fn follow_issuers(identity: &Identity, context: &ServerContext) {
+    for issuer in identity.issuers() {
+        if issuer.keys.begin_following() {
+            let name = issuer.config.name.to_string();
+            let following = follow_keys(name, Arc::downgrade(&issuer.keys));
+            let stop = context.stop.clone();
+            context.alive.spawn(async move { stop.run_until_cancelled(following).await });
+        }
+    }
+}
+
+/// Fetches keys until no configuration names them any more.
+async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
+    let files = FileReader::default();
+    let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+    loop {
+        let Some(known) = keys.upgrade() else { return };
+        known.fetch_begins();
+        let fetched = timeout(FETCH_TIME, fetch(&known.source, &files)).await;
+        let fetched = fetched.unwrap_or(Err(KeyFetchFault::Timeout));
+        let wait = match &fetched {
+            Ok(found) => {
+                tracing::debug!(issuer, keys = found.key_count(), "the issuer's keys were fetched");
+                backoff.reset();
+                known.source.refresh
+            }
+            Err(fault) => {
+                let reason = error_chain(fault);
+                tracing::warn!(issuer, reason, "the issuer's keys cannot be fetched");
+                backoff.next_wait().min(known.source.refresh)
+            }
+        };
+        let fetched = fetched.map_err(|fault| clip(&error_chain(&fault), LONGEST_FAULT).into());
+        known.fetch_ended(fetched, clock::unix_now());
+        let wanted = known.wanted();
+        drop(known);
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = wanted.notified() => {}
+        }
+    }
+}
+
+async fn fetch(source: &KeySource, files: &FileReader) -> Result<KeySet, KeyFetchFault> {
+    let document = match &source.place {
+        KeyPlace::File(path) => {
+            let path = path.clone();
+            Bytes::from(files.run(move || read_file(&path, MAX_KEYS)).await??)
+        }
+        KeyPlace::Url(url) => get(url, source, files).await?,
+        KeyPlace::Discovered => {
+            let url = discover(source, files).await?;
+            get(&url, source, files).await?
+        }
+    };
+    Ok(KeySet::parse(&document)?)
+}
+
+/// Finds the URL of the keys in the issuer's metadata.
+async fn discover(source: &KeySource, files: &FileReader) -> Result<Url, KeyFetchFault> {
+    let issuer = source.issuers.first().ok_or(KeyFetchFault::Issuer)?;
+    let base = Url::parse(issuer).map_err(|_| KeyFetchFault::Issuer)?;
+    for url in metadata_places(&base) {
+        let document = match get(&url, source, files).await {
+            Err(KeyFetchFault::Status { status, .. }) if status.is_client_error() => continue,
+            document => document?,
+        };
+        let metadata = serde_json::from_slice(&document);
+        let metadata: IssuerMetadata =
+            metadata.map_err(|_| KeyFetchFault::Metadata { url: url.clone() })?;
+        // RFC 8414, 3.3: identical, or nothing of the document may be used.
+        if !source.issuers.contains(&metadata.issuer) {
+            let found = clip(&metadata.issuer, LONGEST_NAME).to_owned();
+            return Err(KeyFetchFault::OtherIssuer { url, found });
+        }
+        let keys = Url::parse(&metadata.jwks_uri).ok().filter(is_safe_url);
+        let found = || clip(&metadata.jwks_uri, LONGEST_NAME).to_owned();
+        return keys.ok_or_else(|| KeyFetchFault::UnsafeKeys { found: found() });
+    }
+    Err(KeyFetchFault::NoMetadata { issuer: issuer.clone() })
+}
+
+/// Where the metadata of an issuer may be, in the order in which MCP clients look for it
+/// (2026-07-28, Authorization Server Discovery).
+fn metadata_places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let places = match path {
+        "" => vec![OAUTH.to_owned(), OPENID.to_owned()],
+        path => {
+            vec![format!("{OAUTH}{path}"), format!("{OPENID}{path}"), format!("{path}{OPENID}")]
+        }
+    };
+    let at = |path: String| {
+        let mut url = issuer.clone();
+        url.set_path(&path);
+        url
+    };
+    places.into_iter().map(at).collect()
+}
+
+async fn get(url: &Url, source: &KeySource, files: &FileReader) -> Result<Bytes, KeyFetchFault> {
+    let failed = |source| KeyFetchFault::Request { url: url.clone(), source };
+    let (ca, transport) = (source.ca.clone(), HttpTransport::Streamable);
+    let config = HttpConfig { url: url.clone(), headers: Vec::new(), ca, transport };
+    let client = files.run(move || HttpClient::plain(&config, CONNECT_TIME)).await?;
+    let client = client.map_err(failed)?;
+    let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
+    let response = client.send(&Method::GET, &headers, Bytes::new()).await.map_err(failed)?;
+    let status = response.status();
+    if !status.is_success() {
+        return Err(KeyFetchFault::Status { url: url.clone(), status });
+    }
+    let body = collect(response.into_body(), MAX_KEYS).await;
+    body.map_err(|source| KeyFetchFault::Body { url: url.clone(), source })
+}
+
+/// RFC 8414, 3.
+const OAUTH: &str = "/.well-known/oauth-authorization-server";
+/// OpenID Connect Discovery, 4.
+const OPENID: &str = "/.well-known/openid-configuration";
+/// The largest document, in bytes.
+const MAX_KEYS: usize = 256 << 10;
+/// How long connecting may take, and everything together.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+const FETCH_TIME: Duration = Duration::from_secs(20);
+/// The first wait after a fetch that failed, and the longest.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_mins(1);
+/// The most bytes of a reason in the status, and of a name in a reason.
+const LONGEST_FAULT: usize = 500;
+const LONGEST_NAME: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_looked_for_where_the_specification_says() {
+        for (issuer, paths) in [
+            ("https://a.test", &[OAUTH, OPENID][..]),
+            ("https://a.test/", &[OAUTH, OPENID]),
+            (
+                "https://a.test/t/v2.0",
+                &[
+                    "/.well-known/oauth-authorization-server/t/v2.0",
+                    "/.well-known/openid-configuration/t/v2.0",
+                    "/t/v2.0/.well-known/openid-configuration",
+                ],
+            ),
+        ] {
+            let places = metadata_places(&Url::parse(issuer).unwrap());
+            let found: Vec<_> = places.iter().map(Url::path).collect();
+            assert_eq!(found, paths, "{issuer}");
+        }
+    }
+
+    #[test]
+    fn keys_are_fetched_from_https_or_this_machine_only() {
+        for (url, safe) in [
+            ("https://a.test/keys", true),
+            ("http://127.0.0.1:1/keys", true),
+            ("http://[::1]/keys", true),
+            ("http://localhost/keys", true),
+            ("http://a.test/keys", false),
+            ("http://10.0.0.1/keys", false),
+            ("file:///etc/passwd", false),
+            ("ftp://127.0.0.1/keys", false),
+        ] {
+            assert_eq!(is_safe_url(&Url::parse(url).unwrap()), safe, "{url}");
+        }
+    }
+}
