@@ -27,6 +27,7 @@ mod access_log;
 mod apis;
 mod climbing_reads;
 mod hostile_servers;
+mod login;
 mod old_transport;
 mod matrix;
 mod peers;

