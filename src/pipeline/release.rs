@@ -70,8 +70,9 @@ impl Release {
         let cacheable = reads || call.method == Method::SkillsGet;
         let results = route.results.filter(|it| it.settings.changes_results());
         // Rules decide about a task by its tool.
-        let names_tool = results.is_some() || route.requested.is_some();
-        let tool = route.tool.filter(|_| names_tool).map(|tool| tool.native.clone());
+        let of_rules = route.requested.as_ref().and_then(|requested| requested.tool.as_ref());
+        let tool = results.map(|results| results.native());
+        let tool = tool.or(of_rules.map(|tool| &tool.native)).cloned();
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;

@@ -32,7 +32,8 @@ async fn a_task_of_a_tool_that_is_no_longer_allowed_is_unknown() {
     assert_eq!(task.result()["resultType"], "task", "{task:?}");
     let id = task.result()["taskId"].as_str().unwrap().to_owned();
     let about = async |method: &str, id: &str| ann.request(method, json!({ "taskId": id })).await;
-    assert_eq!(about("tasks/get", &id).await.result()["status"], "working");
+    let got = about("tasks/get", &id).await;
+    assert_eq!((&got.result()["status"], &got.result()["taskId"]), (&json!("working"), &json!(id)));
     gateway.reload(with("[policy.rules.few]\ntools = [\"s__echo\"]\n")).await;
     let never = "s.AAAA.task-9";
     let heard = upstream.received().len();
