@@ -26,6 +26,7 @@ pub(super) struct PolicyArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::doc_link_with_quotes, reason = "the help has an example in TOML")]
 enum PolicyCommand {
     /// Try the rules with a table of cases, and print what they say of each
     ///

@@ -70,13 +70,10 @@ impl UserAccess {
 /// # Errors
 /// [`Failure::NotConfirmed`] if the user has not agreed.
 pub(super) fn params_once_confirmed(call: &Call, input: &Input) -> Result<Params, Failure> {
-    let refused = match refusal_in(input) {
-        None => {
-            call.context.note_confirmation(ConfirmationNote::Accepted);
-            let raw = lower::without_input(call.params.raw());
-            return Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?);
-        }
-        Some(refused) => refused,
+    let Some(refused) = refusal_in(input) else {
+        call.context.note_confirmation(ConfirmationNote::Accepted);
+        let raw = lower::without_input(call.params.raw());
+        return Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?);
     };
     call.context.note_confirmation(match refused {
         ConfirmRefusal::CannotAsk => ConfirmationNote::Impossible,

@@ -117,7 +117,10 @@ fn find_tool<'a>(
         tool: Some(tool),
         results: found.entry.results.as_ref(),
         tool_metrics: Some(found.metrics),
-        requested: snapshot.policy.authorization().map(|_| requested::requested_tool(found.entry)),
+        requested: snapshot
+            .policy
+            .authorization()
+            .map(|_| Box::new(requested::requested_tool(found.entry))),
         naming: SubjectMember::Name,
         ..Route::to_member(found.member)
     })

@@ -77,7 +77,8 @@ fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
                 return Some(HiddenElement::Own(name.to_owned()));
             }
             let entry = whole.catalog.find_tool(name)?;
-            let target = target(&entry.server, entry.native(), requested_tool(entry));
+            let requested = Box::new(requested_tool(entry));
+            let target = target(&entry.server, entry.native(), requested);
             Some(HiddenElement::OfServer(target))
         }
         Method::PromptsGet => {
@@ -102,15 +103,15 @@ pub(in crate::pipeline) fn requested_task(
     tool: &NativeName,
 ) -> Option<RequestedElement> {
     let entry = view.catalog.find_listed_tool(server, tool)?;
-    Some(RequestedElement { basis: RequestBasis::Task, ..*requested_tool(entry) })
+    Some(RequestedElement { basis: RequestBasis::Task, ..requested_tool(entry) })
 }
 
 /// A tool. A call may name it in another way than lists do.
-pub(super) fn requested_tool(entry: &ToolEntry) -> Box<RequestedElement> {
+pub(super) fn requested_tool(entry: &ToolEntry) -> RequestedElement {
     let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
     let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
     let tool = Some(Arc::clone(&entry.tool));
-    Box::new(RequestedElement { kind, public, native, tool, basis })
+    RequestedElement { kind, public, native, tool, basis }
 }
 
 /// The template that a completion is for. The variables that the configuration binds are filled in
@@ -149,10 +150,8 @@ pub(in crate::pipeline) fn requested_resource(
     native: &str,
 ) -> RequestedElement {
     let uris = view.catalog.uris();
-    let basis = match uris.is_shown_interface(server, native) {
-        true => RequestBasis::Interface,
-        false => RequestBasis::Itself,
-    };
+    let is_interface = uris.is_shown_interface(server, native);
+    let basis = if is_interface { RequestBasis::Interface } else { RequestBasis::Itself };
     let public = uris.public_uri(server, native).into();
     RequestedElement { kind: Kind::Resources, public, native: native.into(), tool: None, basis }
 }

@@ -130,7 +130,9 @@ impl AccessRule {
 
     fn report_failure(&self) {
         let (rule, effect) = (self.settings.name.as_str(), self.effect().as_str());
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        if self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::debug!(rule, effect, "the condition of a rule could not be evaluated");
+        } else {
             tracing::warn!(
                 rule,
                 effect,
@@ -138,8 +140,6 @@ impl AccessRule {
                  values of different types, or costs too much. Nothing is allowed by it, and \
                  everything denied"
             );
-        } else {
-            tracing::debug!(rule, effect, "the condition of a rule could not be evaluated");
         }
     }
 

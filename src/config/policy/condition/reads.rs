@@ -64,7 +64,9 @@ impl ConditionReads {
                 MemberReads::Nothing => {}
                 MemberReads::All => self.add_all(variable),
                 MemberReads::Named(names) => {
-                    names.iter().for_each(|name| self.add_member(variable, name));
+                    for name in names {
+                        self.add_member(variable, name);
+                    }
                 }
             }
         }
