@@ -81,7 +81,7 @@ async fn views_for_invented_queries_push_out_none_of_another_client() {
     let view = |profile: Option<&str>, query: Option<&str>| {
         let profile = profile.map(|name| ProfileName::new(name).unwrap());
         let endpoint = Endpoint { profile, narrowing: query.map(Arc::from) };
-        snapshot.view(&ViewKey { endpoint, abilities: None, era: None }, &bystander)
+        snapshot.view(&ViewKey { endpoint, ..ViewKey::default() }, &bystander)
     };
     let [whole, narrowed] = [view(Some("p"), None), view(None, Some("tools=s__echo"))];
     for number in 0..300 {

@@ -64,6 +64,7 @@ fn context(principal: Principal, address: IpAddr) -> Context {
     let client = call::Client::new(ProtocolVersion::LATEST_MODERN, None, r#"{"roots":{}}"#.into());
     Context {
         principal,
+        grants: None,
         endpoint: call::Endpoint::default(),
         session: None,
         address,
