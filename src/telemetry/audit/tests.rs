@@ -42,7 +42,6 @@ fn record<'a>(credential: &'a AuditCredential, tool: &'a str) -> AuditRecord<'a>
         trace_id: None,
         arguments: Some(b"{\"password\":\"hunter2\"}"),
         shown: None,
-        confirmation: None,
     }
 }
 
