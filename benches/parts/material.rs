@@ -58,6 +58,7 @@ pub fn call(size: usize) -> Call {
     let context = Context {
         principal: Principal::Anonymous,
         grants: None,
+        tokens: None,
         endpoint: Endpoint::default(),
         session: None,
         address: [127, 0, 0, 1].into(),

@@ -65,16 +65,13 @@ mod tests {
             let bytes = format!("[profiles.p]\nquota = \"{text}\"").into_bytes();
             let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
             let config = Config::read(&source, &SystemEnvironment);
-            match calls {
-                Some(calls) => {
-                    let quota = config.unwrap().profiles[0].quota;
-                    assert_eq!(quota, Some(DailyQuota(calls)), "{text}");
-                }
-                None => {
-                    let fault = config.unwrap_err().to_string();
-                    assert!(fault.contains("gateway.toml:2: profiles.p.quota"), "{fault}");
-                    assert!(fault.contains("1 to 1000000000 per day"), "{fault}");
-                }
+            if let Some(calls) = calls {
+                let quota = config.unwrap().profiles[0].quota;
+                assert_eq!(quota, Some(DailyQuota(calls)), "{text}");
+            } else {
+                let fault = config.unwrap_err().to_string();
+                assert!(fault.contains("gateway.toml:2: profiles.p.quota"), "{fault}");
+                assert!(fault.contains("1 to 1000000000 per day"), "{fault}");
             }
         }
     }

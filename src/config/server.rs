@@ -298,6 +298,7 @@ choice! {
 }
 
 /// The way to reach a server.
+#[expect(clippy::large_enum_variant, reason = "there is one for each server")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
     /// A child process.

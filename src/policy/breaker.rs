@@ -436,7 +436,7 @@ mod tests {
         // They are too old to count.
         let now = now + settings.window * 2;
         for ended in [Ok(()), Ok(()), Ok(()), Err(broke()), Err(broke())] {
-            call(&breaker, now, ended.as_ref().map(|()| ()));
+            call(&breaker, now, ended.as_ref().copied());
             assert!(matches!(breaker.view(now), BreakerView::Closed { .. }));
         }
         call(&breaker, now, Err(&broke()));

@@ -182,7 +182,7 @@ mod tests {
         let (wide, narrow) = (quota("wide", None, 3), quota("narrow", None, 1));
         ledger.charge(&[wide.clone(), narrow.clone()], cost(1), NOON).unwrap().keep();
         assert!(ledger.charge(&[wide.clone(), narrow], cost(1), NOON).is_err());
-        ledger.charge(&[wide.clone()], cost(2), NOON).unwrap().keep();
+        ledger.charge(std::slice::from_ref(&wide), cost(2), NOON).unwrap().keep();
         assert!(ledger.charge(&[wide], cost(1), NOON).is_err());
     }
 

@@ -118,9 +118,9 @@ impl LimitRegistry {
             users,
             clients,
             profiles,
-            servers,
             quotas,
             interceptors,
+            servers,
             large_work,
         }
     }
@@ -231,8 +231,9 @@ impl PolicyLimits {
     }
 
     pub(super) fn check_user(&self, name: &Arc<str>) -> Result<(), Failure> {
-        let check =
-            |buckets: &Arc<KeyedBuckets<_>>| buckets.check(name, NonZeroU32::MIN, || "client".into());
+        let check = |buckets: &Arc<KeyedBuckets<_>>| {
+            buckets.check(name, NonZeroU32::MIN, || "client".into())
+        };
         self.users.as_ref().map_or(Ok(()), check)
     }
 

@@ -103,9 +103,8 @@ impl Intercepted {
     }
 
     /// Takes the arguments of a changed request, in which nothing else may differ.
-    pub(super) fn take_arguments(&mut self, payload: Vec<u8>) -> Result<(), InterceptorFault> {
-        let changed: RequestPayload =
-            serde_json::from_slice(&payload).map_err(|_| NOT_A_REQUEST)?;
+    pub(super) fn take_arguments(&mut self, payload: &[u8]) -> Result<(), InterceptorFault> {
+        let changed: RequestPayload = serde_json::from_slice(payload).map_err(|_| NOT_A_REQUEST)?;
         let without_arguments = |params: &Map<String, Value>| {
             let mut params = params.clone();
             params.remove(ARGUMENTS);
@@ -179,13 +178,13 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
     }
     let result = response.result.ok_or(InterceptorFault::NotJson)?;
     match (result.kind.as_deref(), result.valid, result.modified) {
-        (Some("validation") | None, Some(true), _) => Ok(Verdict::Valid),
+        (Some("validation") | None, Some(true), _)
+        | (Some("mutation") | None, None, Some(false)) => Ok(Verdict::Valid),
         // A validation blocks with the severity `error`, which is the default.
         (Some("validation") | None, Some(false), _) => match result.severity.as_deref() {
             Some("info" | "warn") => Ok(Verdict::Valid),
             _ => Ok(Verdict::Refused { reason: reason(&result.messages) }),
         },
-        (Some("mutation") | None, None, Some(false)) => Ok(Verdict::Valid),
         (Some("mutation") | None, None, Some(true)) => {
             let payload = result.payload.ok_or(InterceptorFault::Mutation("has no payload"))?;
             Ok(Verdict::Changed { payload: payload.get().as_bytes().to_vec() })
@@ -289,11 +288,7 @@ mod tests {
             (json!(7), Err(NOT_A_REQUEST)),
         ] {
             let mut seen = seen();
-            assert_eq!(
-                seen.take_arguments(payload.to_string().into_bytes()),
-                expected,
-                "{payload}"
-            );
+            assert_eq!(seen.take_arguments(payload.to_string().as_bytes()), expected, "{payload}");
             let is_changed = seen.arguments().unwrap() == br#"{"a":2}"#;
             assert_eq!(is_changed, expected.is_ok(), "{payload}");
         }

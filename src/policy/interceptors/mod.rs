@@ -120,7 +120,7 @@ impl Interceptors {
                 Verdict::Valid => {}
                 Verdict::Refused { reason } => return Err(refusal(&service, reason)),
                 Verdict::Changed { payload } => {
-                    let changed = seen.take_arguments(payload);
+                    let changed = seen.take_arguments(&payload);
                     is_changed |= settle(&service, changed)?.is_some();
                 }
             }

@@ -63,8 +63,8 @@ impl<'a> SecuritySchemes<'a> {
     /// what is missing.
     pub(super) fn apply(&mut self, operation: Node<'a>) -> OperationSecurity {
         let wanted = operation.find("security").or_else(|| self.root.find("security"));
-        let named = wanted.into_iter().flat_map(Node::items).flat_map(Node::members);
-        self.asked.extend(named.map(|(name, _)| name));
+        let requirements = wanted.into_iter().flat_map(Node::items).flat_map(Node::members);
+        self.asked.extend(requirements.map(|(name, _)| name));
         let mut missing = Vec::new();
         let mut is_optional = false;
         for alternative in wanted.into_iter().flat_map(Node::items) {
