@@ -1,7 +1,12 @@
 //! Sandboxes of child processes: what is not allowed fails in the child, what the system cannot
 //! enforce keeps the child from running, and everything else is as without one.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -51,7 +56,7 @@ async fn run(spec: &ChildSpec) -> (String, Option<i32>, String) {
     drop(stdin);
     let mut text = String::new();
     let read = stdout.read_to_string(&mut text);
-    tokio::time::timeout(Duration::from_secs(60), read).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_mins(1), read).await.unwrap().unwrap();
     let status = child.exited().await;
     (text.trim().to_owned(), status.code(), child.last_words().join("\n"))
 }

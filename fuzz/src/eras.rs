@@ -156,6 +156,8 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
     let token = params.meta().ok().and_then(|meta| meta.progress_token);
     let context = Context {
         principal: Principal::Anonymous,
+        grants: None,
+        tokens: None,
         endpoint: Endpoint::default(),
         session: None,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),

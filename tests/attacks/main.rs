@@ -65,6 +65,7 @@ fn context(principal: Principal, address: IpAddr) -> Context {
     Context {
         principal,
         grants: None,
+        tokens: None,
         endpoint: call::Endpoint::default(),
         session: None,
         address,
