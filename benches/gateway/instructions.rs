@@ -152,7 +152,7 @@ impl Count {
     }
 
     /// Counts the calls of a Modern client through a gateway with a configuration.
-    async fn configured(&self, folder: &Path, text: &str, key: Option<&str>) -> u64 {
+    pub async fn configured(&self, folder: &Path, text: &str, key: Option<&str>) -> u64 {
         let gateway = configured(folder, "gateway.toml", text, &self.wrapper());
         let way = Way::new("", gateway.url.clone(), Era::Modern, behind(Era::Modern));
         let way = Way { key: key.map(str::to_owned), ..way };
@@ -203,8 +203,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const NEXT_TO_NOTHING: Duration = Duration::from_millis(30);
 
 /// An API key and its SHA-256.
-const KEY: &str = "a-key-of-the-bench-0123456789abcdef";
-const KEY_HASH: &str = "7ec2446d63e026216d33c28c9fbd1528f1ca2110087ae5a857e04ffd99529f40";
+pub const KEY: &str = "a-key-of-the-bench-0123456789abcdef";
+pub const KEY_HASH: &str = "7ec2446d63e026216d33c28c9fbd1528f1ca2110087ae5a857e04ffd99529f40";
 
 const WARM: u64 = 200;
 const COUNTED: u64 = 1000;

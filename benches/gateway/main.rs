@@ -11,6 +11,7 @@
 //! ```text
 //! cargo bench --bench gateway                      the tables of times, 3 to 4 minutes
 //! cargo bench --bench gateway -- --instructions    user instructions per call; needs valgrind
+//! cargo bench --bench gateway -- --checks          instructions with each check switched on
 //! cargo bench --bench gateway -- --gate            the same, held against instructions.toml
 //! cargo bench --bench gateway -- --gate --write "why they move"
 //! cargo bench --bench gateway -- --targets         the table of targets; names after it choose rows
@@ -37,6 +38,7 @@
 )]
 
 mod bridge;
+mod checks;
 mod gate;
 mod instructions;
 mod nginx;
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
             gate::write(&reason.join(" ")).await;
         } else if asked("--gate") {
             return gate::check().await;
+        } else if asked("--checks") {
+            checks::count().await;
         } else if asked("--instructions") {
             instructions::count().await;
         } else if let Some(names) = after("--targets") {

@@ -1,0 +1,87 @@
+//! What each check costs: user instructions per call of a Modern client, with one check after the
+//! other switched on, and with all of them together.
+
+use std::path::Path;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::json;
+
+use crate::instructions::{Count, KEY, KEY_HASH};
+use crate::plan::{BASICS, servers};
+use crate::process::Process;
+
+/// A configuration whose calls are counted.
+struct CheckedWay {
+    name: &'static str,
+    /// What the configuration has besides the servers.
+    text: String,
+    /// The key or token of the client.
+    credential: Option<String>,
+}
+
+/// Counts, and prints the table.
+pub async fn count() {
+    let (mock, folder) = (Process::mock(&[]), tempfile::tempdir().unwrap());
+    let mut plain = None;
+    println!("| check | instructions/call | to the default policy |\n|---|--:|--:|");
+    for way in ways(folder.path()) {
+        let text = format!("{BASICS}{}{}", way.text, servers(&mock.url, ""));
+        let count = Count::new(&way.name.replace(' ', "-"));
+        let scratch = tempfile::tempdir().unwrap();
+        let own = count.configured(scratch.path(), &text, way.credential.as_deref()).await;
+        let ratio = own as f64 / *plain.get_or_insert(own) as f64;
+        println!("| {} | {own} | {ratio:.3} |", way.name);
+    }
+}
+
+fn ways(folder: &Path) -> Vec<CheckedWay> {
+    let (issuer, token) = issue_token(folder);
+    let pattern = "[policy.rules.all]\ntools = [\"*\"]\n";
+    let condition = "[policy.rules.some]\n\
+        when = \"principal.name != 'nobody' && tool.native == 'search' && size(arguments) < 100\"\n";
+    let audit = format!("[audit]\nfile = \"{}\"\n", folder.join("audit.jsonl").display());
+    let key = format!("[clients.bench]\nkey = \"{KEY_HASH}\"\nrate = \"1000000/s\"\n");
+    let all = format!("{issuer}{condition}{audit}");
+    let way = |name, text: &str, credential: Option<&str>| CheckedWay {
+        name,
+        text: text.to_owned(),
+        credential: credential.map(str::to_owned),
+    };
+    vec![
+        way("the default policy", "", None),
+        way("an API key and its rate", &key, Some(KEY)),
+        way("a token, known by its digest", &issuer, Some(&token)),
+        way("a rule with a pattern", pattern, None),
+        way("a rule in CEL that reads arguments", condition, None),
+        way("the audit log", &audit, None),
+        way("token, rate, CEL rule and audit log", &all, Some(&token)),
+    ]
+}
+
+/// The table of an issuer, and a token of it.
+fn issue_token(folder: &Path) -> (String, String) {
+    let scheme = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let pair = EcdsaKeyPair::generate_pkcs8(scheme, &SystemRandom::new()).unwrap();
+    let key = EncodingKey::from_ec_der(pair.as_ref());
+    let mut jwk = serde_json::to_value(Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap());
+    jwk.as_mut().unwrap()["kid"] = json!("bench");
+    let file = folder.join("keys.json");
+    std::fs::write(&file, json!({ "keys": [jwk.unwrap()] }).to_string()).unwrap();
+    let mut header = Header::new(Algorithm::ES256);
+    header.kid = Some("bench".into());
+    let expires = jiff::Timestamp::now().as_second() + 3600;
+    let claims = json!({
+        "iss": ISSUER, "sub": "ann", "aud": "bench", "exp": expires, "scope": "mcp:read mcp:write",
+    });
+    let token = jsonwebtoken::encode(&header, &claims, &key).unwrap();
+    let text = format!(
+        "[issuers.bench]\nissuer = \"{ISSUER}\"\naudience = [\"bench\"]\njwks_file = \"{}\"\n",
+        file.display()
+    );
+    (text, token)
+}
+
+const ISSUER: &str = "https://login.example.com";
