@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use crate::call::{ProfileName, PublicName};
 
 use super::audit::AuditConfig;
-use super::clients::{ClientKeySetting, KeyHash};
+use super::clients::{CertificateName, ClientKeySetting, KeyHash};
 use super::costs::check_costs;
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 use super::interceptors::InterceptorName;
@@ -35,6 +35,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     let clients: Vec<_> = clients.iter().flat_map(ConfigTable::all_nodes).collect();
     let clients: Vec<_> = clients.iter().filter_map(ConfigNode::as_table).collect();
     check_unique_keys(&clients, reader);
+    check_certificates(root, &clients, reader);
     let servers = root.find_node("servers").and_then(|node| node.as_table());
     let servers: Vec<_> = servers.iter().flat_map(ConfigTable::all_nodes).collect();
     let servers: Vec<_> = servers.iter().filter_map(ConfigNode::as_table).collect();
@@ -230,6 +231,34 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
 }
 
 /// A client's profiles exist, and there is at least one.
+/// Names in certificates identify one client each, and need a CA to be asked for.
+fn check_certificates(
+    root: &ConfigTable<'_>,
+    clients: &[ConfigTable<'_>],
+    reader: &mut ConfigReader<'_>,
+) {
+    let gateway = root.find_node("gateway");
+    let tls = gateway.as_ref().and_then(ConfigNode::as_table).and_then(|it| it.find_node("tls"));
+    let tls = tls.as_ref().and_then(ConfigNode::as_table);
+    let has_ca = tls.is_some_and(|tls| tls.find_node("client_ca").is_some());
+    let mut known: HashMap<CertificateName, String> = HashMap::new();
+    for node in clients.iter().filter_map(|client| client.find_node("certificates")) {
+        if !has_ca {
+            node.report_fault(reader, ConfigProblem::NoClientCa);
+        }
+        let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
+        let Some(items) = node.expect_items::<Vec<CertificateName>>(quiet) else { continue };
+        for item in items {
+            let Some(name) = <CertificateName as Setting>::read_value(&item, quiet) else {
+                continue;
+            };
+            if let Some(other) = known.insert(name, item.key.clone()) {
+                item.report_fault(reader, ConfigProblem::CertificateTaken { other });
+            }
+        }
+    }
+}
+
 fn check_client_profiles(
     clients: &[ConfigTable<'_>],
     profiles: &[ConfigTable<'_>],

@@ -15,7 +15,7 @@ use super::problem::ConfigProblem;
 use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
-use super::setting::{SectionPart, Setting, SettingRow};
+use super::setting::{SectionPart, Setting, SettingRow, TextSetting};
 
 section! {
     /// A client and its API keys. As soon as one client is configured, requests without a valid key
@@ -26,10 +26,13 @@ section! {
         parts {
             /// The `NAME` of its table.
             name: Arc<str>,
-            /// Its keys, at least one.
+            /// Its keys, at least one unless it has certificates.
             keys: Vec<ClientKey>,
         }
         settings {
+            /// Names in client certificates that identify the client (`gateway.tls.client_ca`), each as
+            /// `CN=NAME`, `dns:NAME`, `email:ADDRESS` or `uri:URI`. One of them is enough.
+            certificates: Vec<CertificateName> = [],
             /// The profiles that the client may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
             /// The client's request rate, instead of `gateway.client_rate`.
@@ -171,6 +174,51 @@ impl Setting for KeyHash {
     }
 }
 
+/// A name in a client certificate (RFC 5280, sections 4.1.2.6 and 4.2.1.6).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CertificateName {
+    /// The common name of the subject.
+    Common(String),
+    /// A DNS name, in lower case.
+    Dns(String),
+    /// An e-mail address.
+    Email(String),
+    /// A URI, such as a SPIFFE id.
+    Uri(String),
+}
+
+impl TextSetting for CertificateName {
+    type Value = Self;
+    const WORD: &'static str = "name in a certificate";
+    const RULE: &'static str = "`CN=`, `dns:`, `email:` or `uri:` and a name";
+    const EXAMPLE: &'static str = "\"dns:ci.example.com\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        let Some((kind, name)) = text.split_once(['=', ':']) else { return Ok(None) };
+        let written = || name.to_owned();
+        let is_empty = name.trim().is_empty();
+        let found = match text.get(..=kind.len()).filter(|_| !is_empty) {
+            Some("CN=") => Self::Common(written()),
+            Some("dns:") => Self::Dns(name.to_ascii_lowercase()),
+            Some("email:") => Self::Email(written()),
+            Some("uri:") => Self::Uri(written()),
+            _ => return Ok(None),
+        };
+        Ok(Some(found))
+    }
+}
+
+impl fmt::Display for CertificateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Common(name) => write!(f, "CN={name}"),
+            Self::Dns(name) => write!(f, "dns:{name}"),
+            Self::Email(name) => write!(f, "email:{name}"),
+            Self::Uri(name) => write!(f, "uri:{name}"),
+        }
+    }
+}
+
 /// `key`, `keys` or both.
 impl SectionPart for Vec<ClientKey> {
     fn part_rows() -> Vec<SettingRow> {
@@ -192,7 +240,7 @@ impl SectionPart for Vec<ClientKey> {
         let one = table.read_setting::<Option<KeyHash>>("key", None, reader);
         let more = table.read_setting::<Vec<ClientKeySetting>>("keys", Some("[]"), reader);
         let keys: Self = one?.map(ClientKey::lasting).into_iter().chain(more?).collect();
-        if keys.is_empty() {
+        if keys.is_empty() && table.find_node("certificates").is_none() {
             reader.report_fault(table.name_span.clone(), &table.key, ConfigProblem::NoKey);
             return None;
         }

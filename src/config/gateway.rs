@@ -124,8 +124,18 @@ section! {
     }
 }
 
+choice! {
+    /// Whether connections need a client certificate.
+    pub enum ClientCertificates {
+        /// a client without a certificate identifies itself by its key or token
+        "optional" => Optional,
+        /// the handshake fails without a valid certificate
+        "required" => Required,
+    }
+}
+
 section! {
-    /// The gateway's certificate. Both files are reloaded when they change.
+    /// The gateway's certificate. The files are reloaded when they change.
     #[derive(Debug, Clone, PartialEq)]
     pub struct TlsConfig {
         settings {
@@ -133,6 +143,12 @@ section! {
             cert: PathBuf,
             /// Its private key, as PEM.
             key: PathBuf,
+            /// The CA certificates, as PEM, whose client certificates are accepted. The names in these
+            /// identify clients (`[clients.NAME] certificates`). By default no client is asked for a
+            /// certificate.
+            client_ca: Option<PathBuf>,
+            /// Whether each connection needs a certificate of `client_ca`.
+            client_certificates: ClientCertificates = "optional",
         }
     }
 }

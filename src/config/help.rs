@@ -74,6 +74,8 @@ impl ConfigProblem {
             Self::Issuer(problem) => problem.help(),
             Self::NoProfiles => "name at least one, or remove the setting to allow all",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
+            Self::NoClientCa => "name the CA certificates of your clients there",
+            Self::CertificateTaken { .. } => "give the name to one of the clients",
             Self::KeyTaken { .. } => "create a key for each client: `trunkline key`",
             Self::SameAddress => "give the admin listener a port of its own, or write \"off\"",
             Self::TimeoutOrder => {

@@ -66,7 +66,7 @@ mod wording;
 
 pub use audit::AuditConfig;
 pub use breaker::BreakerConfig;
-pub use clients::{ClientConfig, ClientKey, KeyHash};
+pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use command::{CommandConfig, child_inherits};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
@@ -74,8 +74,8 @@ pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{
-    AdminConfig, AnonymousAccess, GatewayConfig, LimitsConfig, LogConfig, LogFormatChoice,
-    ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
+    AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
+    LogFormatChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
 pub use interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,

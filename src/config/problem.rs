@@ -285,9 +285,18 @@ pub enum ConfigProblem {
     /// The settings of tokens and scopes are wrong.
     #[error(transparent)]
     Issuer(#[from] IssuerProblem),
-    /// A client without a key.
+    /// A client that nothing identifies.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
+    /// Client certificates are named, and none is asked for.
+    #[error("no client is asked for a certificate: `gateway.tls.client_ca` is missing")]
+    NoClientCa,
+    /// A name in certificates identifies two clients.
+    #[error("`{other}` has the same name in certificates")]
+    CertificateTaken {
+        /// The other client's setting.
+        other: String,
+    },
     /// A text that is not a SHA-256 in hexadecimal; possibly the key itself.
     #[error("not a SHA-256 hash in hexadecimal: only a key's hash belongs here")]
     KeyHash,

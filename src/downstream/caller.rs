@@ -15,7 +15,7 @@ use crate::call::{
     Endpoint, Failure, Principal, ProfileName, RequestFault, TokenFault, TokenSource,
 };
 use crate::clock;
-use crate::identity::{Credential, KeyWait, Unidentified};
+use crate::identity::{ClientCertificate, Credential, KeyWait, Unidentified};
 use crate::pipeline::{Gateway, RefusedRequest};
 use crate::snapshot::Snapshot;
 
@@ -80,7 +80,7 @@ impl McpService {
         &self,
         uri: &Uri,
         headers: &mut HeaderMap,
-        peer: PeerAddress,
+        (peer, certificate): (PeerAddress, Option<&Arc<ClientCertificate>>),
     ) -> Result<RequestSender, EntryRefusal> {
         let Some(profile) = profile_of(uri.path()) else {
             return Err(refusal(&Failure::UnknownEndpoint).into());
@@ -103,8 +103,8 @@ impl McpService {
             let fault = RequestFault::TokenInQuery.into();
             return Err(refuse(None, &self.gateway.refuse_stranger(&snapshot, address, fault)));
         } else {
-            let resource = (resource.as_deref(), address);
-            match self.gateway.identify(&snapshot, headers, resource) {
+            let entry = (resource.as_deref(), certificate, address);
+            match self.gateway.identify(&snapshot, headers, entry) {
                 Ok(credential) => credential,
                 Err(Unidentified::Refused(failure)) => return Err(refuse(None, &failure)),
                 Err(Unidentified::Pending(wait)) => return Err(EntryRefusal::Pending(wait)),

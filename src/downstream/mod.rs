@@ -38,6 +38,7 @@ use http::{HeaderMap, Method as HttpMethod, Request, Response, StatusCode};
 
 use crate::call::PeerAddress;
 use crate::call::{Client, Drain, Failure, RequestFault, boxed};
+use crate::identity::ClientCertificate;
 use crate::jsonrpc::{self, Frame};
 use crate::mcp::header::MessageHeaders;
 use crate::mcp::{self, Era};
@@ -105,7 +106,9 @@ impl McpService {
         let (mut head, body) = request.into_parts();
         let old = self.old_transport(&head.uri).map(Box::new);
         let endpoint = old.as_ref().map_or(&head.uri, |old| old.endpoint());
-        match self.identify_sender(endpoint, &mut head.headers, peer) {
+        // The listener has verified it in the handshake of the connection.
+        let certificate = head.extensions.get::<Arc<ClientCertificate>>();
+        match self.identify_sender(endpoint, &mut head.headers, (peer, certificate)) {
             Ok(from) => Ok(Authenticated { head, body, from, old }),
             Err(EntryRefusal::Refused(response)) => Err(Unauthenticated::Refused(response)),
             Err(EntryRefusal::Pending(wait)) => {

@@ -102,7 +102,7 @@ impl ApiKey {
     }
 }
 
-fn grants_of(client: &ClientConfig, ranks: &ScopeRanks) -> Option<Grants> {
+pub(super) fn grants_of(client: &ClientConfig, ranks: &ScopeRanks) -> Option<Grants> {
     let (groups, scopes) = (&client.groups, &client.scopes);
     let is_granted = !groups.is_empty() || !scopes.is_empty();
     let groups = groups.iter().map(|name| Arc::from(name.as_str())).collect();

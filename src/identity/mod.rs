@@ -3,7 +3,8 @@
 //! A client sends a key, in `X-API-Key` or as `Authorization: Bearer`; the
 //! configuration holds hashes of keys; [`Identity`] finds the client of a key.
 //! A bearer credential may also be a token of one of the configured issuers
-//! ([`tokens`]); its principal is a user. If neither clients nor issuers are
+//! ([`tokens`]); its principal is a user. The certificate of a connection may identify a client as
+//! well ([`certificates`]). If neither clients nor issuers are
 //! configured, every request belongs to one anonymous principal. Modules that keep state for a principal (sessions, streams, parked
 //! calls, private caches) ask [`Identity::knows`] and [`Identity::has`] whether
 //! they may still keep it.
@@ -15,6 +16,7 @@
 //! The time is an argument everywhere, as time since 1970.
 
 mod api_keys;
+mod certificates;
 mod resource;
 mod tokens;
 
@@ -32,12 +34,14 @@ use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
 pub use api_keys::ApiKey;
+pub use certificates::{CertificateError, ClientCertificate};
 pub use resource::{ProtectedResource, WELL_KNOWN};
 pub use tokens::{
     FetchState, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource, KeyWait, TokenIssuer,
 };
 
 use api_keys::ApiKeys;
+use certificates::CertificateNames;
 use resource::Resources;
 use tokens::{ScopeRanks, TokenIssuers, Unverified, VerifiedToken};
 
@@ -45,6 +49,7 @@ use tokens::{ScopeRanks, TokenIssuers, Unverified, VerifiedToken};
 #[derive(Debug, Default)]
 pub struct Identity {
     keys: ApiKeys,
+    certificates: CertificateNames,
     /// With the profiles that they may use, where these are not all.
     clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
     /// With the resources that tokens are for; `None` without issuers.
@@ -89,6 +94,8 @@ enum Proof {
     Nothing,
     /// A client's key.
     Key(KeyHash),
+    /// The certificate of the connection.
+    Certificate(Arc<ClientCertificate>),
     /// A user's token.
     Token(Arc<VerifiedToken>),
     /// The parent process, over standard streams.
@@ -108,12 +115,13 @@ impl Identity {
     fn of_clients(clients: &[ClientConfig], ranks: &ScopeRanks, before: &Self) -> Self {
         let keys = ApiKeys::new(clients, ranks, &before.keys);
         let entry = |client: &ClientConfig| (Arc::clone(&client.name), client.profiles.clone());
-        Self { keys, clients: clients.iter().map(entry).collect(), tokens: None }
+        let certificates = CertificateNames::new(clients, ranks);
+        Self { keys, certificates, clients: clients.iter().map(entry).collect(), tokens: None }
     }
 
     /// Whether everybody is let in, without a name.
     fn is_open(&self) -> bool {
-        self.keys.is_empty() && self.tokens.is_none()
+        self.keys.is_empty() && self.certificates.is_empty() && self.tokens.is_none()
     }
 
     /// The resource of a profile, which tokens name; `None` without issuers. `host` says where the
@@ -173,6 +181,25 @@ impl Identity {
         self.remove_shown_key(headers);
         let principal = Principal::Client(Arc::clone(&key.client));
         Ok(Credential { principal, grants: key.grants.clone(), proof: Proof::Key(hash) })
+    }
+
+    /// Who the client of a connection is by its verified certificate; `None` if its names are not
+    /// those of one client. A request with `X-API-Key` says itself who sends it. `Authorization` may
+    /// be meant for a server, and stays unless it holds a key or a token.
+    pub fn identify_certificate(
+        &self,
+        certificate: &Arc<ClientCertificate>,
+        headers: &mut HeaderMap,
+        now: Duration,
+    ) -> Option<Credential> {
+        let client = self.certificates.find(certificate)?;
+        if headers.contains_key(&API_KEY) || certificate.expires() <= now {
+            return None;
+        }
+        self.remove_shown_key(headers);
+        let principal = Principal::Client(Arc::clone(&client.name));
+        let proof = Proof::Certificate(Arc::clone(certificate));
+        Some(Credential { principal, grants: client.grants.clone(), proof })
     }
 
     /// Verifies what is not a key.
@@ -253,6 +280,13 @@ impl Identity {
                     && !key.is_expired(now)
                     && key.grants == credential.grants
             }),
+            Proof::Certificate(certificate) => {
+                self.certificates.find(certificate).is_some_and(|client| {
+                    *client.name == *credential.principal.as_str()
+                        && certificate.expires() > now
+                        && client.grants == credential.grants
+                })
+            }
             Proof::Token(token) => {
                 self.tokens.as_ref().is_some_and(|(issuers, _)| issuers.accepts(token, now))
             }
@@ -265,6 +299,7 @@ impl Identity {
     pub fn expiry(&self, credential: &Credential) -> Option<Duration> {
         match &credential.proof {
             Proof::Key(hash) => self.keys.find(hash).and_then(|key| key.expires),
+            Proof::Certificate(certificate) => Some(certificate.expires()),
             Proof::Token(token) => Some(token.ends),
             Proof::Nothing | Proof::Parent => None,
         }
@@ -349,6 +384,7 @@ impl Credential {
         match &self.proof {
             Proof::Nothing => ("none", None),
             Proof::Key(hash) => ("key", Some(hash.abbreviation())),
+            Proof::Certificate(certificate) => ("certificate", Some(certificate.abbreviation())),
             Proof::Token(token) => ("token", Some(token.describe())),
             Proof::Parent => ("parent", None),
         }

@@ -9,6 +9,7 @@ fn client(name: &str, keys: &[&str]) -> ClientConfig {
     ClientConfig {
         name: name.into(),
         keys,
+        certificates: Vec::new(),
         profiles: None,
         rate: None,
         quota: None,
@@ -181,4 +182,39 @@ fn the_last_use_of_a_key_outlives_a_reload() {
         Identity::of_clients(&[client("desk", &["two", "three"])], &ScopeRanks::default(), &first);
     let used = |key| next.key(&hash(key)).unwrap().last_use();
     assert_eq!((used("two"), used("three")), (Some(NOW), None));
+}
+
+#[test]
+fn a_certificate_is_its_clients_until_it_ends_or_the_name_is_taken_away() {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "ci");
+    let der = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+    let certificate = Arc::new(ClientCertificate::parse(der.der()).unwrap());
+    let names = vec![crate::config::CertificateName::Common("ci".into())];
+    let certified = ClientConfig { certificates: names, ..client("ci", &[]) };
+    let known = identity(&[certified.clone(), client("desk", &["three"])]);
+    let shown = |pairs: &[(&'static str, &str)], now| {
+        let mut headers = headers(pairs);
+        let found = known.identify_certificate(&certificate, &mut headers, now);
+        (found, headers.len())
+    };
+    let (found, _) = shown(&[], NOW);
+    let credential = found.unwrap();
+    assert_eq!(credential.principal().as_str(), "ci");
+    assert_eq!(credential.describe().0, "certificate");
+    // What is meant for a server stays, and a key does not.
+    assert_eq!(shown(&[("authorization", "Bearer for-a-server")], NOW).1, 1);
+    assert_eq!(shown(&[("authorization", "Bearer three")], NOW).1, 0);
+    assert_eq!(shown(&[("x-api-key", "three")], NOW).0, None);
+    let end = known.expiry(&credential).unwrap();
+    assert_eq!(shown(&[], end).0, None);
+    assert!(known.knows(&credential, NOW) && !known.knows(&credential, end));
+    // With certificates alone, nobody is anonymous.
+    let alone = identity(&[certified]);
+    assert!(identify(&alone, &mut headers(&[])).is_err());
+    let renamed = ClientConfig {
+        certificates: vec![crate::config::CertificateName::Common("other".into())],
+        ..client("ci", &[])
+    };
+    assert!(!identity(&[renamed]).knows(&credential, NOW));
 }

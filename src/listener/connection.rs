@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Request;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -24,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use crate::clock;
+use crate::identity::{CertificateError, ClientCertificate};
 use crate::policy::BoundReached;
 
 use super::{
@@ -45,6 +47,9 @@ pub(super) enum ConnectionError {
     /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Handshake(#[source] io::Error),
+    /// The client's certificate was accepted, and cannot be read.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The first bytes could not be read.
     #[error("the connection broke before its first request")]
     Broken(#[source] io::Error),
@@ -89,7 +94,8 @@ where
     let begun = clock::now();
     let deadline = begun + limits.handshake;
     let drain = context.drain.clone();
-    let connection = ClientConnection { peer, limits, context, activity: Activity::new(begun) };
+    let activity = Activity::new(begun);
+    let connection = ClientConnection { peer, certificate: None, limits, context, activity };
     match &settings.tls {
         None => match before(deadline, &drain, detect(&socket)).await? {
             None => Ok(()),
@@ -103,8 +109,13 @@ where
                 return Ok(());
             };
             let stream = stream.map_err(ConnectionError::Handshake)?;
-            let is_h2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_H2);
-            connection.serve(stream, if is_h2 { Protocol::Http2 } else { Protocol::Http1 }).await
+            let (_, session) = stream.get_ref();
+            let certificate = session.peer_certificates().and_then(<[_]>::first);
+            let certificate = certificate.map(|der| ClientCertificate::parse(der)).transpose()?;
+            let certificate = certificate.map(Arc::new);
+            let is_h2 = session.alpn_protocol() == Some(ALPN_H2);
+            let protocol = if is_h2 { Protocol::Http2 } else { Protocol::Http1 };
+            ClientConnection { certificate, ..connection }.serve(stream, protocol).await
         }
     }
 }
@@ -157,6 +168,8 @@ enum Interruption {
 /// A connection whose protocol is known.
 struct ClientConnection<'a, F> {
     peer: PeerAddress,
+    /// What the client has identified itself with in the TLS handshake.
+    certificate: Option<Arc<ClientCertificate>>,
     limits: &'a ConnectionLimits,
     context: Arc<ListenerContext<F>>,
     activity: Arc<Activity>,
@@ -174,7 +187,13 @@ impl<F> ClientConnection<'_, F> {
         let edge = (self.context.edge)(self.peer);
         let stack = TrackActivity::new(edge, &self.activity);
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
-        let service = service_fn(move |request| PollWhenWoken::new(stack.clone().call(request)));
+        let certificate = self.certificate.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(Arc::clone(certificate));
+            }
+            PollWhenWoken::new(stack.clone().call(request))
+        });
         let unread = UnreadBounds::new(self.limits, self.peer, &self.context.unread);
         // Boxed: a future has room twice for those that it takes in and waits for.
         match protocol {

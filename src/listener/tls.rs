@@ -1,15 +1,18 @@
-//! The certificate that the gateway presents.
+//! The certificate that the gateway presents, and those that it asks clients for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::codec::file::{FileError, MAX_PEM, read_file};
+use crate::config::ClientCertificates;
 
 /// Where the certificate chain and its private key lie, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,11 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key: PKCS#8, PKCS#1 or SEC1, not encrypted.
     pub key: PathBuf,
+    /// The certificates of the CAs whose client certificates are accepted, if clients are asked for
+    /// one.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client needs one.
+    pub client_certificates: ClientCertificates,
 }
 
 /// What is wrong with the files.
@@ -61,6 +69,22 @@ pub enum TlsError {
         /// What rustls said: `KeyMismatch` for a foreign key.
         source: rustls::Error,
     },
+    /// The certificates cannot be those of a CA.
+    #[error("the certificates in {} cannot be those of a CA", file.display())]
+    ClientCa {
+        /// The file.
+        file: PathBuf,
+        /// What rustls said.
+        source: VerifierBuilderError,
+    },
+    /// A certificate cannot be read.
+    #[error("a certificate in {} cannot be read", file.display())]
+    BadCa {
+        /// The file.
+        file: PathBuf,
+        /// What rustls said.
+        source: rustls::Error,
+    },
     /// The provider offers no protocol version: a fault of the build, not of the files.
     #[error("TLS cannot be set up")]
     Unsupported(#[source] rustls::Error),
@@ -82,10 +106,14 @@ impl Certificates {
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = read_certified_key(files, &provider)?;
+        let verifier = match &files.client_ca {
+            Some(file) => client_verifier(file, files.client_certificates, &provider)?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unsupported)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_H1.to_vec()];
         Ok(Self { config: Arc::new(config) })
@@ -95,6 +123,26 @@ impl Certificates {
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
+}
+
+/// What verifies the certificates of clients.
+fn client_verifier(
+    file: &Path,
+    choice: ClientCertificates,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_chain(file)? {
+        let bad = |source| TlsError::BadCa { file: file.to_owned(), source };
+        roots.add(certificate).map_err(bad)?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match choice {
+        ClientCertificates::Optional => builder.allow_unauthenticated(),
+        ClientCertificates::Required => builder,
+    };
+    builder.build().map_err(|source| TlsError::ClientCa { file: file.to_owned(), source })
 }
 
 fn read_certified_key(
@@ -164,6 +212,15 @@ mod tests {
         fs::remove_file(&files.key).unwrap();
         assert!(matches!(fault(), TlsError::Unreadable { file, .. } if file == files.key));
         fs::write(&files.key, own_key).unwrap();
+        let client_ca = Some(dir.path().join("ca.pem"));
+        let with_ca = TlsFiles { client_ca: client_ca.clone(), ..files.clone() };
+        fs::write(client_ca.as_ref().unwrap(), "").unwrap();
+        let fault_of_ca = Certificates::load(&with_ca).unwrap_err();
+        assert!(
+            matches!(fault_of_ca, TlsError::NoCertificate { file } if Some(&file) == client_ca.as_ref())
+        );
+        fs::copy(&files.cert, client_ca.as_ref().unwrap()).unwrap();
+        Certificates::load(&with_ca).unwrap();
         fs::write(&files.cert, "").unwrap();
         assert!(matches!(fault(), TlsError::NoCertificate { file } if file == files.cert));
     }
@@ -172,7 +229,12 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let names = vec!["localhost".to_owned()];
         let cert = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-        let files = TlsFiles { cert: dir.join("server.pem"), key: dir.join("server.key") };
+        let files = TlsFiles {
+            cert: dir.join("server.pem"),
+            key: dir.join("server.key"),
+            client_ca: None,
+            client_certificates: ClientCertificates::Optional,
+        };
         fs::write(&files.cert, cert.pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
         files

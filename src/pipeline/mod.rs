@@ -50,7 +50,7 @@ use crate::call::{Call, Client, Context, Endpoint, Failure, Principal, Reply, bo
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
-use crate::identity::{Credential, ProtectedResource, Unidentified};
+use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
 use crate::mcp::{Era, Method};
 use crate::policy::Confirmation;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -89,6 +89,11 @@ pub struct Gateway {
 
 /// A call until its reply begins.
 pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
+
+/// What identifies the sender of a request besides its headers: the resource that a token has to be
+/// for, the verified certificate of its connection, and its address.
+pub type EntryCredentials<'a> =
+    (Option<&'a ProtectedResource>, Option<&'a Arc<ClientCertificate>>, IpAddr);
 
 impl Gateway {
     /// A gateway around its snapshots.
@@ -137,8 +142,15 @@ impl Gateway {
         &self,
         snapshot: &Snapshot,
         headers: &mut HeaderMap,
-        (resource, address): (Option<&ProtectedResource>, IpAddr),
+        (resource, certificate, address): EntryCredentials<'_>,
     ) -> Result<Credential, Unidentified> {
+        if let Some(certificate) = certificate {
+            let now = clock::unix_now();
+            let known = snapshot.identity.identify_certificate(certificate, headers, now);
+            if let Some(credential) = known {
+                return Ok(credential);
+            }
+        }
         let identified = snapshot.identity.identify(headers, resource, clock::unix_now);
         identified.map_err(|unidentified| match unidentified {
             Unidentified::Refused(unknown) => {

@@ -25,6 +25,7 @@ mod breaker;
 mod bounds;
 mod caching;
 mod calls;
+mod certificates;
 mod children;
 mod confirm;
 mod connections;

@@ -99,7 +99,12 @@ async fn a_tls_client_that_stops_before_or_after_the_handshake_is_closed() {
 
 fn tls(dir: &Path, limits: ConnectionLimits) -> Settings {
     issue(dir);
-    let files = TlsFiles { cert: dir.join("server.pem"), key: dir.join("server.key") };
+    let files = TlsFiles {
+        cert: dir.join("server.pem"),
+        key: dir.join("server.key"),
+        client_ca: None,
+        client_certificates: trunkline::config::ClientCertificates::Optional,
+    };
     let tls = Some(Certificates::load(&files).unwrap());
     Settings { limits, tls, ..Settings::default() }
 }

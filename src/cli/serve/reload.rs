@@ -124,7 +124,9 @@ impl Reloader {
     /// that it names.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let config = &self.gateway.snapshots.load().config;
-        let tls = config.gateway.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]);
+        let tls = config.gateway.tls.iter().flat_map(|tls| {
+            [tls.cert.clone(), tls.key.clone()].into_iter().chain(tls.client_ca.clone())
+        });
         let refused = self.refused.lock().clone();
         let named = config.files.iter().cloned();
         [self.common.config.path.clone()]

@@ -57,7 +57,12 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
 }
 
 fn load_certificates(tls: &TlsConfig) -> Result<Certificates, String> {
-    let files = TlsFiles { cert: tls.cert.clone(), key: tls.key.clone() };
+    let files = TlsFiles {
+        cert: tls.cert.clone(),
+        key: tls.key.clone(),
+        client_ca: tls.client_ca.clone(),
+        client_certificates: tls.client_certificates,
+    };
     Certificates::load(&files).map_err(|error| format!("gateway.tls: {}", error_chain(&error)))
 }
 

@@ -6,7 +6,7 @@ mod wire;
 
 pub use ask::Ask;
 pub use reply::{Piece, Reply, Said};
-pub use wire::Trust;
+pub use wire::{Protocol, ShownCertificate, Trust, dial};
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use wire::{Protocol, Wire};
+use wire::Wire;
 
 /// A client of the gateway.
 pub struct Client {

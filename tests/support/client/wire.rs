@@ -12,7 +12,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -23,16 +23,24 @@ pub enum Protocol {
     Http2,
 }
 
-/// What a TLS client trusts.
+/// What a TLS client trusts, and the certificate that it shows.
 #[derive(Clone)]
-pub struct Trust(Arc<RootCertStore>);
+pub struct Trust(Arc<RootCertStore>, Option<Arc<ShownCertificate>>);
+
+/// A client certificate and its private key, both in DER.
+pub type ShownCertificate = (CertificateDer<'static>, Vec<u8>);
 
 impl Trust {
     /// The certificates of one CA file.
     pub fn ca(path: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(path).unwrap()).unwrap();
-        Self(Arc::new(roots))
+        Self(Arc::new(roots), None)
+    }
+
+    /// The same, of a client that shows a certificate.
+    pub fn showing(self, certificate: ShownCertificate) -> Self {
+        Self(self.0, Some(Arc::new(certificate)))
     }
 }
 
@@ -124,11 +132,17 @@ pub async fn dial(
     trust: Trust,
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(trust.0)
-        .with_no_client_auth();
+        .with_root_certificates(trust.0);
+    let mut config = match trust.1 {
+        None => config.with_no_client_auth(),
+        Some(shown) => {
+            let key = PrivatePkcs8KeyDer::from(shown.1.clone()).into();
+            config.with_client_auth_cert(vec![shown.0.clone()], key).unwrap()
+        }
+    };
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],

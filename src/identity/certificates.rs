@@ -1,0 +1,157 @@
+//! Clients that a TLS certificate identifies.
+//!
+//! The handshake has verified the certificate: that a CA of `gateway.tls.client_ca` has issued it,
+//! that it is for clients, and that it is valid at this time (`listener`). Here its names lead to a
+//! client of `[clients]`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::parse_x509_certificate;
+
+use super::api_keys::grants_of;
+use super::tokens::ScopeRanks;
+use crate::call::Grants;
+use crate::config::{CertificateName, ClientConfig, KeyHash};
+use crate::crypto::sha256;
+
+/// The verified certificate of a connection's client.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    names: Vec<CertificateName>,
+    /// When it ends, as time since 1970.
+    expires: Duration,
+    digest: KeyHash,
+}
+
+/// The certificate is no X.509 certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the client certificate cannot be read")]
+pub struct CertificateError;
+
+impl ClientCertificate {
+    /// Reads the names of a certificate in DER.
+    ///
+    /// # Errors
+    /// [`CertificateError`].
+    pub fn parse(der: &[u8]) -> Result<Self, CertificateError> {
+        let (_, certificate) = parse_x509_certificate(der).map_err(|_| CertificateError)?;
+        let common = certificate.subject().iter_common_name();
+        let common = common.filter_map(|name| name.as_str().ok());
+        let common = common.map(|name| CertificateName::Common(name.to_owned()));
+        let alternatives = certificate.extensions().iter();
+        let alternatives =
+            alternatives.filter_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::SubjectAlternativeName(names) => Some(&names.general_names),
+                _ => None,
+            });
+        let alternatives = alternatives.flatten().filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(CertificateName::Dns(name.to_ascii_lowercase())),
+            GeneralName::RFC822Name(name) => Some(CertificateName::Email((*name).to_owned())),
+            GeneralName::URI(name) => Some(CertificateName::Uri((*name).to_owned())),
+            _ => None,
+        });
+        let names = common.chain(alternatives).take(MOST_NAMES).collect();
+        let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+        let digest = KeyHash::new(sha256(der));
+        Ok(Self { names, expires: Duration::from_secs(expires), digest })
+    }
+
+    /// When it ends, as time since 1970.
+    pub(super) fn expires(&self) -> Duration {
+        self.expires
+    }
+
+    /// What tells it from other certificates.
+    pub(super) fn abbreviation(&self) -> String {
+        self.digest.abbreviation()
+    }
+}
+
+/// The clients of a configuration by the names in their certificates.
+#[derive(Debug, Default)]
+pub(super) struct CertificateNames(HashMap<CertificateName, Arc<CertifiedClient>>);
+
+/// A client that certificates identify.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CertifiedClient {
+    pub(super) name: Arc<str>,
+    /// What the client is granted, if anything.
+    pub(super) grants: Option<Arc<Grants>>,
+}
+
+impl CertificateNames {
+    pub(super) fn new(clients: &[ClientConfig], ranks: &ScopeRanks) -> Self {
+        let names = clients.iter().flat_map(|client| {
+            let grants = grants_of(client, ranks).map(Arc::new);
+            let certified = Arc::new(CertifiedClient { name: Arc::clone(&client.name), grants });
+            client.certificates.iter().map(move |name| (name.clone(), Arc::clone(&certified)))
+        });
+        Self(names.collect())
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The client of a certificate; `None` if its names are those of none, or of several.
+    pub(super) fn find(&self, certificate: &ClientCertificate) -> Option<&CertifiedClient> {
+        let mut found = certificate.names.iter().filter_map(|name| self.0.get(name));
+        let first = found.next()?;
+        found.all(|other| other.name == first.name).then_some(&**first)
+    }
+}
+
+/// The most names of one certificate that are looked at.
+const MOST_NAMES: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    use super::*;
+
+    fn certificate(common: &str, alternatives: Vec<SanType>) -> ClientCertificate {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common);
+        params.subject_alt_names = alternatives;
+        let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        ClientCertificate::parse(der.der()).unwrap()
+    }
+
+    fn names(pairs: &[(CertificateName, &str)]) -> CertificateNames {
+        let pairs = pairs.iter().map(|(name, client)| {
+            let client = CertifiedClient { name: Arc::from(*client), grants: None };
+            (name.clone(), Arc::new(client))
+        });
+        CertificateNames(pairs.collect())
+    }
+
+    #[test]
+    fn each_kind_of_name_leads_to_its_client_and_an_ambiguous_certificate_to_none() {
+        let text = |text: &str| text.try_into().unwrap();
+        let known = names(&[
+            (CertificateName::Common("ci".into()), "ci"),
+            (CertificateName::Dns("desk.example.com".into()), "desk"),
+            (CertificateName::Email("ann@example.com".into()), "ann"),
+            (CertificateName::Uri("spiffe://example.com/bot".into()), "bot"),
+        ]);
+        for (certificate, expected) in [
+            (certificate("ci", vec![]), Some("ci")),
+            (certificate("x", vec![SanType::DnsName(text("DESK.example.com"))]), Some("desk")),
+            (certificate("x", vec![SanType::Rfc822Name(text("ann@example.com"))]), Some("ann")),
+            (certificate("x", vec![SanType::URI(text("spiffe://example.com/bot"))]), Some("bot")),
+            // A kind is part of a name.
+            (certificate("desk.example.com", vec![SanType::DnsName(text("ci"))]), None),
+            (certificate("ci", vec![SanType::DnsName(text("desk.example.com"))]), None),
+            (certificate("x", vec![]), None),
+        ] {
+            let found = known.find(&certificate).map(|client| &*client.name);
+            assert_eq!(found, expected, "{certificate:?}");
+        }
+        assert_eq!(ClientCertificate::parse(b"no certificate"), Err(CertificateError));
+    }
+}
