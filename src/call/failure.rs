@@ -8,8 +8,6 @@
 mod interceptor;
 mod request;
 mod server;
-#[cfg(test)]
-mod tests;
 mod token;
 mod wire;
 

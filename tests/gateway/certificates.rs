@@ -90,7 +90,7 @@ async fn who_shows_no_known_certificate_needs_a_key() {
         let said = call().header("x-api-key", "desk-key").send().await.said().await;
         assert_eq!(said.text(), "{}");
     }
-    // A key says itself whose it is, whatever the connection shows.
+    // A key decides, whatever certificate the connection shows.
     let client = Client::modern(gateway.running.address).tls(none.showing(ca.issue("ci")));
     let call = client.ask_call("s__echo", json!({})).header("x-api-key", "desk-key");
     assert_eq!(call.send().await.said().await.text(), "{}");
