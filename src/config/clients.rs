@@ -19,7 +19,7 @@ use super::setting::{SectionPart, Setting, SettingRow, TextSetting};
 
 section! {
     /// A client and its API keys. As soon as one client is configured, requests without a valid key
-    /// are rejected. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`;
+    /// (or token, or certificate, where those are configured) are rejected. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`;
     /// it identifies the client in logs, metrics and traces.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ClientConfig {

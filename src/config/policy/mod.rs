@@ -42,8 +42,8 @@ section! {
         settings {
             /// What the rule does where it holds.
             effect: RuleEffect = "allow",
-            /// The clients, by name: `*` matches any number of characters, `?` exactly one. The name
-            /// of a client without credentials is `anonymous`.
+            /// The callers, by name: `*` matches any number of characters, `?` exactly one. Users with
+            /// tokens are `ISSUER:SUBJECT`, clients without credentials `anonymous`.
             principals: Option<Vec<Pattern>>,
             /// The groups, of which the client has to be in one.
             groups: Option<Vec<Pattern>>,
