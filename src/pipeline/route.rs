@@ -39,7 +39,7 @@ pub(super) struct Route<'a> {
     pub(super) task_mode: TaskMode,
     /// What the call asks for, as rules know it; `None` without rules, and for a method that asks for
     /// nothing that is listed.
-    pub(super) requested: Option<Box<RequestedElement>>,
+    pub(super) requested: Option<Arc<RequestedElement>>,
     naming: SubjectMember,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn find<'a>(
     };
     route.task_mode = TaskMode::choose(call, &route, view)?;
     if route.requested.is_none() && snapshot.policy.authorization().is_some() {
-        route.requested = requested::requested_element(view, call, (&route, asker)).map(Box::new);
+        route.requested = requested::requested_element(view, call, (&route, asker)).map(Arc::new);
     }
     Ok(route)
 }
@@ -117,10 +117,7 @@ fn find_tool<'a>(
         tool: Some(tool),
         results: found.entry.results.as_ref(),
         tool_metrics: Some(found.metrics),
-        requested: snapshot
-            .policy
-            .authorization()
-            .map(|_| Box::new(requested::requested_tool(found.entry))),
+        requested: found.requested(view),
         naming: SubjectMember::Name,
         ..Route::to_member(found.member)
     })

@@ -244,11 +244,11 @@ impl Gateway {
         let requested = snapshot.policy.authorization().and_then(|_| match asked {
             AskedTopic::Resource(_) => {
                 let native = native.as_ref()?.as_str();
-                Some(Box::new(route::requested_resource(&view, &server, native)))
+                Some(Arc::new(route::requested_resource(&view, &server, native)))
             }
             AskedTopic::Task(id) => {
                 let tool = self.inputs.tasks(&context.principal).ok()?.find_origin(id).ok()?.tool?;
-                route::requested_task(&view, &server, &tool).map(Box::new)
+                route::requested_task(&view, &server, &tool).map(Arc::new)
             }
             AskedTopic::Unknown(_) => None,
         });

@@ -30,8 +30,8 @@ mod shares;
 mod transforms;
 
 pub use authorization::{
-    AccessDecision, Authorization, CallerRights, RequestBasis, RequestedElement, RuleRemark,
-    TrialCall, TrialElement, TrialOutcome, survey_rules,
+    AccessDecision, Authorization, CallerRights, ElementStanding, RequestBasis, RequestedElement,
+    RuleRemark, TrialCall, TrialElement, TrialOutcome, survey_rules,
 };
 pub use breaker::{Breaker, BreakerView};
 pub use confirmation::{ConfirmRules, Confirmation};
@@ -231,9 +231,12 @@ impl Policy {
     async fn authorize(&self, call: &Call, target: &CallTarget) -> Result<(), Failure> {
         match &self.authorization {
             None => Ok(()),
-            Some(authorization) => {
-                Box::pin(authorization.authorize_call(call, target, self.large_work())).await
-            }
+            Some(authorization) => match authorization.decide_at_once(call, target) {
+                Some(decided) => decided,
+                None => {
+                    Box::pin(authorization.authorize_call(call, target, self.large_work())).await
+                }
+            },
         }
     }
 

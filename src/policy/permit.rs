@@ -23,7 +23,7 @@ pub struct CallTarget {
     pub tool: Option<Arc<Tool>>,
     /// What the call asks for, as rules know it; filled in where there are rules. A call without it is
     /// about nothing that is listed.
-    pub requested: Option<Box<RequestedElement>>,
+    pub requested: Option<Arc<RequestedElement>>,
     /// Whether the user has agreed to the call.
     pub confirmation: Confirmation,
     /// The edits that turn the client's params into the server's.

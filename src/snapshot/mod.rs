@@ -34,12 +34,13 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::identity::Identity;
 use crate::mcp::Era;
-use crate::policy::{DefinitionScreen, Policy};
+use crate::policy::{DefinitionScreen, Policy, RequestedElement};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
 use crate::upstream;
 
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;
+use view::ViewedTool;
 use view_cache::{ServerLists, ViewCache};
 
 /// The state that one call uses from its start to its end.
@@ -91,6 +92,16 @@ pub struct ToolRoute<'a> {
     pub member: &'a SnapshotServer,
     /// Its metric handle.
     pub metrics: &'a Arc<ToolMetrics>,
+    viewed: &'a ViewedTool,
+}
+
+impl ToolRoute<'_> {
+    /// The tool as rules know it, with what they say of it for those who see this view; `None` if there
+    /// are no rules.
+    pub fn requested(&self, view: &View) -> Option<Arc<RequestedElement>> {
+        let rights = view.rights.as_ref()?;
+        Some(Arc::clone(self.viewed.requested(rights, self.entry)))
+    }
 }
 
 impl Snapshot {
@@ -167,8 +178,8 @@ impl Snapshot {
     pub fn find_tool<'a>(&'a self, view: &'a View, public: &str) -> Option<ToolRoute<'a>> {
         let entry = view.catalog.find_tool(public)?;
         let member = self.servers.get(&entry.server)?;
-        let metrics = view.tools.get(&entry.public)?;
-        Some(ToolRoute { entry, member, metrics })
+        let viewed = view.tools.get(&entry.public)?;
+        Some(ToolRoute { entry, member, metrics: &viewed.metrics, viewed })
     }
 
     /// Whether a server has never listed.

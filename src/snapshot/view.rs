@@ -1,11 +1,11 @@
 //! A view: the catalog as clients with one key see it, with its lists prepared.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
-use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList};
+use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList, ToolEntry};
 use crate::mcp::Era;
-use crate::policy::CallerRights;
+use crate::policy::{CallerRights, RequestedElement};
 use crate::telemetry::metrics::ToolMetrics;
 
 use super::PreparedListing;
@@ -34,12 +34,38 @@ pub struct View {
     /// The servers' lists that the view was built from; servers that have never
     /// listed are missing.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
-    /// The metric handles of the tools.
-    pub(super) tools: Named<PublicName, Arc<ToolMetrics>>,
+    /// What calls of the tools need besides the catalog.
+    pub(super) tools: Named<PublicName, ViewedTool>,
+    /// The rights of those who see the view; `None` if there are no rules.
+    pub(super) rights: Option<CallerRights>,
     /// The selection that the view shows.
     pub(super) scope: Scope,
     /// Who may cache what the view shows.
     pub(super) audience: CacheScope,
+}
+
+/// What calls of a tool need besides the catalog.
+#[derive(Debug)]
+pub(super) struct ViewedTool {
+    /// Its metric handles.
+    pub(super) metrics: Arc<ToolMetrics>,
+    /// The tool as rules know it, from its first call on.
+    requested: OnceLock<Arc<RequestedElement>>,
+}
+
+impl ViewedTool {
+    pub(super) fn new(metrics: Arc<ToolMetrics>) -> Self {
+        Self { metrics, requested: OnceLock::new() }
+    }
+
+    /// The tool as rules know it, with what they say of it.
+    pub(super) fn requested(
+        &self,
+        rights: &CallerRights,
+        entry: &ToolEntry,
+    ) -> &Arc<RequestedElement> {
+        self.requested.get_or_init(|| Arc::new(RequestedElement::tool_for(rights, entry)))
+    }
 }
 
 /// The digests of a view's lists, grouped as list-changed notifications are:

@@ -16,6 +16,7 @@ use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
 use crate::policy::{CallerRights, DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
+use super::view::ViewedTool;
 use super::{PreparedListing, View, ViewKey};
 
 /// The last known list of each server that has listed.
@@ -69,8 +70,8 @@ impl ViewBuilder {
             })
             .collect();
         let audience = if rights.is_some() { CacheScope::Private } else { audience };
-        let rights = rights.map(|rights| Arc::new(rights.clone()) as Arc<dyn ElementFilter>);
-        let scope = Scope::new([inner].into_iter().chain(outer)).with_rights(rights);
+        let filter = rights.map(|rights| Arc::new(rights.clone()) as Arc<dyn ElementFilter>);
+        let scope = Scope::new([inner].into_iter().chain(outer)).with_rights(filter);
         let (catalog, warnings) = Catalog::merge(&made_by(config, profile), &sources, &scope);
         let audience = if config.authenticates() { CacheScope::Private } else { audience };
         let most = Freshness { ttl: config.gateway.list_ttl, scope: audience };
@@ -79,9 +80,10 @@ impl ViewBuilder {
         });
         let tools = catalog.entries().map(|entry| {
             let handle = self.metrics.tool(entry.server.as_str(), entry.native().as_str());
-            (entry.public.clone(), handle)
+            (entry.public.clone(), ViewedTool::new(handle))
         });
-        (View { tools: tools.collect(), catalog, listings, lists, scope, audience }, warnings)
+        let (tools, rights) = (tools.collect(), rights.cloned());
+        (View { tools, rights, catalog, listings, lists, scope, audience }, warnings)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::call::{Call, NativeName, ServerName};
-use crate::catalog::{CatalogElement, Kind, ToolEntry};
+use crate::catalog::{CatalogElement, Kind};
 use crate::mcp::Method;
 use crate::policy::{AccessDecision, CallTarget, Confirmation, RequestBasis, RequestedElement};
 use crate::snapshot::{Snapshot, View, ViewKey};
@@ -64,7 +64,7 @@ enum HiddenElement {
 }
 
 fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
-    let target = |server: &ServerName, native: &NativeName, requested: Box<RequestedElement>| {
+    let target = |server: &ServerName, native: &NativeName, requested: Arc<RequestedElement>| {
         let (server, native) = (server.clone(), Some(native.clone()));
         let requested = Some(requested);
         let (confirmation, edits) = (Confirmation::default(), Box::default());
@@ -77,20 +77,20 @@ fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
                 return Some(HiddenElement::Own(name.to_owned()));
             }
             let entry = whole.catalog.find_tool(name)?;
-            let requested = Box::new(requested_tool(entry));
+            let requested = Arc::new(RequestedElement::tool(entry));
             let target = target(&entry.server, entry.native(), requested);
             Some(HiddenElement::OfServer(target))
         }
         Method::PromptsGet => {
             let name = call.params.name()?;
             let (_, origin) = whole.catalog.prompt(name)?;
-            let requested = Box::new(requested_prompt(name, &origin.native));
+            let requested = Arc::new(requested_prompt(name, &origin.native));
             Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
         }
         _ => {
             let origin = whole.catalog.uris().find_origin(call.params.uri()?)?;
             let requested = requested_resource(whole, &origin.server, origin.native.as_str());
-            let requested = Box::new(requested);
+            let requested = Arc::new(requested);
             Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
         }
     }
@@ -103,15 +103,7 @@ pub(in crate::pipeline) fn requested_task(
     tool: &NativeName,
 ) -> Option<RequestedElement> {
     let entry = view.catalog.find_listed_tool(server, tool)?;
-    Some(RequestedElement { basis: RequestBasis::Task, ..requested_tool(entry) })
-}
-
-/// A tool. A call may name it in another way than lists do.
-pub(super) fn requested_tool(entry: &ToolEntry) -> RequestedElement {
-    let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
-    let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
-    let tool = Some(Arc::clone(&entry.tool));
-    RequestedElement { kind, public, native, tool, basis }
+    Some(RequestedElement { basis: RequestBasis::Task, ..RequestedElement::tool(entry) })
 }
 
 /// The template that a completion is for. The variables that the configuration binds are filled in
@@ -126,7 +118,7 @@ fn requested_template(
         Some(uri) => {
             let (public, native) = (uri.into(), native.as_str().into());
             let (kind, basis) = (Kind::Templates, RequestBasis::Itself);
-            RequestedElement { kind, public, native, tool: None, basis }
+            RequestedElement { kind, public, native, tool: None, basis, standing: None }
         }
         None => requested_resource(view, server, native.as_str()),
     }
@@ -140,6 +132,7 @@ fn requested_prompt(public: &str, native: &NativeName) -> RequestedElement {
         native,
         tool: None,
         basis: RequestBasis::Itself,
+        standing: None,
     }
 }
 
@@ -153,5 +146,12 @@ pub(in crate::pipeline) fn requested_resource(
     let is_interface = uris.is_shown_interface(server, native);
     let basis = if is_interface { RequestBasis::Interface } else { RequestBasis::Itself };
     let public = uris.public_uri(server, native).into();
-    RequestedElement { kind: Kind::Resources, public, native: native.into(), tool: None, basis }
+    RequestedElement {
+        kind: Kind::Resources,
+        public,
+        native: native.into(),
+        tool: None,
+        basis,
+        standing: None,
+    }
 }

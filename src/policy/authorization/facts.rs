@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::call::{Call, Client, Context, Grants, Principal, ProfileName};
-use crate::config::{ConditionReads, MemberReads};
+use crate::config::{ConditionCost, ConditionReads, MemberReads};
 use crate::mcp::{Era, Method};
 
 /// What rules read of a caller.
@@ -118,11 +118,25 @@ pub(super) struct RequestFacts<'a> {
     pub(super) method: &'a Method,
     pub(super) arguments: Option<&'a [u8]>,
     pub(super) context: &'a Context,
+    /// The most steps that the evaluation of a condition may take; `None` if they are known to be few.
+    pub(super) most_steps: Option<u64>,
 }
 
 impl<'a> RequestFacts<'a> {
     pub(super) fn of(call: &'a Call) -> Self {
-        let arguments = call.params.arguments();
-        Self { method: &call.method, arguments, context: &call.context }
+        Self::new(&call.method, call.params.arguments(), &call.context)
+    }
+
+    pub(super) fn new(
+        method: &'a Method,
+        arguments: Option<&'a [u8]>,
+        context: &'a Context,
+    ) -> Self {
+        Self { method, arguments, context, most_steps: Some(ConditionCost::MOST) }
+    }
+
+    /// The facts of a call whose conditions are known to be cheap.
+    pub(super) fn of_cheap(call: &'a Call) -> Self {
+        Self { most_steps: None, ..Self::of(call) }
     }
 }

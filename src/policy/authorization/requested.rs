@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{CatalogElement, ElementBasis, Kind, Tool};
+use crate::call::Call;
+use crate::catalog::{CatalogElement, ElementBasis, Kind, Tool, ToolEntry};
+use crate::config::ConditionCost;
 use crate::policy::CallTarget;
+
+use super::decision::AccessDecision;
+use super::rights::CallerRights;
 
 /// The element that a call asks for.
 #[derive(Debug, Clone)]
@@ -18,6 +23,33 @@ pub struct RequestedElement {
     pub tool: Option<Arc<Tool>>,
     /// In which way the call is about it.
     pub basis: RequestBasis,
+    /// What its view already knows of the caller's rights; `None` if they are looked up with the call.
+    pub standing: Option<ElementStanding>,
+}
+
+/// What the rules say of an element, for all callers with equal rights.
+#[derive(Debug, Clone)]
+pub struct ElementStanding {
+    pub(super) rights: CallerRights,
+    /// The decision before any call: [`AccessDecision::Depends`] if each call is decided by itself.
+    pub(super) decision: AccessDecision,
+    /// Whether calls with at most [`SMALL_ARGUMENTS`] are cheap to decide.
+    decides_small_calls: bool,
+}
+
+impl ElementStanding {
+    fn of(rights: &CallerRights, element: &CatalogElement<'_>) -> Self {
+        let decision = rights.decide_listing(element);
+        let cost = rights.call_cost_below(SMALL_ARGUMENTS, element);
+        let decides_small_calls = cost <= ConditionCost::CHEAP;
+        Self { rights: rights.clone(), decision, decides_small_calls }
+    }
+
+    /// Whether a call is known to be cheap to decide.
+    pub(super) fn is_cheap(&self, call: &Call) -> bool {
+        let size = call.params.arguments().map_or(0, <[u8]>::len);
+        self.decides_small_calls && size <= SMALL_ARGUMENTS
+    }
 }
 
 /// In which way a call is about an element.
@@ -32,11 +64,31 @@ pub enum RequestBasis {
 }
 
 impl RequestedElement {
+    /// A tool. A call may name it in another way than lists do.
+    pub fn tool(entry: &ToolEntry) -> Self {
+        let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
+        let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
+        let tool = Some(Arc::clone(&entry.tool));
+        Self { kind, public, native, tool, basis, standing: None }
+    }
+
+    /// A tool, with what the rules say of it for callers with these rights.
+    pub fn tool_for(rights: &CallerRights, entry: &ToolEntry) -> Self {
+        let tool = Self::tool(entry);
+        let element = CatalogElement { server: Some(&entry.server), ..tool.as_unowned_element() };
+        let standing = Some(ElementStanding::of(rights, &element));
+        Self { standing, ..tool }
+    }
+
     /// The element of the catalog.
     pub(super) fn as_element<'a>(&'a self, target: &'a CallTarget) -> CatalogElement<'a> {
+        CatalogElement { server: Some(&target.server), ..self.as_unowned_element() }
+    }
+
+    fn as_unowned_element(&self) -> CatalogElement<'_> {
         CatalogElement {
             kind: self.kind,
-            server: Some(&target.server),
+            server: None,
             public: &self.public,
             native: &self.native,
             tool: self.tool.as_deref().map(Tool::as_listed),
@@ -47,3 +99,7 @@ impl RequestedElement {
         }
     }
 }
+
+/// Arguments of so many bytes are small: what conditions about them cost is estimated once for all
+/// calls, and not with each.
+const SMALL_ARGUMENTS: usize = 1024;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{Context, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, ElementFilter};
-use crate::config::ConditionCost;
+use crate::config::{ConditionCost, ValueSize};
 use crate::policy::CallTarget;
 
 use super::Authorization;
@@ -37,6 +37,11 @@ impl CallerRights {
         let reads = authorization.union_of_reads(conditions);
         let facts = FactsRead { facts, reads };
         Self { authorization: Arc::clone(authorization), applicable, facts }
+    }
+
+    /// Whether these are the rights by rules that decide like `authorization`.
+    pub(super) fn are_by(&self, authorization: &Authorization) -> bool {
+        self.authorization.is_same(authorization)
     }
 
     /// Decides whether the caller may see an element, from what is known without a call.
@@ -91,10 +96,25 @@ impl CallerRights {
     /// much are not evaluated.
     pub(super) fn call_cost(&self, facts: &RequestFacts<'_>) -> u64 {
         let scope = self.scope(None, Some(facts));
-        let asks = self.applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
-        let rules = asks.filter_map(|(place, _)| self.authorization.rule(*place));
-        let costs = rules.map(|rule| rule.cost(&scope));
+        let costs = self.asking_rules().map(|rule| rule.cost(&scope));
         costs.filter(|cost| *cost <= ConditionCost::MOST).fold(0, u64::saturating_add)
+    }
+
+    /// What the conditions cost that have to be evaluated for a call of this element whose arguments
+    /// have at most so many bytes.
+    pub(super) fn call_cost_below(&self, bytes: usize, element: &CatalogElement<'_>) -> u64 {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        // Each element of a list or a map takes a byte at least.
+        let size = ValueSize { bytes, elements: bytes };
+        let scope = self.scope(Some(element), None);
+        let costs = self.asking_rules().map(|rule| rule.cost_below(size, &scope));
+        costs.fold(0, u64::saturating_add)
+    }
+
+    /// The rules whose conditions are evaluated for what the caller asks for.
+    fn asking_rules(&self) -> impl Iterator<Item = &AccessRule> {
+        let asks = self.applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
+        asks.filter_map(|(place, _)| self.authorization.rule(*place))
     }
 
     fn decide_element(
@@ -119,7 +139,11 @@ impl CallerRights {
         let is_trusted = server.is_some_and(|server| self.authorization.trusts(server));
         let annotations =
             if is_trusted { AnnotationTrust::Believed } else { AnnotationTrust::Ignored };
-        EvaluationScope { caller: &self.facts.facts, element, annotations, call }
+        let most_steps = match call {
+            Some(facts) => facts.most_steps,
+            None => Some(ConditionCost::CHEAP),
+        };
+        EvaluationScope { caller: &self.facts.facts, element, annotations, call, most_steps }
     }
 
     fn gather(&self, holds: impl Fn((&AccessRule, CallerMatch)) -> Holds) -> Verdict {

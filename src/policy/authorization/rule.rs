@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::catalog::{CatalogElement, Kind};
-use crate::config::{Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect};
+use crate::config::{
+    Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect, ValueSize,
+};
 
 use super::decision::Holds;
 use super::facts::CallerFacts;
@@ -60,8 +62,10 @@ impl AccessRule {
             Some(condition) if condition.reads().needs_element() => CallerMatch::Asks,
             Some(condition) => {
                 let annotations = AnnotationTrust::Ignored;
-                let scope = EvaluationScope { caller, element: None, annotations, call: None };
-                match self.evaluate(condition, &scope, ConditionCost::MOST) {
+                let most_steps = Some(ConditionCost::MOST);
+                let scope =
+                    EvaluationScope { caller, element: None, annotations, call: None, most_steps };
+                match self.evaluate(condition, &scope) {
                     Holds::Yes => CallerMatch::Yes,
                     Holds::No | Holds::Depends => CallerMatch::No,
                 }
@@ -80,9 +84,7 @@ impl AccessRule {
                 if !is_about_kind(condition.reads(), element.kind) {
                     return Holds::No;
                 }
-                let most =
-                    if scope.call.is_some() { ConditionCost::MOST } else { ConditionCost::CHEAP };
-                self.evaluate(condition, scope, most)
+                self.evaluate(condition, scope)
             }
             _ => Holds::Yes,
         }
@@ -102,17 +104,32 @@ impl AccessRule {
     /// What the evaluation of its condition costs, at most.
     pub(super) fn cost(&self, scope: &EvaluationScope<'_>) -> u64 {
         let condition = self.settings.when.as_ref();
-        condition.map_or(0, |condition| cost_of(condition, scope))
+        condition.map_or(0, |condition| {
+            cost_of(condition, |name| size_of(name, condition.reads(), scope))
+        })
+    }
+
+    /// What the evaluation of its condition costs with arguments of at most this size.
+    pub(super) fn cost_below(&self, arguments: ValueSize, scope: &EvaluationScope<'_>) -> u64 {
+        let condition = self.settings.when.as_ref();
+        condition.map_or(0, |condition| {
+            cost_of(condition, |name| match name {
+                "arguments" => arguments,
+                _ => size_of(name, condition.reads(), scope),
+            })
+        })
     }
 
     /// Evaluates a condition. What cannot be evaluated allows nothing, and denies; before a call is
     /// there it depends on the call.
-    fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>, most: u64) -> Holds {
-        let values = || values_of(condition.reads(), scope);
-        let evaluated = if cost_of(condition, scope) > most {
+    fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
+        let size = |name: &str| size_of(name, condition.reads(), scope);
+        let costs_too_much = scope.most_steps.is_some_and(|most| cost_of(condition, size) > most);
+        let evaluated = if costs_too_much {
             None
         } else {
-            values().and_then(|values| condition.evaluate(values).ok())
+            let values = values_of(condition.reads(), scope);
+            values.and_then(|values| condition.evaluate(values).ok())
         };
         match evaluated {
             Some(true) => Holds::Yes,
@@ -192,13 +209,11 @@ fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
     }
 }
 
-fn cost_of(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
-    let reads = condition.reads();
-    let values: u64 = reads
-        .variables()
-        .fold(0, |sum, (name, _)| size_of(name, reads, scope).bytes.saturating_add(sum));
-    let steps = condition.estimate(|name| size_of(name, reads, scope)).steps;
-    steps.saturating_add(values)
+/// What an evaluation costs, at most, with variables of these sizes: its values are built first.
+fn cost_of(condition: &Condition, size: impl Fn(&str) -> ValueSize) -> u64 {
+    let variables = condition.reads().variables();
+    let values: u64 = variables.fold(0, |sum, (name, _)| size(name).bytes.saturating_add(sum));
+    condition.estimate(size).steps.saturating_add(values)
 }
 
 /// Whether a condition holds for one of these names; without patterns it does.

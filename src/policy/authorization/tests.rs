@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::call::{Call, Context, Grants, Principal, ProfileName, ServerName};
-use crate::catalog::{CatalogElement, ElementBasis, ElementFilter as _, HeaderRules, Kind, Tool};
+use crate::call::{Call, Context, Grants, Params, Principal, ProfileName, PublicName, ServerName};
+use crate::catalog::{
+    CatalogElement, ElementBasis, ElementFilter as _, HeaderRules, Kind, Tool, ToolEntry,
+};
 use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::Method;
 use crate::upstream::tests::call;
 
 use super::facts::RequestFacts;
-use super::{AccessDecision, Authorization};
+use super::{AccessDecision, Authorization, CallTarget, RequestedElement};
 
 fn rules(text: &str) -> Arc<Authorization> {
     let bytes = text.as_bytes().to_vec();
@@ -42,7 +44,7 @@ fn decide(
     let (native, tool, basis) = (public, None, ElementBasis::Itself);
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
     let Call { method, params, .. } = call("t");
-    let facts = RequestFacts { method: &method, arguments: params.arguments(), context };
+    let facts = RequestFacts::new(&method, params.arguments(), context);
     rules.rights_of(context).decide_call(&facts, &element)
 }
 
@@ -201,7 +203,7 @@ fn decide_tool(
     let rights = rules.rights_of(&context);
     let Some(arguments) = arguments else { return rights.decide_listing(&element) };
     let arguments = Some(arguments.as_bytes());
-    let facts = RequestFacts { method: &Method::ToolsCall, arguments, context: &context };
+    let facts = RequestFacts::new(&Method::ToolsCall, arguments, &context);
     rights.decide_call(&facts, &element)
 }
 
@@ -316,4 +318,43 @@ fn arguments_that_cost_too_much_are_not_evaluated_and_allow_nothing() {
     let started = crate::clock::real_now();
     assert_eq!(decide_tool(&rules, ("s", "{}"), Some(&list(20_000))), BY_DEFAULT);
     assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+/// A call of the tool `t` with these arguments, and what a view of these rules knows of the tool.
+fn known_call(rules: &Arc<Authorization>, name: &str, arguments: &str) -> (Call, CallTarget) {
+    let server = ServerName::new("s").unwrap();
+    let mut target = crate::upstream::tests::target(&server, "t");
+    let tool = Arc::clone(target.tool.as_ref().unwrap());
+    let public = PublicName::new("s__t");
+    let entry = ToolEntry { public, server, tool, results: None };
+    let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
+    let params = Params::parse(Some(params.into())).unwrap();
+    let call = Call { params, context: caller(name, &[], &[]), ..call("t") };
+    let rights = rules.rights_of(&call.context);
+    target.requested = Some(Arc::new(RequestedElement::tool_for(&rights, &entry)));
+    (call, target)
+}
+
+#[test]
+fn what_a_view_has_settled_is_decided_at_once_and_by_the_same_rules_alone() {
+    let open = rules("[policy.rules.all]");
+    let closed = rules("[policy.rules.none]\nprincipals = [\"nobody\"]");
+    let (call, target) = known_call(&open, "ann", "{}");
+    assert!(matches!(open.decide_at_once(&call, &target), Some(Ok(()))));
+    assert!(closed.decide_at_once(&call, &target).is_none(), "other rules decide for themselves");
+}
+
+#[test]
+fn small_arguments_are_judged_at_once_and_large_ones_are_not() {
+    let own = rules("[policy.rules.own]\nwhen = \"arguments.owner == principal.name\"");
+    let at_once = |arguments: &str| {
+        let (call, target) = known_call(&own, "ann", arguments);
+        own.decide_at_once(&call, &target).map(|decided| decided.is_ok())
+    };
+    assert_eq!(at_once(r#"{"owner":"ann"}"#), Some(true));
+    assert_eq!(at_once(r#"{"owner":"bob"}"#), Some(false));
+    assert_eq!(at_once(&format!(r#"{{"owner":"{}"}}"#, "a".repeat(2000))), None);
+    let loops = rules("[policy.rules.own]\nwhen = \"arguments.all(a, arguments.all(b, a != b))\"");
+    let (call, target) = known_call(&loops, "ann", "{}");
+    assert!(loops.decide_at_once(&call, &target).is_none(), "its cost depends on the arguments");
 }

@@ -106,7 +106,7 @@ impl Authorization {
         let listed = rights.decide_listing(&element);
         let arguments = Value::Object(call.arguments.clone()).to_string();
         let (method, arguments) = (asked.method(), Some(arguments.as_bytes()));
-        let facts = RequestFacts { method: &method, arguments, context: &context };
+        let facts = RequestFacts::new(&method, arguments, &context);
         let decided = rights.decide_call(&facts, &element);
         Ok(match (listed, decided) {
             (AccessDecision::Denied { rule }, _) => (TrialOutcome::Hidden, self.name_of(rule)),

@@ -23,6 +23,8 @@ pub(super) struct EvaluationScope<'a> {
     pub(super) annotations: AnnotationTrust,
     /// `None` while no call is there.
     pub(super) call: Option<&'a RequestFacts<'a>>,
+    /// The most steps that the evaluation of a condition may take; `None` if they are known to be few.
+    pub(super) most_steps: Option<u64>,
 }
 
 /// Whether annotations are believed.
@@ -42,16 +44,16 @@ pub(super) fn values_of<'v>(
     let mut values = Vec::new();
     for (name, members) in reads.variables() {
         let value = match name {
-            "principal" => Some(principal_value(scope.caller)),
+            "principal" => Some(principal_value(scope.caller, members)),
             "claims" => Some(claims_value(scope.caller, members)),
-            "tool" | "item" => scope.element.map(|element| element_value(element)),
+            "tool" | "item" => scope.element.map(|element| element_value(element, members)),
             "annotations" => scope.element.map(|element| annotations_value(element, scope)),
             "arguments" => match scope.call {
                 Some(call) => Some(arguments_value(call.arguments, members)?),
                 None => None,
             },
             "client" => Some(client_value(scope.caller, members)),
-            "request" => Some(request_value(scope)),
+            "request" => Some(request_value(scope, members)),
             _ => None,
         };
         values.extend(value.map(|value| (name, value)));
@@ -96,13 +98,13 @@ pub(super) fn size_of(
 /// Not less than the members of any variable with fixed ones.
 const MOST_MEMBERS: usize = 8;
 
-fn principal_value(caller: &CallerFacts) -> ConditionValue<'_> {
-    record([
-        ("name", text(caller.principal.as_str())),
-        ("kind", text(caller.principal_kind())),
-        ("groups", texts(caller.groups())),
-        ("scopes", texts(caller.scopes())),
-    ])
+fn principal_value<'v>(caller: &'v CallerFacts, members: &MemberReads) -> ConditionValue<'v> {
+    record(members, ["name", "kind", "groups", "scopes"], |member| match member {
+        "name" => text(caller.principal.as_str()),
+        "kind" => text(caller.principal_kind()),
+        "groups" => texts(caller.groups()),
+        _ => texts(caller.scopes()),
+    })
 }
 
 fn claims_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'static> {
@@ -111,7 +113,7 @@ fn claims_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'
     map_of(read.map(|(name, value)| (name.clone(), json(value.clone()))))
 }
 
-fn element_value<'v>(element: &CatalogElement<'v>) -> ConditionValue<'v> {
+fn element_value<'v>(element: &CatalogElement<'v>, members: &MemberReads) -> ConditionValue<'v> {
     let kind = match element.kind {
         Kind::Tools => "tool",
         Kind::Prompts => "prompt",
@@ -119,12 +121,14 @@ fn element_value<'v>(element: &CatalogElement<'v>) -> ConditionValue<'v> {
         Kind::Templates => "template",
         Kind::Skills => "skill",
     };
-    record([
-        ("kind", text(kind)),
-        ("name", text(element.public)),
-        ("native", text(element.native)),
-        ("server", text(element.server.map_or("", |server| server.as_str()))),
-    ])
+    record(members, ["kind", "name", "native", "server"], |member| {
+        text(match member {
+            "kind" => kind,
+            "name" => element.public,
+            "native" => element.native,
+            _ => element.server.map_or("", |server| server.as_str()),
+        })
+    })
 }
 
 /// The annotations of a tool. What is not said, or not believed, is what the specification assumes:
@@ -194,15 +198,16 @@ fn client_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'
 }
 
 /// The request. Its method is unknown while no call is there.
-fn request_value<'v>(scope: &EvaluationScope<'v>) -> ConditionValue<'v> {
+fn request_value<'v>(scope: &EvaluationScope<'v>, members: &MemberReads) -> ConditionValue<'v> {
     let caller = scope.caller;
-    let known = [
-        ("profile", text(caller.profile())),
-        ("address", owned_text(caller.address.to_canonical().to_string())),
-        ("transport", text(caller.transport)),
-    ];
-    let method = scope.call.map(|call| ("method", text(call.method.as_str())));
-    record(known.into_iter().chain(method))
+    let method = scope.call.map(|call| call.method.as_str());
+    let known = ["profile", "address", "transport"].into_iter();
+    record(members, known.chain(method.map(|_| "method")), |member| match member {
+        "profile" => text(caller.profile()),
+        "address" => owned_text(caller.address.to_canonical().to_string()),
+        "transport" => text(caller.transport),
+        _ => text(method.unwrap_or_default()),
+    })
 }
 
 fn text(text: &str) -> ConditionValue<'_> {
@@ -217,10 +222,14 @@ fn texts<'v>(all: impl Iterator<Item = &'v str>) -> ConditionValue<'v> {
     Box::new(CelList::from(all.map(text).collect::<Vec<_>>()))
 }
 
+/// A value with those of its members that a condition reads.
 fn record<'v>(
-    members: impl IntoIterator<Item = (&'static str, ConditionValue<'v>)>,
+    reads: &MemberReads,
+    members: impl IntoIterator<Item = &'static str>,
+    value_of: impl Fn(&'static str) -> ConditionValue<'v>,
 ) -> ConditionValue<'v> {
-    map_of(members.into_iter().map(|(name, value)| (name.to_owned(), value)))
+    let read = members.into_iter().filter(|member| reads.has(member));
+    map_of(read.map(|member| (member.to_owned(), value_of(member))))
 }
 
 fn map_of<'v>(
