@@ -1,5 +1,7 @@
 //! Decisions of rules, as tables.
 
+mod requests;
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod reloads;
+mod requests;
 
 use std::path::Path;
 
