@@ -9,6 +9,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -264,6 +265,93 @@ fn what_the_kernel_cannot_enforce_keeps_the_program_from_running() {
     // The same with the kernel as it is.
     let output = launch(&SandboxPolicy { denied: Vec::new(), ..without_landlock }, &nested);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n");
+}
+
+/// A command on a kernel whose Landlock has another version.
+fn on_kernel(abi: u32) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/old_kernel.py")]);
+    command.args([&abi.to_string(), TRUNKLINE]).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn an_older_kernel_refuses_what_it_does_not_know() {
+    let plain = || SandboxPolicy { execute: everything(), ..SandboxPolicy::default() };
+    let connecting = || SandboxPolicy { connect: Some(BTreeSet::from([443])), ..plain() };
+    let listening = || SandboxPolicy { bind: Some(BTreeSet::new()), ..plain() };
+    let scoped = || SandboxPolicy { scopes: true, ..plain() };
+    for (abi, policy, refused) in [
+        (2, plain(), Some("files")),
+        (3, plain(), None),
+        (3, connecting(), Some("network ports")),
+        (3, listening(), Some("network ports")),
+        (4, connecting(), None),
+        (4, listening(), None),
+        (5, scoped(), Some("signals and abstract sockets")),
+        (6, scoped(), None),
+    ] {
+        let mut launcher = on_kernel(abi);
+        launcher.args(["sandbox", "--policy", &policy.to_json().unwrap(), "--", "echo", "ran"]);
+        let output = launcher.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        let ran = String::from_utf8_lossy(&output.stdout);
+        match refused {
+            Some(what) => {
+                assert_eq!((output.status.code(), &*ran), (Some(126), ""), "{abi} {words}");
+                let says = format!("this kernel cannot restrict {what}");
+                assert!(words.contains(&says), "{abi} {words}");
+            }
+            None => assert_eq!((output.status.code(), &*ran), (Some(0), "ran\n"), "{abi} {words}"),
+        }
+    }
+}
+
+#[test]
+fn a_check_refuses_scopes_that_are_asked_for_and_warns_of_those_that_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    let missing = "does not keep the child from signals";
+    for (abi, sandbox, code, says, is_silent_of) in [
+        (5, "true", 0, "warning: servers.s: the sandbox does not", "cannot restrict"),
+        (5, "{ scopes = true }", 1, "cannot restrict signals and abstract sockets", missing),
+        (5, "{ scopes = false }", 0, "", missing),
+        (6, "true", 0, "", missing),
+        (6, "{ scopes = true }", 0, "", missing),
+    ] {
+        let text = format!("[servers.s]\ncommand = \"/bin/true\"\nsandbox = {sandbox}\n");
+        std::fs::write(&file, text).unwrap();
+        let output = on_kernel(abi).args(["check", "-c"]).arg(&file).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{abi} {sandbox}: {words}");
+        assert!(words.contains(says), "{abi} {sandbox}: {words}");
+        assert!(!words.contains(is_silent_of), "{abi} {sandbox}: {words}");
+    }
+}
+
+#[tokio::test]
+async fn processes_outside_of_the_sandbox_are_out_of_reach() {
+    let outside = "import os, time, socket\ns = socket.socket(socket.AF_UNIX)\n\
+                   s.bind('\\0trunkline-' + str(os.getpid()))\ns.listen()\n\
+                   print(os.getpid(), flush=True)\ntime.sleep(60)";
+    let mut other = Command::new("/usr/bin/python3");
+    let mut other = other.args(["-c", outside]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let id = line.trim();
+    let signal = format!("os.kill({id}, 0)");
+    let connect = format!("socket.socket(socket.AF_UNIX).connect('\\0trunkline-{id}')");
+    for (config, expected) in [
+        ("true", "PermissionError"),
+        ("{ scopes = true }", "PermissionError"),
+        ("{ scopes = false }", "done"),
+    ] {
+        for code in [&signal, &connect] {
+            assert_eq!(attempt(code, sandbox(config)).await, expected, "{config} {code}");
+        }
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 #[test]

@@ -24,6 +24,7 @@ use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::{clip, escape_controls, escape_invisible};
+use crate::upstream::child::sandbox_gap;
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
     Server, ServerOverview,
@@ -247,13 +248,18 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         breaker: limits.and_then(|limits| limits.breaker()).map(|breaker| breaker_status(breaker)),
         pid: view.pid,
         next_retry_at: next_retry(&view),
-        warnings: view.warnings,
+        warnings: view.warnings.into_iter().chain(sandbox_warning(member)).collect(),
         definitions: definitions(snapshot, member),
         stdout_lines: member.metrics.stdout_lines(),
         lists_by_capabilities: list_dependence(view.list_dependence),
         instance_count: view.instance_count,
         instances: view.instances.iter().map(instance).collect(),
     }
+}
+
+/// What is not enforced of its sandbox.
+fn sandbox_warning(member: &SnapshotServer) -> Option<String> {
+    sandbox_gap(&member.config).map(str::to_owned)
 }
 
 fn breaker_status(breaker: &Breaker) -> BreakerStatus {

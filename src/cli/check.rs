@@ -12,7 +12,7 @@ use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, 
 use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind};
 use crate::policy::{BaselineFolder, pins_of, survey_rules};
 use crate::text::escape_controls;
-use crate::upstream::child::{ChildSpec, probe_sandbox};
+use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -101,6 +101,9 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
             let fault = escape_controls(&server.secrets.hide_in(&fault));
             print_error(&format!("servers.{}: {fault}", server.name));
             checked = Err(FAILURE.into_code());
+        }
+        if let Some(gap) = sandbox_gap(server) {
+            print_error(&format!("warning: servers.{}: {gap}", server.name));
         }
     }
     checked

@@ -37,6 +37,11 @@ section! {
             connect: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
             /// The TCP ports that it may listen on. By default all; with `[]` none.
             bind: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
+            /// Whether signals to processes outside of the sandbox, and their abstract sockets, are out
+            /// of its reach, which needs Linux 6.12. With `true` the server does not start on an older
+            /// kernel. By default it does, with a warning in the log, in `/status` and by
+            /// `trunkline check`.
+            scopes: Option<bool>,
             /// Whether system calls are refused that no server needs, such as those to trace other
             /// processes, to mount, to load kernel modules and to create namespaces.
             syscalls: bool = true,
@@ -181,6 +186,7 @@ mod tests {
         assert_eq!(sandbox("true"), sandbox("{}"));
         let plain = sandbox("true").unwrap().unwrap();
         assert!(plain.system && plain.private_tmp && plain.syscalls && plain.connect.is_none());
+        assert_eq!(plain.scopes, None);
         let table = sandbox("{ read = [\"x\"], connect = [], user = \"7:8\", memory = \"4GiB\" }");
         let table = table.unwrap().unwrap();
         assert_eq!((table.read, table.connect), (vec!["/f/x".into()], Some(Vec::new())));

@@ -36,10 +36,10 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::call::ServerName;
-use crate::config::{CommandConfig, SandboxConfig, ServerConfig, ServerSecrets};
+use crate::config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
 use crate::text::error_chain;
 use group::Group;
-use sandbox::{TemporaryFolder, prepare_sandbox};
+use sandbox::{TemporaryFolder, find_gap, prepare_sandbox};
 use stderr::StderrLog;
 
 pub use guardian::{Guardian, run_guardian};
@@ -331,6 +331,9 @@ fn prepare(
     let policy = sandboxed.policy.to_json().map_err(unusable)?;
     let allowed = sandboxed.policy.describe();
     tracing::info!(%server, program = spec.program, allowed, "starts in a sandbox");
+    if let Some(gap) = find_gap(config) {
+        tracing::warn!(%server, "{gap}");
+    }
     let mut command = Command::new(launcher());
     command.args(["sandbox", "--policy", &policy, "--", &spec.program]).args(&spec.args);
     command.env_clear().envs(environment);
@@ -340,6 +343,13 @@ fn prepare(
         command.env("TMPDIR", folder.path());
     }
     Ok(Prepared { command: with_pipes(command, spec)?, temporary: sandboxed.temporary })
+}
+
+/// What this system does not enforce of a server's sandbox, in words; `None` if there is nothing, or
+/// no sandbox.
+pub fn sandbox_gap(server: &ServerConfig) -> Option<&'static str> {
+    let ServerKind::Command(command) = &server.target else { return None };
+    find_gap(command.sandbox.as_ref()?)
 }
 
 /// Finds out whether this system can enforce the sandbox of a child, without running its program.

@@ -9,9 +9,8 @@ use landlock::{
 
 use super::policy::{SandboxError, SandboxPolicy};
 
-/// Restricts this process, and all that it runs, to the files and ports of a policy. What the kernel
-/// cannot restrict is an error, except for signals and abstract sockets, which older kernels do not
-/// know.
+/// Restricts this process, and all that it runs, to the files, ports and scopes of a policy. What the
+/// kernel cannot restrict is an error.
 pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -23,13 +22,8 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     } else {
         ruleset.handle_access(ports).map_err(of_network)?
     };
-    let mut created = ruleset
-        .set_compatibility(CompatLevel::BestEffort)
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)
-        .map_err(of_files)?
-        .create()
-        .map_err(of_files)?
-        .set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = if policy.scopes { ruleset.scope(scopes()).map_err(of_scopes)? } else { ruleset };
+    let mut created = ruleset.create().map_err(of_files)?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     for (paths, access) in [
         (&policy.read, read),
@@ -49,6 +43,17 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     }
     created.restrict_self().map_err(of_files)?;
     Ok(())
+}
+
+/// Whether the kernel can restrict signals and abstract sockets. Restricts nothing.
+pub(super) fn can_restrict_scopes() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset.scope(scopes()).is_ok()
+}
+
+/// Signals to processes outside of the sandbox, and their abstract sockets.
+fn scopes() -> BitFlags<Scope> {
+    Scope::AbstractUnixSocket | Scope::Signal
 }
 
 /// The uses of ports that the policy restricts.
@@ -79,6 +84,10 @@ fn of_network(cause: landlock::RulesetError) -> SandboxError {
     SandboxError::Landlock { what: "network ports", cause: Box::new(cause) }
 }
 
+fn of_scopes(cause: landlock::RulesetError) -> SandboxError {
+    SandboxError::Landlock { what: "signals and abstract sockets", cause: Box::new(cause) }
+}
+
 /// The rights to files that are restricted: with those to move and to truncate them, Linux 6.2. Ports
-/// need Linux 6.7.
+/// need Linux 6.7, scopes Linux 6.12.
 const FILES: ABI = ABI::V3;

@@ -18,6 +18,6 @@ mod temporary;
 mod user;
 
 pub use launcher::{SandboxCommand, run_launcher};
-pub(super) use policy::prepare_sandbox;
 pub use policy::{DENIED_SYSCALLS, ResourceBounds, SandboxError, SandboxPolicy, UserIds};
+pub(super) use policy::{find_gap, prepare_sandbox};
 pub(super) use temporary::TemporaryFolder;

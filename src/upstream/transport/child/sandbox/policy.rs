@@ -26,6 +26,8 @@ pub struct SandboxPolicy {
     pub connect: Option<BTreeSet<u16>>,
     /// TCP ports that it may listen on; all if `None`.
     pub bind: Option<BTreeSet<u16>>,
+    /// Whether signals to processes outside, and their abstract sockets, are out of its reach.
+    pub scopes: bool,
     /// System calls that fail.
     pub denied: Vec<String>,
     /// Resource limits.
@@ -86,7 +88,7 @@ pub enum SandboxError {
     /// The system has no Landlock, or an older one than the configuration needs.
     #[error("this kernel cannot restrict {what}: Landlock is off or too old")]
     Landlock {
-        /// Files, or network ports.
+        /// Files, network ports, or signals and abstract sockets.
         what: &'static str,
         /// The reason.
         #[source]
@@ -144,11 +146,11 @@ impl SandboxPolicy {
 
     /// The policy for the log: of the denied system calls only the number.
     pub(in crate::upstream::transport::child) fn describe(&self) -> String {
-        let Self { read, write, execute, connect, bind, denied, bounds, user } = self;
+        let Self { read, write, execute, connect, bind, scopes, denied, bounds, user } = self;
         let denied = denied.len();
         format!(
             "read {read:?}, write {write:?}, execute {execute:?}, connect {connect:?}, \
-             bind {bind:?}, {denied} system calls denied, {bounds:?}, user {user:?}"
+             bind {bind:?}, scopes {scopes}, {denied} system calls denied, {bounds:?}, user {user:?}"
         )
     }
 }
@@ -178,6 +180,7 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         execute: set(&config.execute),
         connect: ports(&config.connect),
         bind: ports(&config.bind),
+        scopes: config.scopes.unwrap_or_else(can_restrict_scopes),
         denied: Vec::new(),
         bounds: ResourceBounds {
             memory: config.memory,
@@ -203,6 +206,31 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
     policy.write.extend(temporary.iter().map(|folder| folder.path().to_owned()));
     Ok(SandboxedChild { policy, temporary })
 }
+
+/// What this system does not enforce of a sandbox that does not insist on it, in words.
+pub(in crate::upstream::transport::child) fn find_gap(
+    config: &SandboxConfig,
+) -> Option<&'static str> {
+    (config.scopes.is_none() && !can_restrict_scopes()).then_some(SCOPES_MISSING)
+}
+
+/// Whether the kernel can keep a process from signals to others and from their abstract sockets.
+fn can_restrict_scopes() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        super::filesystem::can_restrict_scopes()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        false
+    }
+}
+
+/// What is said of a sandbox without them.
+const SCOPES_MISSING: &str = "the sandbox does not keep the child from signals to other processes and \
+                              from their abstract sockets, which needs Linux 6.12: with \
+                              sandbox.scopes = true the server does not start without that, with \
+                              false nothing is said of it";
 
 /// Adds what programs of the system need, as far as it exists.
 fn add_system(policy: &mut SandboxPolicy, spec: &ChildSpec, environment: &[(OsString, OsString)]) {
