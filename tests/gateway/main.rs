@@ -32,6 +32,7 @@ mod connections;
 mod departed_tools;
 mod events;
 mod given_up;
+mod held;
 mod http_servers;
 mod input;
 mod interceptors;
