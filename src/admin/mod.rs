@@ -6,6 +6,7 @@
 //! | `/healthz` | 200 while the process answers at all |
 //! | `/readyz` | 200 when clients should be sent here, 503 otherwise, both with reasons |
 //! | `/status` | everything about servers and configuration, as JSON |
+//! | `/definitions` | the digest of every definition that servers list, with an `ETag` |
 //! | `/metrics` | OpenMetrics text |
 //! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
 //!
@@ -15,6 +16,7 @@
 //! digest, never shown, and [`ServerStatus`] has no field for an address with credentials, a header
 //! or an environment.
 
+mod definitions;
 mod ready;
 mod reason;
 mod refresh;
@@ -32,6 +34,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::telemetry::metrics;
+pub use definitions::DefinitionDigestStatus;
+use definitions::answer_definitions;
 pub use ready::{Readiness, VERDICT_GRACE};
 pub use refresh::{ChangedElements, RefreshRefusal, RefreshReport};
 use refresh::{answer_refresh, refreshed_server};
@@ -48,6 +52,9 @@ pub use status::{
 pub trait StatusSource: Send + Sync {
     /// The status now.
     fn status(&self) -> Status;
+
+    /// Every definition that servers list.
+    fn definitions(&self) -> Vec<DefinitionDigestStatus>;
 
     /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
     fn metrics(&self) -> String;
@@ -79,8 +86,8 @@ fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Ful
         );
     };
     match *request.method() {
-        Method::GET => page.answer(source),
-        Method::HEAD => without_body(page.answer(source)),
+        Method::GET => page.answer(request, source),
+        Method::HEAD => without_body(page.answer(request, source)),
         _ => method_not_allowed(),
     }
 }
@@ -91,11 +98,13 @@ enum AdminPage {
     Health,
     Readiness,
     Status,
+    Definitions,
     Metrics,
 }
 
 impl AdminPage {
-    const PATHS: [&'static str; 5] = ["/", "/healthz", "/readyz", "/status", "/metrics"];
+    const PATHS: [&'static str; 6] =
+        ["/", "/healthz", "/readyz", "/status", "/definitions", "/metrics"];
 
     fn at(path: &str) -> Option<Self> {
         Some(match path {
@@ -103,12 +112,13 @@ impl AdminPage {
             "/healthz" => Self::Health,
             "/readyz" => Self::Readiness,
             "/status" => Self::Status,
+            "/definitions" => Self::Definitions,
             "/metrics" => Self::Metrics,
             _ => return None,
         })
     }
 
-    fn answer(self, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    fn answer(self, request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
         match self {
             Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX),
             Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),
@@ -119,6 +129,7 @@ impl AdminPage {
                 json(status, &readiness)
             }
             Self::Status => json(StatusCode::OK, &source.status()),
+            Self::Definitions => answer_definitions(request.headers(), source.definitions()),
             Self::Metrics => page(StatusCode::OK, metrics::CONTENT_TYPE, source.metrics()),
         }
     }
@@ -178,6 +189,7 @@ const INDEX: &str = r#"<!doctype html>
 <h1>Trunkline</h1>
 <ul>
 <li><a href="/status">/status</a>: servers and configuration
+<li><a href="/definitions">/definitions</a>: the digest of every definition
 <li><a href="/readyz">/readyz</a>: ready for clients, and why not
 <li><a href="/healthz">/healthz</a>: the process answers
 <li><a href="/metrics">/metrics</a>: OpenMetrics text

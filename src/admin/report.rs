@@ -23,20 +23,21 @@ use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{Snapshot, SnapshotServer};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
-use crate::text::{clip, escape_controls, escape_invisible};
+use crate::text::escape_controls;
 use crate::upstream::child::sandbox_gap;
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
     Server, ServerOverview,
 };
 
+use super::definitions::{definition_digests, quoted_tag, shown_name};
 use super::reason::instance_reason;
 use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
-    DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
-    InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus, RefreshRefusal,
-    RefreshReport, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus,
-    ServerTransport, Status, StatusSource,
+    DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState,
+    InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus,
+    RefreshRefusal, RefreshReport, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
+    ServerStatus, ServerTransport, Status, StatusSource,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -126,6 +127,11 @@ impl StatusSource for StatusReport {
             audit: self.gateway.audit.overview().map(audit_status),
             servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
         }
+    }
+
+    fn definitions(&self) -> Vec<DefinitionDigestStatus> {
+        let snapshot = self.gateway.snapshots.load();
+        snapshot.servers().flat_map(|member| definition_digests(&snapshot, member)).collect()
     }
 
     fn metrics(&self) -> String {
@@ -298,7 +304,7 @@ fn definitions(snapshot: &Snapshot, member: &SnapshotServer) -> DefinitionStatus
 fn definition_finding(one: &ScreenedDefinition) -> DefinitionFinding {
     DefinitionFinding {
         kind: one.kind.member(),
-        name: escape_invisible(&escape_controls(clip(one.native.as_str(), LONGEST_NAME))),
+        name: shown_name(&one.native),
         sha256: one.digest.to_string(),
         held: one.held,
         reasons: one.reasons.iter().map(ToString::to_string).collect(),
@@ -368,7 +374,7 @@ fn time(at: SystemTime) -> Timestamp {
 }
 
 fn etag(snapshot: &Snapshot, kind: Kind) -> (&'static str, String) {
-    (kind.member(), HEXLOWER.encode(snapshot.plain.catalog.list(kind).digest()))
+    (kind.member(), quoted_tag(snapshot.plain.catalog.list(kind).digest()))
 }
 
 /// One digest over all lists.
@@ -379,5 +385,3 @@ fn digest_of(catalog: &Catalog) -> String {
 
 /// The most definitions of a server that the status names.
 const MOST_FINDINGS: usize = 100;
-/// The longest name of one of them, in bytes.
-const LONGEST_NAME: usize = 256;

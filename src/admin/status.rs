@@ -141,7 +141,7 @@ pub struct CatalogStatus {
     pub skills: usize,
     /// A digest of the lists, in hexadecimal digits: tells replicas apart.
     pub digest: String,
-    /// An entity tag for each list: a digest of it as clients without a profile see it.
+    /// An entity tag for each list, in quotes: a digest of it as clients without a profile see it.
     pub etags: BTreeMap<&'static str, String>,
     /// When one of the lists changed last.
     pub changed_at: Option<Timestamp>,

@@ -244,7 +244,7 @@ impl LimitsConfig {
 }
 
 section! {
-    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/metrics` and
+    /// The admin listener: `/healthz`, `/readyz`, `/status`, `/definitions`, `/metrics` and
     /// `POST /servers/NAME/refresh`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct AdminConfig {

@@ -1,0 +1,169 @@
+//! `/definitions`: the digest of every definition that servers list, under an entity tag, so that a
+//! program that watches them is told at once that nothing has changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::json;
+use crate::call::NativeName;
+use crate::catalog::{ListedDefinition, ServerList};
+use crate::crypto::sha256;
+use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::text::{clip, escape_controls, escape_invisible};
+
+/// A definition that a server lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DefinitionDigestStatus {
+    /// The server.
+    pub server: String,
+    /// Its kind: `tools`, `prompts`, `resources`, `resourceTemplates` or `skills`.
+    pub kind: &'static str,
+    /// The server's own name for it, or its URI.
+    pub name: String,
+    /// SHA-256 of its canonical form.
+    pub sha256: String,
+    /// Whether clients do not see it.
+    pub held: bool,
+}
+
+/// The page.
+#[derive(Serialize)]
+struct DefinitionsPage {
+    definitions: Vec<DefinitionDigestStatus>,
+}
+
+/// The definitions in all lists of a server, each form once.
+pub(super) fn definition_digests(
+    snapshot: &Snapshot,
+    member: &SnapshotServer,
+) -> BTreeSet<DefinitionDigestStatus> {
+    let lists = member.server.known_lists();
+    let of_list = |list: &Arc<ServerList>| {
+        let held = snapshot.screen.held_in(list);
+        let digest = |one: ListedDefinition<'_>| DefinitionDigestStatus {
+            server: list.server.to_string(),
+            kind: one.kind.member(),
+            name: shown_name(one.native),
+            sha256: one.digest().to_string(),
+            held: held.holds(one.kind, one.native.as_str()),
+        };
+        list.definitions().map(digest).collect::<Vec<_>>()
+    };
+    lists.iter().flat_map(of_list).collect()
+}
+
+/// A server's own name for a page: clipped, and without characters that a reader does not see.
+pub(super) fn shown_name(native: &NativeName) -> String {
+    escape_invisible(&escape_controls(clip(native.as_str(), LONGEST_NAME)))
+}
+
+/// The page, or `304 Not Modified` for a client that has it. In which order servers list makes no
+/// difference.
+pub(super) fn answer_definitions(
+    headers: &HeaderMap,
+    mut definitions: Vec<DefinitionDigestStatus>,
+) -> Response<Full<Bytes>> {
+    definitions.sort();
+    let page = DefinitionsPage { definitions };
+    // The tag is of the content, and not of the spaces in it.
+    let tag = entity_tag(&serde_json::to_vec(&page).unwrap_or_default());
+    let mut response = json(StatusCode::OK, &page);
+    if has_tag(headers, &tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.body_mut() = Full::default();
+        response.headers_mut().remove(CONTENT_TYPE);
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    let headers = response.headers_mut();
+    // It may be stored, and is asked for again each time.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
+/// A strong entity tag (RFC 9110, 8.8.3).
+fn entity_tag(content: &[u8]) -> String {
+    quoted_tag(&sha256(content))
+}
+
+/// A digest as an entity tag.
+pub(super) fn quoted_tag(digest: &[u8]) -> String {
+    format!("\"{}\"", HEXLOWER.encode(digest))
+}
+
+/// Whether a client has the page with this tag (RFC 9110, 13.1.2: weak comparison).
+fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
+    let mut known = values.flat_map(|value| value.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+/// The longest name on a page, in bytes.
+const LONGEST_NAME: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderName;
+
+    fn one(name: &str, sha256: &str) -> DefinitionDigestStatus {
+        let (server, kind, name) = ("s".to_owned(), "tools", name.to_owned());
+        DefinitionDigestStatus { server, kind, name, sha256: sha256.to_owned(), held: false }
+    }
+
+    fn ask(known: &[&str], definitions: &[DefinitionDigestStatus]) -> Response<Full<Bytes>> {
+        let known = known.iter().map(|tag| (IF_NONE_MATCH, HeaderValue::from_str(tag).unwrap()));
+        let headers: Vec<(HeaderName, HeaderValue)> = known.collect();
+        answer_definitions(&HeaderMap::from_iter(headers), definitions.to_vec())
+    }
+
+    fn tag_of(definitions: &[DefinitionDigestStatus]) -> String {
+        ask(&[], definitions).headers()[ETAG].to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_tag_is_of_the_definitions_and_not_of_their_order() {
+        let (a, b) = (one("a", "01"), one("b", "02"));
+        let tag = tag_of(&[a.clone(), b.clone()]);
+        assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() == 66, "{tag}");
+        assert_eq!(tag_of(&[b.clone(), a.clone()]), tag);
+        let held = DefinitionDigestStatus { held: true, ..a.clone() };
+        for other in [vec![], vec![a.clone()], vec![a.clone(), one("b", "03")], vec![held, b]] {
+            assert_ne!(tag_of(&other), tag, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_the_page_is_told_so_and_no_other() {
+        let page = [one("a", "01")];
+        let tag = tag_of(&page);
+        let weak = format!("W/{tag}");
+        let list = format!("\"x\", {tag}");
+        for (known, status) in [
+            (&[][..], 200),
+            (&[&*tag][..], 304),
+            (&[&*weak], 304),
+            (&[&*list], 304),
+            (&["\"x\"", &*tag], 304),
+            (&["*"], 304),
+            (&["\"x\""], 200),
+            (&[tag.trim_matches('"')], 200),
+            (&[""], 200),
+        ] {
+            let answer = ask(known, &page);
+            assert_eq!(answer.status(), status, "{known:?}");
+            assert_eq!(answer.headers()[ETAG], tag, "{known:?}");
+            assert_eq!(answer.headers()[CACHE_CONTROL], "no-cache", "{known:?}");
+            assert_eq!(answer.headers().contains_key(CONTENT_LENGTH), status == 200, "{known:?}");
+        }
+    }
+}
