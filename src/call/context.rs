@@ -205,6 +205,13 @@ impl Context {
         }
     }
 
+    /// Tells the audit log which rule has changed this call, unless another check refuses it.
+    pub fn changed_by(&self, say: impl FnOnce() -> DecidingRule) {
+        if let Some(notes) = &self.audit {
+            notes.set_change(say());
+        }
+    }
+
     /// Tells the audit log what the user was asked about this call, or has answered.
     pub fn note_confirmation(&self, note: ConfirmationNote) {
         if let Some(notes) = &self.audit {

@@ -71,7 +71,7 @@ impl CallAudit {
         };
         let rule = match decision {
             AuditDecision::Deny => self.notes.rule(),
-            _ => self.notes.rule().or(self.notes.permission()),
+            _ => self.notes.rule().or(self.notes.change()).or(self.notes.permission()),
         };
         let named = rule.and_then(|rule| rule.rule.as_deref());
         let session = self.session.as_deref().map(session_digest);

@@ -194,7 +194,7 @@ async fn decide(
         Verdict::Changed { .. } => {
             tracing::info!(interceptor = name, server, is_enforced, "a call is changed");
             if is_enforced {
-                context.decided_by(|| rule(name));
+                context.changed_by(|| rule(name));
             }
         }
     }

@@ -20,6 +20,7 @@ pub struct AuditNotes {
     credential: Arc<AuditCredential>,
     rule: OnceLock<DecidingRule>,
     permission: OnceLock<DecidingRule>,
+    change: OnceLock<DecidingRule>,
     confirmation: Mutex<Option<ConfirmationNote>>,
 }
 
@@ -70,6 +71,16 @@ impl AuditNotes {
     /// The rule that permits the request, if one said so.
     pub fn permission(&self) -> Option<&DecidingRule> {
         self.permission.get()
+    }
+
+    /// Says which rule has changed the request, unless another check refuses it. The first one counts.
+    pub fn set_change(&self, rule: DecidingRule) {
+        let _ = self.change.set(rule);
+    }
+
+    /// The rule that has changed the request, if one did.
+    pub fn change(&self) -> Option<&DecidingRule> {
+        self.change.get()
     }
 
     /// Says what the user was asked or has answered. The last one counts.

@@ -1,5 +1,8 @@
 //! Interceptors: what they see, what their answers do, and what happens without an answer.
 
+mod methods;
+mod results;
+
 use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
