@@ -53,6 +53,7 @@ mod pins;
 mod profiles;
 mod prompts;
 mod quotas;
+mod rates_together;
 mod refresh;
 mod resources;
 mod sandbox;
