@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 98] = [
+const TESTS: [(&str, &str, &str); 99] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -168,6 +168,11 @@ const TESTS: [(&str, &str, &str); 98] = [
         "issuers.*.jwks_refresh",
         "tests/gateway/tokens/issuers.rs",
         "keys_outlive_a_reload_and_a_failed_fetch",
+    ),
+    (
+        "issuers.*.quota_each",
+        "tests/gateway/user_quotas.rs",
+        "each_user_of_an_issuer_has_a_quota_of_all_its_calls",
     ),
     (
         "servers.*.capability_idle",

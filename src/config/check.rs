@@ -10,7 +10,7 @@ use crate::call::{ProfileName, PublicName};
 
 use super::audit::AuditConfig;
 use super::clients::{CertificateName, ClientKeySetting, KeyHash};
-use super::costs::check_costs;
+use super::costs::{ChargedTables, check_costs};
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 use super::interceptors::InterceptorName;
 use super::naming::NamingChoice;
@@ -63,7 +63,13 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     check_nested_tools(&own_tools, reader);
     check_public_names((&own_tools, &servers), reader);
     check_interceptors(root, servers.iter().chain(&profiles), reader);
-    check_costs(root, (&servers, &profiles, &clients), reader);
+    let charged = ChargedTables {
+        servers: &servers,
+        profiles: &profiles,
+        clients: &clients,
+        issuers: &issuers,
+    };
+    check_costs(root, charged, reader);
 }
 
 /// The tables below a key of the file, in its order.

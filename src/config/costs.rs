@@ -3,6 +3,7 @@
 use super::check::setting_value;
 use super::clients::ClientConfig;
 use super::gateway::GatewayConfig;
+use super::issuers::IssuerConfig;
 use super::numbers::Count32;
 use super::problem::ConfigProblem;
 use super::profiles::ProfileConfig;
@@ -15,28 +16,37 @@ use super::setting::Section;
 /// A rate or quota that is set: its key, and what it allows at once.
 type Allowance = (String, u32);
 
-/// The tables whose rates and quotas apply to calls: servers, profiles and clients.
-type ChargedTables<'a, 'b> = (&'a [ConfigTable<'b>], &'a [ConfigTable<'b>], &'a [ConfigTable<'b>]);
+/// The tables whose rates and quotas apply to calls.
+#[derive(Clone, Copy)]
+pub(super) struct ChargedTables<'a, 'b> {
+    pub(super) servers: &'a [ConfigTable<'b>],
+    pub(super) profiles: &'a [ConfigTable<'b>],
+    pub(super) clients: &'a [ConfigTable<'b>],
+    pub(super) issuers: &'a [ConfigTable<'b>],
+}
 
 /// No call may cost more than a rate or a quota allows at once: it could never be made.
 pub(super) fn check_costs(
     root: &ConfigTable<'_>,
-    (servers, profiles, clients): ChargedTables<'_, '_>,
+    tables: ChargedTables<'_, '_>,
     reader: &mut ConfigReader<'_>,
 ) {
     let mut shared = Vec::new();
     if let Some(gateway) = root.find_node("gateway").and_then(|node| node.as_table()) {
         add_rates::<GatewayConfig>(&gateway, &["rate", "client_rate"], &mut shared, reader);
     }
-    for profile in profiles {
+    for profile in tables.profiles {
         add_rates::<ProfileConfig>(profile, &["rate"], &mut shared, reader);
         add_quota::<ProfileConfig>(profile, "quota", &mut shared, reader);
     }
-    for client in clients {
+    for issuer in tables.issuers {
+        add_quota::<IssuerConfig>(issuer, "quota_each", &mut shared, reader);
+    }
+    for client in tables.clients {
         add_rates::<ClientConfig>(client, &["rate"], &mut shared, reader);
         add_quota::<ClientConfig>(client, "quota", &mut shared, reader);
     }
-    for server in servers {
+    for server in tables.servers {
         let mut of_server = shared.clone();
         add_rates::<ServerConfig>(server, &["rate", "rate_each"], &mut of_server, reader);
         add_quota::<ServerConfig>(server, "quota_each", &mut of_server, reader);

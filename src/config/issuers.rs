@@ -13,6 +13,7 @@ use super::macros::{choice, section};
 use super::maps::NameKey;
 use super::network::parse_safe_url;
 use super::problem::ConfigProblem;
+use super::quota::DailyQuota;
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{SectionPart, TextSetting};
 use super::units::DurationSetting;
@@ -69,6 +70,8 @@ section! {
             scope_requests: Vec<(ScopeName, ScopeName)> = {},
             /// The profiles that its users may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
+            /// The number of calls of each of its users in a day, which begins at midnight UTC.
+            quota_each: Option<DailyQuota>,
             /// The authorization server that clients are sent to, if it is not `issuer`.
             authorization_server: Option<String> as Option<IssuerUrl>,
         }

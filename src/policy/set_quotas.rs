@@ -17,6 +17,8 @@ use super::shares::Holder;
 pub(super) struct SetQuotas {
     ledger: Arc<QuotaLedger>,
     clients: Named<Arc<str>, DailyQuota>,
+    /// For each user of an issuer.
+    issuers: Named<Arc<str>, DailyQuota>,
     profiles: Named<ProfileName, DailyQuota>,
     servers: Named<ServerName, DailyQuota>,
     tools: Named<ServerName, Named<NativeName, DailyQuota>>,
@@ -26,6 +28,7 @@ impl SetQuotas {
     /// The quotas of a configuration; `None` if it sets none.
     pub(super) fn of(config: &Config, ledger: &Arc<QuotaLedger>) -> Option<Self> {
         let clients = config.clients.iter();
+        let issuers = config.issuers.iter();
         let profiles = config.profiles.iter();
         let servers = config.servers.iter();
         let tools = servers.clone().filter_map(|server| {
@@ -37,11 +40,15 @@ impl SetQuotas {
         let quotas = Self {
             ledger: Arc::clone(ledger),
             clients: clients.filter_map(|it| Some((Arc::clone(&it.name), it.quota?))).collect(),
+            issuers: issuers
+                .filter_map(|it| Some((it.name.as_str().into(), it.quota_each?)))
+                .collect(),
             profiles: profiles.filter_map(|it| Some((it.name.clone(), it.quota?))).collect(),
             tools: tools.collect(),
             servers: servers.filter_map(|it| Some((it.name.clone(), it.quota_each?))).collect(),
         };
         let is_empty = quotas.clients.is_empty()
+            && quotas.issuers.is_empty()
             && quotas.profiles.is_empty()
             && quotas.servers.is_empty()
             && quotas.tools.is_empty();
@@ -82,6 +89,11 @@ impl SetQuotas {
             && let Some(quota) = self.clients.get(name)
         {
             add(format!("client:{name}"), None, quota);
+        }
+        if let Some(issuer) = context.principal.issuer()
+            && let Some(quota) = self.issuers.get(issuer)
+        {
+            add(format!("issuer:{issuer}"), holder(), quota);
         }
         let profile = context.endpoint.profile();
         if let Some(quota) = self.profiles.get(profile) {

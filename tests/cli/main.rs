@@ -19,6 +19,7 @@ mod import;
 #[path = "../system/process.rs"]
 mod process;
 mod policy;
+mod quotas;
 mod sandbox;
 mod scan;
 mod serve;

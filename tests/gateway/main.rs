@@ -72,4 +72,5 @@ mod tokens;
 mod tools;
 mod traces;
 mod transforms;
+mod user_quotas;
 mod who;
