@@ -38,6 +38,24 @@ pub enum RequestState {
     Confirmed,
 }
 
+/// A state that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedState {
+    /// Its content.
+    pub state: RequestState,
+    /// What tells it from all others.
+    pub id: StateId,
+}
+
+/// Tells one sealed state from all others, also from those with the same content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateId {
+    /// The expiry, in seconds since 1970.
+    pub until: u64,
+    /// The random number that it was sealed with.
+    pub nonce: [u8; NONCE_LEN],
+}
+
 /// The principal and the request that a state is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct StateBinding<'a> {
@@ -111,7 +129,7 @@ impl Seals {
         principal: &str,
         request: impl FnOnce() -> Digest,
         now: Duration,
-    ) -> Result<RequestState, StateError> {
+    ) -> Result<OpenedState, StateError> {
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| StateError::Invalid)?;
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(StateError::Invalid)?;
         let opened = self.keys.iter().find_map(|key| {
@@ -128,7 +146,8 @@ impl Seals {
         if sealed.request != URL_SAFE_NO_PAD.encode(request()) {
             return Err(StateError::OtherRequest);
         }
-        Ok(sealed.state)
+        let id = StateId { until: sealed.until, nonce: *nonce };
+        Ok(OpenedState { state: sealed.state, id })
     }
 }
 
@@ -259,10 +278,35 @@ mod tests {
         StateBinding { principal, request: &REQUEST }
     }
 
+    /// The content of a state.
+    fn open(
+        seals: &Seals,
+        text: &str,
+        principal: &str,
+        request: impl FnOnce() -> Digest,
+        now: Duration,
+    ) -> Result<RequestState, StateError> {
+        seals.open(text, principal, request, now).map(|opened| opened.state)
+    }
+
+    #[test]
+    fn states_of_the_same_content_differ() {
+        let seals = seals(&["one"]);
+        let id = || {
+            let text = seals.seal(RequestState::Confirm, bound("ann"), NOW, LASTING).unwrap();
+            let of = || seals.open(&text, "ann", || REQUEST, NOW).unwrap().id;
+            assert_eq!(of(), of());
+            of()
+        };
+        let (one, other) = (id(), id());
+        assert_ne!(one, other);
+        assert_eq!(one.until, (NOW + LASTING).as_secs());
+    }
+
     #[test]
     fn a_request_is_digested_only_for_a_state_that_was_sealed() {
         let digest = || -> Digest { panic!("digested") };
-        let opened = seals(&["one"]).open("made up by the client", "ann", digest, NOW);
+        let opened = open(&seals(&["one"]), "made up by the client", "ann", digest, NOW);
         assert_eq!(opened, Err(StateError::Invalid));
     }
 
@@ -286,11 +330,11 @@ mod tests {
             RequestState::Anew,
         ] {
             let text = seals.seal(state.clone(), bound("ann"), NOW, LASTING).unwrap();
-            assert_eq!(seals.open(&text, "ann", || REQUEST, NOW), Ok(state));
-            assert_eq!(seals.open(&text, "bob", || REQUEST, NOW), Err(StateError::Invalid));
+            assert_eq!(open(&seals, &text, "ann", || REQUEST, NOW), Ok(state));
+            assert_eq!(open(&seals, &text, "bob", || REQUEST, NOW), Err(StateError::Invalid));
             let late = NOW + LASTING;
-            assert_eq!(seals.open(&text, "ann", || REQUEST, late), Err(StateError::Expired));
-            let opened = seals.open(&text, "ann", || [2; 32], NOW);
+            assert_eq!(open(&seals, &text, "ann", || REQUEST, late), Err(StateError::Expired));
+            let opened = open(&seals, &text, "ann", || [2; 32], NOW);
             assert_eq!(opened, Err(StateError::OtherRequest));
         }
     }
@@ -303,10 +347,10 @@ mod tests {
             let mut changed = text.clone().into_bytes();
             changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(seals.open(&changed, "ann", || REQUEST, NOW), Err(StateError::Invalid));
+            assert_eq!(open(&seals, &changed, "ann", || REQUEST, NOW), Err(StateError::Invalid));
         }
         for text in ["", "x", "!!", &text[..20], &format!("{text}-TAMPERED")] {
-            assert_eq!(seals.open(text, "ann", || REQUEST, NOW), Err(StateError::Invalid));
+            assert_eq!(open(&seals, text, "ann", || REQUEST, NOW), Err(StateError::Invalid));
         }
     }
 
@@ -315,10 +359,10 @@ mod tests {
         let (old, both, new) = (seals(&["one"]), seals(&["two", "one"]), seals(&["two"]));
         let by_old = old.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
         let by_both = both.seal(RequestState::Anew, bound("ann"), NOW, LASTING).unwrap();
-        assert_eq!(both.open(&by_old, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
-        assert_eq!(new.open(&by_both, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
-        assert_eq!(new.open(&by_old, "ann", || REQUEST, NOW), Err(StateError::Invalid));
-        assert_eq!(old.open(&by_both, "ann", || REQUEST, NOW), Err(StateError::Invalid));
+        assert_eq!(open(&both, &by_old, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
+        assert_eq!(open(&new, &by_both, "ann", || REQUEST, NOW), Ok(RequestState::Anew));
+        assert_eq!(open(&new, &by_old, "ann", || REQUEST, NOW), Err(StateError::Invalid));
+        assert_eq!(open(&old, &by_both, "ann", || REQUEST, NOW), Err(StateError::Invalid));
     }
 
     #[test]

@@ -124,9 +124,9 @@ impl ActiveCall {
         &self.asker
     }
 
-    /// Records that the user has agreed to the call.
-    pub(super) fn mark_confirmed(&mut self) {
-        self.asker.confirmation = Confirmation::Given;
+    /// Records whether the user has agreed to the call.
+    pub(super) fn set_confirmation(&mut self, confirmation: Confirmation) {
+        self.asker.confirmation = confirmation;
     }
 
     /// Answers with a question of the gateway itself; the call is made when the user agrees.

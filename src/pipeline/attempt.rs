@@ -72,12 +72,12 @@ impl CallAttempt {
     ) -> Result<(Self, Confirmation), Failure> {
         let mut confirmation = Confirmation::Missing;
         if let Some(input) = input::read_input(call)? {
-            let state = asker.open_state(&input, route.server())?;
+            let opened = asker.open_state(&input, route.server())?;
             // Every state is bound to the request, and all but the first come of a call that was made.
-            if state.is_some() {
-                confirmation = Confirmation::Given;
+            if let Some(opened) = &opened {
+                confirmation = Confirmation::Given(Box::new(opened.id));
             }
-            match state {
+            match opened.map(|opened| opened.state) {
                 Some(RequestState::Parked(parked)) => {
                     input::check_responses(&input)?;
                     return Ok((Self::Resumed { parked, input }, confirmation));

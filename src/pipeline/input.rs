@@ -19,7 +19,7 @@ use crate::call::{
 use crate::clock;
 use crate::config::GatewayConfig as Config;
 use crate::crypto::random_bytes;
-use crate::era::state::{Digest, RequestState, Seals, StateBinding, digest};
+use crate::era::state::{Digest, OpenedState, RequestState, Seals, StateBinding, digest};
 use crate::era::tasks::ids::TaskIds;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{JsonError, Members, Response, Splice, object, string};
@@ -181,7 +181,7 @@ impl Requester {
     }
 
     /// Opens a state that this request carries.
-    pub(super) fn open(&self, state: &str) -> Result<RequestState, Failure> {
+    pub(super) fn open(&self, state: &str) -> Result<OpenedState, Failure> {
         let digest = || self.digest();
         Ok(self.inputs.seals()?.open(state, &self.binding(), digest, clock::unix_now())?)
     }
@@ -191,13 +191,14 @@ impl Requester {
         &self,
         input: &Input,
         server: &ServerName,
-    ) -> Result<Option<RequestState>, Failure> {
+    ) -> Result<Option<OpenedState>, Failure> {
         let Some(state) = input.state.as_deref() else { return Ok(None) };
-        match self.open(state)? {
+        let opened = self.open(state)?;
+        match &opened.state {
             RequestState::Server { server: other, .. } if other != server.as_str() => {
                 Err(StateError::OtherRequest.into())
             }
-            state => Ok(Some(state)),
+            _ => Ok(Some(opened)),
         }
     }
 
@@ -232,7 +233,7 @@ impl Requester {
             return Err(Failure::InputNeeded { needed });
         }
         let Some((state, span)) = asked.state else {
-            return if self.confirmation == Confirmation::Given {
+            return if self.confirmation.is_given() {
                 self.add_confirmed_state(result)
             } else {
                 Ok(result.clone())

@@ -52,7 +52,6 @@ use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
 use crate::mcp::{Era, Method};
-use crate::policy::Confirmation;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
@@ -352,10 +351,8 @@ async fn send(
     let of_call = route.results.filter(|_| call.method == Method::ToolsCall);
     let retries = RetryPlan::prepare(of_call, snapshot, member);
     let mut target = route.into_target(&call.params);
-    target.confirmation = confirmation;
-    if confirmation == Confirmation::Given {
-        active.mark_confirmed();
-    }
+    target.confirmation = confirmation.clone();
+    active.set_confirmation(confirmation);
     if let Some(question) = confirm::question_before(snapshot, (&mut call, &mut target)).await? {
         return confirm::ask(active, &call, &question, user);
     }

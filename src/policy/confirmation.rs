@@ -3,28 +3,41 @@
 //! The question is asked after the rules and the arguments were checked, so that the user is not
 //! asked about a call that cannot be made, and before a slot is taken, which a question must not
 //! hold. That the user has agreed is proved by a sealed state, which is bound to the caller and to
-//! the digest of the request: `pipeline` opens it.
+//! the digest of the request: `pipeline` opens it. It is good for one call
+//! ([`used_consents`](super::used_consents)).
 
 use serde_json::{Map, Value, json};
 
-use crate::call::{Call, ConfirmRefusal, Failure, Named, NativeName, Question, ServerName};
+use crate::call::{
+    Call, ConfirmRefusal, Context, Failure, Named, NativeName, Question, ServerName,
+};
 use crate::catalog::Tool;
+use crate::clock;
 use crate::config::{Config, ConfirmChoice, ServerConfig};
+use crate::era::state::StateId;
 use crate::mcp::question::ELICITATION;
 use crate::telemetry::audit::RedactionRules;
 use crate::text::{clip, escape_invisible};
 
 use super::arguments::ArgumentsSeen;
-use super::{CallTarget, Policy};
+use super::used_consents::ConsentClaim;
+use super::{CallTarget, Policy, charged};
 
 /// Whether the user has agreed to a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Confirmation {
     /// Nobody was asked.
     #[default]
     Missing,
-    /// The user has agreed to this very call.
-    Given,
+    /// The user has agreed to this very call, as a sealed state proves.
+    Given(Box<StateId>),
+}
+
+impl Confirmation {
+    /// Whether the user has agreed.
+    pub fn is_given(&self) -> bool {
+        matches!(self, Self::Given(_))
+    }
 }
 
 /// Which calls need the user's consent.
@@ -149,19 +162,36 @@ impl Policy {
     }
 
     /// Whether the user has to agree to a call and has not.
-    pub(super) fn needs_consent(&self, target: &CallTarget) -> bool {
-        let Some(rules) = &self.confirmation else { return false };
-        let tool = target.tool.as_deref();
-        target.confirmation == Confirmation::Missing
-            && tool.is_some_and(|tool| rules.asks_for(&target.server, tool.as_listed()))
+    fn needs_consent(&self, target: &CallTarget) -> bool {
+        target.confirmation == Confirmation::Missing && self.asks_about(target)
     }
 
-    /// Refuses a call to which the user has not agreed.
-    pub(super) fn check_consent(&self, target: &CallTarget) -> Result<(), Failure> {
-        if self.needs_consent(target) {
-            return Err(Failure::NotConfirmed(ConfirmRefusal::NotAsked));
+    /// Whether the user has to agree to calls of a tool.
+    fn asks_about(&self, target: &CallTarget) -> bool {
+        let Some(rules) = &self.confirmation else { return false };
+        let tool = target.tool.as_deref();
+        tool.is_some_and(|tool| rules.asks_for(&target.server, tool.as_listed()))
+    }
+
+    /// Claims the consent to a call, so that no other call has it; `None` if the call needs none.
+    ///
+    /// # Errors
+    /// [`Failure::NotConfirmed`] if the user has not agreed, [`Failure::InvalidState`] if another
+    /// call was made by this consent, and [`Failure::OverLimit`].
+    pub(super) fn claim_consent(
+        &self,
+        context: &Context,
+        target: &CallTarget,
+    ) -> Result<Option<Box<ConsentClaim>>, Failure> {
+        if !self.asks_about(target) {
+            return Ok(None);
         }
-        Ok(())
+        let Confirmation::Given(state) = &target.confirmation else {
+            return Err(Failure::NotConfirmed(ConfirmRefusal::NotAsked));
+        };
+        let (consents, holder) = (&self.limits.consents, charged(context));
+        let claim = consents.claim(&holder, **state, clock::unix_now())?;
+        Ok(Some(Box::new(claim)))
     }
 }
 
@@ -175,7 +205,7 @@ const MAX_SHOWN: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Params;
+    use crate::call::{Params, StateError};
     use crate::catalog::HeaderRules;
     use crate::policy::LimitRegistry;
     use crate::upstream::tests::{call, config, target};
@@ -226,7 +256,32 @@ mod tests {
         };
         let refused = Failure::NotConfirmed(ConfirmRefusal::NotAsked);
         assert_eq!(admit(Confirmation::Missing).await, Err(refused));
-        assert_eq!(admit(Confirmation::Given).await, Ok(()));
+        let given = |nonce| {
+            let state = StateId { until: u64::MAX, nonce: [nonce; 12] };
+            Confirmation::Given(Box::new(state))
+        };
+        assert_eq!(admit(given(1)).await, Ok(()));
+        assert_eq!(admit(given(1)).await, Err(StateError::Used.into()), "it is good for one call");
+        assert_eq!(admit(given(2)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn consent_to_a_call_that_was_not_admitted_is_kept() {
+        let config = config(&[("s", "confirm = true\nquota_each = \"1/day\"")]);
+        let policy = Policy::new(LimitRegistry::default().limits(&config))
+            .with_confirmation(ConfirmRules::compile(&config));
+        let server = ServerName::new("s").unwrap();
+        let admit = async |nonce| {
+            let state = StateId { until: u64::MAX, nonce: [nonce; 12] };
+            let confirmation = Confirmation::Given(Box::new(state));
+            let target = CallTarget { confirmation, ..target(&server, "t") };
+            policy.admit(Box::new(call("t")), target).await.map(drop)
+        };
+        assert_eq!(admit(1).await, Ok(()));
+        // The quota is looked at after the consent, and refuses both times.
+        for _ in 0..2 {
+            assert!(matches!(admit(2).await, Err(Failure::OverLimit { .. })));
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod retry_budget;
 mod scopes;
 mod server_rates;
 mod set_quotas;
+mod used_consents;
 mod shares;
 mod transforms;
 
@@ -192,7 +193,7 @@ impl Policy {
             // What the server gets may be other arguments than the client has sent.
             self.authorize(&call, &target).await?;
         }
-        self.check_consent(&target)?;
+        let consent = self.claim_consent(&call.context, &target)?;
         if let Some(interceptors) = &self.limits.interceptors {
             Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
         }
@@ -208,6 +209,9 @@ impl Policy {
         let pass = limits.map(ServerLimits::enter_breaker).transpose()?.flatten();
         if let Some(charge) = self.limits.charge_quotas(&call.context, &target, cost)? {
             charge.keep();
+        }
+        if let Some(consent) = consent {
+            consent.keep();
         }
         Ok(Permitted::new(call, target, slot).watched_by(pass))
     }

@@ -29,6 +29,7 @@ use super::rate::{AddressBuckets, Bucket, KeyedBuckets};
 use super::retry_budget::RetryBudget;
 use super::server_rates::{HolderBuckets, ServerRates, ToolRates};
 use super::set_quotas::SetQuotas;
+use super::used_consents::UsedConsents;
 
 /// All buckets and gates in use.
 #[derive(Debug, Default)]
@@ -44,6 +45,7 @@ pub struct LimitRegistry {
     interceptors: InterceptorRegistry,
     reports: Option<(Arc<Metrics>, EventSender)>,
     large_work: Arc<LargeWork>,
+    consents: Arc<UsedConsents>,
 }
 
 /// A breaker, and the configuration of its server: another server of the same name begins anew.
@@ -122,6 +124,7 @@ impl LimitRegistry {
             interceptors,
             servers,
             large_work,
+            consents: Arc::clone(&self.consents),
         }
     }
 
@@ -218,6 +221,7 @@ pub struct PolicyLimits {
     pub(super) interceptors: Option<Interceptors>,
     servers: Named<ServerName, ServerLimits>,
     pub(super) large_work: Arc<LargeWork>,
+    pub(super) consents: Arc<UsedConsents>,
 }
 
 impl PolicyLimits {

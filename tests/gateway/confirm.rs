@@ -6,19 +6,19 @@ use crate::support::client::Client;
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Step, Upstream, within};
 
-const CONFIRM: &str = "confirm = true\n";
+pub const CONFIRM: &str = "confirm = true\n";
 
-fn form() -> Value {
+pub fn form() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
 
 /// What a user is asked, and the state that the client holds meanwhile.
-struct Question {
+pub struct Question {
     said: Said,
 }
 
 impl Question {
-    async fn about(client: &Client, tool: &str, arguments: &Value) -> Self {
+    pub async fn about(client: &Client, tool: &str, arguments: &Value) -> Self {
         let said = client.call(tool, arguments.clone()).await;
         assert_eq!(said.result()["resultType"], "input_required", "{said:?}");
         Self { said }
@@ -30,13 +30,13 @@ impl Question {
         asked["params"]["message"].as_str().unwrap()
     }
 
-    fn state(&self) -> &str {
+    pub fn state(&self) -> &str {
         self.said.result()["requestState"].as_str().unwrap()
     }
 }
 
 /// A Modern client's retry.
-async fn retry(
+pub async fn retry(
     client: &Client,
     (tool, arguments): (&str, &Value),
     state: &str,
@@ -59,7 +59,7 @@ async fn answered(client: &Client, tool: &str, arguments: Value, action: &str) -
     (message, within(stream.message()).await.unwrap())
 }
 
-async fn asking(upstream: &Upstream, settings: &str) -> Builder {
+pub async fn asking(upstream: &Upstream, settings: &str) -> Builder {
     Gateway::with("s", upstream.http() + settings).toml("[audit]\nfile = \"audit.jsonl\"\n")
 }
 

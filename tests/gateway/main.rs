@@ -29,6 +29,7 @@ mod certificates;
 mod children;
 mod confirm;
 mod connections;
+mod consents;
 mod definition_tags;
 mod departed_tools;
 mod events;

@@ -355,6 +355,9 @@ pub enum StateError {
     /// The call that it continues has ended, or was already continued.
     #[error("its call is no longer waiting for input")]
     Ended,
+    /// It proves the user's consent to one call, which was made.
+    #[error("the call that the user has agreed to was made: call again without it")]
+    Used,
 }
 
 /// How a client refused the input that a server asked for.
