@@ -10,7 +10,7 @@ use super::scan::scan_servers;
 use super::serve::settings;
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
 use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind};
-use crate::policy::{BaselineFolder, pins_of, survey_rules};
+use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
 use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap};
 
@@ -46,6 +46,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     for remark in survey_rules(&config) {
         print_error(&format!("warning: {remark}"));
+    }
+    for unmatched in survey_patterns(&config) {
+        print_error(&format!("warning: {unmatched}"));
     }
     if config.gateway.naming == NamingChoice::First && config.gateway.state_dir.folder().is_none() {
         print_error(&format!("warning: gateway.naming: {UNSETTLED}"));

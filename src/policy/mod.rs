@@ -26,6 +26,7 @@ mod retry_budget;
 mod scopes;
 mod server_rates;
 mod set_quotas;
+mod unmatched;
 mod used_consents;
 mod shares;
 mod transforms;
@@ -53,6 +54,7 @@ pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,
 };
+pub use unmatched::{UnmatchedPattern, survey_patterns};
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;

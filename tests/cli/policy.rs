@@ -71,8 +71,20 @@ fn rules_that_can_hold_for_nothing_are_reported() {
             "no rule allows anything",
             "policy.rules.no: there is no server \"gone\"",
             "policy.rules.no: there is no profile \"lost\"",
+            "policy.rules.no.servers: no server can match \"x*\"",
         ],
     );
+    let never = "[policy.rules.r]\nprincipals = [\"ci\"]\n[profiles.p]\ntools = [\"gone__*\"]\n";
+    let warned = check(never).exits_with(DONE);
+    contains_all(
+        &warned.0.stderr,
+        &[
+            "policy.rules.r.principals: no client can match \"ci\"",
+            "profiles.p.tools: no tool can match \"gone__*\"",
+        ],
+    );
+    let fine = "[policy.rules.r]\nprincipals = [\"anonymous\"]\nprofiles = [\"def*\"]\n";
+    assert!(check(fine).exits_with(DONE).0.stderr.is_empty());
     check("[policy.rules.no]\nwhen = \"tool.nmae == 'x'\"\n")
         .exits_with(CONFIG_FAULT)
         .complains_of(&[
@@ -84,4 +96,42 @@ fn rules_that_can_hold_for_nothing_are_reported() {
     check("[policy.rules.no]\neffect = \"maybe\"\ntool = [\"x\"]\n")
         .exits_with(CONFIG_FAULT)
         .complains_of(&["allow", "did you mean `tools`?"]);
+}
+
+#[test]
+fn a_case_has_claims_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (config, cases) = (path("gateway.toml"), path("cases.toml"));
+    let rules = "[servers.git]\ncommand = \"x\"\n[policy.rules.web]\n\
+                 when = \"claims.team.name == 'web' && claims.level >= 2\"\n\
+                 [policy.rules.away]\neffect = \"deny\"\n\
+                 when = \"has(claims.locations) && claims.locations.exists(l, l == 'away')\"\n";
+    fs::write(&config, rules).unwrap();
+    let case = |claims: &str, expect: &str, rule: &str| {
+        let rule = if rule.is_empty() { String::new() } else { format!("rule = \"{rule}\"\n") };
+        format!(
+            "[[case]]\nprincipal = \"idp:ann\"\ntool = \"git__push\"\n{claims}\n\
+             expect = \"{expect}\"\n{rule}"
+        )
+    };
+    let table = [
+        case("claims = { team = { name = \"web\" }, level = 2 }", "allow", "web"),
+        case("claims = { team = { name = \"web\" }, level = 1 }", "hidden", ""),
+        case("claims = { team = { name = \"app\" }, level = 2 }", "hidden", ""),
+        case("claims = { level = 2 }", "hidden", ""),
+        case("", "hidden", ""),
+        case(
+            "claims = { team = { name = \"web\" }, level = 3, locations = [\"away\"] }",
+            "hidden",
+            "away",
+        ),
+    ];
+    fs::write(&cases, table.concat()).unwrap();
+    trunkline(&["policy", "-c", &config, "test", &cases]).exits_with(DONE).prints(&[
+        "ok     1  idp:ann  git__push  allow (rule web)",
+        "ok     2  idp:ann  git__push  hidden (no rule)",
+        "ok     6  idp:ann  git__push  hidden (rule away)",
+        "6 case(s), 0 failed",
+    ]);
 }
