@@ -11,6 +11,7 @@ mod arguments;
 mod authorization;
 mod confirmation;
 mod breaker;
+mod bucket_store;
 mod definitions;
 mod failure_window;
 mod gate;

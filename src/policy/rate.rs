@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use crate::call::Failure;
 use crate::config::Rate;
+
+use super::bucket_store::{BucketStore, MOST_KEYS};
 
 /// One token bucket.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl AddressBuckets {
 /// One token bucket for each key, of which there may be many.
 #[derive(Debug)]
 pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
-    limiter: DefaultKeyedRateLimiter<K>,
+    limiter: RateLimiter<K, BucketStore<K>, DefaultClock>,
     /// How many requests were checked. Counted here, because counting the
     /// keys takes a lock on every shard of their map.
     checks: AtomicUsize,
@@ -73,7 +75,7 @@ pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     pub(super) fn new(rate: Rate) -> Self {
         Self {
-            limiter: RateLimiter::keyed(quota(rate)),
+            limiter: RateLimiter::new(quota(rate), BucketStore::default(), DefaultClock::default()),
             checks: AtomicUsize::new(0),
             sweep_at: AtomicUsize::new(MANY_ADDRESSES),
         }
@@ -101,11 +103,12 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     }
 
     /// Drops the keys whose buckets are full again, if there are many keys. If
-    /// few could be dropped, the next sweep is put off: it visits every key.
+    /// few could be dropped, the next sweep is put off, up to a bound: it visits every key.
     fn sweep(&self) {
-        if self.limiter.len() > self.sweep_at.load(Ordering::Relaxed) {
+        let kept = self.limiter.len();
+        if kept >= MOST_KEYS || kept > self.sweep_at.load(Ordering::Relaxed) {
             self.limiter.retain_recent();
-            let next = (self.limiter.len() * 2).max(MANY_ADDRESSES);
+            let next = (self.limiter.len() * 2).clamp(MANY_ADDRESSES, MOST_KEYS);
             self.sweep_at.store(next, Ordering::Relaxed);
         }
     }
@@ -205,6 +208,31 @@ mod tests {
         assert!(most > MANY_ADDRESSES, "few are not worth a sweep: {most}");
         assert!(most <= bound, "{most}");
         assert!(buckets.0.limiter.len() <= MANY_ADDRESSES);
+    }
+
+    #[test]
+    fn callers_beyond_the_bound_share_one_bucket_and_those_before_keep_theirs() {
+        let count = NonZeroU32::new(2).unwrap();
+        let buckets = AddressBuckets::new(Rate { count, per: Duration::from_hours(24) });
+        let check = |number: usize| {
+            let number = u32::try_from(number).unwrap();
+            buckets.check(IpAddr::V4(number.into()), NonZeroU32::MIN).is_ok()
+        };
+        // From 1.0.0.0, because all of 127.0.0.0/8 is one.
+        let first = 1 << 24;
+        for number in first..first + MOST_KEYS {
+            assert!(check(number), "{number}");
+        }
+        // So many more until they are counted.
+        let counted = first + MOST_KEYS + CHECKS_PER_SWEEP;
+        (first + MOST_KEYS..counted).for_each(|number| _ = check(number));
+        let strangers = counted..counted + 3 * CHECKS_PER_SWEEP;
+        let admitted = strangers.filter(|number| check(*number)).count();
+        assert!(admitted <= 2, "not more than one of them alone: {admitted}");
+        let kept = buckets.0.limiter.len();
+        assert!(kept <= MOST_KEYS + CHECKS_PER_SWEEP, "{kept}");
+        assert!(check(first), "its second of two");
+        assert!(!check(first));
     }
 
     #[test]
