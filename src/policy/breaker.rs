@@ -467,4 +467,26 @@ mod tests {
         }
         assert_eq!(judge_end(Ok(())), Some(Answered));
     }
+
+    /// A call that took longer than the breaker was open says nothing of the server as it is now.
+    #[test]
+    fn a_call_from_before_the_last_transition_counts_for_nothing() {
+        let settings = BreakerConfig { failures: Some(1), probes: 1, ..SETTINGS };
+        let (breaker, now) = (breaker(settings), clock::now());
+        let [early, other, third] = [(); 3].map(|()| breaker.enter(now).unwrap());
+        call(&breaker, now, Err(&broke()));
+        let open = BreakerView::Open { remaining: SETTINGS.open_time };
+        assert_eq!(breaker.view(now), open);
+        other.record(Ok(()), now);
+        assert_eq!(breaker.view(now), open, "an early success does not close it");
+        let later = now + SETTINGS.open_time;
+        let probe = breaker.enter(later).unwrap();
+        third.record(Err(&broke()), later);
+        assert_eq!(breaker.view(later), BreakerView::HalfOpen, "an early failure is no probe");
+        probe.record(Ok(()), later);
+        assert_eq!(breaker.view(later), BreakerView::Closed { failures: 0 });
+        early.record(Err(&broke()), later);
+        assert_eq!(breaker.view(later), BreakerView::Closed { failures: 0 });
+        assert!(breaker.check(later).is_ok());
+    }
 }
