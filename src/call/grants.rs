@@ -1,9 +1,12 @@
 //! What a principal was granted beside its name: groups, scopes and the claims of its token.
 
 use std::collections::BTreeSet;
+use std::iter::successors;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+
+use crate::text::clip;
 
 /// What the credential of a principal says of it, and what `[clients.NAME]` adds.
 ///
@@ -16,4 +19,58 @@ pub struct Grants {
     pub scopes: BTreeSet<Arc<str>>,
     /// The claims of a verified token; empty for any other credential.
     pub claims: Map<String, Value>,
+}
+
+impl Grants {
+    /// Who acts for the principal (RFC 8693, 4.1): the current actor first, then those before it, of
+    /// whom the claim `act` of each tells. Those beyond [`MOST_ACTORS`] are left out.
+    pub fn actors(&self) -> impl Iterator<Item = &str> {
+        let acts = successors(self.claims.get("act"), |act| act.get("act"));
+        acts.take_while(|act| act.is_object()).take(MOST_ACTORS).map(|act| {
+            let name = ["sub", "client_id"].iter().find_map(|name| act.get(*name)?.as_str());
+            clip(name.unwrap_or(UNNAMED_ACTOR), MAX_ACTOR)
+        })
+    }
+}
+
+/// The most actors of a principal.
+const MOST_ACTORS: usize = 8;
+/// The longest name of an actor, in bytes: as of a principal.
+const MAX_ACTOR: usize = 255;
+/// An actor of which a token tells no name.
+const UNNAMED_ACTOR: &str = "unknown";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn actors(act: Value) -> Vec<String> {
+        let claims = Map::from_iter([("act".to_owned(), act)]);
+        Grants { claims, ..Grants::default() }.actors().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn actors_are_read_from_the_current_one_to_the_first() {
+        let chain =
+            json!({ "sub": "agent", "act": { "client_id": "desk", "act": { "iss": "x" } } });
+        assert_eq!(actors(chain), ["agent", "desk", "unknown"]);
+        for none in [json!("agent"), json!(null), json!([{ "sub": "agent" }])] {
+            assert!(actors(none.clone()).is_empty(), "{none}");
+        }
+        assert_eq!(actors(json!({ "sub": 7, "act": "agent" })), ["unknown"]);
+        assert!(Grants::default().actors().next().is_none());
+    }
+
+    #[test]
+    fn the_chain_and_its_names_are_bounded() {
+        let chain = (0..20).rev().fold(Value::Null, |before, number| {
+            json!({ "sub": format!("{number}{}", "x".repeat(300)), "act": before })
+        });
+        let named = actors(chain);
+        assert_eq!(named.len(), MOST_ACTORS);
+        assert!(named.iter().all(|name| name.len() == MAX_ACTOR));
+        assert!(named[0].starts_with("0x") && named[7].starts_with("7x"), "{named:?}");
+    }
 }

@@ -79,7 +79,7 @@ impl CallAudit {
             kind: AuditKind::Call,
             principal: call.principal,
             credential: self.notes.credential(),
-            actors: &[],
+            actors: self.notes.actors(),
             address: call.address,
             profile: call.profile,
             method: call.method,
@@ -152,7 +152,7 @@ impl Gateway {
             kind: AuditKind::Request,
             principal: request.sender.map(|sender| sender.principal().as_str()),
             credential: &credential,
-            actors: &[],
+            actors: &request.sender.map(actors_of).unwrap_or_default(),
             address: request.address,
             profile: request.profile,
             method: method.map_or("", Method::as_str),
@@ -186,7 +186,7 @@ impl Gateway {
             kind: AuditKind::List,
             principal: Some(context.principal.as_str()),
             credential: notes.credential(),
-            actors: &[],
+            actors: notes.actors(),
             address: context.peer.map(|_| context.address),
             profile: context.endpoint.profile(),
             method: kind.method().as_str(),
@@ -214,7 +214,11 @@ impl Gateway {
 
 /// The notes that the context of a request from this sender carries.
 pub fn audit_notes(sender: &Credential) -> Arc<AuditNotes> {
-    AuditNotes::new(describe_credential(sender))
+    AuditNotes::new(describe_credential(sender), actors_of(sender))
+}
+
+fn actors_of(sender: &Credential) -> Arc<[String]> {
+    sender.grants().map_or_else(Arc::default, |it| it.actors().map(str::to_owned).collect())
 }
 
 fn describe_credential(sender: &Credential) -> AuditCredential {

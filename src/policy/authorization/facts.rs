@@ -52,6 +52,10 @@ impl CallerFacts {
         self.grants.iter().flat_map(|grants| grants.scopes.iter().map(|scope| &**scope))
     }
 
+    pub(super) fn actors(&self) -> impl Iterator<Item = &str> {
+        self.grants.iter().flat_map(|grants| grants.actors())
+    }
+
     pub(super) fn era(&self) -> &'static str {
         match self.client.version.era() {
             Era::Legacy => "legacy",
@@ -67,6 +71,7 @@ impl CallerFacts {
         (!(principal.has("name") || principal.has("kind")) || self.principal == other.principal)
             && (!principal.has("groups") || self.groups().eq(other.groups()))
             && (!principal.has("scopes") || self.scopes().eq(other.scopes()))
+            && (!principal.has("actors") || self.actors().eq(other.actors()))
             && self.has_same_claims(other, reads.of("claims"))
             && (!names_client || self.client.info == other.client.info)
             && (!client.has("era") || self.era() == other.era())

@@ -289,6 +289,26 @@ fn claims_and_groups_are_read_of_the_caller_alone() {
 }
 
 #[test]
+fn callers_with_other_actors_have_other_rights() {
+    // Nothing is decided before the element is known: the callers' facts are kept.
+    let condition = "item.name == 'x' && 'agent' in principal.actors";
+    let rules = rules(&format!("[policy.rules.a]\nwhen = {condition:?}"));
+    let acting = |name: &str| {
+        let mut context = caller("ann", &[], &[]);
+        let claims = json!({ "act": { "sub": "first", "act": { "sub": name } } });
+        let claims = claims.as_object().cloned().unwrap();
+        context.grants = Some(Arc::new(Grants { claims, ..Grants::default() }));
+        context
+    };
+    let element = (Kind::Prompts, "s", "x");
+    assert_eq!(decide(&rules, &acting("agent"), element), ALLOWED(0));
+    assert_eq!(decide(&rules, &acting("other"), element), BY_DEFAULT);
+    let rights = |name| rules.rights_of(&acting(name));
+    assert_eq!(rights("agent"), rights("agent"));
+    assert_ne!(rights("agent"), rights("other"));
+}
+
+#[test]
 fn a_rule_about_tools_says_nothing_of_other_elements() {
     let rules = rules(
         r#"

@@ -71,7 +71,7 @@ pub(super) fn size_of(
     let fixed = |bytes| [bytes, MOST_MEMBERS];
     let [bytes, elements] = match variable {
         "principal" => {
-            let names = caller.groups().chain(caller.scopes());
+            let names = caller.groups().chain(caller.scopes()).chain(caller.actors());
             let own = [caller.principal.as_str().len() + 64, MOST_MEMBERS];
             names.fold(own, |[bytes, count], name| [bytes + name.len() + 1, count + 1])
         }
@@ -99,11 +99,12 @@ pub(super) fn size_of(
 const MOST_MEMBERS: usize = 8;
 
 fn principal_value<'v>(caller: &'v CallerFacts, members: &MemberReads) -> ConditionValue<'v> {
-    record(members, ["name", "kind", "groups", "scopes"], |member| match member {
+    record(members, ["name", "kind", "groups", "scopes", "actors"], |member| match member {
         "name" => text(caller.principal.as_str()),
         "kind" => text(caller.principal_kind()),
         "groups" => texts(caller.groups()),
-        _ => texts(caller.scopes()),
+        "scopes" => texts(caller.scopes()),
+        _ => texts(caller.actors()),
     })
 }
 

@@ -18,6 +18,7 @@ pub struct AuditCredential {
 #[derive(Debug, Default)]
 pub struct AuditNotes {
     credential: Arc<AuditCredential>,
+    actors: Arc<[String]>,
     rule: OnceLock<DecidingRule>,
     permission: OnceLock<DecidingRule>,
     change: OnceLock<DecidingRule>,
@@ -48,19 +49,25 @@ pub struct DecidingRule {
 }
 
 impl AuditNotes {
-    /// The notes of a request with this credential.
-    pub fn new(credential: AuditCredential) -> Arc<Self> {
-        Self { credential: Arc::new(credential), ..Self::default() }.into()
+    /// The notes of a request with this credential, which these actors have used.
+    pub fn new(credential: AuditCredential, actors: Arc<[String]>) -> Arc<Self> {
+        Self { credential: Arc::new(credential), actors, ..Self::default() }.into()
     }
 
     /// Notes for a call that is made on behalf of this request: it is decided about anew.
     pub fn for_inner_call(&self) -> Arc<Self> {
-        Self { credential: Arc::clone(&self.credential), ..Self::default() }.into()
+        let (credential, actors) = (Arc::clone(&self.credential), Arc::clone(&self.actors));
+        Self { credential, actors, ..Self::default() }.into()
     }
 
     /// How the caller has proved who it is.
     pub fn credential(&self) -> &AuditCredential {
         &self.credential
+    }
+
+    /// Who acts for the caller, the current actor first.
+    pub fn actors(&self) -> &[String] {
+        &self.actors
     }
 
     /// Says which rule permits the request, unless another check refuses it. The first one counts.

@@ -50,7 +50,7 @@ pub struct AuditRecord<'a> {
     pub principal: Option<&'a str>,
     /// How the caller has proved that.
     pub credential: &'a AuditCredential,
-    /// On whose behalf the caller acted, the nearest first.
+    /// Who acts for the principal, the current actor first.
     pub actors: &'a [String],
     /// The client's address; `None` for a client on standard streams.
     pub address: Option<IpAddr>,

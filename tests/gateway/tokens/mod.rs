@@ -1,5 +1,6 @@
 //! Users with tokens of an authorization server: who is let in, as whom, and for what.
 
+mod actors;
 mod attacks;
 mod issuers;
 mod metadata;

@@ -60,6 +60,7 @@ const PRINCIPAL: RecordForm = RecordForm {
         ("kind", CelType::Text),
         ("groups", CelType::Texts),
         ("scopes", CelType::Texts),
+        ("actors", CelType::Texts),
     ],
 };
 const TOOL: RecordForm = RecordForm {
