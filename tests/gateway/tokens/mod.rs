@@ -7,6 +7,7 @@ mod metadata;
 mod providers;
 mod scopes;
 mod sessions;
+mod several_issuers;
 
 use serde_json::{Value, json};
 
