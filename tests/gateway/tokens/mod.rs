@@ -5,6 +5,7 @@ mod attacks;
 mod issuers;
 mod metadata;
 mod providers;
+mod rules;
 mod scopes;
 mod sessions;
 mod several_issuers;
