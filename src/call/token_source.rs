@@ -6,8 +6,9 @@ use std::sync::Arc;
 /// server calls the scopes of the gateway.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TokenSource {
-    /// The URL of the endpoint's Protected Resource Metadata (RFC 9728).
-    pub metadata: String,
+    /// The URL of the endpoint's Protected Resource Metadata (RFC 9728); `None` if it has none,
+    /// because no issuer gives tokens for it.
+    pub metadata: Option<String>,
     /// The scopes that the endpoint needs of every client.
     pub scopes: Vec<Arc<str>>,
     /// What clients ask for to get a scope, where it has another name there.

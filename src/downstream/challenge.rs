@@ -35,8 +35,8 @@ fn challenge(failure: &Failure, source: Option<&Arc<TokenSource>>) -> Option<Hea
         _ => (source, source.map_or(&[][..], |source| &source.scopes)),
     };
     let mut text = String::from("Bearer realm=\"mcp\"");
-    if let Some(source) = source {
-        let _ = write!(text, ", resource_metadata=\"{}\"", source.metadata);
+    if let Some(metadata) = source.and_then(|source| source.metadata.as_ref()) {
+        let _ = write!(text, ", resource_metadata=\"{metadata}\"");
     }
     if !scopes.is_empty() {
         let request = source.map_or_else(|| scopes.join(" "), |it| it.scope_request(scopes));

@@ -35,9 +35,9 @@ impl McpService {
         let resource = profile.and_then(|profile| {
             snapshot.identity.resource(profile, || own_url(request.uri(), request.headers(), peer))
         });
-        let Some(resource) = resource else { return Some(refusal(&Failure::UnknownEndpoint)) };
-        let document = resource.metadata().to_string();
-        let mut response = response::json(StatusCode::OK, document.into());
+        let document = resource.and_then(|resource| resource.metadata());
+        let Some(document) = document else { return Some(refusal(&Failure::UnknownEndpoint)) };
+        let mut response = response::json(StatusCode::OK, document.to_string().into());
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHED));
         Some(response)
     }

@@ -36,8 +36,12 @@ impl ProtectedResource {
         path == said_path && origin.eq_ignore_ascii_case(said_origin)
     }
 
-    /// The document of the resource (RFC 9728, 2).
-    pub fn metadata(&self) -> Value {
+    /// The document of the resource (RFC 9728, 2). `None` without an authorization server: there has
+    /// to be at least one (MCP 2026-07-28, Authorization, "Authorization Server Location").
+    pub fn metadata(&self) -> Option<Value> {
+        if self.servers.is_empty() {
+            return None;
+        }
         let mut document = json!({
             "resource": self.uri,
             "authorization_servers": self.servers,
@@ -48,7 +52,7 @@ impl ProtectedResource {
         if let (false, Some(members)) = (scopes.is_empty(), document.as_object_mut()) {
             members.insert("scopes_supported".into(), scopes.into());
         }
-        document
+        Some(document)
     }
 }
 
@@ -124,7 +128,7 @@ impl Resources {
         // A client asks the first of them, unless it is configured otherwise.
         let requests = issuers.first().map(|issuer| Arc::clone(&issuer.requests));
         let source = TokenSource {
-            metadata: format!("{origin}{WELL_KNOWN}{path}"),
+            metadata: (!issuers.is_empty()).then(|| format!("{origin}{WELL_KNOWN}{path}")),
             scopes: self.scopes.get(profile).cloned().unwrap_or_default(),
             requests: requests.unwrap_or_default(),
         };

@@ -109,12 +109,21 @@ async fn an_issuer_that_may_not_use_a_profile_is_not_named_there() {
         builder.toml("[profiles.other]\n[profiles.third]\n")
     })
     .await;
-    let servers = async |path: &str| {
-        get(&house.gateway, &format!("{WELL_KNOWN}{path}")).await.json()["authorization_servers"]
-            .clone()
+    let document = async |path: &str| get(&house.gateway, &format!("{WELL_KNOWN}{path}")).await;
+    let challenge = async |path: &str| {
+        let said = house.gateway.plain().http("POST", path).send().await.said().await;
+        assert_eq!(said.status, 401, "{said:?}");
+        said.header("www-authenticate").unwrap().to_owned()
     };
-    assert_eq!(servers("/mcp/other").await, json!([house.issuer.url()]));
-    assert_eq!(servers("/mcp/third").await, json!([]));
+    let servers = &document("/mcp/other").await.json()["authorization_servers"];
+    assert_eq!(*servers, json!([house.issuer.url()]));
+    assert!(challenge("/mcp/other").await.contains("resource_metadata="));
+    // Where no issuer gives tokens there is no document, and no challenge leads to one.
+    for (place, endpoint) in [("/mcp/third", "/mcp/third"), ("/mcp", "/mcp"), ("", "/mcp")] {
+        assert_eq!(document(place).await.status, 404, "{place}");
+        let challenge = challenge(endpoint).await;
+        assert!(!challenge.contains("resource_metadata"), "{place}: {challenge}");
+    }
 }
 
 #[tokio::test]
