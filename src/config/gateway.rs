@@ -69,6 +69,10 @@ section! {
             /// IP address if neither is configured. Requests with an invalid key or token count by IP
             /// address.
             client_rate: Option<Rate>,
+            /// How many wrong keys and tokens each IP address may try. Above that, only keys of
+            /// `[clients]` and tokens that were verified before are let in from there. Behind a
+            /// proxy all clients have its address: set it to `"off"`, and limit attempts there.
+            failed_logins: Option<Rate> = "30/min",
             /// Who is served without a key if neither `[clients]` nor `[issuers]` are configured.
             anonymous: AnonymousAccess = "loopback",
             /// The number of threads that serve clients. By default one per core.

@@ -106,7 +106,9 @@ impl McpService {
             let entry = (resource.as_deref(), certificate, address);
             match self.gateway.identify(&snapshot, headers, entry) {
                 Ok(credential) => credential,
-                Err(Unidentified::Refused(failure)) => return Err(refuse(None, &failure)),
+                Err(Unidentified::Refused(failure) | Unidentified::WrongCredential(failure)) => {
+                    return Err(refuse(None, &failure));
+                }
                 Err(Unidentified::Pending(wait)) => return Err(EntryRefusal::Pending(wait)),
             }
         };

@@ -59,8 +59,10 @@ pub struct Identity {
 /// Why the sender of a request is not known.
 #[derive(Debug)]
 pub enum Unidentified {
-    /// It showed nothing that is accepted.
+    /// It showed nothing that could be tried, or something that was accepted before.
     Refused(Failure),
+    /// It showed an unknown key, or a token that is not accepted: perhaps a guess.
+    WrongCredential(Failure),
     /// The keys of its token's issuer are being fetched.
     Pending(KeyWait),
 }
@@ -75,6 +77,7 @@ impl From<Unverified> for Unidentified {
     fn from(unverified: Unverified) -> Self {
         match unverified {
             Unverified::Refused(failure) => Self::Refused(failure),
+            Unverified::Faulty(fault) => Self::WrongCredential(Failure::TokenRefused(fault)),
             Unverified::Pending(wait) => Self::Pending(wait),
         }
     }
@@ -151,15 +154,19 @@ impl Identity {
     /// meant for a server (`forward_headers`), and stays unless it holds a
     /// key of this gateway or a token of its issuers.
     ///
+    /// `admit` says whether something that is not known yet may be tried. Keys of clients and tokens
+    /// that were verified before are found by one look at their SHA-256, and pass without it: a guess
+    /// would have to meet 256 random bits.
+    ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], where there are
     /// clients; [`Failure::TokenMissing`], [`Failure::TokenRefused`] and
-    /// [`Failure::IssuerUnavailable`], where there are issuers.
+    /// [`Failure::IssuerUnavailable`], where there are issuers; and those of `admit`.
     pub fn identify(
         &self,
         headers: &mut HeaderMap,
         resource: Option<&ProtectedResource>,
-        now: impl FnOnce() -> Duration,
+        (now, admit): (impl FnOnce() -> Duration, impl FnOnce() -> Result<(), Failure>),
     ) -> Result<Credential, Unidentified> {
         if self.is_open() {
             return Ok(Credential::anonymous());
@@ -168,7 +175,7 @@ impl Identity {
         let hash = KeyHash::new(sha256(shown.text));
         let (now, name) = (now(), shown.name.clone());
         let Some(key) = self.keys.find(&hash) else {
-            let token = self.verify_token(&shown, (&hash, resource), now)?;
+            let token = self.verify_token(&shown, (&hash, resource), (now, admit))?;
             headers.remove(name);
             let (principal, grants) = (token.principal.clone(), Some(Arc::clone(&token.grants)));
             return Ok(Credential { principal, grants, proof: Proof::Token(token) });
@@ -207,13 +214,16 @@ impl Identity {
         &self,
         shown: &ShownCredential<'_>,
         (hash, resource): (&KeyHash, Option<&ProtectedResource>),
-        now: Duration,
+        (now, admit): (Duration, impl FnOnce() -> Result<(), Failure>),
     ) -> Result<Arc<VerifiedToken>, Unidentified> {
         match (&self.tokens, resource) {
             (Some((issuers, _)), Some(resource)) if shown.name == header::AUTHORIZATION => {
-                Ok(issuers.verify((shown.text, hash.as_bytes()), resource, now)?)
+                Ok(issuers.verify((shown.text, hash.as_bytes()), resource, (now, admit))?)
             }
-            _ => Err(Failure::KeyUnknown.into()),
+            _ => {
+                admit()?;
+                Err(Unidentified::WrongCredential(Failure::KeyUnknown))
+            }
         }
     }
 

@@ -35,8 +35,9 @@ fn identify_at(
     headers: &mut HeaderMap,
     now: Duration,
 ) -> Result<Credential, Failure> {
-    identity.identify(headers, None, || now).map_err(|unidentified| match unidentified {
-        Unidentified::Refused(failure) => failure,
+    let identified = identity.identify(headers, None, (|| now, || Ok(())));
+    identified.map_err(|unidentified| match unidentified {
+        Unidentified::Refused(failure) | Unidentified::WrongCredential(failure) => failure,
         Unidentified::Pending(_) => panic!("no issuer is configured"),
     })
 }

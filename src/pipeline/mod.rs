@@ -150,12 +150,17 @@ impl Gateway {
                 return Ok(credential);
             }
         }
-        let identified = snapshot.identity.identify(headers, resource, clock::unix_now);
+        let admit = || snapshot.policy.admit_attempt(address);
+        let identified = snapshot.identity.identify(headers, resource, (clock::unix_now, admit));
         identified.map_err(|unidentified| match unidentified {
             Unidentified::Refused(unknown) => {
                 self.refuse_stranger(snapshot, address, unknown).into()
             }
             pending @ Unidentified::Pending(_) => pending,
+            Unidentified::WrongCredential(wrong) => {
+                snapshot.policy.record_failed_attempt(address);
+                self.refuse_stranger(snapshot, address, wrong).into()
+            }
         })
     }
 

@@ -13,6 +13,7 @@ mod confirmation;
 mod breaker;
 mod bucket_store;
 mod definitions;
+mod failed_logins;
 mod failure_window;
 mod gate;
 mod holder_slots;
@@ -68,6 +69,7 @@ use scopes::ScopeRules;
 
 use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
 use crate::config::Config;
+use crate::clock;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -131,8 +133,25 @@ impl Policy {
         self.limits.check_gateway()
     }
 
-    /// Checks the rate of unauthenticated requests before they are rejected, so
-    /// that keys cannot be tried by brute force.
+    /// Whether an address may try a key or token that is not known yet: not after too many that were
+    /// wrong. Asked before a signature is verified; never for a key of a client or a token that was
+    /// verified before, so that nobody locks out those who share an address.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] names the limit and the wait.
+    pub fn admit_attempt(&self, address: IpAddr) -> Result<(), Failure> {
+        self.limits.failed_logins.as_ref().map_or(Ok(()), |it| it.check(address, clock::now()))
+    }
+
+    /// Counts a wrong key or token.
+    pub fn record_failed_attempt(&self, address: IpAddr) {
+        if let Some(failed) = &self.limits.failed_logins {
+            failed.record(address, clock::now());
+        }
+    }
+
+    /// Counts a request of an unknown sender, which is refused in any case, towards the rate of its
+    /// address.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.

@@ -20,6 +20,7 @@ use crate::telemetry::events::EventSender;
 use crate::telemetry::metrics::Metrics;
 
 use super::breaker::{Breaker, BreakerPass, BreakerReports, BreakerSubject};
+use super::failed_logins::FailedLogins;
 use super::gate::{Gate, GateSettings, GateShare};
 use super::interceptors::{InterceptorRegistry, Interceptors};
 use super::large_work::LargeWork;
@@ -36,6 +37,7 @@ use super::used_consents::UsedConsents;
 pub struct LimitRegistry {
     buckets: SharedTable<(String, Rate), Bucket>,
     keyed: SharedTable<Rate, AddressBuckets>,
+    failed_logins: SharedTable<Rate, FailedLogins>,
     users: SharedTable<Rate, KeyedBuckets<Arc<str>>>,
     holders: SharedTable<(String, Rate), HolderBuckets>,
     quotas: Arc<QuotaLedger>,
@@ -94,6 +96,9 @@ impl LimitRegistry {
             .gateway
             .client_rate
             .map(|rate| self.keyed.find(rate, || AddressBuckets::new(rate)));
+        let failed_logins = config.gateway.failed_logins;
+        let failed_logins =
+            failed_logins.map(|rate| self.failed_logins.find(rate, || FailedLogins::new(rate)));
         let users = config.gateway.client_rate.filter(|_| !config.issuers.is_empty());
         let users = users.map(|rate| self.users.find(rate, || KeyedBuckets::new(rate)));
         let clients = config.clients.iter().filter_map(|client| {
@@ -117,6 +122,7 @@ impl LimitRegistry {
         PolicyLimits {
             gateway,
             address,
+            failed_logins,
             users,
             clients,
             profiles,
@@ -211,6 +217,8 @@ pub struct PolicyLimits {
     gateway: Option<Arc<Bucket>>,
     /// For clients without a key.
     address: Option<Arc<AddressBuckets>>,
+    /// Wrong keys and tokens, by address.
+    pub(super) failed_logins: Option<Arc<FailedLogins>>,
     /// For users of issuers.
     users: Option<Arc<KeyedBuckets<Arc<str>>>>,
     clients: Named<Arc<str>, Arc<Bucket>>,

@@ -33,6 +33,7 @@ mod consents;
 mod definition_tags;
 mod departed_tools;
 mod events;
+mod failed_logins;
 mod given_up;
 mod held;
 mod http_servers;

@@ -56,15 +56,17 @@ pub struct TokenIssuer {
 /// Why a token does not identify its sender.
 #[derive(Debug)]
 pub(super) enum Unverified {
-    /// It does not do so at all.
+    /// It was not tried, or it was verified before, and is not accepted here and now.
     Refused(Failure),
+    /// It is no token that is accepted.
+    Faulty(TokenFault),
     /// It may, once the issuer's keys have been fetched.
     Pending(KeyWait),
 }
 
 impl From<TokenFault> for Unverified {
     fn from(fault: TokenFault) -> Self {
-        Self::Refused(Failure::TokenRefused(fault))
+        Self::Faulty(fault)
     }
 }
 
@@ -110,7 +112,7 @@ impl TokenIssuers {
         self.issuers.iter().find(|issuer| issuer.config.accepts_issuer(said))
     }
 
-    /// Verifies a token for a resource.
+    /// Verifies a token for a resource. One that was verified before needs no `admit`.
     ///
     /// # Errors
     /// [`Unverified`].
@@ -118,16 +120,16 @@ impl TokenIssuers {
         &self,
         (text, digest): (&[u8], &[u8; 32]),
         resource: &ProtectedResource,
-        now: Duration,
+        (now, admit): (Duration, impl FnOnce() -> Result<(), Failure>),
     ) -> Result<Arc<VerifiedToken>, Unverified> {
-        if let Some(token) = self.verified.find(digest) {
-            if token.is_expired(now) {
-                return Err(TokenFault::Expired.into());
+        let refuse_known = |fault| Unverified::Refused(Failure::TokenRefused(fault));
+        match self.verified.find(digest) {
+            Some(token) if token.is_expired(now) => return Err(refuse_known(TokenFault::Expired)),
+            Some(token) if token.has_current_key() => {
+                return token.check_resource(resource).map(|()| token).map_err(refuse_known);
             }
-            if token.has_current_key() {
-                token.check_resource(resource)?;
-                return Ok(token);
-            }
+            Some(_) => {}
+            None => admit().map_err(Unverified::Refused)?,
         }
         let parsed = ParsedToken::parse(text)?;
         let issuer = self.issuer_of(&parsed).ok_or(TokenFault::Issuer)?;

@@ -1,0 +1,143 @@
+//! Wrong keys and tokens, counted by address.
+//!
+//! A rate of its own, because it is charged with what has failed, while [`rate`](super::rate)
+//! charges every request that it lets through.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::call::Failure;
+use crate::config::Rate;
+
+use super::rate::network;
+
+/// How many failed attempts each address has left.
+#[derive(Debug)]
+pub(super) struct FailedLogins {
+    /// The time in which one failure is forgotten.
+    each: Duration,
+    /// The time in which as many failures are forgotten as an address may have at once.
+    all: Duration,
+    addresses: Mutex<FailingAddresses>,
+}
+
+#[derive(Debug)]
+struct FailingAddresses {
+    /// When the last failure of an address is forgotten.
+    until: HashMap<IpAddr, Instant>,
+    /// The number of addresses above which those without failures are dropped.
+    sweep_at: usize,
+}
+
+impl FailedLogins {
+    pub(super) fn new(rate: Rate) -> Self {
+        let each = (rate.per / rate.count.get()).max(Duration::from_nanos(1));
+        let addresses = FailingAddresses { until: HashMap::new(), sweep_at: MANY_ADDRESSES };
+        Self { each, all: each * rate.count.get(), addresses: Mutex::new(addresses) }
+    }
+
+    /// Whether an address may try once more. Charges nothing.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`].
+    pub(super) fn check(&self, address: IpAddr, now: Instant) -> Result<(), Failure> {
+        let until = self.addresses.lock().until.get(&network(address)).copied();
+        let owed = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let retry_after = (owed + self.each).saturating_sub(self.all);
+        if retry_after.is_zero() {
+            return Ok(());
+        }
+        Err(Failure::OverLimit { limit: LIMIT.to_owned(), retry_after })
+    }
+
+    /// Records a failed attempt. Those that were under way together may be more than the rate
+    /// allows: an address never waits for longer than for all of it.
+    pub(super) fn record(&self, address: IpAddr, now: Instant) {
+        let mut addresses = self.addresses.lock();
+        let until = addresses.until.entry(network(address)).or_insert(now);
+        *until = (now.max(*until) + self.each).min(now + self.all);
+        if addresses.until.len() > addresses.sweep_at {
+            addresses.until.retain(|_, until| *until > now);
+            addresses.sweep_at = (addresses.until.len() * 2).max(MANY_ADDRESSES);
+        }
+    }
+}
+
+/// The name of the limit in errors, metrics and the audit log.
+const LIMIT: &str = "failed_logins";
+/// How many addresses are kept before those without failures are dropped.
+const MANY_ADDRESSES: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::config::{Config, ConfigSource, SystemEnvironment};
+
+    #[test]
+    fn thirty_a_minute_are_allowed_unless_the_configuration_says_otherwise() {
+        let read = |line: &str| {
+            let bytes = format!("[gateway]\n{line}").into_bytes();
+            let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+            Config::read(&source, &SystemEnvironment).unwrap().gateway.failed_logins
+        };
+        let rate = |count: u32, per| Some(Rate { count: count.try_into().unwrap(), per });
+        assert_eq!(read(""), rate(30, Duration::from_mins(1)));
+        assert_eq!(read("failed_logins = \"off\""), None);
+        assert_eq!(read("failed_logins = \"3/h\""), rate(3, Duration::from_hours(1)));
+    }
+
+    fn three_a_minute() -> (FailedLogins, Instant) {
+        let rate = Rate { count: 3.try_into().unwrap(), per: Duration::from_mins(1) };
+        (FailedLogins::new(rate), clock::now())
+    }
+
+    fn wait(failed: &FailedLogins, address: &str, now: Instant) -> u64 {
+        match failed.check(address.parse().unwrap(), now) {
+            Ok(()) => 0,
+            Err(Failure::OverLimit { retry_after, .. }) => retry_after.as_secs(),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn only_failures_count_and_each_is_forgotten_in_its_time() {
+        let (failed, now) = three_a_minute();
+        for _ in 0..100 {
+            assert_eq!(wait(&failed, "192.0.2.1", now), 0, "asking costs nothing");
+        }
+        for expected in [0, 0, 20] {
+            failed.record("192.0.2.1".parse().unwrap(), now);
+            assert_eq!(wait(&failed, "192.0.2.1", now), expected);
+        }
+        assert_eq!(wait(&failed, "192.0.2.2", now), 0, "another address");
+        for (after, expected) in [(19, 1), (20, 0)] {
+            assert_eq!(wait(&failed, "192.0.2.1", now + Duration::from_secs(after)), expected);
+        }
+    }
+
+    #[test]
+    fn attempts_under_way_together_owe_no_more_than_the_whole_rate() {
+        let (failed, now) = three_a_minute();
+        for _ in 0..100 {
+            failed.record("2001:db8::1".parse().unwrap(), now);
+        }
+        assert_eq!(wait(&failed, "2001:db8::2", now), 20, "one network");
+    }
+
+    #[test]
+    fn addresses_that_owe_nothing_are_forgotten() {
+        let (failed, mut now) = three_a_minute();
+        for number in 0..u32::try_from(3 * MANY_ADDRESSES).unwrap() {
+            now += Duration::from_millis(10);
+            failed.record(IpAddr::V4(number.into()), now);
+        }
+        let kept = failed.addresses.lock().until.len();
+        assert!(kept <= MANY_ADDRESSES, "{kept}");
+        assert_eq!(wait(&failed, "0.0.117.47", now), 0);
+    }
+}
