@@ -1,5 +1,11 @@
 //! Verification without a network: keys, claims, scopes and the memory of verified tokens.
 
+use std::cell::Cell;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
 use super::verified::MOST_BYTES;
@@ -232,5 +238,60 @@ fn a_token_without_a_resource_is_not_looked_at() {
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {SIGNED}").parse().unwrap());
     let refused = identity.identify(&mut headers, None, (|| NOW, || Ok(())));
-    assert!(matches!(refused, Err(Unidentified::WrongCredential(Failure::KeyUnknown))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Unidentified::WrongCredential(Failure::KeyUnknown))),
+        "{refused:?}"
+    );
+}
+
+/// A key, and a token that it has signed.
+fn sign(claims: &Value) -> (Value, String) {
+    let scheme = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let pair = EcdsaKeyPair::generate_pkcs8(scheme, &SystemRandom::new()).unwrap();
+    let key = EncodingKey::from_ec_der(pair.as_ref());
+    let public = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+    let token = jsonwebtoken::encode(&Header::new(Algorithm::ES256), claims, &key).unwrap();
+    (serde_json::to_value(public).unwrap(), token)
+}
+
+#[test]
+fn a_token_is_verified_once_and_known_from_then_on() {
+    let text = "[gateway]\npublic_url = \"https://mcp.test\"\n\
+                [issuers.idp]\nissuer = \"https://a.test\"\n";
+    let identity = Identity::new(&config(text), &Identity::default());
+    let exp = NOW.as_secs() + 60;
+    let claims =
+        json!({ "iss": "https://a.test", "aud": "https://mcp.test/mcp", "sub": "ann", "exp": exp });
+    let (public, token) = sign(&claims);
+    let keys = &identity.issuers()[0].keys;
+    let fetched = |keys: &[Value]| Ok(key_set(keys).unwrap());
+    keys.fetch_ended(fetched(std::slice::from_ref(&public)), NOW);
+    let resource = identity.resource("default", || None).unwrap();
+    let asked = Cell::new(0);
+    let verify = |now| {
+        let mut headers = http::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let admit = || {
+            asked.set(asked.get() + 1);
+            Ok(())
+        };
+        let identified = identity.identify(&mut headers, Some(&resource), (|| now, admit));
+        identified.map(|credential| match credential.proof {
+            Proof::Token(token) => token,
+            other => panic!("{other:?}"),
+        })
+    };
+    let first = verify(NOW).unwrap();
+    assert!(Arc::ptr_eq(&first, &verify(NOW).unwrap()), "no signature is verified again");
+    assert_eq!(asked.get(), 1, "nor does it count as an attempt");
+    // Other keys: verified again, and still no attempt of a stranger.
+    let (other, _) = sign(&claims);
+    keys.fetch_ended(fetched(&[public, other]), NOW);
+    let again = verify(NOW).unwrap();
+    assert!(!Arc::ptr_eq(&first, &again), "the keys are others");
+    assert!(Arc::ptr_eq(&again, &verify(NOW).unwrap()));
+    let expired = verify(first.ends);
+    let is_expired = |it: &_| matches!(it, Failure::TokenRefused(TokenFault::Expired));
+    assert!(matches!(&expired, Err(Unidentified::Refused(it)) if is_expired(it)), "{expired:?}");
+    assert_eq!(asked.get(), 1);
 }
