@@ -1,6 +1,7 @@
 //! `[clients.NAME]`: the clients that may call, and the hashes of their API keys.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -185,12 +186,14 @@ pub enum CertificateName {
     Email(String),
     /// A URI, such as a SPIFFE id.
     Uri(String),
+    /// An IP address.
+    Ip(IpAddr),
 }
 
 impl TextSetting for CertificateName {
     type Value = Self;
     const WORD: &'static str = "name in a certificate";
-    const RULE: &'static str = "`CN=`, `dns:`, `email:` or `uri:` and a name";
+    const RULE: &'static str = "`CN=`, `dns:`, `email:`, `uri:` or `ip:` and a name";
     const EXAMPLE: &'static str = "\"dns:ci.example.com\"";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
@@ -202,6 +205,10 @@ impl TextSetting for CertificateName {
             Some("dns:") => Self::Dns(name.to_ascii_lowercase()),
             Some("email:") => Self::Email(written()),
             Some("uri:") => Self::Uri(written()),
+            Some("ip:") => match name.parse() {
+                Ok(address) => Self::Ip(address),
+                Err(_) => return Ok(None),
+            },
             _ => return Ok(None),
         };
         Ok(Some(found))
@@ -215,6 +222,7 @@ impl fmt::Display for CertificateName {
             Self::Dns(name) => write!(f, "dns:{name}"),
             Self::Email(name) => write!(f, "email:{name}"),
             Self::Uri(name) => write!(f, "uri:{name}"),
+            Self::Ip(address) => write!(f, "ip:{address}"),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! client of `[clients]`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ impl ClientCertificate {
             GeneralName::DNSName(name) => Some(CertificateName::Dns(name.to_ascii_lowercase())),
             GeneralName::RFC822Name(name) => Some(CertificateName::Email((*name).to_owned())),
             GeneralName::URI(name) => Some(CertificateName::Uri((*name).to_owned())),
+            GeneralName::IPAddress(bytes) => ip_address(bytes).map(CertificateName::Ip),
             _ => None,
         });
         let names = common.chain(alternatives).take(MOST_NAMES).collect();
@@ -105,6 +107,12 @@ impl CertificateNames {
     }
 }
 
+/// An address in a certificate: four bytes, or sixteen (RFC 5280, 4.2.1.6).
+fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
 /// The most names of one certificate that are looked at.
 const MOST_NAMES: usize = 100;
 
@@ -138,12 +146,18 @@ mod tests {
             (CertificateName::Dns("desk.example.com".into()), "desk"),
             (CertificateName::Email("ann@example.com".into()), "ann"),
             (CertificateName::Uri("spiffe://example.com/bot".into()), "bot"),
+            (CertificateName::Ip("2001:db8::7".parse().unwrap()), "v6"),
         ]);
         for (certificate, expected) in [
             (certificate("ci", vec![]), Some("ci")),
             (certificate("x", vec![SanType::DnsName(text("DESK.example.com"))]), Some("desk")),
             (certificate("x", vec![SanType::Rfc822Name(text("ann@example.com"))]), Some("ann")),
             (certificate("x", vec![SanType::URI(text("spiffe://example.com/bot"))]), Some("bot")),
+            (
+                certificate("x", vec![SanType::IpAddress("2001:db8:0::7".parse().unwrap())]),
+                Some("v6"),
+            ),
+            (certificate("x", vec![SanType::IpAddress("2001:db8::8".parse().unwrap())]), None),
             // A kind is part of a name.
             (certificate("desk.example.com", vec![SanType::DnsName(text("ci"))]), None),
             (certificate("ci", vec![SanType::DnsName(text("desk.example.com"))]), None),

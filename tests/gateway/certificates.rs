@@ -1,31 +1,46 @@
 //! Clients that a TLS certificate identifies.
 
 use std::path::Path;
+use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use data_encoding::HEXLOWER;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trunkline::cli::cert;
+use trunkline::crypto::sha256;
 
+use crate::authorization::audited;
 use crate::support::client::{Kind, Protocol, ShownCertificate, Trust, dial};
 use crate::support::gateway::Builder;
-use crate::support::{Client, Gateway, Upstream, client_table};
+use crate::support::issuer::now;
+use crate::support::{Client, Gateway, Upstream, client_table, within};
 
 /// A CA whose client certificates the gateway accepts, or another one.
-struct ClientCa(CertifiedIssuer<'static, KeyPair>);
+pub struct ClientCa(pub CertifiedIssuer<'static, KeyPair>);
 
 impl ClientCa {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
     /// A certificate with this common name.
-    fn issue(&self, name: &str) -> ShownCertificate {
+    pub fn issue(&self, name: &str) -> ShownCertificate {
+        self.issue_with(name, |_| {})
+    }
+
+    /// A certificate with this common name, and what else it is to say.
+    fn issue_with(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ShownCertificate {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         (certificate.der().clone(), key.serialize_der())
@@ -46,11 +61,11 @@ fn gateway_of(upstream: &Upstream, ca: &ClientCa, folder: &Path, choice: &str) -
         .toml(&client_table("desk", "desk-key", ""))
 }
 
-fn trust(folder: &Path) -> Trust {
+pub fn trust(folder: &Path) -> Trust {
     Trust::ca(&folder.join("ca.pem"))
 }
 
-fn server_certificates(folder: &Path) {
+pub fn server_certificates(folder: &Path) {
     let args = cert::CertArgs { dir: folder.to_owned(), force: true, ..cert::CertArgs::default() };
     cert::write_certificates(&args, &mut std::io::sink()).unwrap();
 }
@@ -137,4 +152,96 @@ async fn a_reload_that_takes_a_name_away_takes_effect_on_open_connections() {
     gateway.reload(without).await;
     let said = client.ask_call("s__echo", json!({})).send().await.said().await;
     assert_eq!(said.status, 401, "{said:?}");
+}
+
+#[tokio::test]
+async fn each_kind_of_name_in_a_certificate_identifies_its_client_and_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let (upstream, ca) = (Upstream::legacy().await, ClientCa::new());
+    let clients = "[clients.host]\ncertificates = [\"dns:desk.example.com\"]\n\
+                   [clients.bot]\ncertificates = [\"uri:spiffe://example.com/bot\"]\n\
+                   [clients.box]\ncertificates = [\"ip:192.0.2.7\"]\n\
+                   [clients.ann]\ncertificates = [\"email:ann@example.com\"]\n\
+                   [audit]\nfile = \"audit.jsonl\"\n";
+    let gateway = gateway_of(&upstream, &ca, folder.path(), "optional").toml(clients).start().await;
+    let name = |text: &str| text.try_into().unwrap();
+    let alternatives = [
+        ("host", SanType::DnsName(name("desk.example.com"))),
+        ("bot", SanType::URI(name("spiffe://example.com/bot"))),
+        ("box", SanType::IpAddress("192.0.2.7".parse().unwrap())),
+        ("ann", SanType::Rfc822Name(name("ann@example.com"))),
+    ];
+    for (seen, (client, alternative)) in alternatives.into_iter().enumerate() {
+        // The common name, which is that of the client, is not one of its names.
+        let shown = ca.issue_with("x", |params| params.subject_alt_names = vec![alternative]);
+        let digest = HEXLOWER.encode(&sha256(&shown.0))[..8].to_owned();
+        let connected = Client::modern(gateway.running.address);
+        let connected = connected.tls(trust(folder.path()).showing(shown));
+        assert_eq!(connected.call("s__echo", json!({})).await.text(), "{}", "{client}");
+        let record = audited(gateway.folder(), seen + 1).await.remove(seen);
+        assert_eq!(record["principal"], client);
+        assert_eq!(record["credential"], json!({ "kind": "certificate", "id": digest }));
+    }
+    // The names of two clients are the names of nobody.
+    let both = vec![
+        SanType::DnsName(name("desk.example.com")),
+        SanType::Rfc822Name(name("ann@example.com")),
+    ];
+    let shown = ca.issue_with("x", |params| params.subject_alt_names = both);
+    let client = Client::modern(gateway.running.address).tls(trust(folder.path()).showing(shown));
+    let said = client.ask_call("s__echo", json!({})).send().await.said().await;
+    assert_eq!(said.status, 401, "{said:?}");
+    let record = audited(gateway.folder(), 5).await.remove(4);
+    assert_eq!(record["principal"], json!(null));
+    assert_eq!(record["credential"], json!({ "kind": "none", "id": null }));
+}
+
+#[tokio::test]
+async fn streams_end_when_the_certificate_does_and_its_connection_identifies_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let (upstream, ca) = (Upstream::legacy().await, ClientCa::new());
+    let gateway = gateway_of(&upstream, &ca, folder.path(), "optional").start().await;
+    let ends = now() + 4;
+    let shown = ca.issue_with("ci", |params| {
+        let since = Duration::from_secs(ends.try_into().unwrap());
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since;
+    });
+    let client = Client::modern(gateway.running.address);
+    let client = client.tls(trust(folder.path()).showing(shown)).at("/mcp/p");
+    let mut stream = client.listen().await;
+    let kept = client.keep();
+    assert_eq!(kept.call("s__echo", json!({})).await.text(), "{}");
+    within(async { while stream.message().await.is_some() {} }).await;
+    assert!((ends..ends + 10).contains(&now()), "at once, not at the next sign of life");
+    let said = kept.ask_call("s__echo", json!({})).send().await.said().await;
+    assert_eq!(said.status, 401, "the connection is older: {said:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_has_the_groups_and_scopes_of_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    server_certificates(folder.path());
+    let (upstream, ca) = (Upstream::modern().await, ClientCa::new());
+    let lines = upstream.http() + "tools.count.scopes = [\"mcp:count\"]\n";
+    let place = folder.path().display();
+    std::fs::write(folder.path().join("clients.pem"), ca.0.pem()).unwrap();
+    let tls = format!(
+        "tls = {{ cert = '{place}/server.pem', key = '{place}/server.key', \
+         client_ca = '{place}/clients.pem' }}"
+    );
+    let rules = "[clients.ci]\ncertificates = [\"CN=ci\"]\ngroups = [\"builders\"]\n\
+                 scopes = [\"mcp:count\"]\n\
+                 [clients.desk]\ncertificates = [\"CN=desk\"]\n\
+                 [policy.rules.builders]\ngroups = [\"builders\"]\n\
+                 [policy.rules.all]\ntools = [\"s__echo\", \"s__count\"]\n";
+    let gateway = Gateway::with("s", lines).gateway(&tls).toml(rules).start().await;
+    for (name, tools, counts) in [("ci", 4, 200), ("desk", 2, 403)] {
+        let shown = trust(folder.path()).showing(ca.issue(name));
+        let client = Client::modern(gateway.running.address).tls(shown);
+        assert_eq!(client.tool_names().await.len(), tools, "{name}");
+        let said = client.ask_call("s__count", json!({})).send().await.said().await;
+        assert_eq!(said.status, counts, "{name}: {said:?}");
+    }
 }
