@@ -235,7 +235,7 @@ fn kind_of_refused(failure: &Failure) -> &'static str {
     }
 }
 
-fn limit_of(failure: &Failure) -> Option<&str> {
+pub(super) fn limit_of(failure: &Failure) -> Option<&str> {
     match failure {
         Failure::OverLimit { limit, .. } => Some(limit),
         _ => None,
@@ -243,4 +243,4 @@ fn limit_of(failure: &Failure) -> Option<&str> {
 }
 
 /// The check of a call that nothing refused.
-const DEFAULT: &str = "default";
+pub(super) const DEFAULT: &str = "default";

@@ -28,6 +28,7 @@ mod release;
 mod retry;
 mod route;
 mod slow_call;
+mod subscription_audit;
 mod subscriptions;
 mod tasks;
 

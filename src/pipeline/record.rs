@@ -321,9 +321,14 @@ pub(super) fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject
     match (method, name) {
         (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),
         (Method::PromptsGet, Some(name)) => CallSubject::Prompt(name),
-        (Method::ResourcesRead | Method::DirectoryRead | Method::SkillsGet, Some(uri)) => {
-            CallSubject::Resource(uri)
-        }
+        (
+            Method::ResourcesRead
+            | Method::ResourcesSubscribe
+            | Method::ResourcesUnsubscribe
+            | Method::DirectoryRead
+            | Method::SkillsGet,
+            Some(uri),
+        ) => CallSubject::Resource(uri),
         _ => CallSubject::Nothing,
     }
 }

@@ -4,7 +4,7 @@
 mod completion;
 mod requested;
 
-pub(super) use requested::{requested_resource, requested_task};
+pub(super) use requested::{note_rule_hiding_resource, requested_resource, requested_task};
 
 use std::sync::Arc;
 

@@ -24,6 +24,7 @@ use crate::upstream::{
 };
 
 use super::kept_results::ResultOrigin;
+use super::subscription_audit::SubscriptionOutcome;
 use super::tasks::OwnTasks;
 use super::{Gateway, introduce, release, route, tasks};
 
@@ -205,25 +206,47 @@ impl Gateway {
         Ok(held.and_then(|held| held.agreed()))
     }
 
-    /// Subscribes to the topic that `find` returns, and waits a while for the
-    /// server's verdict.
+    /// Subscribes to the topic that `find` returns, and records what came of it.
     async fn ask(
         &self,
         subscriber: &Subscriber,
         context: &Context,
         asked: AskedTopic,
         find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
-    ) -> Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure> {
-        let there = subscriber.subscribed().get(&asked).cloned();
+    ) -> SubscriptionOutcome {
+        let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else {
+            return self.ask_server(subscriber, context, &asked, find).await;
+        };
+        let notes = notes.for_inner_call();
+        let context = Context { audit: Some(Arc::clone(&notes)), ..context.clone() };
+        let outcome = self.ask_server(subscriber, &context, &asked, find).await;
+        let uri = match &asked {
+            AskedTopic::Resource(uri) => Some(uri.as_str()),
+            AskedTopic::Task(_) | AskedTopic::Unknown(_) => None,
+        };
+        self.audit_subscription((&context, &notes), uri, &outcome);
+        outcome
+    }
+
+    /// Subscribes to the topic that `find` returns, and waits a while for the
+    /// server's verdict.
+    async fn ask_server(
+        &self,
+        subscriber: &Subscriber,
+        context: &Context,
+        asked: &AskedTopic,
+        find: impl FnOnce(&Snapshot, &View) -> Result<FoundTopic, Failure>,
+    ) -> SubscriptionOutcome {
+        let there = subscriber.subscribed().get(asked).cloned();
         let held = match there {
             Some(held) => held,
-            None => self.admit_subscription(subscriber, context, &asked, find).await?,
+            None => self.admit_subscription(subscriber, context, asked, find).await?,
         };
         // A slow or absent server answers later; until then the subscription
         // stands.
         let verdict = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(()));
         if verdict.is_err() {
-            subscriber.forget(&asked);
+            subscriber.forget(asked);
         }
         Ok(verdict.map(|()| held))
     }

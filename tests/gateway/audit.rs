@@ -1,5 +1,7 @@
 //! The audit log: one record per decision, and what is lost is counted.
 
+mod subjects;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{Call, NativeName, ServerName};
+use crate::call::{Call, Context, NativeName, ServerName};
 use crate::catalog::{CatalogElement, Kind};
 use crate::mcp::Method;
 use crate::policy::{AccessDecision, CallTarget, Confirmation, RequestBasis, RequestedElement};
@@ -38,14 +38,30 @@ pub(super) fn requested_element(
 
 /// Names in the audit log the rule that hides what a call asks for. Nothing is done without an audit
 /// log.
-pub(super) fn note_hiding_rule((snapshot, key): (&Snapshot, &ViewKey), call: &Call) {
-    let context = &call.context;
+pub(super) fn note_hiding_rule(at: (&Snapshot, &ViewKey), call: &Call) {
+    note_rule_hiding(at, &call.context, |whole| find_hidden(whole, call));
+}
+
+/// The same for a resource, by its public URI, that a client wants to subscribe to.
+pub(in crate::pipeline) fn note_rule_hiding_resource(
+    at: (&Snapshot, &ViewKey),
+    context: &Context,
+    uri: &str,
+) {
+    note_rule_hiding(at, context, |whole| find_hidden_resource(whole, uri));
+}
+
+fn note_rule_hiding(
+    (snapshot, key): (&Snapshot, &ViewKey),
+    context: &Context,
+    find: impl FnOnce(&View) -> Option<HiddenElement>,
+) {
     let Some(authorization) = snapshot.policy.authorization() else { return };
     if context.audit.is_none() {
         return;
     }
     let whole = snapshot.view_without_rules(key, context);
-    let Some(hidden) = find_hidden(&whole, call) else { return };
+    let Some(hidden) = find(&whole) else { return };
     let rights = authorization.rights_of(context);
     let decision = match &hidden {
         HiddenElement::Own(name) => rights.decide_listing(&CatalogElement::own_tool(name)),
@@ -64,12 +80,6 @@ enum HiddenElement {
 }
 
 fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
-    let target = |server: &ServerName, native: &NativeName, requested: Arc<RequestedElement>| {
-        let (server, native) = (server.clone(), Some(native.clone()));
-        let requested = Some(requested);
-        let (confirmation, edits) = (Confirmation::default(), Box::default());
-        CallTarget { server, native, tool: None, requested, confirmation, edits }
-    };
     match &call.method {
         Method::ToolsCall => {
             let name = call.params.name()?;
@@ -77,23 +87,34 @@ fn find_hidden(whole: &View, call: &Call) -> Option<HiddenElement> {
                 return Some(HiddenElement::Own(name.to_owned()));
             }
             let entry = whole.catalog.find_tool(name)?;
-            let requested = Arc::new(RequestedElement::tool(entry));
-            let target = target(&entry.server, entry.native(), requested);
-            Some(HiddenElement::OfServer(target))
+            Some(hidden_target(&entry.server, entry.native(), RequestedElement::tool(entry)))
         }
         Method::PromptsGet => {
             let name = call.params.name()?;
             let (_, origin) = whole.catalog.prompt(name)?;
-            let requested = Arc::new(requested_prompt(name, &origin.native));
-            Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
+            let requested = requested_prompt(name, &origin.native);
+            Some(hidden_target(&origin.server, &origin.native, requested))
         }
-        _ => {
-            let origin = whole.catalog.uris().find_origin(call.params.uri()?)?;
-            let requested = requested_resource(whole, &origin.server, origin.native.as_str());
-            let requested = Arc::new(requested);
-            Some(HiddenElement::OfServer(target(&origin.server, &origin.native, requested)))
-        }
+        _ => find_hidden_resource(whole, call.params.uri()?),
     }
+}
+
+fn find_hidden_resource(whole: &View, uri: &str) -> Option<HiddenElement> {
+    let origin = whole.catalog.uris().find_origin(uri)?;
+    let requested = requested_resource(whole, &origin.server, origin.native.as_str());
+    Some(hidden_target(&origin.server, &origin.native, requested))
+}
+
+fn hidden_target(
+    server: &ServerName,
+    native: &NativeName,
+    requested: RequestedElement,
+) -> HiddenElement {
+    let (server, native) = (server.clone(), Some(native.clone()));
+    let requested = Some(Arc::new(requested));
+    let (confirmation, edits) = (Confirmation::default(), Box::default());
+    let target = CallTarget { server, native, tool: None, requested, confirmation, edits };
+    HiddenElement::OfServer(target)
 }
 
 /// The tool whose task a request is about.

@@ -23,6 +23,8 @@ pub enum AuditKind {
     Call,
     /// A list that was shown.
     List,
+    /// A subscription that was granted, or left out of what was granted.
+    Subscribe,
     /// A request that was refused before it became a call.
     Request,
 }

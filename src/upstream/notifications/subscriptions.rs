@@ -314,6 +314,16 @@ impl SubscriptionGuard {
         self.topic == *topic && self.subscriptions.server == *server
     }
 
+    /// The server.
+    pub fn server(&self) -> &ServerName {
+        &self.subscriptions.server
+    }
+
+    /// What the subscription is to.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
     /// Waits for the server's verdict.
     ///
     /// # Errors

@@ -1,0 +1,99 @@
+//! Audit records of subscriptions.
+//!
+//! What a Legacy client is refused is answered with an error, and recorded as a refused request; a
+//! Modern client is granted what it may have of all that it asks for at once, and each part of that
+//! has its own record here.
+
+use std::sync::Arc;
+
+use crate::call::{Context, Failure};
+use crate::mcp::{Era, Method};
+use crate::telemetry::audit::{
+    AuditDecision, AuditKind, AuditNotes, AuditRecord, check_of_failure, session_digest,
+};
+use crate::telemetry::{CallOutcome, CallSubject};
+use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};
+
+use super::audit::{DEFAULT, limit_of};
+use super::{Gateway, route};
+
+/// What came of a subscription.
+pub(super) type SubscriptionOutcome =
+    Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure>;
+
+/// The decision, how it ended, and why it failed.
+type RecordedOutcome = (AuditDecision, &'static str, Option<&'static str>);
+
+impl Gateway {
+    /// Records what came of a subscription to a resource by its public URI, or to something that has
+    /// none. `notes` are its own: other subscriptions of the request are decided about by themselves.
+    pub(super) fn audit_subscription(
+        &self,
+        (context, notes): (&Context, &AuditNotes),
+        uri: Option<&str>,
+        outcome: &SubscriptionOutcome,
+    ) {
+        let is_legacy = context.client.version.era() == Era::Legacy;
+        let Some((decision, ended, reason)) = verdict_on(outcome, is_legacy) else { return };
+        if let (AuditDecision::Deny, Some(uri)) = (decision, uri) {
+            let (snapshot, key) = (self.snapshots.load(), self.view_key(context));
+            route::note_rule_hiding_resource((&snapshot, &key), context, uri);
+        }
+        let by_default = match decision {
+            AuditDecision::Deny => check_of_failure(reason.unwrap_or_default()),
+            _ => DEFAULT,
+        };
+        let rule = match decision {
+            AuditDecision::Deny => notes.rule(),
+            _ => notes.rule().or(notes.permission()),
+        };
+        let limit = outcome.as_ref().err().and_then(limit_of);
+        let held = outcome.as_ref().ok().and_then(|granted| granted.as_ref().ok());
+        let native = match held.map(|held| held.topic()) {
+            Some(Topic::Resource(uri)) => CallSubject::Resource(uri),
+            _ => CallSubject::Nothing,
+        };
+        let method = if is_legacy { Method::ResourcesSubscribe } else { Method::Listen };
+        let session = context.session.as_deref().map(session_digest);
+        self.audit.record(&AuditRecord {
+            kind: AuditKind::Subscribe,
+            principal: Some(context.principal.as_str()),
+            credential: notes.credential(),
+            actors: notes.actors(),
+            address: context.peer.map(|_| context.address),
+            profile: context.endpoint.profile(),
+            method: method.as_str(),
+            public: uri.map_or(CallSubject::Nothing, CallSubject::Resource),
+            native,
+            server: held.map(|held| held.server().as_str()),
+            decision,
+            check: rule.map_or(by_default, |rule| rule.check),
+            rule: rule.and_then(|rule| rule.rule.as_deref()).or(limit),
+            confirmation: None,
+            outcome: ended,
+            reason,
+            code: None,
+            duration: None,
+            upstream: None,
+            request_bytes: None,
+            response_bytes: None,
+            session: session.as_deref(),
+            trace_id: None,
+            arguments: None,
+            shown: None,
+        });
+    }
+}
+
+/// `None` for what is recorded as a refused request.
+fn verdict_on(outcome: &SubscriptionOutcome, is_legacy: bool) -> Option<RecordedOutcome> {
+    match outcome {
+        Ok(Ok(_)) => Some((AuditDecision::Allow, CallOutcome::Ok.label(), None)),
+        Ok(Err(SubscriptionRefusal::Said(_))) => {
+            Some((AuditDecision::Allow, "failed", Some("server_error")))
+        }
+        Ok(Err(_)) | Err(_) if is_legacy => None,
+        Ok(Err(_)) => Some((AuditDecision::Allow, "failed", Some("no_updates"))),
+        Err(failure) => Some((AuditDecision::Deny, "refused", Some(failure.wire().label))),
+    }
+}
