@@ -1,7 +1,14 @@
-//! `trunkline audit verify`: what it says of a log, and how it exits.
+//! The audit log on standard output, and `trunkline audit verify`: what it says of a log, and how it
+//! exits.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
+use super::process::{Process, TRUNKLINE, eventually, text};
 use super::{CONFIG_FAULT, DONE, FAILURE, WRONG_USE, trunkline};
 
 /// Two records that `trunkline serve` has chained by SHA-256.
@@ -54,4 +61,64 @@ fn a_log_is_verified_and_its_faults_have_a_line_and_an_exit_code() {
     verify(&[]).exits_with(WRONG_USE);
     verify(&["--last", "7", &two]).exits_with(WRONG_USE).complains_of(&["SEQ:HASH"]);
     verify(&["--help"]).exits_with(DONE).prints(&["Exit codes", "--key-file", "--last"]);
+}
+
+/// Calls a tool of a gateway, which answers.
+fn call(gateway: &Process, number: usize) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "shell", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "name": "hours", "arguments": {}, "_meta": meta });
+    let request =
+        json!({ "jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params });
+    let body = request.to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: hours\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(gateway.address).unwrap();
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("from nine to five"), "{answer}");
+}
+
+#[test]
+fn records_on_standard_output_are_lines_and_a_closed_pipe_stops_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    let lines = "[audit]\nstdout = true\nchain = true\nqueue_size = \"8KiB\"\n\
+                 [tools.hours]\ntext = \"from nine to five\"\n";
+    fs::write(&config, text(lines)).unwrap();
+    let mut command = Command::new(TRUNKLINE);
+    command.args(["serve", "--config"]).arg(&config).env_remove("TRUNKLINE_LOG");
+    let mut gateway = Process::start_with_stdout(folder, command, Stdio::piped());
+    let mut stdout = BufReader::new(gateway.take_stdout());
+    let mut log = String::new();
+    for number in 1..=3 {
+        call(&gateway, number);
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let record: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&record["seq"], &record["tool"]), (&json!(number), &json!("hours")), "{line}");
+        log += &line;
+    }
+    // Standard output has records and nothing else: a chain as in a file.
+    let path = gateway.folder().join("stdout.jsonl");
+    fs::write(&path, log).unwrap();
+    trunkline(&["audit", "verify", path.to_str().unwrap()]).exits_with(DONE).prints(&["3"]);
+    drop(stdout);
+    for number in 4..=30 {
+        call(&gateway, number);
+    }
+    let status = || gateway.status()["audit"].clone();
+    eventually("the loss is counted", || status()["dropped"].as_u64() > Some(0));
+    let status = status();
+    assert!(status["error"].as_str().unwrap().contains("pipe"), "{status}");
+    assert_eq!(status["written"], 3, "{status}");
+    assert!(gateway.log().contains("the audit log cannot be written"), "{}", gateway.log());
 }

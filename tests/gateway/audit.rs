@@ -1,6 +1,7 @@
 //! The audit log: one record per decision, and what is lost is counted.
 
 mod subjects;
+mod syslog;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,14 +45,24 @@ impl Process {
     }
 
     /// The same with a working directory and variables of the test's own.
-    pub fn start_command(folder: TempDir, mut command: Command) -> Self {
+    pub fn start_command(folder: TempDir, command: Command) -> Self {
+        Self::start_with_stdout(folder, command, Stdio::null())
+    }
+
+    /// The same with standard output of the test's own.
+    pub fn start_with_stdout(folder: TempDir, mut command: Command, stdout: Stdio) -> Self {
         let log = File::create(folder.path().join("log")).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().unwrap();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut process = Self { child, folder, address: nowhere, admin: nowhere };
         process.admin = process.told("status is at http://");
         process.address = process.told("clients connect to http://");
         process
+    }
+
+    /// The reading end of its standard output, if that is a pipe.
+    pub fn take_stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().unwrap()
     }
 
     /// The address behind some words in the log.

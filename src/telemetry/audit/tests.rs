@@ -1,10 +1,10 @@
 //! The log as a whole: what is written, lost, counted and verified.
 
 use std::fs::{self, Permissions};
-use std::io::{BufReader, Read as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -435,6 +435,42 @@ fn a_syslog_that_closed_its_connection_is_connected_again() {
     }
     trail.finish(Duration::from_secs(5));
     assert_eq!(counts.of(AuditFate::Written), 3);
+}
+
+#[test]
+fn syslog_by_udp_and_by_a_stream_of_this_machine_gets_every_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let by_stream = UnixListener::bind(&path).unwrap();
+    let by_udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    by_udp.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let udp = SyslogAddress::Udp(by_udp.local_addr().unwrap().to_string());
+    for address in [SyslogAddress::Unix(path.clone()), udp] {
+        let is_udp = matches!(address, SyslogAddress::Udp(_));
+        let (sink, chain) = (AuditSinkSettings::Syslog(address), ChainMode::Off);
+        let (trail, counts) =
+            started(AuditSettings { sink, queue_size: 1 << 20, chain, arguments: None });
+        write(&trail, &["a", "b"]);
+        let messages: Vec<String> = if is_udp {
+            let datagram = |_| {
+                let mut buffer = [0; 4096];
+                let length = by_udp.recv(&mut buffer).unwrap();
+                String::from_utf8(buffer[..length].to_vec()).unwrap()
+            };
+            (0..2).map(datagram).collect()
+        } else {
+            let (stream, _) = by_stream.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            BufReader::new(stream).lines().take(2).map(Result::unwrap).collect()
+        };
+        for (message, tool) in messages.iter().zip(["a", "b"]) {
+            let (head, json) = message.split_at(message.find('{').unwrap());
+            assert!(head.starts_with("<110>1 20") && head.ends_with(" audit - "), "{head}");
+            assert_eq!(serde_json::from_str::<Value>(json).unwrap()["tool"], tool);
+        }
+        trail.finish(Duration::from_secs(5));
+        assert_eq!((counts.of(AuditFate::Written), counts.of(AuditFate::Dropped)), (2, 0));
+    }
 }
 
 #[test]
