@@ -34,6 +34,7 @@ mod leaked_secrets;
 mod long_calls;
 mod open_posts;
 mod oversized_messages;
+mod profile_paths;
 mod refused_calls;
 mod shown_keys;
 mod strangers;
