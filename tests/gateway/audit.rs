@@ -1,19 +1,17 @@
 //! The audit log: one record per decision, and what is lost is counted.
 
+mod principals;
 mod subjects;
 mod syslog;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use trunkline::telemetry::audit::{ChainMode, LogVerifier};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
-use crate::support::client::Client;
 use crate::support::gateway::{Builder, key_digest};
 use crate::support::{Gateway, Step, Upstream, client_table, until};
 
@@ -278,112 +276,4 @@ fn chain_faults(path: &Path) -> String {
     let tell = |line, fault| writeln!(faults, "{line}: {fault}").unwrap();
     verifier.read_file(text.as_slice(), tell).unwrap();
     faults
-}
-
-/// What one principal has sent, and how that was answered.
-#[derive(Default, Debug, PartialEq, Eq, Clone, Copy)]
-struct Tally {
-    allowed: usize,
-    denied: usize,
-    listed: usize,
-    strayed: usize,
-}
-
-const PRINCIPALS: usize = 200;
-const PROFILES: usize = 10;
-
-/// Calls, lists and strays until the end.
-async fn play(gateway: &Gateway, number: usize, end: Instant) -> Tally {
-    let (own, other) = (number % PROFILES, (number + 1) % PROFILES);
-    let key = format!("key-{number}");
-    let at = |profile| format!("/mcp/p{profile}");
-    let client = if number.is_multiple_of(2) {
-        gateway.modern().key(&key).at(&at(own))
-    } else {
-        let [_, (_, legacy)] = gateway.both_as(&key, &at(own)).await;
-        legacy
-    };
-    let stray: Client = gateway.modern().key(&key).at(&at(other));
-    let mut tally = Tally::default();
-    loop {
-        let said = client.call(&format!("s__t{own}"), json!({ "of": number })).await;
-        assert!(!said.is_error(), "{number}: {said:?}");
-        tally.allowed += 1;
-        let said = client.call(&format!("s__t{other}"), json!({ "of": number })).await;
-        assert_eq!(said.code(), -32602, "{number}: {said:?}");
-        tally.denied += 1;
-        assert_eq!(client.tool_names().await, [format!("s__t{own}")], "{number}");
-        tally.listed += 1;
-        let said = stray.call(&format!("s__t{other}"), json!({ "of": number })).await;
-        assert_eq!(said.status, 404, "{number}: {said:?}");
-        tally.strayed += 1;
-        if Instant::now() >= end {
-            return tally;
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_principals_see_and_run_what_is_theirs_and_the_log_proves_it() {
-    let seconds = std::env::var("TRUNKLINE_AUDIT_SECONDS").ok().and_then(|text| text.parse().ok());
-    let upstream = Upstream::modern().await;
-    for number in 0..PROFILES {
-        upstream.does(&format!("t{number}"), |_| vec![Step::Result(json!({ "content": [] }))]);
-    }
-    let mut tables = String::new();
-    for number in 0..PROFILES {
-        writeln!(tables, "[profiles.p{number}]\ntools = [\"s__t{number}\"]").unwrap();
-    }
-    for number in 0..PRINCIPALS {
-        let profile = format!("profiles = [\"p{}\"]", number % PROFILES);
-        let (name, key) = (format!("c{number}"), format!("key-{number}"));
-        tables += &client_table(&name, &key, &profile);
-    }
-    let lines = upstream.http() + "in_flight = 1000\n";
-    let gateway = Gateway::with("s", lines)
-        .toml(&format!("[gateway.limits]\nconnections = 10000\nshare = \"100%\"\n{tables}{AUDIT}"))
-        .start()
-        .await;
-    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
-    let tallies = join_all((0..PRINCIPALS).map(|number| play(&gateway, number, end))).await;
-    let (calls, status) = (upstream.calls(), gateway.status().await);
-    let folder = gateway.stop().await;
-    let path = folder.path().join("audit.jsonl");
-    assert_eq!((chain_faults(&path), &status["audit"]["dropped"]), (String::new(), &json!(0)));
-    let mut recorded = vec![Tally::default(); PRINCIPALS];
-    let mut lists = BTreeMap::new();
-    for record in records(&path) {
-        let name = record["principal"].as_str().unwrap();
-        let number: usize = name[1..].parse().unwrap();
-        let (own, tally) = (number % PROFILES, &mut recorded[number]);
-        let profile = record["profile"].as_str().unwrap();
-        match (record["event"].as_str().unwrap(), record["decision"].as_str().unwrap()) {
-            ("call", "allow") => {
-                assert_eq!(
-                    (profile, &record["tool"]),
-                    (&*format!("p{own}"), &json!(format!("s__t{own}")))
-                );
-                tally.allowed += 1;
-            }
-            ("call", "deny") => {
-                assert_eq!((profile, &record["server"]), (&*format!("p{own}"), &Value::Null));
-                tally.denied += 1;
-            }
-            ("list", "allow") => {
-                assert_eq!((profile, &record["items"]), (&*format!("p{own}"), &json!(1)));
-                let digest = record["list_digest"].as_str().unwrap().to_owned();
-                assert_eq!(lists.entry(own).or_insert_with(|| digest.clone()), &digest);
-                tally.listed += 1;
-            }
-            ("request", "deny") => {
-                assert_eq!(record["check"], "profile");
-                tally.strayed += 1;
-            }
-            other => panic!("{other:?}: {record}"),
-        }
-    }
-    assert_eq!(recorded, tallies, "as many records as requests, principal by principal");
-    let digests: std::collections::BTreeSet<_> = lists.values().collect();
-    assert_eq!(digests.len(), PROFILES, "no two profiles were shown the same");
-    assert_eq!(calls.len(), tallies.iter().map(|tally| tally.allowed).sum::<usize>());
 }
