@@ -157,11 +157,11 @@ impl Gateway {
             Unidentified::Refused(unknown) => {
                 self.refuse_stranger(snapshot, address, unknown).into()
             }
-            pending @ Unidentified::Pending(_) => pending,
             Unidentified::WrongCredential(wrong) => {
                 snapshot.policy.record_failed_attempt(address);
                 self.refuse_stranger(snapshot, address, wrong).into()
             }
+            pending @ Unidentified::Pending(_) => pending,
         })
     }
 
@@ -280,10 +280,11 @@ impl Gateway {
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
         if !snapshot.config.tools.is_empty()
-            && let Some(tool) = find_own_tool(&snapshot, &snapshot.view(&key, &call.context), &call)
+            && let view = snapshot.view(&key, &call.context)
+            && let Some(tool) = find_own_tool(&snapshot, &view, &call)
         {
             let mut active = active;
-            active.attach_reply(reply_of_own_tool(self, &snapshot, tool, call));
+            active.attach_reply(reply_of_own_tool(self, &snapshot, (&view, tool), call));
             return Box::pin(async { active });
         }
         let lacking = snapshot.lacks_lists().then(|| Arc::clone(&self.snapshots));

@@ -12,7 +12,7 @@ use crate::config::ArgumentsChoice;
 use crate::text::clip;
 
 use super::transforms::{complete_arguments, explain_to_client};
-use super::{CallTarget, Patience, Policy, ServerLimits, charged};
+use super::{CallTarget, Patience, Policy, ServerLimits, ToolAddress, charged};
 
 /// What a first look at the arguments of a call has shown.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,15 +111,23 @@ impl Policy {
         replace_arguments(call, target, &raw)
     }
 
-    /// Admits a call of a tool of the gateway itself: checks the rules, and its arguments, which no
-    /// server checks again.
+    /// Admits a call of a tool of the gateway itself: checks the rules, the scopes of the tools
+    /// that it needs, and its arguments, which no server checks again.
     ///
     /// # Errors
     /// As for calls of servers' tools.
-    pub async fn admit_own_tool(&self, tool: &Arc<Tool>, call: &Call) -> Result<(), Failure> {
+    pub async fn admit_own_tool(
+        &self,
+        tool: &Arc<Tool>,
+        call: &Call,
+        needed: &[ToolAddress],
+    ) -> Result<(), Failure> {
         if let Some(authorization) = self.authorization() {
             let (name, large_work) = (tool.native.as_str(), self.large_work());
             Box::pin(authorization.authorize_own_tool(call, name, large_work)).await?;
+        }
+        if let Some(scopes) = &self.scopes {
+            scopes.check_all(&call.context, needed)?;
         }
         let (tool, params) = (Arc::clone(tool), call.params.clone());
         let is_large = is_large(&tool, &params);

@@ -52,6 +52,7 @@ pub use quota_file::{QuotaFile, QuotaFileError};
 pub use quotas::QuotaLedger;
 pub use registry::{LimitRegistry, PolicyLimits, ServerLimits};
 pub use retry_budget::RetryBudget;
+pub use scopes::ToolAddress;
 pub use shares::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 pub use transforms::{
     KeepWhole, KeptResource, WholeText, shape_result, shape_task, text_of, value_text,
@@ -68,8 +69,8 @@ use interceptors::Interceptors;
 use scopes::ScopeRules;
 
 use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
-use crate::config::Config;
 use crate::clock;
+use crate::config::Config;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]

@@ -62,13 +62,37 @@ impl ScopeRules {
         let Some(scopes) = self.servers.get(server) else { return Ok(()) };
         let profile = self.profiles.get(context.endpoint.profile());
         let tool = tool.and_then(|tool| scopes.tools.get(tool));
-        let needed = profile.into_iter().chain([&scopes.all]).chain(tool).flatten();
-        let caller = (&context.principal, context.grants.as_deref());
-        let checked = check(needed, caller, context.tokens.as_ref());
-        checked.inspect_err(|_| {
-            context.decided_by(|| DecidingRule { check: "scope", rule: None });
-        })
+        check_call(context, profile.into_iter().chain([&scopes.all]).chain(tool).flatten())
     }
+
+    /// Checks the scopes of several tools together, for a tool of the gateway that calls them: its
+    /// client is told all of them at once.
+    pub(super) fn check_all(
+        &self,
+        context: &Context,
+        tools: &[ToolAddress],
+    ) -> Result<(), Failure> {
+        let profile = self.profiles.get(context.endpoint.profile());
+        let of_tools = tools.iter().filter_map(|(server, tool)| {
+            let scopes = self.servers.get(server)?;
+            Some([Some(&scopes.all), scopes.tools.get(tool)].into_iter().flatten())
+        });
+        check_call(context, profile.into_iter().chain(of_tools.flatten()).flatten())
+    }
+}
+
+/// A tool of a server, by its native name.
+pub type ToolAddress = (ServerName, NativeName);
+
+fn check_call<'a>(
+    context: &Context,
+    needed: impl Iterator<Item = &'a Arc<str>> + Clone,
+) -> Result<(), Failure> {
+    let caller = (&context.principal, context.grants.as_deref());
+    let checked = check(needed, caller, context.tokens.as_ref());
+    checked.inspect_err(|_| {
+        context.decided_by(|| DecidingRule { check: "scope", rule: None });
+    })
 }
 
 impl ServerScopes {

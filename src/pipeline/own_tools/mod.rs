@@ -26,6 +26,7 @@ use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::era::lift;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
+use crate::policy::ToolAddress;
 use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
@@ -39,6 +40,8 @@ pub(super) struct OwnCall {
     /// The place of its settings.
     place: usize,
     call: Box<Call>,
+    /// The tools that it calls in any case.
+    needed: Vec<ToolAddress>,
     /// The bytes of all results so far.
     held: AtomicUsize,
 }
@@ -60,17 +63,27 @@ pub(super) fn find_own_tool(
 pub(super) fn reply_of_own_tool(
     gateway: &Arc<Gateway>,
     snapshot: &Arc<Snapshot>,
-    (place, tool): (usize, Arc<Tool>),
+    (view, (place, tool)): (&View, (usize, Arc<Tool>)),
     call: Box<Call>,
 ) -> Reply {
+    let needed = needed_tools(snapshot, view, place);
     let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
-    let own = OwnCall { gateway, snapshot, tool, place, call, held: AtomicUsize::new(0) };
+    let held = AtomicUsize::new(0);
+    let own = OwnCall { gateway, snapshot, tool, place, call, needed, held };
     Reply::starting(async move {
-        own.snapshot.policy.admit_own_tool(&own.tool, &own.call).await?;
+        own.snapshot.policy.admit_own_tool(&own.tool, &own.call, &own.needed).await?;
         let raw = own.answer().await?;
         let result = ResultBody::parse(raw.into()).map_err(InternalFault::Result)?;
         Ok(Reply::ready(Ok(Answer::Result(result))))
     })
+}
+
+/// The tools of servers that a tool of the gateway cannot do without, as far as the client has them.
+fn needed_tools(snapshot: &Snapshot, view: &View, place: usize) -> Vec<ToolAddress> {
+    let calls = snapshot.config.tools.get(place).map_or(&[][..], |own| &own.calls);
+    let needed = calls.iter().filter(|call| !call.optional);
+    let entries = needed.filter_map(|call| view.catalog.find_tool(call.tool.as_str()));
+    entries.map(|entry| (entry.server.clone(), entry.native().clone())).collect()
 }
 
 impl OwnCall {

@@ -124,6 +124,45 @@ async fn keys_have_the_scopes_of_their_client() {
 }
 
 #[tokio::test]
+async fn a_tool_of_the_gateway_needs_the_scopes_of_all_tools_that_it_calls() {
+    let own = r#"
+        [tools.both.calls.first]
+        tool = "s__echo"
+        [tools.both.calls.second]
+        tool = "s__write"
+        arguments = { n = "{first.n}" }
+        [tools.both.calls.perhaps]
+        tool = "s__extra"
+        optional = true
+
+        [tools.fixed]
+        text = "here"
+    "#;
+    let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
+    for name in ["write", "extra"] {
+        upstream.does(name, |_| vec![Step::text("{}")]);
+    }
+    let lines = upstream.http()
+        + "scopes = [\"mcp:read\"]\ntools.write.scopes = [\"mcp:write\"]\n\
+           tools.extra.scopes = [\"mcp:extra\"]\n";
+    let gateway = Gateway::with("s", lines).toml(&issuer.table("idp", "")).toml(own).start().await;
+    let house = House { upstream, issuer, gateway };
+    let all = house.token(json!({ "scope": "mcp:read mcp:write" }));
+    for scope in ["", "mcp:read", "mcp:write"] {
+        let token = house.token(json!({ "scope": scope, "jti": scope }));
+        for (era, client) in house.gateway.both_as(&token, "/mcp").await {
+            assert!(client.tool_names().await.contains(&"both".to_owned()), "{era}");
+            needs(&client.call("both", json!({})).await, &["mcp:read", "mcp:write"]);
+            assert_eq!(house.upstream.calls().len(), 0, "{era}: no call of it was made");
+            assert_eq!(client.call("fixed", json!({})).await.text(), "here", "{era}");
+        }
+    }
+    let said = house.client(&all).call("both", json!({})).await;
+    assert!(!said.is_error(), "{said:?}");
+    assert_eq!(house.upstream.calls().len(), 2, "the optional one is left out");
+}
+
+#[tokio::test]
 async fn resources_and_subscriptions_need_the_scopes_of_their_server() {
     let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
     upstream.offers_everything();
