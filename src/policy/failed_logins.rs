@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::call::Failure;
+use crate::clock;
 use crate::config::Rate;
 
 use super::rate::network;
@@ -29,14 +30,17 @@ pub(super) struct FailedLogins {
 struct FailingAddresses {
     /// When the last failure of an address is forgotten.
     until: HashMap<IpAddr, Instant>,
-    /// The number of addresses above which those without failures are dropped.
+    /// The number of addresses from which on those without failures are dropped.
     sweep_at: usize,
+    /// When they may be dropped again: it visits every address.
+    sweep_after: Instant,
 }
 
 impl FailedLogins {
     pub(super) fn new(rate: Rate) -> Self {
         let each = (rate.per / rate.count.get()).max(Duration::from_nanos(1));
-        let addresses = FailingAddresses { until: HashMap::new(), sweep_at: MANY_ADDRESSES };
+        let (until, sweep_at, sweep_after) = (HashMap::new(), MANY_ADDRESSES, clock::now());
+        let addresses = FailingAddresses { until, sweep_at, sweep_after };
         Self { each, all: each * rate.count.get(), addresses: Mutex::new(addresses) }
     }
 
@@ -58,11 +62,16 @@ impl FailedLogins {
     /// allows: an address never waits for longer than for all of it.
     pub(super) fn record(&self, address: IpAddr, now: Instant) {
         let mut addresses = self.addresses.lock();
-        let until = addresses.until.entry(network(address)).or_insert(now);
-        *until = (now.max(*until) + self.each).min(now + self.all);
-        if addresses.until.len() > addresses.sweep_at {
+        if addresses.until.len() >= addresses.sweep_at && now >= addresses.sweep_after {
             addresses.until.retain(|_, until| *until > now);
-            addresses.sweep_at = (addresses.until.len() * 2).max(MANY_ADDRESSES);
+            addresses.sweep_at = (addresses.until.len() * 2).clamp(MANY_ADDRESSES, MOST_ADDRESSES);
+            addresses.sweep_after = now + SWEEP_PAUSE;
+        }
+        let address = network(address);
+        // Beyond the bound, addresses are not counted: each could have had its failures anyway.
+        if addresses.until.len() < MOST_ADDRESSES || addresses.until.contains_key(&address) {
+            let until = addresses.until.entry(address).or_insert(now);
+            *until = (now.max(*until) + self.each).min(now + self.all);
         }
     }
 }
@@ -71,11 +80,14 @@ impl FailedLogins {
 const LIMIT: &str = "failed_logins";
 /// How many addresses are kept before those without failures are dropped.
 const MANY_ADDRESSES: usize = 10_000;
+/// The most addresses that are kept.
+const MOST_ADDRESSES: usize = 200_000;
+/// The time between two sweeps.
+const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
     use crate::config::{Config, ConfigSource, SystemEnvironment};
 
     #[test]
@@ -139,5 +151,16 @@ mod tests {
         let kept = failed.addresses.lock().until.len();
         assert!(kept <= MANY_ADDRESSES, "{kept}");
         assert_eq!(wait(&failed, "0.0.117.47", now), 0);
+    }
+    #[test]
+    fn addresses_beyond_the_bound_are_not_kept_and_those_before_still_count() {
+        let (failed, now) = three_a_minute();
+        for number in 0..u32::try_from(MOST_ADDRESSES).unwrap() + 100 {
+            failed.record(IpAddr::V4((number + (1 << 24)).into()), now);
+        }
+        assert_eq!(failed.addresses.lock().until.len(), MOST_ADDRESSES);
+        failed.record("1.0.0.0".parse().unwrap(), now);
+        failed.record("1.0.0.0".parse().unwrap(), now);
+        assert_eq!(wait(&failed, "1.0.0.0", now), 20);
     }
 }
