@@ -194,6 +194,8 @@ if section conformance "the official suite through the gateway"; then
     one cargo build --quiet --locked --bin trunkline --example everything_server
     many "conformance" '/^conformance-/ { good += $2; bad += $4 } /^stale/ { bad++ } END { print good + 0, bad + 0 }' \
         tests/conformance/all.sh target/debug/trunkline
+    many "logins of the conformance suite" '/^auth:/ { good = $2; bad = $4 } END { print good + 0, bad + 0 }' \
+        tests/conformance/auth.py target/debug/trunkline
 fi
 if section bench "the benches, a few calls of each kind; the instructions of a call, held"; then
     one cargo test --quiet --locked --benches

@@ -36,7 +36,8 @@ CLIENTS = """
 ## Client scenarios
 
 The suite starts a server of its own, the gateway is in between, and a client on an official SDK does
-there what the scenario wants to see. Those of `auth/` are not run.
+there what the scenario wants to see. Those of `auth/` ask for a client that logs in, which is the gateway:
+`tests/conformance/auth.py GATEWAY_BIN` runs them, and each of their checks has to pass.
 
 """
 EXCLUDED = """

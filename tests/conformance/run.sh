@@ -8,6 +8,7 @@
 # and leaves FOLDER/SCENARIO.json with that scenario's checks, one file each, and
 # what the suite said in FOLDER/*.log. Exits 0 when the suite ran to its end, whatever
 # its checks found: judging is check.py's job. SUITE_TIMEOUT (seconds, 300) bounds the run.
+# With SUITE_FORCE a scenario is run that is of no revision, as those of extensions are.
 set -euo pipefail
 
 if [ $# -ne 4 ]; then
@@ -59,13 +60,14 @@ server)
 client)
     rm -f "$folder/$target.json"
     run_suite "$folder/$target.log" '^Passed: [0-9]*/' client --scenario "$target" \
-        --spec-version "$revision" --command "node $peers/clients/conformance.mjs"
+        --spec-version "$revision" ${SUITE_FORCE:+--force} --command "node $peers/clients/conformance.mjs"
     ;;
 *) exit 2 ;;
 esac
 
 # Results are named by time of day: server-SCENARIO-2026-01-01T00-00-00-000Z/checks.json.
-for results in "$raw"/*/checks.json; do
+# Those of auth/ are a folder deeper.
+find "$raw" -name checks.json | while read -r results; do
     scenario=$(basename "$(dirname "$results")" | sed -E 's/^server-//; s/-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z$//')
     mv "$results" "$folder/$scenario.json"
 done

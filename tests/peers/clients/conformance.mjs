@@ -6,7 +6,8 @@
 // MCP_CONFORMANCE_SCENARIO says what to do there, and MCP_CONFORMANCE_PROTOCOL_VERSION
 // at which revision, as the suite sets them. CLIENT_SDK says with what: typescript1 or
 // typescript2. With CLIENT_GATEWAY, a program, the gateway is started towards that URL,
-// and the SDK is pointed at the gateway. Ends by itself, before the suite's 30 seconds
+// and the SDK is pointed at the gateway. The scenarios of auth/ are for the gateway only: it logs in,
+// and the SDK knows nothing of it but the link that a person would open. Ends by itself, before the suite's 30 seconds
 // are over: the suite would end the shell around it, and nothing else.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -125,6 +126,60 @@ const scenarios = {
   },
 };
 
+// --- Logins: the only human is the one who opens the gateway's link ------------------------------
+
+const MOST_LOGINS = 6;
+
+/** Opens a link as a browser does, until the authorization server leads back to the gateway. */
+async function logIn(link) {
+  const leads = await fetch(link, { redirect: 'manual' });
+  const back = leads.headers.get('location');
+  if (!back) throw new Error(`${leads.status} at ${link}`);
+  const page = await fetch(new URL(back, link), { redirect: 'manual' });
+  console.error(`${page.status} at the callback: ${(await page.text()).match(/<p>(.*)<\/p>/)?.[1]}`);
+}
+
+/** What the gateway says instead of a result, or that it has one. */
+async function callTool(client) {
+  await client.listTools();
+  const result = await client.callTool({ name: 'test-tool', arguments: {} }).catch((fault) => fault);
+  if (result instanceof Error) return result.message;
+  return result.isError ? result.content[0].text : undefined;
+}
+
+/** Calls, and logs in as often as the gateway asks for it. */
+async function callWithLogins(client) {
+  for (let logins = 0; logins <= MOST_LOGINS; logins += 1) {
+    const told = await callTool(client);
+    if (told === undefined) return;
+    console.error(told);
+    const link = told.match(/open (\S+) in a browser/)?.[1];
+    if (!link) return;
+    await logIn(link);
+  }
+  throw new Error('there is no end of logins');
+}
+
+const isLogin = scenario?.startsWith('auth/');
+if (isLogin) {
+  scenarios[scenario] = async (client) => {
+    await callWithLogins(client);
+    await callWithLogins(client);
+  };
+}
+
+/** The settings of the gateway's OAuth client that a scenario is about. */
+function oauthSettings() {
+  const { client_id, client_secret, private_key_pem, signing_algorithm } = context;
+  const settings = { client_id, client_secret, private_key: private_key_pem, key_algorithm: signing_algorithm };
+  if (scenario === 'auth/basic-cimd') {
+    settings.client_metadata_url = 'https://conformance-test.local/client-metadata.json';
+  }
+  if (scenario.startsWith('auth/client-credentials')) settings.grant = 'client_credentials';
+  const lines = Object.entries(settings).filter(([, value]) => value !== undefined);
+  return ['[servers.everything.oauth]', ...lines.map(([key, value]) => `${key} = ${JSON.stringify(value)}`), ''].join('\n');
+}
+
 const CAPABILITIES = {
   'elicitation-sep1034-client-defaults': { elicitation: { form: { applyDefaults: true } } },
   'request-metadata': { roots: { listChanged: true }, sampling: {}, elicitation: {} },
@@ -161,7 +216,7 @@ listen = "127.0.0.1:${admin}"
 
 [servers.everything]
 url = ${JSON.stringify(url)}
-`,
+${isLogin ? oauthSettings() : ''}`,
   );
   const child = spawn(gateway, ['serve', '--config', config], { stdio: ['ignore', 'inherit', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -173,7 +228,10 @@ url = ${JSON.stringify(url)}
     rmSync(folder, { recursive: true });
   };
   const deadline = Date.now() + READY_MS;
-  const isReady = () => fetch(`http://127.0.0.1:${admin}/readyz`).then(({ ok }) => ok, () => false);
+  const ask = (path) => fetch(`http://127.0.0.1:${admin}${path}`);
+  // A server that waits for a login is not ready, and says so.
+  const hasVerdict = async () => (await (await ask('/status')).json()).servers[0].first_verdict_at !== null;
+  const isReady = () => (isLogin ? hasVerdict() : ask('/readyz').then(({ ok }) => ok)).catch(() => false);
   while (!(await isReady())) {
     if (child.exitCode !== null || Date.now() > deadline) {
       await stop();
