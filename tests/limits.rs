@@ -219,6 +219,11 @@ const TESTS: [(&str, &str, &str); 100] = [
     ),
     ("servers.*.max_tools", BOUNDS, "a_server_lists_so_many_tools_and_no_more"),
     (
+        "servers.*.oauth.login_time",
+        "tests/gateway/oauth/refusals.rs",
+        "a_link_is_good_for_a_while_and_then_there_is_another",
+    ),
+    (
         "servers.*.openapi_refresh",
         "tests/gateway/openapi/documents.rs",
         "a_changed_document_changes_the_list_and_an_unreadable_one_leaves_it",

@@ -71,7 +71,9 @@ fn can_take_calls(server: &ServerStatus) -> bool {
             server.start == ServerStart::Lazy
                 || (!awaits_verdict(server) && server.last_error.is_none())
         }
-        ServerState::Backoff | ServerState::Failed | ServerState::Stopping => false,
+        ServerState::Backoff | ServerState::Login | ServerState::Failed | ServerState::Stopping => {
+            false
+        }
     }
 }
 

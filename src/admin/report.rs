@@ -247,6 +247,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         since: time(view.since),
         first_verdict_at: view.first_verdict.map(time),
         last_error: view.last_error.as_ref().map(last_error),
+        login: view.login.as_deref().map(str::to_owned),
         tools: tools.count(),
         restarts: view.restarts,
         in_flight: gate.map_or(0, |gate| gate.in_flight()),
@@ -358,6 +359,7 @@ fn state(state: &LifeState) -> ServerState {
         LifeState::Connecting => ServerState::Connecting,
         LifeState::Ready => ServerState::Ready,
         LifeState::Backoff { .. } => ServerState::Backoff,
+        LifeState::AwaitsLogin => ServerState::Login,
         LifeState::Failed => ServerState::Failed,
         LifeState::Stopped => ServerState::Stopping,
     }

@@ -191,6 +191,8 @@ pub enum ServerState {
     Ready,
     /// Down; will be tried again at `next_retry_at`.
     Backoff,
+    /// It asks for a login: see `login`.
+    Login,
     /// Down, and too often: left alone until its `restart_window` is over or the configuration
     /// changes.
     Failed,
@@ -206,6 +208,7 @@ impl ServerState {
             Self::Connecting => "connecting",
             Self::Ready => "ready",
             Self::Backoff => "backoff",
+            Self::Login => "login",
             Self::Failed => "failed",
             Self::Stopping => "stopping",
         }
@@ -238,6 +241,8 @@ pub struct ServerStatus {
     pub first_verdict_at: Option<Timestamp>,
     /// What went wrong last, even when it is well again.
     pub last_error: Option<LastError>,
+    /// Where the operator logs in to it, if it asks for a login.
+    pub login: Option<String>,
     /// How many of its tools are in the catalog.
     pub tools: usize,
     /// How often it was started again after it went away.

@@ -41,6 +41,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         since: at(2),
         first_verdict_at: (state != ServerState::Connecting).then(|| at(2)),
         last_error: None,
+        login: None,
         tools: 3,
         restarts: 0,
         in_flight: 0,

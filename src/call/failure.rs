@@ -20,6 +20,7 @@ pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFau
 pub use token::{NeededScopes, TokenFault};
 pub use wire::WireForm;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -214,6 +215,17 @@ pub enum Failure {
         /// What is wrong with it.
         fault: Box<ServerFault>,
     },
+    /// The user has to log in to the server.
+    #[error(
+        "the server {server} needs a login: open {link} in a browser, log in there, and then make \
+         the call again"
+    )]
+    LoginNeeded {
+        /// The server.
+        server: ServerName,
+        /// Where the user logs in.
+        link: Arc<str>,
+    },
     /// Too many calls of the server have failed, and none is sent for a while.
     #[error(
         "too many calls of the server {server} have failed: it is called again in {}",
@@ -368,6 +380,7 @@ impl Failure {
                     | Self::Intercepted(_)
                     | Self::InterceptorDown(_)
                     | Self::DepartedTool { .. }
+                    | Self::LoginNeeded { .. }
                     | Self::InputRefused(_)
                     | Self::InputTimeout { .. }
             );

@@ -120,7 +120,11 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::AnswerDropped { .. } => Failure::Draining,
         Failure::Draining => GatewayFault::Transport(ServerFault::Unreachable).into(),
         Failure::Unreachable(_) => Failure::server_down(server(), ServerFault::NotStarted),
-        Failure::ServerDown { .. } => {
+        Failure::ServerDown { .. } => Failure::LoginNeeded {
+            server: server(),
+            link: "https://login.example.com/authorize?…".into(),
+        },
+        Failure::LoginNeeded { .. } => {
             Failure::BreakerOpen { server: server(), retry_after: Duration::from_millis(12_300) }
         }
         Failure::BreakerOpen { .. } => Failure::server_broke(server(), ServerFault::Exited),

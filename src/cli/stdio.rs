@@ -170,7 +170,8 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
     for text in &args.header {
         headers.push(parse_header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
-    let http = HttpConfig { url, headers, ca: args.ca, transport: HttpTransport::Streamable };
+    let http =
+        HttpConfig { url, headers, ca: args.ca, transport: HttpTransport::Streamable, oauth: None };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: UpstreamError| fault.chain())
 }
 

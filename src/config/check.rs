@@ -16,6 +16,7 @@ use super::interceptors::InterceptorName;
 use super::naming::NamingChoice;
 use super::network::{HeaderSetting, HostSetting};
 use super::numbers::CountSetting;
+use super::oauth::check_oauth;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
@@ -51,6 +52,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     for server in &servers {
         check_timeouts(server, reader);
         check_instances(server, reader);
+        check_oauth(server, reader);
         check_setting_owners(server, reader);
         check_forwarded_headers(server, reader);
         if !clients.is_empty() || !issuers.is_empty() {

@@ -72,6 +72,7 @@ impl ConfigProblem {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
             Self::Issuer(problem) => problem.help(),
+            Self::Oauth(problem) => problem.help(),
             Self::NoProfiles => "name at least one, or remove the setting to allow all",
             Self::NoKey | Self::KeyHash => super::clients::HOW_TO_HASH,
             Self::NoClientCa => "name the CA certificates of your clients there",

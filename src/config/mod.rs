@@ -39,6 +39,7 @@ mod maps;
 mod naming;
 mod network;
 mod numbers;
+mod oauth;
 mod openapi;
 mod own_tools;
 mod pattern;
@@ -83,6 +84,9 @@ pub use interceptors::{
 pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgorithm};
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use network::{UrlProblem, is_safe_url};
+pub use oauth::{
+    GrantKind, GrantOwnership, OauthConfig, OauthProblem, TokenEndpointAuth, is_scope_token,
+};
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,
     OperationRule, OutputSchemas, SchemeCredential, ServerProtocol,

@@ -5,6 +5,7 @@ use crate::codec::file::FileError;
 
 use super::issuers::IssuerProblem;
 use super::network::UrlProblem;
+use super::oauth::OauthProblem;
 use super::policy::ConditionFault;
 
 /// A violation of the configuration's rules. `Display` says what is wrong,
@@ -285,6 +286,9 @@ pub enum ConfigProblem {
     /// The settings of tokens and scopes are wrong.
     #[error(transparent)]
     Issuer(#[from] IssuerProblem),
+    /// The settings of an OAuth client are wrong.
+    #[error(transparent)]
+    Oauth(#[from] OauthProblem),
     /// A client that nothing identifies.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,

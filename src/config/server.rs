@@ -19,6 +19,7 @@ use super::issuers::ScopeName;
 use super::macros::{choice, section};
 use super::network::HeaderSetting;
 use super::numbers::{Count32, CountSetting};
+use super::oauth::OauthConfig;
 use super::openapi::{OpenApiConfig, ServerProtocol};
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
@@ -174,6 +175,9 @@ section! {
             ca: Option<PathBuf>,
             /// The HTTP transport that the server speaks.
             transport: HttpTransport = "auto",
+            /// OAuth: the gateway logs in to the server, or has its users log in. By default it sends
+            /// only `headers`.
+            oauth: Option<OauthConfig>,
         }
     }
 }
@@ -298,7 +302,6 @@ choice! {
 }
 
 /// The way to reach a server.
-#[expect(clippy::large_enum_variant, reason = "there is one for each server")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
     /// A child process.
@@ -453,6 +456,7 @@ impl fmt::Debug for HttpConfig {
             .field("headers", &self.headers)
             .field("ca", &self.ca)
             .field("transport", &self.transport)
+            .field("oauth", &self.oauth)
             .finish()
     }
 }

@@ -16,6 +16,7 @@ mod event_stream;
 mod http_sse;
 mod legacy;
 mod list_changes;
+mod login;
 mod metadata;
 mod modern;
 mod open_streams;
@@ -27,6 +28,7 @@ pub mod stdio;
 pub use body::Body;
 pub use caller::{Refused, Unauthenticated, refusal};
 pub use dispatch::PendingResponse;
+pub use login::LoginAnswer;
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -32,6 +32,13 @@ pub enum RequestState {
     },
     /// A call to make anew, once the user has opened the URLs that it named.
     Anew,
+    /// A call to make anew, once the user has logged in to its server.
+    Login {
+        /// The server's name.
+        server: String,
+        /// Whether the user had agreed to the call before.
+        confirmed: bool,
+    },
     /// A call that is made once the user has agreed to it.
     Confirm,
     /// A call to which the user has agreed, of a server that keeps no state and sent none.

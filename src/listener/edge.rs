@@ -169,7 +169,8 @@ where
 }
 
 /// Passes a request on with the sender that its key or token tells, or answers that it is not
-/// enough. Answers requests for metadata itself, which clients need before they have either.
+/// enough. Answers requests for metadata itself, which clients need before they have either, and
+/// takes the answers of logins, which browsers bring.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,
@@ -200,6 +201,11 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if let Some(metadata) = self.mcp.answer_metadata(&request, self.peer) {
             return answer_now(metadata);
+        }
+        match self.mcp.find_login_answer(&request, self.peer) {
+            None => {}
+            Some(Ok(answer)) => return Box::pin(async move { Ok(answer.finish().await) }),
+            Some(Err(response)) => return answer_now(*response),
         }
         match self.mcp.authenticate(request, self.peer) {
             Ok(authenticated) => self.inner.call(authenticated),

@@ -1,6 +1,7 @@
 //! A call in flight, as `downstream` holds it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream;
@@ -16,6 +17,7 @@ use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Method, code};
 use crate::policy::{Confirmation, Permitted, ResultInterceptors};
+use crate::snapshot::Snapshots;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
@@ -135,6 +137,13 @@ impl ActiveCall {
         let asked = [(CONFIRM_KEY, question)];
         let result = self.asker.build_question_result(asked, RequestState::Confirm)?;
         Ok(Reply::ready(Ok(Answer::Result(result))))
+    }
+
+    /// Records that the call has waited for a login. Returns the snapshots, of which a newer one may
+    /// know more.
+    pub(super) fn wait_for_login(&mut self) -> &Arc<Snapshots> {
+        self.asker.has_waited_for_login = true;
+        &self.asker.inputs.snapshots
     }
 
     /// Sets the reply that the client reads from now on.
@@ -375,6 +384,9 @@ impl ActiveCall {
                 if error.code() == code::URL_ELICITATION_REQUIRED && self.asker.is_modern() =>
             {
                 self.asker.relay_url_elicitations(error)
+            }
+            Err(Failure::LoginNeeded { server, link }) if self.asker.can_ask_to_log_in() => {
+                self.asker.ask_to_log_in(&server, &link).map(Answer::Result)
             }
             answer => answer,
         };

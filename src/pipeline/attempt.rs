@@ -74,7 +74,11 @@ impl CallAttempt {
         if let Some(input) = input::read_input(call)? {
             let opened = asker.open_state(&input, route.server())?;
             // Every state is bound to the request, and all but the first come of a call that was made.
-            if let Some(opened) = &opened {
+            // A login that came before the call says nothing of it.
+            let of_call = opened.as_ref().filter(|opened| {
+                !matches!(opened.state, RequestState::Login { confirmed: false, .. })
+            });
+            if let Some(opened) = of_call {
                 confirmation = Confirmation::Given(Box::new(opened.id));
             }
             match opened.map(|opened| opened.state) {

@@ -41,7 +41,7 @@ pub(super) struct InputStore {
     pub(super) questions: TaskQuestions,
     /// Results that clients can read later.
     pub(super) kept: KeptResults,
-    snapshots: Arc<Snapshots>,
+    pub(super) snapshots: Arc<Snapshots>,
     /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
 }
@@ -119,7 +119,9 @@ pub(super) struct Requester {
     pub(super) server: Option<ServerName>,
     /// Whether the user has agreed to the call.
     pub(super) confirmation: Confirmation,
-    method: Method,
+    /// Whether the call has waited for a login, so that its user is not asked for another one.
+    pub(super) has_waited_for_login: bool,
+    pub(super) method: Method,
     params: Bytes,
 }
 
@@ -133,6 +135,7 @@ impl Requester {
             endpoint: call.context.endpoint.clone(),
             server: None,
             confirmation: Confirmation::Missing,
+            has_waited_for_login: false,
             method: call.method.clone(),
             params: call.params.raw().clone(),
         }
@@ -406,7 +409,7 @@ pub(super) fn params_for_server(
 ) -> Result<Params, Failure> {
     let own = match state {
         Some(RequestState::Server { state, .. }) => Some(string(state)),
-        Some(RequestState::Anew) => {
+        Some(RequestState::Anew | RequestState::Login { .. }) => {
             check_accepted(input)?;
             let raw = lower::without_input(params.raw());
             return parse_params(raw);

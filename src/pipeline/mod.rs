@@ -22,6 +22,7 @@ mod input;
 mod introduce;
 mod kept_results;
 mod listing;
+mod login;
 mod own_tools;
 mod record;
 mod release;
@@ -300,6 +301,17 @@ async fn await_reply(
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
+    match login::awaited_server(&call, active.asker()) {
+        Ok(None) => {}
+        Ok(Some(server)) => {
+            let asked = (&call.context.principal, &mut *active);
+            snapshot = Box::pin(login::await_login(snapshot, server, asked)).await;
+        }
+        Err(refused) => {
+            active.attach_reply(Reply::ready(Err(refused)));
+            return active;
+        }
+    }
     let mut view = snapshot.view(&key, &call.context);
     if let Some(snapshots) = lacking
         && !route::exists(&snapshot, &view, &call, active.asker())
@@ -341,7 +353,14 @@ async fn send(
 
     // Route.
     let route = route::find(snapshot, view, &call, active.asker());
-    let route = route.map_err(|failure| route::explain(failure, (snapshot, key), &call))?;
+    let route = match route {
+        Ok(route) => route,
+        Err(failure) => {
+            let failure = route::explain(failure, (snapshot, key), &call);
+            let explained = login::explain_missing_login(failure, (snapshot, view), &call);
+            return Err(Box::pin(explained).await);
+        }
+    };
     let release =
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);

@@ -321,8 +321,10 @@ fn judge_end(ended: Result<(), &Failure>) -> Option<CallVerdict> {
     match failure {
         Failure::ServerBroke { .. } | Failure::ServerTimeout { .. } => Some(CallVerdict::Failed),
         Failure::ServerDown { fault, .. } => match **fault {
-            // A limit of the gateway.
-            ServerFault::TooManyInstances { .. } => None,
+            // A limit of the gateway, and what only a person can mend.
+            ServerFault::TooManyInstances { .. }
+            | ServerFault::LoginNeeded
+            | ServerFault::LoginImpossible => None,
             _ => Some(CallVerdict::Failed),
         },
         Failure::BadAnswer { fault, .. } => match **fault {

@@ -21,7 +21,7 @@ use crate::policy::{
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
-use crate::upstream::{self, ServerContext, SubscriptionHub};
+use crate::upstream::{self, GrantBook, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
 use super::departed_tools::DepartedTools;
@@ -178,6 +178,11 @@ impl Snapshots {
     /// The accepted definitions of servers.
     pub fn definitions(&self) -> &DefinitionGuard {
         &self.definitions
+    }
+
+    /// The grants at servers with OAuth.
+    pub fn grants(&self) -> &Arc<GrantBook> {
+        &self.surroundings.grants
     }
 
     /// Where lifecycle events are sent.

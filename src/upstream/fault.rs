@@ -16,6 +16,7 @@ use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
 use crate::text::{error_chain, error_chain_with};
+use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::openapi::DocumentFault;
 
@@ -93,6 +94,10 @@ pub enum UpstreamError {
     Setup(#[source] Box<SetupFault>),
     /// The OpenAPI document of a plain HTTP API cannot be used.
     Document(#[source] Box<DocumentFault>),
+    /// The owner of the server's account has to log in.
+    LoginNeeded(Box<LoginDemand>),
+    /// The gateway has no token for the server, and cannot have one.
+    Login(#[source] Box<LoginFault>),
     /// The server has reached its limit of instances.
     TooManyInstances {
         /// The most instances that it may have besides the main one.
@@ -228,6 +233,8 @@ impl UpstreamError {
             Self::EndlessList { limit, unit } => ServerFault::EndlessList { limit: *limit, unit },
             Self::Setup(_) => ServerFault::Misconfigured,
             Self::Document(_) => ServerFault::Document,
+            Self::LoginNeeded(_) => ServerFault::LoginNeeded,
+            Self::Login(_) => ServerFault::LoginImpossible,
             Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
             Self::Down(fault) => (**fault).clone(),
         }
@@ -238,6 +245,10 @@ impl UpstreamError {
         let (server, fault) = (server.clone(), self.public());
         match self {
             Self::Timeout { after } => Failure::ServerTimeout { server, after },
+            Self::LoginNeeded(demand) => match demand.audience {
+                LinkAudience::Caller => Failure::LoginNeeded { server, link: demand.link },
+                LinkAudience::Operator => Failure::server_down(server, fault),
+            },
             Self::Exited(_) | Self::Broken(_) | Self::NoAnswer => {
                 Failure::server_broke(server, fault)
             }
@@ -245,6 +256,7 @@ impl UpstreamError {
             | Self::Connect(_)
             | Self::Down(_)
             | Self::TooManyInstances { .. }
+            | Self::Login(_)
             | Self::Setup(_)
             | Self::Document(_)
             | Self::Redirect { .. }

@@ -84,5 +84,11 @@ impl Drop for FirstList {
 
 /// Whether the server has listed, or has failed for the first time.
 fn has_verdict(main: &Instance) -> bool {
-    main.kin.lists.base.load().is_some() || main.notes().first_verdict.is_some()
+    if main.kin.lists.base.load().is_some() {
+        return true;
+    }
+    let is_on_its_way =
+        matches!(&*main.state.borrow(), LifeState::AwaitsLogin | LifeState::Connecting)
+            && main.has_logged_in();
+    main.notes().first_verdict.is_some() && !is_on_its_way
 }

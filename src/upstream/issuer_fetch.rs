@@ -155,7 +155,7 @@ async fn discover(source: &KeySource, files: &FileReader) -> Result<Url, KeyFetc
 
 /// Where the metadata of an issuer may be, in the order in which MCP clients look for it
 /// (2026-07-28, Authorization Server Discovery).
-fn metadata_places(issuer: &Url) -> Vec<Url> {
+pub(in crate::upstream) fn metadata_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let places = match path {
         "" => vec![OAUTH.to_owned(), OPENID.to_owned()],
@@ -174,7 +174,7 @@ fn metadata_places(issuer: &Url) -> Vec<Url> {
 async fn get(url: &Url, source: &KeySource, files: &FileReader) -> Result<Bytes, KeyFetchFault> {
     let failed = |source| KeyFetchFault::Request { url: url.clone(), source };
     let (ca, transport) = (source.ca.clone(), HttpTransport::Streamable);
-    let config = HttpConfig { url: url.clone(), headers: Vec::new(), ca, transport };
+    let config = HttpConfig { url: url.clone(), headers: Vec::new(), ca, transport, oauth: None };
     let client = files.run(move || HttpClient::plain(&config, CONNECT_TIME)).await?;
     let client = client.map_err(failed)?;
     let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);

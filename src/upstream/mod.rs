@@ -8,20 +8,24 @@
 //! lives of instances, [`transport`] carries messages to them in both eras,
 //! [`lists`] reads what they offer, [`interaction`] handles their requests to
 //! clients during a call, and [`notifications`] what they send outside of
-//! responses. The modules above see none of that: they hand over a permitted
+//! responses. [`credentials`] says which token goes with a request, and [`outbound`] asks the URLs
+//! that are learned at run time. The modules above see none of that: they hand over a permitted
 //! call and receive a reply.
 
+mod credentials;
 mod fault;
 mod first_list;
 mod interaction;
 mod issuer_fetch;
 mod lists;
 mod notifications;
+mod outbound;
 mod owner;
 mod server;
 mod supervisor;
 mod transport;
 
+pub use credentials::{GrantBook, GrantOwner, LinkAudience, LoginDemand, LoginFault};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;
@@ -33,6 +37,7 @@ pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
     Subscriptions, Topic,
 };
+pub use outbound::OutboundFault;
 pub use owner::{ClientDeclaration, InstanceKey, InstanceScope};
 pub use server::{ElementChanges, RefreshError, Server, ServerAccess};
 pub use supervisor::restart;

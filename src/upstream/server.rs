@@ -1,5 +1,6 @@
 //! One server as the rest of the gateway sees it.
 
+mod login;
 mod refresh;
 
 use std::sync::Arc;
@@ -425,6 +426,7 @@ impl Server {
             peer: self.peer(),
             eras: versions.map(ProtocolVersion::era).collect(),
             last_error: main.last_error,
+            login: self.operator_link(),
             restarts: self.main.restarts.load(Ordering::Relaxed),
             pid: main.pid,
             warnings: notes.warnings.clone(),

@@ -49,6 +49,7 @@ mod limits;
 mod list_changes;
 mod logging;
 mod modern;
+mod oauth;
 mod openapi;
 mod operators;
 mod pins;

@@ -29,6 +29,7 @@ pub mod dialogue;
 pub mod gateway;
 pub mod host;
 pub mod issuer;
+pub mod oauth;
 pub mod old;
 pub mod upstream;
 pub mod webhook;
@@ -38,6 +39,7 @@ pub use client::{Client, Reply, Said};
 pub use gateway::{Gateway, client_table};
 pub use host::{Host, WAYS, Way};
 pub use issuer::Issuer;
+pub use oauth::OauthServer;
 pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};
 

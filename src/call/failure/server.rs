@@ -102,6 +102,12 @@ pub enum ServerFault {
     /// A setting cannot be used.
     #[error("its configuration cannot be used")]
     Misconfigured,
+    /// Somebody has to log in to the server.
+    #[error("its operator has to log in to it first: the gateway's status has the link")]
+    LoginNeeded,
+    /// There can be no login to the server.
+    #[error("the gateway cannot log in to it")]
+    LoginImpossible,
     /// The server has reached its limit of instances.
     #[error("all {limit} instances that `max_instances` allows are running: try again later")]
     TooManyInstances {

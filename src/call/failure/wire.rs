@@ -111,6 +111,9 @@ impl Failure {
             Self::ServerDown { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "server_down")
             }
+            Self::LoginNeeded { .. } => {
+                row(code::SERVER_UNAVAILABLE, 200, Client, true, "login_needed")
+            }
             Self::BreakerOpen { .. } => {
                 row(code::SERVER_UNAVAILABLE, 200, Server, true, "breaker_open")
             }

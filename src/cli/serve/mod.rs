@@ -211,6 +211,8 @@ impl Running {
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
         let surroundings = with_store(surroundings, &config, path).await;
+        let address = socket.as_ref().map(Listener::local_addr);
+        surroundings.grants.set_base(settings::browser_url(&config, address));
         let surroundings = match doors.clients {
             Some(_) => surroundings,
             None => surroundings.for_one_client(),
@@ -231,7 +233,6 @@ impl Running {
         let (switch, draining) = drain();
         let (admin_switch, admin_draining) = drain();
         let mcp = McpService::new(Arc::clone(&gateway), draining.clone());
-        let address = socket.as_ref().map(Listener::local_addr);
         let admin = admin_socket.as_ref().map(Listener::local_addr);
         let report = StatusReport::new(Arc::clone(&gateway), Arc::clone(&mcp));
         let source = ConfigSource::open(path);

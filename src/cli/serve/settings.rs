@@ -1,10 +1,12 @@
 //! Translates the configuration into the settings of the listeners and the
 //! telemetry. Faults that only show when a setting is used are found here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::HeaderValue;
 use tokio::runtime::Handle;
+use url::Url;
 
 use crate::config::{Config, TlsConfig};
 use crate::listener::{Certificates, ConnectionLimits, Guard, LocalPages, Settings, TlsFiles};
@@ -20,6 +22,17 @@ pub struct Listeners {
     pub clients: Settings,
     /// The admin listener.
     pub operators: Settings,
+}
+
+/// Where browsers find the gateway that listens at this address; `None` if they do not.
+pub fn browser_url(config: &Config, address: Option<SocketAddr>) -> Option<Url> {
+    let address = address?;
+    if let Some(url) = &config.gateway.public_url {
+        return Some(url.clone());
+    }
+    let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
+    let is_own = address.ip().to_canonical().is_loopback();
+    Url::parse(&format!("{scheme}://{address}")).ok().filter(|_| is_own)
 }
 
 /// Builds the settings of both listeners.

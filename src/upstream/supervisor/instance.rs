@@ -11,13 +11,14 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
+use crate::call::{Call, Failure, Principal, Reply, ServerFault, ServerName};
 use crate::clock::{self, LastUse};
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Permitted;
 
 use crate::upstream::UpstreamError;
+use crate::upstream::credentials::GrantOwner;
 use crate::upstream::lists::FinishedListing;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::owner::InstanceKey;
@@ -128,14 +129,19 @@ impl Instance {
             self.callers.add(session, &self.kin.surroundings.hub);
         }
         let reads = &self.inbox.reads;
-        // Forwarded client credentials may change the result, so it is not
+        // Credentials of the client may change the result, so it is not
         // cached.
-        let most = config.read_cache.filter(|_| config.forward_headers.is_empty());
+        let has_own_credentials = !config.forward_headers.is_empty()
+            || self.kin.authorizer.as_ref().is_some_and(|it| it.tells_clients_apart());
+        let most = config.read_cache.filter(|_| !has_own_credentials);
         let reading = match reads.find(permitted.get(), permitted.target(), most) {
             Ok(known) => return Ok(known),
             Err(reading) => reading,
         };
-        let connection = self.connected().await.map_err(|fault| self.fail(fault))?;
+        let principal = &permitted.get().context.principal;
+        let connection = self.connected().await;
+        let connection =
+            connection.map_err(|fault| self.fail(self.with_login(fault, principal)))?;
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
             // Lost before the call was sent: the next child receives it.
@@ -194,6 +200,8 @@ impl Instance {
         self.demand.notify_one();
         let verdict = |state: &LifeState| match state {
             LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
+            // After a login it is on its way.
+            LifeState::AwaitsLogin => self.has_link(),
             // The start that this call has made due has failed.
             LifeState::Backoff { .. } => self.restarts.load(Ordering::Relaxed) != before,
             LifeState::Idle | LifeState::Connecting => false,
@@ -205,6 +213,39 @@ impl Instance {
             let fault = self.notes().told.clone();
             UpstreamError::Down(Box::new(fault.unwrap_or(ServerFault::NotRunning)))
         })
+    }
+
+    /// Whose grant the instance uses, where it acts for no client of its own.
+    pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
+        let authorizer = self.kin.authorizer.as_ref()?;
+        Some(authorizer.owner_of(self.owner.whose.principal()))
+    }
+
+    /// Whether the owner of its grant has logged in, or is about to, and no other login is needed.
+    pub(in crate::upstream) fn has_logged_in(&self) -> bool {
+        let owner = self.grant_owner();
+        let authorizer = self.kin.authorizer.as_ref();
+        owner.zip(authorizer).is_some_and(|(owner, authorizer)| {
+            let is_in = authorizer.has_grant(&owner) && authorizer.open_login(&owner).is_none();
+            is_in || authorizer.is_exchanging(&owner)
+        })
+    }
+
+    /// Whether the owner of its grant has a link to log in by.
+    fn has_link(&self) -> bool {
+        let owner = self.grant_owner();
+        let authorizer = self.kin.authorizer.as_ref();
+        owner.zip(authorizer).is_some_and(|(owner, it)| it.open_login(&owner).is_some())
+    }
+
+    /// Adds the link to the fault of an instance that waits for a login.
+    fn with_login(&self, fault: UpstreamError, principal: &Principal) -> UpstreamError {
+        let waits =
+            matches!(&fault, UpstreamError::Down(fault) if **fault == ServerFault::LoginNeeded);
+        let Some(authorizer) = self.kin.authorizer.as_ref().filter(|_| waits) else { return fault };
+        let used = self.grant_owner().filter(|own| *own == authorizer.owner_of(Some(principal)));
+        let demand = used.and_then(|owner| authorizer.open_login(&owner));
+        demand.map_or(fault, |demand| UpstreamError::LoginNeeded(Box::new(demand)))
     }
 
     /// Waits until the instance is ready; false if it fails, or is not ready in

@@ -117,11 +117,16 @@ impl<'a> Life<'a> {
                     return;
                 }
                 LossReason::Lost(fault) => {
+                    let needs_login = matches!(fault, UpstreamError::LoginNeeded(_));
                     self.note(&fault);
                     if instance.owner.lists() && !is_main {
                         instance.give_up_on_list();
                     }
-                    self.pause().await;
+                    if needs_login {
+                        self.await_login().await;
+                    } else {
+                        self.pause().await;
+                    }
                     if !is_main && instance.kin.pool.leave(instance) {
                         return;
                     }
@@ -368,6 +373,20 @@ impl<'a> Life<'a> {
         let mut notes = self.instance.notes();
         notes.told = Some(fault.public());
         notes.last_error = Some((clock::wall_now(), text));
+    }
+
+    /// Waits until the owner of the instance's grant has logged in, or until the link to log in by
+    /// has expired: the next start makes a new one.
+    async fn await_login(&self) {
+        let instance = self.instance;
+        let authorizer = instance.kin.authorizer.as_ref();
+        let Some((authorizer, owner)) = authorizer.zip(instance.grant_owner()) else { return };
+        let mut ended = authorizer.login_ends(&owner);
+        if authorizer.has_grant(&owner) && authorizer.open_login(&owner).is_none() {
+            return;
+        }
+        enter(instance, LifeState::AwaitsLogin);
+        let _ = timeout(authorizer.login_time(), ended.changed()).await;
     }
 
     /// Waits before the next start: for the backoff delay or, if the server has

@@ -12,6 +12,7 @@ use crate::config::{
 };
 use crate::mcp::Era;
 
+use crate::upstream::credentials::GrantOwner;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::child::{Child, ChildSpec};
 use crate::upstream::transport::connection::ServerConnection;
@@ -121,16 +122,32 @@ impl Life<'_> {
     /// since.
     async fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
         let instance = self.instance;
-        if !instance.is_main()
-            && let Some(client) = &*instance.kin.client()
-        {
+        let credentials = self.credentials();
+        let shares = !instance.is_main() && credentials.as_ref().is_none_or(is_of_gateway);
+        if shares && let Some(client) = &*instance.kin.client() {
             return Ok(Arc::clone(client));
         }
         let (config, connect_timeout) = (config.clone(), instance.config().connect_timeout);
         let created = move || http::HttpClient::new(&config, connect_timeout);
         let created = instance.kin.files.run(created).await;
         let client = created.map_err(|error| SetupFault::Files(Arc::new(error)))??;
-        Ok(Arc::clone(instance.kin.client().insert(Arc::new(client))))
+        let is_own = credentials.as_ref().is_some_and(|own| !is_of_gateway(own));
+        let client = Arc::new(match credentials {
+            Some(credentials) => client.with_credentials(credentials),
+            None => client,
+        });
+        if is_own {
+            // Connections of one owner are not used for another.
+            return Ok(client);
+        }
+        Ok(Arc::clone(instance.kin.client().insert(client)))
+    }
+
+    /// The tokens of the instance's requests; `None` without OAuth.
+    fn credentials(&self) -> Option<http::RequestCredentials> {
+        let authorizer = self.instance.kin.authorizer.as_ref()?;
+        let owner = self.instance.grant_owner()?;
+        Some(http::RequestCredentials { authorizer: Arc::clone(authorizer), owner })
     }
 
     async fn start_child(
@@ -192,6 +209,10 @@ impl Life<'_> {
         child.stop().await;
         fault
     }
+}
+
+fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
+    credentials.owner == GrantOwner::Gateway
 }
 
 /// The most programs that are started at once: each start takes a thread, and

@@ -14,12 +14,13 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::call::Abilities;
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
+use crate::config::{Config, EraChoice, ScanChoice, ServerConfig, ServerKind};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
+use crate::upstream::credentials::{GrantBook, ServerAuthorizer};
 use crate::upstream::first_list::ListPatience;
 use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
@@ -53,6 +54,8 @@ pub struct ServerContext {
     pub hub: Arc<SubscriptionHub>,
     /// Keeps the lists for the next run.
     pub(in crate::upstream) store: Option<Arc<ListStore>>,
+    /// The grants at servers with OAuth.
+    pub grants: Arc<GrantBook>,
     /// The turns of child processes that start.
     pub(in crate::upstream) starts: Arc<StartQueue>,
     /// The only client, if there is no listener for others.
@@ -77,6 +80,7 @@ impl ServerContext {
             alive: TaskTracker::new(),
             hub: Arc::default(),
             store: None,
+            grants: Arc::default(),
             starts: StartQueue::new(usize::MAX),
             sole_client: None,
             share: Arc::new(AtomicUsize::new(100)),
@@ -132,6 +136,8 @@ impl ServerContext {
     /// processes start side by side.
     pub fn set_limits(&self, config: &Config) {
         let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
+        let knows_clients = !config.clients.is_empty() || !config.issuers.is_empty();
+        self.grants.set_knows_clients(knows_clients);
         self.scans.store(config.servers.iter().any(is_scanned), Ordering::Relaxed);
         self.share.store(config.share_of(100), Ordering::Relaxed);
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
@@ -166,6 +172,8 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) era: RememberedEra,
     /// Whether it speaks Legacy as well, if that version is Modern.
     pub(in crate::upstream) legacy_side: LegacySide,
+    /// The tokens for its requests; `None` without OAuth.
+    pub(in crate::upstream) authorizer: Option<Arc<ServerAuthorizer>>,
     /// The only client, as the main instance was told of it.
     pub(super) main_client: Mutex<SettledClient>,
     /// Whether list requests still wait for its first list.
@@ -204,6 +212,7 @@ impl ServerShared {
         let known = known.as_ref();
         let shared = Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
+            authorizer: authorizer_of(&config, surroundings),
             era: RememberedEra::new(config.era(), known),
             config,
             surroundings: surroundings.clone(),
@@ -324,6 +333,16 @@ impl ServerShared {
             ReportedHealth::Lost => LifecycleEvent::ServerLost { server },
             ReportedHealth::Failed => LifecycleEvent::ServerFailed { server },
         });
+    }
+}
+
+fn authorizer_of(
+    config: &ServerConfig,
+    surroundings: &ServerContext,
+) -> Option<Arc<ServerAuthorizer>> {
+    match &config.target {
+        ServerKind::Http(http) => ServerAuthorizer::new(&config.name, http, &surroundings.grants),
+        ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
     }
 }
 

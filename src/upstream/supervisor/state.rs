@@ -26,6 +26,8 @@ pub enum LifeState {
         /// When it restarts.
         until: Instant,
     },
+    /// The server asks for a login, which somebody has to make first.
+    AwaitsLogin,
     /// Failed too often, and not ready since; it is restarted once in each
     /// restart window.
     Failed,
@@ -41,6 +43,7 @@ impl LifeState {
             Self::Connecting => "connecting",
             Self::Ready => "ready",
             Self::Backoff { .. } => "backoff",
+            Self::AwaitsLogin => "login",
             Self::Failed => "failed",
             Self::Stopped => "stopped",
         }
@@ -63,6 +66,8 @@ pub struct ServerOverview {
     pub eras: Vec<Era>,
     /// The last error, and when it occurred.
     pub last_error: Option<(SystemTime, String)>,
+    /// Where the operator logs in to the server, if it asks for that.
+    pub login: Option<Arc<str>>,
     /// The number of restarts.
     pub restarts: u32,
     /// The process id, while a child runs.

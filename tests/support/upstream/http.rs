@@ -66,6 +66,10 @@ async fn answer(
     if let Some((status, headers, body)) = refuse {
         return Ok(with(status, &headers, body));
     }
+    let guard = inner.guard.lock().unwrap().clone();
+    if let Some((status, headers, body)) = guard.and_then(|guard| guard(&received)) {
+        return Ok(with(status, &headers, body));
+    }
     if let Some(refusal) = inner.refusal(&received) {
         return Ok(refusal);
     }

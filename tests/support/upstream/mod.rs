@@ -35,6 +35,9 @@ pub enum Era {
 /// A status, headers and a body.
 pub type Canned = (u16, Vec<(String, String)>, String);
 
+/// Judges a request over HTTP; `None` lets it pass.
+pub type RequestGuard = Arc<dyn Fn(&Received) -> Option<Canned> + Send + Sync>;
+
 /// A server of one era that can be reached both ways.
 pub struct Upstream {
     pub inner: Arc<Inner>,
@@ -87,6 +90,8 @@ pub struct Inner {
     pub lost: Mutex<(u16, Value)>,
     /// Answered to every request, whatever it is.
     pub refuse: Mutex<Option<Canned>>,
+    /// Refuses some requests over HTTP.
+    pub guard: Mutex<Option<RequestGuard>>,
     pub version: Mutex<String>,
     /// Its name in its `serverInfo`.
     pub name: Mutex<String>,
@@ -261,6 +266,15 @@ impl Upstream {
         self
     }
 
+    /// Has each request over HTTP judged first: what is refused is answered like this.
+    pub fn guards(
+        &self,
+        guard: impl Fn(&Received) -> Option<Canned> + Send + Sync + 'static,
+    ) -> &Self {
+        *self.inner.guard.lock().unwrap() = Some(Arc::new(guard));
+        self
+    }
+
     /// Breaks every connection off, as a crash does.
     pub fn crash(&self) {
         self.inner.close();
@@ -345,6 +359,7 @@ impl Inner {
             session_numbers: AtomicU64::new(0),
             lost: Mutex::new((404, no_session)),
             refuse: Mutex::default(),
+            guard: Mutex::default(),
             version: Mutex::new("2025-11-25".into()),
             name: Mutex::new("scripted".into()),
             instructions: Mutex::default(),

@@ -3,6 +3,38 @@
 /// Every rule: the lines of `[servers.x]` that violate it, and the start of the report.
 pub(super) const RULES: &[(&str, &str)] = &[
     (
+        "url = \"http://x\"\noauth = { client_secret = \"s\" }",
+        "3: servers.x.oauth.client_secret: the setting belongs to a registered client, but there is no `client_id`; add the client_id, or remove the setting",
+    ),
+    (
+        "url = \"http://x\"\noauth = { private_key = \"s\" }",
+        "3: servers.x.oauth.private_key: the setting belongs to a registered client, but there is no `client_id`; add the client_id, or remove the setting",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"client_credentials\", client_id = \"c\" }",
+        "3: servers.x.oauth.grant: the grant `client_credentials` needs `client_id`, and `client_secret` or `private_key`; add them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { token_endpoint_auth = \"private_key_jwt\", client_id = \"c\" }",
+        "3: servers.x.oauth.token_endpoint_auth: the way to authenticate needs `private_key`; add it, or write token_endpoint_auth = \"auto\"",
+    ),
+    (
+        "url = \"http://x\"\nisolation = \"shared\"\noauth = {}",
+        "3: servers.x.isolation: with `per = \"user\"` each client of a Legacy server needs a session of its own; write isolation = \"client\" for the server, or per = \"gateway\" in this table",
+    ),
+    (
+        "url = \"http://x\"\nheaders = { Authorization = \"Bearer x\" }\noauth = {}",
+        "3: servers.x.headers.Authorization: the server has both OAuth and a fixed `Authorization` header; keep one of them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { scopes = [\"a b\"] }",
+        "3: servers.x.oauth.scopes[0]: \"a b\" is not a scope; write visible ASCII characters without spaces, `\"` and `\\`, such as \"repo:read\"",
+    ),
+    (
+        "command = \"x\"\noauth = {}",
+        "3: servers.x.oauth: this setting is only for servers with `url`; remove it, or use the other kind of server",
+    ),
+    (
         "openapi = \"x.json\"\nurl = \"http://x\"",
         "2: servers.x.openapi: the server has more than one of `command`, `url` and `openapi`; keep one of them, or configure two servers",
     ),

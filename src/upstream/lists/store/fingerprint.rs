@@ -125,12 +125,14 @@ impl FieldDigest {
     }
 
     fn feed_http(&mut self, http: &HttpConfig) {
-        let HttpConfig { url, headers, ca, transport } = http;
+        let HttpConfig { url, headers, ca, transport, oauth } = http;
         self.feed("url");
         self.feed(url.as_str());
         self.feed_headers(headers);
         self.feed(ca.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
         self.feed(transport.as_str());
+        // Whose account it is, and what it may do, may change what the server lists.
+        self.feed(format!("{oauth:?}"));
     }
 
     fn feed_headers(&mut self, headers: &[(HeaderName, Secret)]) {

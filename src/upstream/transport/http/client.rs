@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
@@ -22,6 +23,7 @@ use crate::mcp::MediaType;
 use crate::text::{clip, hide_password};
 use crate::upstream::{SetupFault, UpstreamError};
 
+use super::authorized::RequestCredentials;
 use super::body::ResponseBody;
 use super::headers::RequestHeaders;
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
@@ -35,6 +37,8 @@ pub struct HttpClient {
     posts: HeaderMap,
     others: HeaderMap,
     see_other: SeeOther,
+    /// The tokens that go with requests; `None` without OAuth.
+    credentials: Option<RequestCredentials>,
 }
 
 /// What `303 See Other` means after a request that changes something.
@@ -94,7 +98,14 @@ impl HttpClient {
         }
         let others = headers.clone();
         let pool = ConnectionPool::new(tls, connect_timeout);
-        Ok(Self { pool, target, posts: headers, others, see_other: SeeOther::Fetched })
+        let see_other = SeeOther::Fetched;
+        Ok(Self { pool, target, posts: headers, others, see_other, credentials: None })
+    }
+
+    /// Has tokens sent with the requests.
+    #[must_use]
+    pub(in crate::upstream) fn with_credentials(self, credentials: RequestCredentials) -> Self {
+        Self { credentials: Some(credentials), ..self }
     }
 
     /// Posts one JSON-RPC message.
@@ -136,6 +147,24 @@ impl HttpClient {
 
     /// Like [`send`](Self::send), to another URL of the server's origin.
     pub(super) fn send_to(
+        &self,
+        target: &RequestTarget,
+        method: &Method,
+        headers: &impl RequestHeaders,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
+        match &self.credentials {
+            None => Either::Left(self.send_once(target, method, headers, body)),
+            // Boxed to keep the request without OAuth small.
+            Some(credentials) => {
+                let message = (method, headers, body);
+                Either::Right(Box::pin(self.send_authorized(credentials, target, message)))
+            }
+        }
+    }
+
+    /// Sends a request as it is, and follows redirects.
+    pub(super) fn send_once(
         &self,
         target: &RequestTarget,
         method: &Method,
@@ -340,7 +369,7 @@ mod tests {
     fn a_redirect_keeps_the_method_or_reads_what_a_plain_server_names() {
         let url = "http://127.0.0.1/".parse().unwrap();
         let (headers, ca, transport) = (Vec::new(), None, crate::config::HttpTransport::Streamable);
-        let config = HttpConfig { url, headers, ca, transport };
+        let config = HttpConfig { url, headers, ca, transport, oauth: None };
         let mcp = HttpClient::new(&config, KEEP_ALIVE).unwrap();
         let plain = HttpClient::plain(&config, KEEP_ALIVE).unwrap();
         let (get, head, post) = (Some(Method::GET), Some(Method::HEAD), Some(Method::POST));

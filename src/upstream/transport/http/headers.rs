@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::call::Call;
+use crate::call::{Call, Principal};
 use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
 use crate::policy::CallTarget;
 
@@ -13,6 +13,11 @@ use super::HttpShared;
 pub(super) trait RequestHeaders {
     /// Adds the headers; one of the same name is replaced.
     fn add_to(&self, headers: &mut HeaderMap);
+
+    /// The principal that the request is made for, if it is a client's call.
+    fn principal(&self) -> Option<&Principal> {
+        None
+    }
 }
 
 impl RequestHeaders for HeaderMap {
@@ -31,6 +36,10 @@ impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
         if let Some(session) = session {
             session.add_to(headers);
         }
+    }
+
+    fn principal(&self) -> Option<&Principal> {
+        self.0.principal()
     }
 }
 
@@ -56,6 +65,10 @@ impl RequestHeaders for CallHeaders<'_> {
         for (name, value) in mirrored {
             headers.insert(name.clone(), value.clone());
         }
+    }
+
+    fn principal(&self) -> Option<&Principal> {
+        Some(&self.call.context.principal)
     }
 }
 

@@ -5,6 +5,7 @@
 //! call. Only a Legacy server's session is shared, and reopened when the server
 //! has lost it.
 
+mod authorized;
 mod body;
 mod client;
 mod streamed_call;
@@ -46,6 +47,7 @@ use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
+pub(in crate::upstream) use authorized::RequestCredentials;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
@@ -189,8 +191,7 @@ impl HttpServer {
         fault.unwrap_or_else(|| UpstreamError::Down(Box::new(ServerFault::NotRunning)))
     }
 
-    /// Ends the Legacy session, if there is one. The wait for the server is
-    /// bounded.
+    /// Ends the Legacy session, if there is one. The wait for the server is bounded.
     pub(in crate::upstream) async fn close(&self) {
         let closing = self.shared.session.close(&self.shared.client);
         let _ = tokio::time::timeout(ASIDE, closing).await;
@@ -471,8 +472,7 @@ impl HttpShared {
         }
     }
 
-    /// Sends a message outside of the calls. Messages over the limit are
-    /// dropped.
+    /// Sends a message outside of the calls. Messages over the limit are dropped.
     fn send_aside(self: &Arc<Self>, body: Bytes) {
         let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
             tracing::debug!(server = %self.server, "too many messages aside: one is dropped");

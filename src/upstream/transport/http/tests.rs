@@ -83,6 +83,7 @@ impl Scripted {
             headers: Vec::new(),
             ca: None,
             transport: crate::config::HttpTransport::Auto,
+            oauth: None,
         };
         let client = HttpClient::new(&config, Duration::from_secs(5)).unwrap();
         let server = ServerName::new("s").unwrap();

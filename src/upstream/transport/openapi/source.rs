@@ -113,7 +113,8 @@ impl DocumentLoader {
         headers: Vec<(HeaderName, Secret)>,
     ) -> Result<HttpClient, UpstreamError> {
         let ca = self.api.ca.clone();
-        let config = HttpConfig { url, headers, ca, transport: HttpTransport::Streamable };
+        let config =
+            HttpConfig { url, headers, ca, transport: HttpTransport::Streamable, oauth: None };
         let connect_timeout = self.server.connect_timeout;
         let created = self.files.run(move || HttpClient::plain(&config, connect_timeout)).await;
         created.map_err(|error| SetupFault::Files(Arc::new(error)))?

@@ -1,0 +1,114 @@
+//! Logins that a server needs of a client's user: the question, the wait for its answer, and what a
+//! call is told that names something of a server which is not logged in to yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::call::{Call, Failure, Principal, Question, ResultBody, ServerName};
+use crate::config::NamingChoice;
+use crate::era::state::RequestState;
+use crate::mcp::Method;
+use crate::mcp::question::ELICITATION;
+use crate::snapshot::{Snapshot, View};
+
+use super::active_call::ActiveCall;
+use super::input::{Requester, check_accepted, read_input};
+
+impl Requester {
+    /// Whether the client can have its user open a link for this request, and was not asked to
+    /// before.
+    pub(super) fn can_ask_to_log_in(&self) -> bool {
+        let may_ask =
+            matches!(self.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        may_ask && self.abilities().url && !self.has_waited_for_login
+    }
+
+    /// The result that asks the user to log in; the call is made anew then.
+    pub(super) fn ask_to_log_in(
+        &self,
+        server: &ServerName,
+        link: &str,
+    ) -> Result<ResultBody, Failure> {
+        let message = format!("Log in to {server}, so that the call can be made.");
+        let params = json!({ "mode": "url", "message": message, "url": link });
+        let params = Some(params.to_string().into());
+        let question = Question { method: ELICITATION.to_owned(), params };
+        let confirmed = self.confirmation.is_given();
+        let state = RequestState::Login { server: server.to_string(), confirmed };
+        self.build_question_result([(LOGIN_KEY, &question)], state)
+    }
+}
+
+/// The server whose login the retry of a call waits for; `None` if it waits for none.
+///
+/// # Errors
+/// [`Failure::InputRefused`] if the user has not opened the link.
+pub(super) fn awaited_server(
+    call: &Call,
+    asker: &Requester,
+) -> Result<Option<ServerName>, Failure> {
+    if call.input.is_none() && call.params.state().is_none() {
+        return Ok(None);
+    }
+    // What is wrong with the input or its state is told by the attempt.
+    let Some(input) = read_input(call).ok().flatten() else { return Ok(None) };
+    let opened = input.state.as_deref().and_then(|state| asker.open(state).ok());
+    let Some(RequestState::Login { server, .. }) = opened.map(|opened| opened.state) else {
+        return Ok(None);
+    };
+    check_accepted(&input)?;
+    Ok(ServerName::new(&server).ok())
+}
+
+/// Waits until the user has logged in and the server has listed, within limits. Returns the snapshot
+/// that has the list.
+pub(super) async fn await_login(
+    snapshot: Arc<Snapshot>,
+    server: ServerName,
+    (principal, active): (&Principal, &mut ActiveCall),
+) -> Arc<Snapshot> {
+    let Some(member) = snapshot.server(&server) else { return snapshot };
+    member.server.await_login(principal, PATIENCE).await;
+    let snapshots = Arc::clone(active.wait_for_login());
+    snapshots.catch_up().await;
+    snapshots.load_full()
+}
+
+/// The failure of a call that names something unknown, while a server that may have it waits for a
+/// login.
+pub(super) async fn explain_missing_login(
+    failure: Failure,
+    (snapshot, view): (&Snapshot, &View),
+    call: &Call,
+) -> Failure {
+    let unknown = matches!(
+        failure,
+        Failure::UnknownTool { .. }
+            | Failure::UnknownPrompt { .. }
+            | Failure::UnknownResource { .. }
+    );
+    // Under rules, a client does not learn of servers that it may not use.
+    if !unknown || !snapshot.lacks_lists() || snapshot.policy.authorization().is_some() {
+        return failure;
+    }
+    let is_prefixed = snapshot.config.gateway.naming == NamingChoice::Prefix;
+    let may_have = |server: &ServerName| match call.params.name().filter(|_| is_prefixed) {
+        Some(name) => name.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with("__")),
+        None => true,
+    };
+    let servers = snapshot.servers_of(view).filter(|member| may_have(&member.config.name));
+    let principal = &call.context.principal;
+    for member in servers {
+        if let Some(missing) = member.server.login_failure(principal).await {
+            return missing;
+        }
+    }
+    failure
+}
+
+/// The key of the question.
+const LOGIN_KEY: &str = "login";
+/// How long a retry waits for the login: below the time after which usual clients give up.
+const PATIENCE: Duration = Duration::from_secs(45);

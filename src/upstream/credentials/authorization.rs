@@ -1,0 +1,190 @@
+//! The authorization request, and the check of its answer: the two ways through the user's browser.
+
+use url::Url;
+
+use crate::text::clip;
+
+use super::metadata::IssAdvertised;
+use super::scopes::ScopeSet;
+
+/// The parameters of an authorization request.
+pub(super) struct AuthorizationRequest<'a> {
+    pub(super) client_id: &'a str,
+    pub(super) redirect: &'a Url,
+    pub(super) challenge: &'a str,
+    pub(super) state: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) scopes: &'a ScopeSet,
+}
+
+impl AuthorizationRequest<'_> {
+    /// The link that the user opens. What the endpoint has in its query stays.
+    pub(super) fn link(&self, endpoint: &Url) -> Url {
+        let mut link = endpoint.clone();
+        link.set_fragment(None);
+        let scope = self.scopes.to_string();
+        let asks_again = self.scopes.has("offline_access");
+        let mut query = link.query_pairs_mut();
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", self.client_id)
+            .append_pair("redirect_uri", self.redirect.as_str())
+            .append_pair("code_challenge", self.challenge)
+            .append_pair("code_challenge_method", "S256")
+            .append_pair("state", self.state)
+            .append_pair("resource", self.resource);
+        if !scope.is_empty() {
+            query.append_pair("scope", &scope);
+        }
+        if asks_again {
+            // OpenID Connect Core, 11: without it, no refresh token is given.
+            query.append_pair("prompt", "consent");
+        }
+        drop(query);
+        link
+    }
+}
+
+/// What the authorization server sends back through the user's browser.
+// No `Debug`: it has a code.
+#[derive(Default)]
+pub(super) struct AuthorizationAnswer {
+    pub(super) code: Option<String>,
+    pub(super) state: Option<String>,
+    iss: Option<String>,
+    error: Option<String>,
+}
+
+/// Why an answer to an authorization request is not used. What the answer says is not repeated if it
+/// may be another authorization server's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerRefusal {
+    /// A parameter that occurs more than once.
+    #[error("the answer has a parameter more than once")]
+    Duplicate,
+    /// No login waits for this answer.
+    #[error("no login waits for this answer: it was used before, or it came too late")]
+    UnknownState,
+    /// The answer is from another authorization server.
+    #[error("the answer is from another authorization server than the one that was asked")]
+    OtherIssuer,
+    /// The authorization server said that it would name itself, and did not.
+    #[error("the answer does not name the authorization server, which said that it would")]
+    IssMissing,
+    /// The user, or the authorization server, refused.
+    #[error("the authorization server refused: {code}")]
+    Refused {
+        /// Its error code.
+        code: String,
+    },
+    /// The answer has no code.
+    #[error("the answer has no code")]
+    NoCode,
+}
+
+impl AuthorizationAnswer {
+    /// Reads the query of the callback.
+    pub(super) fn parse(query: &str) -> Result<Self, AnswerRefusal> {
+        let mut answer = Self::default();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let member = match &*name {
+                "code" => &mut answer.code,
+                "state" => &mut answer.state,
+                "iss" => &mut answer.iss,
+                "error" => &mut answer.error,
+                _ => continue,
+            };
+            if member.replace(value.into_owned()).is_some() {
+                return Err(AnswerRefusal::Duplicate);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The code, if the answer is of this issuer: compared as plain strings, whether the issuer
+    /// has advertised it or not (RFC 9207, 2.4).
+    pub(super) fn into_code(
+        self,
+        issuer: &str,
+        advertised: IssAdvertised,
+    ) -> Result<String, AnswerRefusal> {
+        match (&self.iss, advertised) {
+            (Some(iss), _) if iss != issuer => return Err(AnswerRefusal::OtherIssuer),
+            (None, IssAdvertised::Yes) => return Err(AnswerRefusal::IssMissing),
+            _ => {}
+        }
+        if let Some(error) = &self.error {
+            return Err(AnswerRefusal::Refused { code: shown_code(error) });
+        }
+        self.code.filter(|code| !code.is_empty()).ok_or(AnswerRefusal::NoCode)
+    }
+}
+
+/// An error code, as far as it may be shown (RFC 6749, 4.1.2.1).
+pub(super) fn shown_code(text: &str) -> String {
+    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    clip(text, 64).chars().filter(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_has_every_parameter_and_keeps_the_endpoints_own() {
+        let redirect = "http://127.0.0.1:8080/oauth/callback".parse().unwrap();
+        let request = |scopes| AuthorizationRequest {
+            client_id: "a client",
+            redirect: &redirect,
+            challenge: "ch",
+            state: "st",
+            resource: "https://a.test/mcp",
+            scopes,
+        };
+        let endpoint: Url = "https://i.test/authorize?tenant=x".parse().unwrap();
+        let scopes = ScopeSet::parse("a b");
+        let link = request(&scopes).link(&endpoint);
+        assert_eq!(
+            link.as_str(),
+            "https://i.test/authorize?tenant=x&response_type=code&client_id=a+client\
+             &redirect_uri=http%3A%2F%2F127.0.0.1%3A8080%2Foauth%2Fcallback&code_challenge=ch\
+             &code_challenge_method=S256&state=st&resource=https%3A%2F%2Fa.test%2Fmcp&scope=a+b"
+        );
+        let none = ScopeSet::default();
+        let link = request(&none).link(&endpoint);
+        assert!(!link.as_str().contains("scope="), "{link}");
+    }
+
+    #[test]
+    fn an_answer_is_used_only_if_it_is_of_the_issuer_that_was_asked() {
+        use AnswerRefusal::{Duplicate, IssMissing, NoCode, OtherIssuer};
+        use IssAdvertised::{No, Yes};
+        let refused = || AnswerRefusal::Refused { code: "access_denied".into() };
+        for (query, advertised, expected) in [
+            ("code=c&state=s&iss=https://i.test", Yes, Ok("c")),
+            ("code=c&state=s&iss=https%3A%2F%2Fi.test", No, Ok("c")),
+            ("code=c&state=s", No, Ok("c")),
+            ("code=c&state=s", Yes, Err(IssMissing)),
+            ("code=c&state=s&iss=https://i.test/", Yes, Err(OtherIssuer)),
+            ("code=c&state=s&iss=https://I.test", No, Err(OtherIssuer)),
+            ("code=c&state=s&iss=https://evil.test", No, Err(OtherIssuer)),
+            ("code=c&state=s&iss=", No, Err(OtherIssuer)),
+            ("error=access_denied&state=s&iss=https://evil.test", No, Err(OtherIssuer)),
+            ("error=access_denied&state=s", No, Err(refused())),
+            ("error=access_denied&code=c&state=s", No, Err(refused())),
+            ("state=s", No, Err(NoCode)),
+            ("code=&state=s", No, Err(NoCode)),
+            ("code=c&code=d&state=s", No, Err(Duplicate)),
+            ("code=c&state=s&iss=https://i.test&iss=x", No, Err(Duplicate)),
+        ] {
+            let answer = AuthorizationAnswer::parse(query);
+            let code = answer.and_then(|answer| answer.into_code("https://i.test", advertised));
+            assert_eq!(code, expected.map(str::to_owned), "{query}");
+        }
+    }
+
+    #[test]
+    fn an_error_code_is_shown_without_what_could_be_markup() {
+        assert_eq!(shown_code("<b>access_denied</b>\n\"x\""), "baccess_deniedbx");
+    }
+}

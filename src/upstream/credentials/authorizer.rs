@@ -1,0 +1,184 @@
+//! The tokens of one server: which goes with a request, and what is done when the server refuses it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use url::Url;
+
+use crate::call::{Principal, ServerName};
+use crate::clock;
+use crate::config::{GrantKind, GrantOwnership, HttpConfig, OauthConfig};
+use crate::text::error_chain;
+use crate::upstream::outbound::OutboundClient;
+
+use super::assertion::AssertionKey;
+use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
+use super::fault::LoginFault;
+use super::grant::{GrantOwner, OauthGrant};
+use super::scopes::ScopeSet;
+use super::token::TokenGrant;
+
+/// The tokens of one server.
+pub(in crate::upstream) struct ServerAuthorizer {
+    pub(super) server: ServerName,
+    pub(super) url: Url,
+    pub(super) oauth: OauthConfig,
+    pub(super) scopes: ScopeSet,
+    pub(super) outbound: OutboundClient,
+    pub(super) book: Arc<GrantBook>,
+    /// The issuer that the configured client was first used with.
+    pub(super) first_issuer: OnceLock<String>,
+}
+
+/// A login without which a server cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginDemand {
+    /// Where.
+    pub link: Arc<str>,
+    /// Who is to be told.
+    pub audience: LinkAudience,
+}
+
+/// Who may be told the link to log in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkAudience {
+    /// The client whose call needs it.
+    Caller,
+    /// The operator only: all clients would use the account that logs in.
+    Operator,
+}
+
+impl ServerAuthorizer {
+    /// The tokens of a server; `None` if it is used without OAuth.
+    pub(in crate::upstream) fn new(
+        server: &ServerName,
+        http: &HttpConfig,
+        book: &Arc<GrantBook>,
+    ) -> Option<Arc<Self>> {
+        let oauth = http.oauth.clone()?;
+        let ca = oauth.ca.clone().or_else(|| http.ca.clone());
+        Some(Arc::new(Self {
+            server: server.clone(),
+            url: http.url.clone(),
+            scopes: oauth.scopes.iter().map(String::as_str).collect(),
+            oauth,
+            outbound: OutboundClient::new(ca),
+            book: Arc::clone(book),
+            first_issuer: OnceLock::new(),
+        }))
+    }
+
+    /// Whose grant a principal's requests use; without one, those that are made for nobody.
+    pub(in crate::upstream) fn owner_of(&self, principal: Option<&Principal>) -> GrantOwner {
+        match (self.oauth.per, principal) {
+            (GrantOwnership::Gateway, _) | (_, None | Some(Principal::Anonymous)) => {
+                GrantOwner::Gateway
+            }
+            (GrantOwnership::User, Some(principal)) => GrantOwner::Client(principal.clone()),
+        }
+    }
+
+    /// Whether clients have grants of their own.
+    pub(in crate::upstream) fn tells_clients_apart(&self) -> bool {
+        self.oauth.per == GrantOwnership::User && self.book.knows_clients()
+    }
+
+    /// How long a link can be used.
+    pub(in crate::upstream) fn login_time(&self) -> Duration {
+        self.oauth.login_time
+    }
+
+    pub(super) fn key_of(&self, owner: &GrantOwner) -> GrantKey {
+        let (server, url) = (self.server.clone(), self.url.clone());
+        GrantKey { server, url, owner: owner.clone() }
+    }
+
+    /// Whether an owner has a grant.
+    pub(in crate::upstream) fn has_grant(&self, owner: &GrantOwner) -> bool {
+        let slot = self.book.find_slot(&self.key_of(owner));
+        slot.is_some_and(|slot| slot.grant.load().is_some())
+    }
+
+    /// Notifies of the ends of an owner's logins.
+    pub(in crate::upstream) fn login_ends(&self, owner: &GrantOwner) -> watch::Receiver<u64> {
+        self.book.slot(self.key_of(owner)).ended.subscribe()
+    }
+
+    /// The link that an owner was given and has not used yet.
+    pub(in crate::upstream) fn open_login(&self, owner: &GrantOwner) -> Option<LoginDemand> {
+        let slot = self.book.find_slot(&self.key_of(owner))?;
+        let link = slot.link.lock().clone().filter(|link| self.book.is_open(link))?;
+        Some(self.demand(owner, &link))
+    }
+
+    pub(super) fn demand(&self, owner: &GrantOwner, link: &LoginLink) -> LoginDemand {
+        let is_of_all = *owner == GrantOwner::Gateway && self.book.knows_clients();
+        let audience = if is_of_all { LinkAudience::Operator } else { LinkAudience::Caller };
+        LoginDemand { link: Arc::clone(&link.url), audience }
+    }
+
+    /// Waits until an owner that was given a link has logged in, or for `patience`.
+    pub(in crate::upstream) async fn await_login(&self, owner: &GrantOwner, patience: Duration) {
+        let slot = self.book.slot(self.key_of(owner));
+        let mut ended = slot.ended.subscribe();
+        if slot.has_login() {
+            let _ = timeout(patience, ended.changed()).await;
+        }
+    }
+
+    /// Whether an owner's login has been answered, and its code is being exchanged.
+    pub(in crate::upstream) fn is_exchanging(&self, owner: &GrantOwner) -> bool {
+        let slot = self.book.find_slot(&self.key_of(owner));
+        slot.is_some_and(|slot| slot.has_login()) && self.open_login(owner).is_none()
+    }
+
+    /// The token for an owner's next request, renewed if it is about to expire; `None` if there is
+    /// none.
+    pub(in crate::upstream) async fn authorization(
+        &self,
+        owner: &GrantOwner,
+    ) -> Option<HeaderValue> {
+        let slot = self.book.find_slot(&self.key_of(owner))?;
+        let grant = slot.grant.load_full()?;
+        if grant.is_due(clock::now()) {
+            let renewed = Box::pin(self.renew_before_expiry(&slot)).await?;
+            return Some(renewed.authorization.clone());
+        }
+        Some(grant.authorization.clone())
+    }
+
+    /// Renews a grant that is about to expire, unless another request has.
+    async fn renew_before_expiry(&self, slot: &GrantSlot) -> Option<Arc<OauthGrant>> {
+        let _turn = slot.turn.lock().await;
+        let grant = slot.grant.load_full()?;
+        if !grant.is_due(clock::now()) {
+            return Some(grant);
+        }
+        match self.renew(&grant).await {
+            Ok(renewed) => Some(slot.store(renewed)),
+            Err(fault) => {
+                let reason = error_chain(&fault);
+                tracing::debug!(server = %self.server, reason, "a token is not renewed");
+                // It may still be good, and the server tells if it is not.
+                Some(grant)
+            }
+        }
+    }
+
+    async fn renew(&self, grant: &OauthGrant) -> Result<OauthGrant, LoginFault> {
+        if self.oauth.grant == GrantKind::ClientCredentials {
+            let tokens = grant.source.ask(TokenGrant::Client).await?;
+            return Ok(OauthGrant::new(tokens, grant.source.clone()));
+        }
+        grant.refresh().await
+    }
+
+    /// The key that the configured client signs with.
+    pub(super) fn assertion_key(&self) -> Option<AssertionKey> {
+        let pem = self.oauth.private_key.clone()?;
+        Some(AssertionKey { pem, algorithm: self.oauth.key_algorithm })
+    }
+}

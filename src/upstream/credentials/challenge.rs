@@ -1,0 +1,139 @@
+//! `WWW-Authenticate`: what a server says about the credentials that it wants (RFC 9110, 11.6.1;
+//! RFC 6750, 3; RFC 9728, 5.1).
+
+use http::{HeaderMap, header};
+
+use super::scopes::ScopeSet;
+
+/// What a server wants of a client that it refuses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::upstream) struct BearerChallenge {
+    /// Where its Protected Resource Metadata is.
+    pub(in crate::upstream) resource_metadata: Option<String>,
+    /// The scopes that the request needs.
+    pub(in crate::upstream) scope: ScopeSet,
+    /// What is wrong with the credentials that were sent.
+    pub(in crate::upstream) error: Option<String>,
+}
+
+impl BearerChallenge {
+    /// Whether the token is valid and its scopes are not enough.
+    pub(in crate::upstream) fn needs_scopes(&self) -> bool {
+        self.error.as_deref() == Some("insufficient_scope")
+    }
+}
+
+/// The `Bearer` challenge in a response's headers; the first, if there are several. `None` if there
+/// is none, or if it is malformed.
+pub(in crate::upstream) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
+    let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
+    values.filter_map(|value| value.to_str().ok()).find_map(parse_bearer)
+}
+
+/// The `Bearer` challenge in one header value, which may have several challenges.
+fn parse_bearer(text: &str) -> Option<BearerChallenge> {
+    let mut rest = text.get(..text.len().min(LONGEST))?;
+    let mut found: Option<BearerChallenge> = None;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            return found;
+        }
+        let (name, after) = split_token(rest)?;
+        let after_space = after.trim_start_matches([' ', '\t']);
+        if let Some(value) = after_space.strip_prefix('=') {
+            let (value, after) = read_value(value.trim_start_matches([' ', '\t']))?;
+            if let Some(challenge) = &mut found {
+                challenge.set(name, value);
+            }
+            rest = after;
+            continue;
+        }
+        // A scheme: of another challenge, if there is one already.
+        if found.is_some() {
+            return found;
+        }
+        found = name.eq_ignore_ascii_case("bearer").then(BearerChallenge::default);
+        rest = after;
+    }
+}
+
+impl BearerChallenge {
+    fn set(&mut self, name: &str, value: String) {
+        match name.to_ascii_lowercase().as_str() {
+            "resource_metadata" if self.resource_metadata.is_none() => {
+                self.resource_metadata = Some(value);
+            }
+            "scope" if self.scope.is_empty() => self.scope = ScopeSet::parse(&value),
+            "error" if self.error.is_none() => self.error = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// A token at the beginning of a text, and what follows it.
+fn split_token(text: &str) -> Option<(&str, &str)> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~/".contains(c);
+    let end = text.find(|c: char| !is_token(c)).unwrap_or(text.len());
+    text.split_at_checked(end).filter(|(token, _)| !token.is_empty())
+}
+
+/// A token or a quoted string, and what follows it.
+fn read_value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        // Some servers leave out the quotes of URLs.
+        let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
+        return text.split_at_checked(end).map(|(value, rest)| (value.to_owned(), rest));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value, quoted.get(at + 1..).unwrap_or_default())),
+            '\\' => value.push(characters.next()?.1),
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+/// The most bytes of a header value that are read.
+const LONGEST: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<[String; 3]> {
+        let headers = HeaderMap::from_iter([(header::WWW_AUTHENTICATE, text.parse().unwrap())]);
+        find_challenge(&headers).map(|it| {
+            let text = Option::unwrap_or_default;
+            [text(it.resource_metadata), it.scope.to_string(), text(it.error)]
+        })
+    }
+
+    #[test]
+    fn the_bearer_challenge_is_found_among_others() {
+        let full = [
+            r#"Bearer realm="mcp", resource_metadata="https://a.test/m", scope="a b", error="x""#,
+            r#"bearer  resource_metadata = "https://a.test/m" ,scope="a  b",error=x"#,
+            r#"Basic realm="a, Bearer scope=\"z\"", Bearer resource_metadata=https://a.test/m, scope="a b", error="x""#,
+            r#"Bearer scope="a b", error="x", resource_metadata="https://a.test/m", Digest scope="c", error="y""#,
+        ];
+        for text in full {
+            let expected = ["https://a.test/m", "a b", "x"].map(str::to_owned);
+            assert_eq!(read(text), Some(expected), "{text}");
+        }
+        for (text, found) in [
+            ("Bearer", Some(["", "", ""])),
+            ("Negotiate abc123==, Bearer scope=\"a\"", Some(["", "a", ""])),
+            ("Basic realm=\"x\"", None),
+            ("Bearer scope=\"unclosed", None),
+            ("", None),
+            ("Bearer scope=\"a\", scope=\"b\"", Some(["", "a", ""])),
+            ("Bearer error=\"q\\\"q\"", Some(["", "", "q\"q"])),
+        ] {
+            assert_eq!(read(text), found.map(|it| it.map(str::to_owned)), "{text}");
+        }
+    }
+}

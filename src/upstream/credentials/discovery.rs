@@ -1,0 +1,145 @@
+//! Finds the authorization server of an MCP server, and what both say of themselves (2026-07-28,
+//! Authorization Server Discovery). Stops at the first document that there is.
+
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, Method};
+use url::Url;
+
+use crate::mcp::MediaType;
+use crate::upstream::issuer_fetch::metadata_places;
+use crate::upstream::outbound::{OutboundClient, OutboundRequest, shown_url};
+
+use super::challenge::BearerChallenge;
+use super::fault::LoginFault;
+use super::metadata::{
+    AuthServerMetadata, MetadataFault, PkceDemand, ResourceMetadata, at_path, canonical_resource,
+    origin_issuer, resource_metadata_places,
+};
+use super::registration::RegistrationFault;
+use super::scopes::ScopeSet;
+
+/// A server's authorization server, and what the login needs to know of both.
+pub(super) struct DiscoveredServer {
+    /// The identifier of the server, for `resource`.
+    pub(super) resource: String,
+    /// The scopes in the server's metadata.
+    pub(super) scopes: ScopeSet,
+    pub(super) metadata: AuthServerMetadata,
+}
+
+/// Where and for what a server's authorization server is looked for.
+pub(super) struct Discovery<'a> {
+    pub(super) outbound: &'a OutboundClient,
+    pub(super) server: &'a Url,
+    /// The only issuer that may be used, if one is configured.
+    pub(super) issuer: Option<&'a str>,
+    pub(super) pkce: PkceDemand,
+}
+
+impl Discovery<'_> {
+    /// Looks for the server's metadata, and for that of its authorization server.
+    pub(super) async fn run(
+        &self,
+        challenge: &BearerChallenge,
+    ) -> Result<DiscoveredServer, LoginFault> {
+        let Some((place, found)) = self.find_resource(challenge).await? else {
+            return self.run_without_resource().await;
+        };
+        let issuer = self.choose_issuer(&place, &found)?;
+        let metadata = self.find_issuer(issuer).await?;
+        let missing = || LoginFault::NoMetadata { issuer: issuer.to_owned() };
+        Ok(DiscoveredServer {
+            metadata: metadata.ok_or_else(missing)?,
+            resource: found.resource,
+            scopes: found.scopes,
+        })
+    }
+
+    /// A server of 2025-03-26, which has no metadata, is its own authorization server.
+    async fn run_without_resource(&self) -> Result<DiscoveredServer, LoginFault> {
+        let issuer = origin_issuer(self.server);
+        if let Some(expected) = self.issuer.filter(|expected| *expected != issuer) {
+            return Err(other_issuer(&issuer, expected));
+        }
+        let place = at_path(self.server, "/.well-known/oauth-authorization-server");
+        let metadata = match self.fetch(&place).await? {
+            Some(document) => self.parse_issuer(&place, &document, &issuer)?,
+            None => AuthServerMetadata::with_default_endpoints(self.server),
+        };
+        let resource = canonical_resource(self.server);
+        Ok(DiscoveredServer { resource, scopes: ScopeSet::default(), metadata })
+    }
+
+    /// The server's metadata, and where it was.
+    async fn find_resource(
+        &self,
+        challenge: &BearerChallenge,
+    ) -> Result<Option<(Url, ResourceMetadata)>, LoginFault> {
+        let named = challenge.resource_metadata.as_deref().and_then(|url| Url::parse(url).ok());
+        let places = named.into_iter().chain(resource_metadata_places(self.server));
+        for place in places {
+            if let Some(document) = self.fetch(&place).await? {
+                let parsed = ResourceMetadata::parse(&document, self.server);
+                let parsed = parsed.map_err(LoginFault::in_document(shown_url(&place)))?;
+                return Ok(Some((place, parsed)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn choose_issuer<'a>(
+        &self,
+        place: &Url,
+        found: &'a ResourceMetadata,
+    ) -> Result<&'a str, LoginFault> {
+        let first = found.issuers.first();
+        let first = first.ok_or(MetadataFault::NoIssuer);
+        let first = first.map_err(LoginFault::in_document(shown_url(place)))?;
+        match self.issuer {
+            None => Ok(first),
+            Some(expected) => {
+                let same = found.issuers.iter().find(|issuer| *issuer == expected);
+                same.map(String::as_str).ok_or_else(|| other_issuer(first, expected))
+            }
+        }
+    }
+
+    /// The metadata of an issuer; `None` if there is none.
+    async fn find_issuer(&self, issuer: &str) -> Result<Option<AuthServerMetadata>, LoginFault> {
+        let Ok(base) = Url::parse(issuer) else { return Ok(None) };
+        for place in metadata_places(&base) {
+            if let Some(document) = self.fetch(&place).await? {
+                return self.parse_issuer(&place, &document, issuer).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse_issuer(
+        &self,
+        place: &Url,
+        document: &[u8],
+        issuer: &str,
+    ) -> Result<AuthServerMetadata, LoginFault> {
+        AuthServerMetadata::parse(document, issuer, self.pkce)
+            .map_err(LoginFault::in_document(shown_url(place)))
+    }
+
+    /// A document; `None` if there is none.
+    async fn fetch(&self, url: &Url) -> Result<Option<Bytes>, LoginFault> {
+        let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
+        let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
+        let answer = self.outbound.send(request).await?;
+        match answer.status {
+            status if status.is_success() => Ok(Some(answer.body)),
+            status if status.is_client_error() => Ok(None),
+            status => Err(LoginFault::Status { url: shown_url(url), status }),
+        }
+    }
+}
+
+fn other_issuer(found: &str, expected: &str) -> LoginFault {
+    let (found, expected) = (found.to_owned(), expected.to_owned());
+    RegistrationFault::OtherIssuer { found, expected }.into()
+}

@@ -1,0 +1,83 @@
+//! Why the gateway has no token for a server.
+
+use http::StatusCode;
+
+use crate::upstream::outbound::OutboundFault;
+
+use super::authorization::AnswerRefusal;
+use super::metadata::MetadataFault;
+use super::pkce::NoRandomness;
+use super::registration::RegistrationFault;
+use super::token::TokenRefusal;
+
+/// Why the gateway has no token for a server. The texts hold no token, code or secret.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoginFault {
+    /// A URL has no answer.
+    #[error(transparent)]
+    Outbound(#[from] OutboundFault),
+    /// A URL answers with an error.
+    #[error("{url} answered {status}")]
+    Status {
+        /// The URL.
+        url: String,
+        /// The status.
+        status: StatusCode,
+    },
+    /// A metadata document is not usable.
+    #[error("the metadata at {url} cannot be used")]
+    Metadata {
+        /// Where it is.
+        url: String,
+        /// What is wrong.
+        source: MetadataFault,
+    },
+    /// An authorization server without metadata.
+    #[error("the authorization server {issuer:?} has no metadata where it must be")]
+    NoMetadata {
+        /// The issuer.
+        issuer: String,
+    },
+    /// There is no client to log in with.
+    #[error(transparent)]
+    Registration(#[from] RegistrationFault),
+    /// The answer of a login is not used.
+    #[error(transparent)]
+    Answer(#[from] AnswerRefusal),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenRefusal),
+    /// There are no random bytes.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// The gateway has no URL that a browser could come back to.
+    #[error(
+        "nobody can log in, because the gateway has no URL to come back to: it listens on no \
+         address that a browser can reach, and has no `public_url`"
+    )]
+    NoCallback,
+    /// Too many logins are open.
+    #[error("too many logins are open, the limit is {limit}: try again later")]
+    TooMany {
+        /// How many may be open.
+        limit: usize,
+    },
+    /// The server refuses a token that has all that it asks for.
+    #[error("the server asks for the scopes {scopes:?}, which the gateway has asked for already")]
+    Futile {
+        /// What it asks for.
+        scopes: String,
+    },
+}
+
+impl LoginFault {
+    /// Whether the authorization server does not know the client.
+    pub(super) fn is_unknown_client(&self) -> bool {
+        matches!(self, Self::Token(TokenRefusal::Refused { code }) if code == "invalid_client")
+    }
+
+    /// The fault of a document, with the place where it is.
+    pub(super) fn in_document(url: String) -> impl FnOnce(MetadataFault) -> Self {
+        move |source| Self::Metadata { url, source }
+    }
+}

@@ -1,0 +1,184 @@
+//! Prepares a login: finds the authorization server, becomes a client of it, and makes the link.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+use url::Url;
+
+use crate::clock;
+use crate::config::GrantKind;
+use crate::mcp::MediaType;
+use crate::upstream::outbound::OutboundRequest;
+
+use super::authorization::{AuthorizationRequest, shown_code};
+use super::authorizer::ServerAuthorizer;
+use super::book::{ClientPlace, GrantSlot, LoginLink, OpenLogin};
+use super::challenge::BearerChallenge;
+use super::discovery::{DiscoveredServer, Discovery};
+use super::fault::LoginFault;
+use super::grant::TokenSource;
+use super::metadata::{MetadataFault, PkceDemand};
+use super::pkce::{CodeVerifier, draw_text};
+use super::registration::{
+    ClientOrigin, OauthClient, RegistrationFault, choose_client, read_registration,
+    registered_auth, registration_request,
+};
+use super::scopes::{KnownScopes, ScopeSet, choose_scopes};
+
+impl ServerAuthorizer {
+    /// Finds the server's authorization server.
+    pub(super) async fn discover(
+        &self,
+        challenge: &BearerChallenge,
+    ) -> Result<DiscoveredServer, LoginFault> {
+        let pkce = match self.oauth.grant {
+            GrantKind::AuthorizationCode => PkceDemand::Required,
+            GrantKind::ClientCredentials => PkceDemand::Unneeded,
+        };
+        let issuer = self.oauth.issuer.as_deref();
+        let discovery = Discovery { outbound: &self.outbound, server: &self.url, issuer, pkce };
+        let found = discovery.run(challenge).await?;
+        self.pin_issuer(&found.metadata.issuer)?;
+        Ok(found)
+    }
+
+    /// A configured client is used with one issuer only: the first, if none is configured.
+    fn pin_issuer(&self, issuer: &str) -> Result<(), RegistrationFault> {
+        if self.oauth.client_id.is_none() {
+            return Ok(());
+        }
+        let expected = self.first_issuer.get_or_init(|| issuer.to_owned());
+        if expected == issuer {
+            return Ok(());
+        }
+        let (found, expected) = (issuer.to_owned(), expected.clone());
+        Err(RegistrationFault::OtherIssuer { found, expected })
+    }
+
+    fn scopes_for(
+        &self,
+        found: &DiscoveredServer,
+        (challenge, asked): (&BearerChallenge, &ScopeSet),
+    ) -> ScopeSet {
+        let none = ScopeSet::default();
+        choose_scopes(KnownScopes {
+            configured: &self.scopes,
+            challenged: &challenge.scope,
+            asked_before: asked,
+            of_resource: &found.scopes,
+            // A client that logs in by itself needs no refresh tokens.
+            of_issuer: match self.oauth.grant {
+                GrantKind::AuthorizationCode => &found.metadata.scopes,
+                GrantKind::ClientCredentials => &none,
+            },
+        })
+    }
+
+    fn source(
+        &self,
+        found: &DiscoveredServer,
+        client: OauthClient,
+        scopes: ScopeSet,
+    ) -> TokenSource {
+        TokenSource {
+            outbound: self.outbound.clone(),
+            issuer: found.metadata.issuer.clone(),
+            token_endpoint: found.metadata.token_endpoint.clone(),
+            client,
+            key: self.assertion_key(),
+            resource: found.resource.clone(),
+            scopes,
+        }
+    }
+
+    /// The source of tokens for a client that logs in by itself, which is always a configured one.
+    pub(super) fn client_source(
+        &self,
+        found: &DiscoveredServer,
+        known: (&BearerChallenge, &ScopeSet),
+    ) -> Result<TokenSource, LoginFault> {
+        let scopes = self.scopes_for(found, known);
+        match choose_client(&self.oauth, &found.metadata)? {
+            ClientOrigin::Known(client) => Ok(self.source(found, client, scopes)),
+            ClientOrigin::Registered(_) => {
+                Err(RegistrationFault::NoWay { issuer: found.metadata.issuer.clone() }.into())
+            }
+        }
+    }
+
+    /// Makes a link to log in by, and keeps what its answer needs.
+    pub(super) async fn start_login(
+        &self,
+        slot: &Arc<GrantSlot>,
+        found: &DiscoveredServer,
+        known: (&BearerChallenge, &ScopeSet),
+    ) -> Result<LoginLink, LoginFault> {
+        let redirect = self.book.callback()?;
+        let endpoint = found.metadata.authorization_endpoint.as_ref();
+        let missing = MetadataFault::Endpoint { member: "authorization_endpoint" };
+        let endpoint = endpoint.ok_or(missing);
+        let endpoint = endpoint.map_err(LoginFault::in_document(found.metadata.issuer.clone()))?;
+        let client = self.client(found, &redirect).await?;
+        let scopes = self.scopes_for(found, known);
+        let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
+        let request = AuthorizationRequest {
+            client_id: &client.id,
+            redirect: &redirect,
+            challenge: &verifier.challenge(),
+            state: &state,
+            resource: &found.resource,
+            scopes: &scopes,
+        };
+        let url = String::from(request.link(endpoint)).into();
+        let until = clock::now() + self.oauth.login_time;
+        let login = OpenLogin {
+            server: self.server.clone(),
+            slot: Arc::clone(slot),
+            source: self.source(found, client, scopes),
+            iss: found.metadata.iss_in_answers,
+            verifier,
+            redirect: (*redirect).clone(),
+            until,
+        };
+        self.book.open_login(state.clone(), login)?;
+        let link = LoginLink { url, state, until, challenge: known.0.clone() };
+        *slot.link.lock() = Some(link.clone());
+        tracing::info!(server = %self.server, "a login is needed: /status has the operator's link");
+        Ok(link)
+    }
+
+    /// The client that the gateway is at the authorization server.
+    async fn client(
+        &self,
+        found: &DiscoveredServer,
+        redirect: &Url,
+    ) -> Result<OauthClient, LoginFault> {
+        let endpoint = match choose_client(&self.oauth, &found.metadata)? {
+            ClientOrigin::Known(client) => return Ok(client),
+            ClientOrigin::Registered(endpoint) => endpoint,
+        };
+        let place = ClientPlace {
+            server: self.server.clone(),
+            issuer: found.metadata.issuer.clone(),
+            redirect: redirect.clone(),
+        };
+        if let Some(client) = self.book.find_client(&place) {
+            return Ok(client);
+        }
+        let auth = registered_auth(&found.metadata);
+        let headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, MediaType::JSON), (ACCEPT, MediaType::JSON)]);
+        let body = Bytes::from(registration_request(redirect, auth));
+        let request = OutboundRequest { method: Method::POST, url: &endpoint, headers, body };
+        let answer = self.outbound.send(request).await?;
+        if !answer.status.is_success() {
+            let reason = shown_code(&answer.status.to_string());
+            return Err(RegistrationFault::Refused { reason }.into());
+        }
+        let client = read_registration(&answer.body, auth)?;
+        self.book.keep_client(place, client.clone());
+        Ok(client)
+    }
+}

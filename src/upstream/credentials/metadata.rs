@@ -1,0 +1,256 @@
+//! The two metadata documents of OAuth: where they may be, and what they have to say.
+
+use serde::Deserialize;
+use url::Url;
+
+use crate::config::is_safe_url;
+use crate::text::clip;
+
+use super::scopes::ScopeSet;
+
+/// What is wrong with a metadata document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataFault {
+    /// It does not have the members that the standard defines.
+    #[error("it is not JSON with the required members")]
+    Shape,
+    /// The document of another resource.
+    #[error("it is about the resource {found:?}, which is not the server's URL")]
+    OtherResource {
+        /// What it is about.
+        found: String,
+    },
+    /// No authorization server that may be used.
+    #[error("it names no authorization server at an HTTPS URL")]
+    NoIssuer,
+    /// The document of another authorization server.
+    #[error("it is of the issuer {found:?} instead of {expected:?}")]
+    OtherIssuer {
+        /// The issuer in the document.
+        found: String,
+        /// The issuer that was asked for.
+        expected: String,
+    },
+    /// An authorization server without PKCE.
+    #[error("it does not list `S256` in `code_challenge_methods_supported`")]
+    NoPkce,
+    /// An endpoint that may not be used.
+    #[error("its {member} is missing, or neither HTTPS nor of this machine")]
+    Endpoint {
+        /// The member of the document.
+        member: &'static str,
+    },
+}
+
+/// Protected Resource Metadata (RFC 9728, 2), as far as it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResourceMetadata {
+    /// The identifier of the resource, as it is written.
+    pub(super) resource: String,
+    /// The authorization servers, as they are written.
+    pub(super) issuers: Vec<String>,
+    pub(super) scopes: ScopeSet,
+}
+
+/// The metadata of an authorization server (RFC 8414, 2), as far as it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AuthServerMetadata {
+    /// The issuer, as it is written.
+    pub(super) issuer: String,
+    pub(super) authorization_endpoint: Option<Url>,
+    pub(super) token_endpoint: Url,
+    pub(super) registration_endpoint: Option<Url>,
+    pub(super) scopes: ScopeSet,
+    /// How clients may authenticate at the token endpoint; `None` if the document does not say.
+    pub(super) auth_methods: Option<Vec<String>>,
+    /// Whether answers to authorization requests have `iss` (RFC 9207).
+    pub(super) iss_in_answers: IssAdvertised,
+    /// Whether the URL of a metadata document is a client id.
+    pub(super) metadata_documents: DocumentClients,
+}
+
+/// Whether an authorization server says that its answers name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IssAdvertised {
+    Yes,
+    No,
+}
+
+/// Whether an authorization server accepts client id metadata documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DocumentClients {
+    Accepted,
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct ResourceDocument {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct IssuerDocument {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    #[serde(default)]
+    scopes_supported: Vec<String>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    client_id_metadata_document_supported: bool,
+}
+
+/// Where the metadata of a server may be without a challenge that says so: below the well-known
+/// path first, then at the root.
+pub(super) fn resource_metadata_places(server: &Url) -> Vec<Url> {
+    let path = server.path().trim_end_matches('/');
+    let mut places = vec![at_path(server, &format!("{RESOURCE}{path}"))];
+    if !path.is_empty() {
+        places.push(at_path(server, RESOURCE));
+    }
+    places
+}
+
+/// The server's URL as the identifier of a resource, where no document has one.
+pub(super) fn canonical_resource(server: &Url) -> String {
+    let mut url = server.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    let text = url.as_str();
+    if url.path() == "/" { text.trim_end_matches('/').to_owned() } else { text.to_owned() }
+}
+
+/// A server's origin as an issuer, for servers of 2025-03-26.
+pub(super) fn origin_issuer(server: &Url) -> String {
+    server.origin().ascii_serialization()
+}
+
+/// Another path of a URL's origin.
+pub(super) fn at_path(url: &Url, path: &str) -> Url {
+    let mut url = url.clone();
+    url.set_path(path);
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+impl ResourceMetadata {
+    /// Reads the document of a server.
+    pub(super) fn parse(document: &[u8], server: &Url) -> Result<Self, MetadataFault> {
+        let document: ResourceDocument =
+            serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
+        if !is_resource_of(&document.resource, server) {
+            let found = clip(&document.resource, LONGEST_NAME).to_owned();
+            return Err(MetadataFault::OtherResource { found });
+        }
+        let is_usable = |issuer: &String| {
+            parse_endpoint(issuer)
+                .is_some_and(|url| url.query().is_none() && url.fragment().is_none())
+        };
+        let issuers = document.authorization_servers.into_iter().filter(is_usable);
+        let issuers: Vec<_> = issuers.take(MOST_ISSUERS).collect();
+        let scopes = document.scopes_supported.iter().map(String::as_str).collect();
+        Ok(Self { resource: document.resource, issuers, scopes })
+    }
+}
+
+/// Whether a resource's identifier is a server's URL, or a part of its path from the beginning.
+fn is_resource_of(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    if resource.origin() != server.origin() || resource.fragment().is_some() {
+        return false;
+    }
+    let path = resource.path().trim_end_matches('/');
+    let rest = server.path().strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl AuthServerMetadata {
+    /// Reads the document of an issuer. `pkce` says whether it has to list S256.
+    pub(super) fn parse(
+        document: &[u8],
+        issuer: &str,
+        pkce: PkceDemand,
+    ) -> Result<Self, MetadataFault> {
+        let document: IssuerDocument =
+            serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
+        // RFC 8414, 3.3: identical, or nothing of the document may be used.
+        if document.issuer != issuer {
+            let found = clip(&document.issuer, LONGEST_NAME).to_owned();
+            return Err(MetadataFault::OtherIssuer { found, expected: issuer.to_owned() });
+        }
+        let methods = &document.code_challenge_methods_supported;
+        if pkce == PkceDemand::Required && !methods.iter().any(|method| method == "S256") {
+            return Err(MetadataFault::NoPkce);
+        }
+        let token_endpoint = document.token_endpoint.as_deref().and_then(parse_endpoint);
+        let choose = |says: bool| if says { IssAdvertised::Yes } else { IssAdvertised::No };
+        let accepts = document.client_id_metadata_document_supported;
+        Ok(Self {
+            issuer: document.issuer,
+            authorization_endpoint: document
+                .authorization_endpoint
+                .as_deref()
+                .and_then(parse_endpoint),
+            token_endpoint: token_endpoint
+                .ok_or(MetadataFault::Endpoint { member: "token_endpoint" })?,
+            registration_endpoint: document
+                .registration_endpoint
+                .as_deref()
+                .and_then(parse_endpoint),
+            scopes: document.scopes_supported.iter().map(String::as_str).collect(),
+            auth_methods: document.token_endpoint_auth_methods_supported,
+            iss_in_answers: choose(document.authorization_response_iss_parameter_supported),
+            metadata_documents: if accepts {
+                DocumentClients::Accepted
+            } else {
+                DocumentClients::Unknown
+            },
+        })
+    }
+
+    /// The endpoints of a server of 2025-03-26 without any metadata.
+    pub(super) fn with_default_endpoints(server: &Url) -> Self {
+        Self {
+            issuer: origin_issuer(server),
+            authorization_endpoint: Some(at_path(server, "/authorize")),
+            token_endpoint: at_path(server, "/token"),
+            registration_endpoint: Some(at_path(server, "/register")),
+            scopes: ScopeSet::default(),
+            auth_methods: None,
+            iss_in_answers: IssAdvertised::No,
+            metadata_documents: DocumentClients::Unknown,
+        }
+    }
+}
+
+/// Whether an authorization server has to support PKCE: for authorization codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PkceDemand {
+    Required,
+    Unneeded,
+}
+
+/// The URL of an endpoint, if it may be used.
+fn parse_endpoint(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(is_safe_url)
+}
+
+/// RFC 9728, 3.
+const RESOURCE: &str = "/.well-known/oauth-protected-resource";
+/// The most authorization servers of a resource that are looked at.
+const MOST_ISSUERS: usize = 20;
+/// The most bytes of a name in a reason.
+const LONGEST_NAME: usize = 200;
+
+#[cfg(test)]
+mod tests;

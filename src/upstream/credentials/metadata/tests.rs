@@ -1,0 +1,122 @@
+use serde_json::json;
+
+use super::*;
+
+fn url(text: &str) -> Url {
+    text.parse().unwrap()
+}
+
+#[test]
+fn the_metadata_of_a_server_is_looked_for_below_its_path_first() {
+    for (server, places) in [
+        (
+            "https://a.test/mcp",
+            &[
+                "https://a.test/.well-known/oauth-protected-resource/mcp",
+                "https://a.test/.well-known/oauth-protected-resource",
+            ][..],
+        ),
+        (
+            "https://a.test:8443/x/mcp/?q=1",
+            &[
+                "https://a.test:8443/.well-known/oauth-protected-resource/x/mcp",
+                "https://a.test:8443/.well-known/oauth-protected-resource",
+            ],
+        ),
+        ("https://a.test/", &["https://a.test/.well-known/oauth-protected-resource"]),
+    ] {
+        let found: Vec<_> =
+            resource_metadata_places(&url(server)).iter().map(ToString::to_string).collect();
+        assert_eq!(found, places, "{server}");
+    }
+}
+
+#[test]
+fn a_document_is_used_only_if_it_is_about_the_server() {
+    for (resource, server, accepted) in [
+        ("https://a.test/mcp", "https://a.test/mcp", true),
+        ("https://a.test", "https://a.test/mcp", true),
+        ("https://a.test/", "https://a.test/mcp", true),
+        ("https://a.test/mcp", "https://a.test/mcp/", true),
+        ("https://a.test/mc", "https://a.test/mcp", false),
+        ("https://a.test/mcp", "https://a.test/", false),
+        ("https://a.test/other", "https://a.test/mcp", false),
+        ("https://b.test/mcp", "https://a.test/mcp", false),
+        ("http://a.test/mcp", "https://a.test/mcp", false),
+        ("https://a.test:8443/mcp", "https://a.test/mcp", false),
+        ("https://a.test/mcp#x", "https://a.test/mcp", false),
+        ("mcp", "https://a.test/mcp", false),
+    ] {
+        let document = json!({ "resource": resource, "authorization_servers": ["https://i.test"] });
+        let read = ResourceMetadata::parse(document.to_string().as_bytes(), &url(server));
+        assert_eq!(read.is_ok(), accepted, "{resource} at {server}");
+    }
+}
+
+#[test]
+fn authorization_servers_that_others_can_listen_to_are_left_out() {
+    let issuers = ["http://i.test", "ftp://i.test", "x", "https://i.test/", "http://127.0.0.1:1"];
+    let document = json!({ "resource": "https://a.test", "authorization_servers": issuers });
+    let read = ResourceMetadata::parse(document.to_string().as_bytes(), &url("https://a.test"));
+    assert_eq!(read.unwrap().issuers, ["https://i.test/", "http://127.0.0.1:1"]);
+}
+
+fn issuer_document(issuer: &str) -> serde_json::Value {
+    json!({
+        "issuer": issuer,
+        "authorization_endpoint": "https://i.test/authorize",
+        "token_endpoint": "https://i.test/token",
+        "code_challenge_methods_supported": ["plain", "S256"],
+    })
+}
+
+fn read_issuer(
+    document: &serde_json::Value,
+    issuer: &str,
+) -> Result<AuthServerMetadata, MetadataFault> {
+    AuthServerMetadata::parse(document.to_string().as_bytes(), issuer, PkceDemand::Required)
+}
+
+#[test]
+fn an_issuer_is_compared_byte_for_byte() {
+    for (found, expected, same) in [
+        ("https://i.test", "https://i.test", true),
+        ("https://i.test/", "https://i.test", false),
+        ("https://i.test", "https://i.test/", false),
+        ("https://I.test", "https://i.test", false),
+        ("https://i.test:443", "https://i.test", false),
+        ("https://evil.test", "https://i.test", false),
+    ] {
+        let read = read_issuer(&issuer_document(found), expected);
+        assert_eq!(read.is_ok(), same, "{found} for {expected}: {read:?}");
+    }
+}
+
+#[test]
+fn an_authorization_server_without_pkce_is_refused_where_codes_are_used() {
+    for methods in [json!(null), json!([]), json!(["plain"])] {
+        let mut document = issuer_document("https://i.test");
+        match methods {
+            serde_json::Value::Null => {
+                document.as_object_mut().unwrap().remove("code_challenge_methods_supported");
+            }
+            methods => document["code_challenge_methods_supported"] = methods,
+        }
+        assert_eq!(read_issuer(&document, "https://i.test"), Err(MetadataFault::NoPkce));
+        let bytes = document.to_string();
+        let unneeded = PkceDemand::Unneeded;
+        assert!(AuthServerMetadata::parse(bytes.as_bytes(), "https://i.test", unneeded).is_ok());
+    }
+}
+
+#[test]
+fn endpoints_that_others_can_listen_to_are_not_used() {
+    let mut document = issuer_document("https://i.test");
+    document["authorization_endpoint"] = json!("http://i.test/authorize");
+    document["registration_endpoint"] = json!("javascript:alert(1)");
+    let read = read_issuer(&document, "https://i.test").unwrap();
+    assert_eq!((read.authorization_endpoint, read.registration_endpoint), (None, None));
+    document["token_endpoint"] = json!("http://i.test/token");
+    let missing = MetadataFault::Endpoint { member: "token_endpoint" };
+    assert_eq!(read_issuer(&document, "https://i.test"), Err(missing));
+}

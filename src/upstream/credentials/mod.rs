@@ -1,0 +1,36 @@
+//! Whose credentials go to a server: the gateway as an OAuth client.
+//!
+//! A server with `[servers.NAME.oauth]` has a [`ServerAuthorizer`]. It says which token goes with a
+//! request, and what follows when the server refuses it: a token is renewed, or the owner of the
+//! grant has to log in and is given a link. The answer of the login arrives at the gateway's
+//! callback, and [`GrantBook::finish_login`] makes a grant of it.
+//!
+//! The parts that decide something are pure, each in a file of its own: `challenge`, `metadata`,
+//! `registration`, `scopes`, `authorization`, `token`, `pkce`, `assertion`. Those that wait for
+//! others are `discovery`, `login`, `refusal`, `grant` and `book`; all of them reach other hosts through
+//! `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
+//! are never passed on.
+
+mod assertion;
+mod authorization;
+mod authorizer;
+mod book;
+mod challenge;
+mod discovery;
+mod fault;
+mod grant;
+mod login;
+mod metadata;
+mod pkce;
+mod refusal;
+mod registration;
+mod scopes;
+mod token;
+
+pub(in crate::upstream) use authorizer::ServerAuthorizer;
+pub use authorizer::{LinkAudience, LoginDemand};
+pub use book::GrantBook;
+pub(in crate::upstream) use challenge::find_challenge;
+pub use fault::LoginFault;
+pub use grant::GrantOwner;
+pub(in crate::upstream) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};

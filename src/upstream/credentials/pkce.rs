@@ -1,0 +1,57 @@
+//! Proof Key for Code Exchange (RFC 7636) with S256, and the random values of a login.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::config::Secret;
+use crate::crypto::{random_bytes, sha256};
+
+/// The system has no random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no random bytes are available")]
+pub struct NoRandomness;
+
+/// The secret of one authorization request, shown to the token endpoint only.
+pub(super) struct CodeVerifier(Secret);
+
+impl CodeVerifier {
+    /// A new verifier.
+    pub(super) fn draw() -> Result<Self, NoRandomness> {
+        draw_text().map(|text| Self(Secret::new(text)))
+    }
+
+    /// What the authorization request shows of it.
+    pub(super) fn challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(sha256(self.0.expose().as_bytes()))
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        self.0.expose()
+    }
+}
+
+/// 256 random bits as text.
+pub(super) fn draw_text() -> Result<String, NoRandomness> {
+    let bytes = random_bytes::<32>().map_err(|_| NoRandomness)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_challenge_is_that_of_the_rfc() {
+        // RFC 7636, appendix B.
+        let verifier =
+            CodeVerifier(Secret::new("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into()));
+        assert_eq!(verifier.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn verifiers_differ_and_are_long_enough() {
+        let (one, other) = (CodeVerifier::draw().unwrap(), CodeVerifier::draw().unwrap());
+        assert_ne!(one.expose(), other.expose());
+        assert!((43..=128).contains(&one.expose().len()));
+    }
+}

@@ -1,0 +1,137 @@
+//! What follows when a server refuses a request: a renewed token, more scopes, or a login.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+
+use crate::config::GrantKind;
+
+use super::authorizer::{LoginDemand, ServerAuthorizer};
+use super::book::{GrantSlot, LoginLink};
+use super::challenge::BearerChallenge;
+use super::fault::LoginFault;
+use super::grant::{GrantOwner, OauthGrant};
+use super::token::{TokenGrant, TokenRefusal};
+
+/// A request that a server has refused.
+pub(in crate::upstream) struct RequestRefusal {
+    pub(in crate::upstream) status: StatusCode,
+    pub(in crate::upstream) challenge: BearerChallenge,
+    /// The token that was sent.
+    pub(in crate::upstream) used: Option<HeaderValue>,
+    /// How often the request was refused before.
+    pub(in crate::upstream) before: usize,
+}
+
+/// What follows a refusal.
+#[derive(Debug)]
+pub(in crate::upstream) enum AfterRefusal {
+    /// There is another token: the request is sent again.
+    Again,
+    /// The refusal is the answer.
+    Final,
+    /// The owner has to log in.
+    Login(LoginDemand),
+}
+
+impl ServerAuthorizer {
+    /// Decides what follows when the server has refused an owner's request.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if there can be no token.
+    pub(in crate::upstream) async fn answer_refusal(
+        &self,
+        owner: &GrantOwner,
+        refused: RequestRefusal,
+    ) -> Result<AfterRefusal, LoginFault> {
+        let is_step_up = refused.status == StatusCode::FORBIDDEN;
+        if is_step_up && !refused.challenge.needs_scopes() {
+            return Ok(AfterRefusal::Final);
+        }
+        let slot = self.book.slot(self.key_of(owner));
+        let _turn = slot.turn.lock().await;
+        let current = slot.grant.load_full();
+        if current.as_ref().map(|grant| &grant.authorization) != refused.used.as_ref() {
+            // Another request has renewed it.
+            return Ok(if refused.before < MOST_TRIES {
+                AfterRefusal::Again
+            } else {
+                AfterRefusal::Final
+            });
+        }
+        if let Some(link) = self.link_for(&slot, &refused.challenge) {
+            return Ok(AfterRefusal::Login(self.demand(owner, &link)));
+        }
+        if is_step_up && let Some(grant) = &current {
+            check_step_up(grant, &refused.challenge)?;
+        }
+        self.obtain(owner, &slot, (current, refused)).await
+    }
+
+    /// The link that is out for the same challenge.
+    fn link_for(&self, slot: &GrantSlot, challenge: &BearerChallenge) -> Option<LoginLink> {
+        let link = slot.link.lock().clone()?;
+        (link.challenge == *challenge && self.book.is_open(&link)).then_some(link)
+    }
+
+    /// Gets a token with what there is, or asks for a login.
+    async fn obtain(
+        &self,
+        owner: &GrantOwner,
+        slot: &Arc<GrantSlot>,
+        (current, refused): (Option<Arc<OauthGrant>>, RequestRefusal),
+    ) -> Result<AfterRefusal, LoginFault> {
+        let discovered = self.discover(&refused.challenge).await?;
+        // Tokens of one issuer are never shown to another.
+        let known = current.filter(|grant| grant.source.issuer == discovered.metadata.issuer);
+        if refused.status == StatusCode::UNAUTHORIZED {
+            if refused.before == 0 && self.refresh(slot, known.as_deref()).await? {
+                return Ok(AfterRefusal::Again);
+            }
+            slot.grant.store(None);
+        }
+        let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
+        if self.oauth.grant == GrantKind::AuthorizationCode {
+            let link = self.start_login(slot, &discovered, (&refused.challenge, &asked)).await?;
+            return Ok(AfterRefusal::Login(self.demand(owner, &link)));
+        }
+        if refused.before > 0 {
+            return Ok(AfterRefusal::Final);
+        }
+        let source = self.client_source(&discovered, (&refused.challenge, &asked))?;
+        let tokens = source.ask(TokenGrant::Client).await?;
+        slot.store(OauthGrant::new(tokens, source));
+        Ok(AfterRefusal::Again)
+    }
+
+    /// Refreshes a grant; false if it cannot be, or if its authorization server refuses.
+    async fn refresh(
+        &self,
+        slot: &GrantSlot,
+        grant: Option<&OauthGrant>,
+    ) -> Result<bool, LoginFault> {
+        let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
+        match grant.refresh().await {
+            Ok(renewed) => {
+                slot.store(renewed);
+                Ok(true)
+            }
+            Err(LoginFault::Token(TokenRefusal::Refused { code })) => {
+                tracing::debug!(server = %self.server, code, "a grant has ended");
+                Ok(false)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+/// Refuses to ask again for what was asked for already: the user would log in without end.
+fn check_step_up(grant: &OauthGrant, challenge: &BearerChallenge) -> Result<(), LoginFault> {
+    if grant.source.scopes.has_all(&challenge.scope) {
+        return Err(LoginFault::Futile { scopes: challenge.scope.to_string() });
+    }
+    Ok(())
+}
+
+/// How often a request is sent again at most, after it was refused.
+pub(in crate::upstream) const MOST_TRIES: usize = 2;

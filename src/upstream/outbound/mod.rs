@@ -1,0 +1,165 @@
+//! Requests to URLs that are learned at run time: metadata, registration, token endpoints.
+//!
+//! A URL of the configuration is trusted; one that a server or an authorization server names is not.
+//! Every such URL goes through [`OutboundClient::send`], the only place that decides whether it may
+//! be asked: HTTPS, or HTTP of this machine; no redirect to another origin; bounded in size and
+//! time. `transport` differs: it talks to the server that the configuration names.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::codec::body::{BodyError, collect};
+use crate::codec::file::{FileReader, ReadError};
+use crate::config::{HttpConfig, HttpTransport, is_safe_url};
+
+use super::UpstreamError;
+use super::transport::http::{HttpClient, TransportError};
+
+/// Sends requests to URLs that are learned at run time.
+#[derive(Clone, Default)]
+pub(in crate::upstream) struct OutboundClient {
+    /// CA certificates to trust besides the system's.
+    ca: Option<PathBuf>,
+    files: FileReader,
+}
+
+/// One request.
+pub(in crate::upstream) struct OutboundRequest<'a> {
+    pub(in crate::upstream) method: Method,
+    pub(in crate::upstream) url: &'a Url,
+    pub(in crate::upstream) headers: HeaderMap,
+    pub(in crate::upstream) body: Bytes,
+}
+
+/// The answer to a request, with its whole body.
+#[derive(Debug)]
+pub(in crate::upstream) struct OutboundAnswer {
+    pub(in crate::upstream) status: StatusCode,
+    pub(in crate::upstream) body: Bytes,
+}
+
+/// Why there is no answer from a URL that was learned at run time. The texts name the URL without
+/// its query, which may hold a secret, and never a body.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OutboundFault {
+    /// The URL is not one that the gateway may ask.
+    #[error("{url} is not asked: it is neither HTTPS nor HTTP of this machine")]
+    Unsafe {
+        /// The URL.
+        url: String,
+    },
+    /// There is no response.
+    #[error("cannot reach {url}")]
+    Request {
+        /// The URL.
+        url: String,
+        /// What happened.
+        source: Box<UpstreamError>,
+    },
+    /// The body cannot be read.
+    #[error("the response of {url} cannot be read")]
+    Body {
+        /// The URL.
+        url: String,
+        /// What happened.
+        source: Box<UpstreamError>,
+    },
+    /// The certificates cannot be read.
+    #[error("the certificates cannot be read")]
+    Files(#[source] std::sync::Arc<ReadError>),
+    /// There is no answer in time.
+    #[error("no response from {url} within {}s", REQUEST_TIME.as_secs())]
+    Timeout {
+        /// The URL.
+        url: String,
+    },
+}
+
+impl OutboundClient {
+    /// A client that trusts these CA certificates besides the system's.
+    pub(in crate::upstream) fn new(ca: Option<PathBuf>) -> Self {
+        Self { ca, files: FileReader::default() }
+    }
+
+    /// Sends a request, and reads the whole answer.
+    ///
+    /// # Errors
+    /// [`OutboundFault`] if the URL may not be asked, or if there is no answer within the bounds of
+    /// time and size. An HTTP error status is an answer.
+    pub(in crate::upstream) async fn send(
+        &self,
+        request: OutboundRequest<'_>,
+    ) -> Result<OutboundAnswer, OutboundFault> {
+        let url = shown_url(request.url);
+        if !is_safe_url(request.url) {
+            return Err(OutboundFault::Unsafe { url });
+        }
+        let exchange = timeout(REQUEST_TIME, self.exchange(request, &url)).await;
+        exchange.unwrap_or(Err(OutboundFault::Timeout { url }))
+    }
+
+    async fn exchange(
+        &self,
+        request: OutboundRequest<'_>,
+        shown: &str,
+    ) -> Result<OutboundAnswer, OutboundFault> {
+        let failed =
+            |source| OutboundFault::Request { url: shown.to_owned(), source: Box::new(source) };
+        let config = HttpConfig {
+            url: request.url.clone(),
+            headers: Vec::new(),
+            ca: self.ca.clone(),
+            transport: HttpTransport::Streamable,
+            oauth: None,
+        };
+        let client = self.files.run(move || HttpClient::plain(&config, CONNECT_TIME)).await;
+        let client = client.map_err(|error| OutboundFault::Files(error.into()))?;
+        let client = client.map_err(failed)?;
+        let response = client.send(&request.method, &request.headers, request.body).await;
+        let response = response.map_err(failed)?;
+        let status = response.status();
+        let body = collect(response.into_body(), MAX_ANSWER).await;
+        let unreadable = |error: BodyError<TransportError>| OutboundFault::Body {
+            url: shown.to_owned(),
+            source: Box::new(error.into()),
+        };
+        Ok(OutboundAnswer { status, body: body.map_err(unreadable)? })
+    }
+}
+
+/// A URL without its query, which may hold a secret.
+pub(in crate::upstream) fn shown_url(url: &Url) -> String {
+    let mut shown = url.clone();
+    shown.set_query(None);
+    shown.set_fragment(None);
+    shown.into()
+}
+
+/// The largest answer, in bytes.
+const MAX_ANSWER: usize = 256 << 10;
+/// How long connecting may take, and a request together with its answer.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+const REQUEST_TIME: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_that_others_can_listen_to_is_not_asked() {
+        for url in ["http://192.0.2.1/token?secret=x", "ftp://127.0.0.1/", "file:///etc/passwd"] {
+            let url: Url = url.parse().unwrap();
+            let (method, headers, body) = (Method::GET, HeaderMap::new(), Bytes::new());
+            let request = OutboundRequest { method, url: &url, headers, body };
+            let fault = OutboundClient::new(None).send(request).await.unwrap_err();
+            let text = fault.to_string();
+            assert!(matches!(fault, OutboundFault::Unsafe { .. }), "{text}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A server that asks for a login, as the rest of the gateway sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::call::{Failure, Principal, ServerFault};
+use crate::upstream::UpstreamError;
+use crate::upstream::credentials::GrantOwner;
+use crate::upstream::supervisor::state::LifeState;
+
+use super::Server;
+
+impl Server {
+    /// Where the operator logs in to the server, if it asks for that.
+    pub(super) fn operator_link(&self) -> Option<Arc<str>> {
+        let authorizer = self.kin.authorizer.as_ref()?;
+        authorizer.open_login(&GrantOwner::Gateway).map(|demand| demand.link)
+    }
+
+    /// The failure of a call to a server that has no list yet because it asks for a login; `None`
+    /// if it does not.
+    pub async fn login_failure(&self, principal: &Principal) -> Option<Failure> {
+        let authorizer = self.kin.authorizer.as_ref()?;
+        if self.list().is_some() {
+            return None;
+        }
+        // After a login that came to nothing, the next start makes another link.
+        let mut state = self.main.state.subscribe();
+        let has_link = || authorizer.open_login(&GrantOwner::Gateway).is_some();
+        let is_settled = |state: &LifeState| match state {
+            LifeState::Connecting => false,
+            LifeState::AwaitsLogin => has_link(),
+            _ => true,
+        };
+        let _ = timeout(LINK_PATIENCE, state.wait_for(is_settled)).await;
+        if *self.main.state.borrow() != LifeState::AwaitsLogin {
+            return None;
+        }
+        // The list comes with the login of the gateway itself, if clients have logins of their own.
+        let owner = authorizer.owner_of(Some(principal));
+        let demand = authorizer.open_login(&owner).filter(|_| owner == GrantOwner::Gateway);
+        let fault = match demand {
+            Some(demand) => UpstreamError::LoginNeeded(Box::new(demand)),
+            None => UpstreamError::Down(Box::new(ServerFault::LoginNeeded)),
+        };
+        Some(fault.into_failure(self.name()))
+    }
+
+    /// Waits for the login that a client was asked for, and then for the server's list, within a
+    /// limit. Returns at once if there is nothing to wait for.
+    pub async fn await_login(&self, principal: &Principal, patience: Duration) {
+        let Some(authorizer) = &self.kin.authorizer else { return };
+        authorizer.await_login(&authorizer.owner_of(Some(principal)), patience).await;
+        if self.list().is_none() && authorizer.has_grant(&GrantOwner::Gateway) {
+            let mut state = self.main.state.subscribe();
+            let is_over = |state: &LifeState| {
+                !matches!(state, LifeState::AwaitsLogin | LifeState::Connecting | LifeState::Idle)
+            };
+            let _ = timeout(self.kin.config.start_timeout, state.wait_for(is_over)).await;
+        }
+    }
+}
+
+/// How long a call waits for a link to log in by.
+const LINK_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,108 @@
+//! Whose grant a call uses, and who is told the link.
+
+use serde_json::json;
+
+use crate::support::oauth::parameters;
+use crate::support::{Client, Gateway, OauthServer, Step, Upstream, client_table};
+
+use super::{call, come_back, link_in, protected};
+
+async fn shared_by_two(server: &OauthServer, settings: &str) -> (Gateway, [Client; 2]) {
+    let gateway = Gateway::with("s", server.lines("s", settings))
+        .toml(&client_table("ann", "key-of-ann", ""))
+        .toml(&client_table("bob", "key-of-bob", ""))
+        .start()
+        .await;
+    let clients = ["key-of-ann", "key-of-bob"].map(|key| gateway.modern().key(key));
+    (gateway, clients)
+}
+
+/// The operator logs in by the link in `/status`.
+async fn log_in_as_operator(gateway: &Gateway, server: &OauthServer, token: &str) {
+    let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+    server.gives(token, json!({}));
+    server.takes(token, &["list", "call"]);
+    assert_eq!(come_back(gateway, &server.agrees(&link)).await.status, 200);
+    gateway.ready("s").await;
+}
+
+#[tokio::test]
+async fn each_client_has_its_own_grant_and_uses_no_other() {
+    for upstream in Upstream::both().await {
+        let server = OauthServer::before(upstream).await;
+        let (gateway, [ann, bob]) = shared_by_two(&server, "per = \"user\"").await;
+        let said = call(&ann).await;
+        assert!(!said.body.contains("/authorize"), "the operator's link is not for her: {said:?}");
+        log_in_as_operator(&gateway, &server, "of-operator").await;
+        // The operator's grant lists, and makes nobody's calls.
+        let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
+        assert_ne!(parameters(&of_ann)["state"], parameters(&of_bob)["state"]);
+        server.gives("of-ann", json!({}));
+        server.takes("of-ann", &["list", "call"]);
+        assert_eq!(come_back(&gateway, &server.agrees(&of_ann)).await.status, 200);
+        assert_eq!(call(&ann).await.text(), r#"{"a":1}"#);
+        assert_eq!(link_in(&call(&bob).await), of_bob, "her login is not his");
+        server.gives("of-bob", json!({}));
+        server.takes("of-bob", &["list", "call"]);
+        assert_eq!(come_back(&gateway, &server.agrees(&of_bob)).await.status, 200);
+        assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
+        let calls = server.upstream.calls();
+        let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
+        assert_eq!(tokens, ["Bearer of-ann", "Bearer of-bob"]);
+    }
+}
+
+#[tokio::test]
+async fn nobody_but_the_operator_decides_whose_account_all_clients_use() {
+    let server = protected().await;
+    let (gateway, clients) = shared_by_two(&server, "per = \"gateway\"").await;
+    for client in &clients {
+        let said = call(client).await;
+        assert!(!said.body.contains("/authorize"), "{said:?}");
+        assert!(said.is_error() && said.text().contains("operator"), "{said:?}");
+    }
+    log_in_as_operator(&gateway, &server, "of-all").await;
+    for client in &clients {
+        assert_eq!(call(client).await.text(), r#"{"a":1}"#);
+    }
+    server.refuses("of-all");
+    let said = call(&clients[0]).await;
+    assert!(said.is_error() && !said.body.contains("/authorize"), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_a_client_sends_is_not_taken_for_its_grant() {
+    let server = protected().await;
+    server.takes("key-of-ann", &["list", "call"]);
+    let settings = "forward_headers = [\"authorization\"]\n";
+    let lines = format!("{settings}{}", server.lines("s", ""));
+    let gateway = Gateway::with("s", lines).start().await;
+    let client = gateway.modern();
+    let said = client.ask_call("s__echo", json!({})).header("authorization", "Bearer key-of-ann");
+    let said = said.send().await.said().await;
+    link_in(&said);
+    let received = server.upstream.received();
+    assert!(received.iter().all(|received| received.header("authorization").is_none()));
+}
+
+#[tokio::test]
+async fn what_one_client_reads_is_not_kept_for_another() {
+    let upstream = Upstream::modern().await;
+    upstream.offers_everything().when_asked("resources/read", |asked| {
+        let token = asked.header("authorization").unwrap_or_default();
+        let contents = json!([{ "uri": asked.params["uri"], "text": token }]);
+        let result = json!({ "contents": contents, "ttlMs": 60_000, "cacheScope": "public" });
+        vec![Step::Result(result)]
+    });
+    let server = OauthServer::before(upstream).await;
+    let (gateway, clients) = shared_by_two(&server, "").await;
+    log_in_as_operator(&gateway, &server, "of-operator").await;
+    for (client, token) in clients.iter().zip(["of-ann", "of-bob"]) {
+        let link = link_in(&call(client).await);
+        server.gives(token, json!({}));
+        server.takes(token, &["list", "call"]);
+        assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+        let said = client.request("resources/read", json!({ "uri": "mcp://s/b://2" })).await;
+        assert_eq!(said.result()["contents"][0]["text"], format!("Bearer {token}"));
+    }
+}

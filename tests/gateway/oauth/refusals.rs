@@ -1,0 +1,135 @@
+//! Answers and documents that are not to be used.
+
+use serde_json::{Value, json};
+
+use crate::support::api::Page;
+use crate::support::{Gateway, OauthServer};
+
+use super::{call, come_back, gateway, link_in, protected};
+
+/// The link of a gateway that waits for a login.
+async fn waiting(server: &OauthServer) -> (Gateway, String) {
+    let gateway = gateway(server, "").await;
+    let link = link_in(&call(&gateway.modern()).await);
+    (gateway, link)
+}
+
+#[tokio::test]
+async fn an_answer_of_another_issuer_or_without_a_login_is_not_exchanged() {
+    let server = protected().await;
+    server.gives("t", json!({}));
+    let iss = server.issuer();
+    let slash = format!("{iss}/");
+    for parameters in [
+        &[("code", "secret-code"), ("iss", "https://evil.example")][..],
+        &[("code", "secret-code"), ("iss", &slash)],
+        &[("code", "secret-code")],
+        &[("error", "<b>secret-code"), ("iss", "https://evil.example")],
+        &[("iss", &iss)],
+        &[("code", "secret-code"), ("code", "other"), ("iss", &iss)],
+    ] {
+        let (gateway, link) = waiting(&server).await;
+        let page = come_back(&gateway, &server.answers(&link, parameters)).await;
+        assert_eq!(page.status, 400, "{parameters:?}");
+        assert!(!page.body.contains("secret-code") && !page.body.contains("evil"), "{page:?}");
+    }
+    let (gateway, _) = waiting(&server).await;
+    let other = "/oauth/callback?code=c&state=guessed";
+    assert_eq!(come_back(&gateway, other).await.status, 400);
+    assert_eq!(server.api.calls("/token").len(), 0, "no code was shown to anybody");
+}
+
+#[tokio::test]
+async fn an_answer_is_good_once() {
+    let server = protected().await;
+    let (gateway, link) = waiting(&server).await;
+    server.gives("t", json!({}));
+    server.takes("t", &["list", "call"]);
+    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 400);
+    assert_eq!(server.api.calls("/token").len(), 1);
+}
+
+#[tokio::test]
+async fn a_link_is_good_for_a_while_and_then_there_is_another() {
+    let server = protected().await;
+    let gateway = gateway(&server, "login_time = \"200ms\"").await;
+    let first = link_in(&call(&gateway.modern()).await);
+    gateway
+        .wait_for(|status| status["servers"][0]["login"].as_str().is_some_and(|link| link != first))
+        .await;
+    assert_eq!(come_back(&gateway, &server.agrees(&first)).await.status, 400);
+    assert_eq!(server.api.calls("/register").len(), 1, "the gateway registers once");
+}
+
+/// What keeps a gateway from a login.
+async fn fault_of(server: &OauthServer, settings: &str) -> String {
+    let gateway = gateway(server, settings).await;
+    let said = call(&gateway.modern()).await;
+    assert!(!said.body.contains("/authorize"), "{said:?}");
+    let status = gateway.server("s").await;
+    assert!(status["login"].is_null(), "{status}");
+    status["last_error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn documents_that_must_not_be_used_end_the_login_with_the_reason() {
+    let prm = |server: &OauthServer, resource: &str, issuer: &str| {
+        let document = json!({ "resource": resource, "authorization_servers": [issuer] });
+        server.api.sets("/prm", Page::json(&document));
+    };
+    let server = protected().await;
+    prm(&server, "https://other.example/mcp", &server.issuer());
+    assert!(fault_of(&server, "").await.contains("other.example"));
+    prm(&server, &server.resource(), "http://192.0.2.1/");
+    assert!(fault_of(&server, "").await.contains("no authorization server"));
+    for (more, reason) in [
+        (json!({ "issuer": "https://evil.example" }), "issuer"),
+        (json!({ "code_challenge_methods_supported": null }), "S256"),
+        (json!({ "code_challenge_methods_supported": ["plain"] }), "S256"),
+        (json!({ "token_endpoint": "http://192.0.2.1/token" }), "token_endpoint"),
+        (json!({ "authorization_endpoint": "javascript:alert(1)" }), "authorization_endpoint"),
+        (json!({ "registration_endpoint": null }), "client_id"),
+    ] {
+        let server = protected().await;
+        server.publishes(more);
+        let fault = fault_of(&server, "").await;
+        assert!(fault.contains(reason), "{reason}: {fault}");
+        assert_eq!(server.api.calls("/register").len(), 0, "{reason}");
+    }
+    let server = protected().await;
+    let settings = "client_id = \"c\"\nclient_secret = \"s3cret\"\nissuer = \"https://i.example\"";
+    let fault = fault_of(&server, settings).await;
+    assert!(fault.contains("https://i.example") && !fault.contains("s3cret"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_not_followed() {
+    let server = protected().await;
+    let other = protected().await;
+    let to = other.api.url("/prm");
+    server.api.sets("/prm", Page::new(302, "text/plain", "").header("location", &to));
+    let fault = fault_of(&server, "").await;
+    assert!(fault.contains("redirects"), "{fault}");
+    assert_eq!(other.api.received().len(), 0);
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_cut() {
+    let server = protected().await;
+    server.api.sets("/prm", Page::new(200, "application/json", "x".repeat(1 << 20)));
+    let fault = fault_of(&server, "").await;
+    assert!(fault.contains("larger than"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_code_that_is_refused_leaves_no_grant() {
+    let server = protected().await;
+    let (gateway, link) = waiting(&server).await;
+    server.gives_none("invalid_grant");
+    let page = come_back(&gateway, &server.agrees(&link)).await;
+    assert!(page.status == 400 && page.body.contains("invalid_grant"), "{page:?}");
+    let another = link_in(&call(&gateway.modern()).await);
+    assert_ne!(another, link);
+    assert_eq!(gateway.server("s").await["state"], Value::from("login"));
+}

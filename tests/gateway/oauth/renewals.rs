@@ -1,0 +1,109 @@
+//! Tokens that end: renewed without the user, where that is possible.
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::support::api::Page;
+
+use super::{call, gateway, link_in, log_in, protected};
+
+#[tokio::test]
+async fn fifty_calls_renew_a_token_that_ends_once() {
+    let server = protected().await;
+    let gateway = gateway(&server, "").await;
+    let client = gateway.modern();
+    // It is about to end from the beginning, and what comes next is not.
+    server.gives("first", json!({ "expires_in": 3600, "refresh_token": "r1" }));
+    server.takes("first", &["list", "call"]);
+    log_in(&gateway, &server, &client).await;
+    gateway.ready("s").await;
+    server.refuses("first");
+    server.gives("second", json!({ "expires_in": 3600 }));
+    server.takes("second", &["list", "call"]);
+    let said = join_all((0..50).map(|_| call(&client))).await;
+    assert!(said.iter().all(|said| said.text() == r#"{"a":1}"#), "{:?}", said[0]);
+    let requests = server.token_requests();
+    let renewals: Vec<_> =
+        requests.iter().filter(|form| form["grant_type"] == "refresh_token").collect();
+    assert_eq!(renewals.len(), 1, "one at a time, and the others use what it brought");
+    assert_eq!(renewals[0]["refresh_token"], "r1");
+    assert_eq!(renewals[0]["resource"], server.resource());
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_it_ends() {
+    let server = protected().await;
+    let gateway = gateway(&server, "").await;
+    let client = gateway.modern();
+    server.gives("short", json!({ "expires_in": 0, "refresh_token": "r1" }));
+    server.takes("long", &["list", "call"]);
+    let link = link_in(&call(&client).await);
+    let back = server.agrees(&link);
+    assert_eq!(super::come_back(&gateway, &back).await.status, 200);
+    server.gives("long", json!({ "expires_in": 3600 }));
+    // Its list and its call are made with the token that follows; the server sees no other.
+    assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
+    let sent: Vec<_> = server.upstream.received();
+    let tokens: std::collections::BTreeSet<_> =
+        sent.iter().filter_map(|it| it.header("authorization")).collect();
+    assert!(tokens.contains("Bearer long"), "{tokens:?}");
+}
+
+#[tokio::test]
+async fn a_revoked_grant_asks_for_a_login_and_keeps_the_lists() {
+    let server = protected().await;
+    let gateway = gateway(&server, "").await;
+    let client = gateway.modern();
+    server.gives("t", json!({ "expires_in": 3600, "refresh_token": "r1" }));
+    server.takes("t", &["list", "call"]);
+    log_in(&gateway, &server, &client).await;
+    gateway.ready("s").await;
+    server.refuses("t");
+    server.gives_none("invalid_grant");
+    let link = link_in(&call(&client).await);
+    assert!(client.tool_names().await.contains(&"s__echo".to_owned()));
+    assert_eq!(gateway.server("s").await["login"], json!(link));
+    server.gives("u", json!({}));
+    server.takes("u", &["list", "call"]);
+    log_in(&gateway, &server, &client).await;
+    assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn a_server_that_moves_gets_a_new_client_and_not_the_old_ones_tokens() {
+    let (server, other) = (protected().await, protected().await);
+    let gateway = gateway(&server, "").await;
+    let client = gateway.modern();
+    server.gives("t", json!({ "expires_in": 3600, "refresh_token": "r1" }));
+    server.takes("t", &["list", "call"]);
+    log_in(&gateway, &server, &client).await;
+    gateway.ready("s").await;
+    let before = server.token_requests().len();
+    let moved = json!({ "resource": server.resource(), "authorization_servers": [other.issuer()] });
+    server.api.sets("/prm", Page::json(&moved));
+    server.refuses("t");
+    let registered = json!({ "client_id": "at-the-other" }).to_string();
+    other.api.sets("/register", Page::new(201, "application/json", registered));
+    let link = link_in(&call(&client).await);
+    assert!(link.starts_with(&other.api.url("/authorize")) && link.contains("at-the-other"));
+    assert_eq!(server.token_requests().len(), before, "the refresh token is not shown to anybody");
+    assert!(other.token_requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_configured_client_is_shown_to_its_first_issuer_only() {
+    let (server, other) = (protected().await, protected().await);
+    let settings = "client_id = \"configured\"\nclient_secret = \"secret-of-client\"";
+    let gateway = gateway(&server, settings).await;
+    let client = gateway.modern();
+    server.gives("t", json!({}));
+    server.takes("t", &["list", "call"]);
+    log_in(&gateway, &server, &client).await;
+    gateway.ready("s").await;
+    let moved = json!({ "resource": server.resource(), "authorization_servers": [other.issuer()] });
+    server.api.sets("/prm", Page::json(&moved));
+    server.refuses("t");
+    let said = call(&client).await;
+    assert!(said.is_error() && !said.body.contains("/authorize"), "{said:?}");
+    assert!(other.token_requests().is_empty() && other.api.calls("/register").is_empty());
+}

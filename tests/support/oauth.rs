@@ -1,0 +1,142 @@
+//! A server that asks for OAuth, and its authorization server, which answers as a test says.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::api::{Page, PlainApi};
+use super::upstream::Upstream;
+
+/// The tokens that the server takes, each with its scopes.
+type Tokens = Arc<Mutex<HashMap<String, Vec<String>>>>;
+
+/// A server behind OAuth.
+pub struct OauthServer {
+    pub upstream: Upstream,
+    /// The authorization server, and the server's own metadata.
+    pub api: PlainApi,
+    tokens: Tokens,
+}
+
+impl OauthServer {
+    /// In front of a server with its usual tools. Every request needs the scope `list`, and a call
+    /// `call` as well.
+    pub async fn before(upstream: Upstream) -> Self {
+        let api = PlainApi::start().await;
+        let server = Self { upstream, api, tokens: Tokens::default() };
+        server.api.sets(
+            "/prm",
+            Page::json(&json!({
+                "resource": server.resource(), "authorization_servers": [server.issuer()],
+                "scopes_supported": ["list", "call"],
+            })),
+        );
+        server.publishes(json!({}));
+        let client = json!({ "client_id": "registered", "client_secret": "client-secret-1" });
+        server.api.sets("/register", Page::new(201, "application/json", client.to_string()));
+        server.guards();
+        server
+    }
+
+    fn guards(&self) {
+        let (tokens, metadata) = (Arc::clone(&self.tokens), self.api.url("/prm"));
+        self.upstream.guards(move |received| {
+            let sent = received.header("authorization").unwrap_or_default();
+            let token = sent.strip_prefix("Bearer ").unwrap_or_default();
+            let scopes = tokens.lock().unwrap().get(token).cloned();
+            let needed = if received.method == "tools/call" { "call" } else { "list" };
+            let (status, error) = match scopes {
+                Some(scopes) if scopes.iter().any(|scope| scope == needed) => return None,
+                Some(_) => (403, ", error=\"insufficient_scope\""),
+                None => (401, ""),
+            };
+            let challenge =
+                format!("Bearer resource_metadata=\"{metadata}\", scope=\"{needed}\"{error}");
+            let headers = vec![("WWW-Authenticate".to_owned(), challenge)];
+            Some((status, headers, "no".to_owned()))
+        });
+    }
+
+    /// The identifier of the server.
+    pub fn resource(&self) -> String {
+        format!("http://{}/mcp", self.upstream.http_address())
+    }
+
+    pub fn issuer(&self) -> String {
+        self.api.url("")
+    }
+
+    /// Publishes the authorization server's metadata with other members; `null` removes one.
+    pub fn publishes(&self, more: Value) {
+        let metadata = json!({
+            "issuer": self.issuer(),
+            "authorization_endpoint": self.api.url("/authorize"),
+            "token_endpoint": self.api.url("/token"),
+            "registration_endpoint": self.api.url("/register"),
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+            "authorization_response_iss_parameter_supported": true,
+        });
+        let metadata = super::issuer::with(metadata, more);
+        self.api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
+    }
+
+    /// The server takes this token from now on.
+    pub fn takes(&self, token: &str, scopes: &[&str]) {
+        let scopes = scopes.iter().map(ToString::to_string).collect();
+        self.tokens.lock().unwrap().insert(token.into(), scopes);
+    }
+
+    /// The server takes this token no more.
+    pub fn refuses(&self, token: &str) {
+        self.tokens.lock().unwrap().remove(token);
+    }
+
+    /// The authorization server gives this token from now on, with more members in its answer.
+    pub fn gives(&self, token: &str, more: Value) {
+        let answer = json!({ "access_token": token, "token_type": "Bearer" });
+        self.api.sets("/token", Page::json(&super::issuer::with(answer, more)));
+    }
+
+    /// The authorization server refuses to give tokens.
+    pub fn gives_none(&self, error: &str) {
+        let answer = json!({ "error": error }).to_string();
+        self.api.sets("/token", Page::new(400, "application/json", answer));
+    }
+
+    /// The forms that the token endpoint has received.
+    pub fn token_requests(&self) -> Vec<HashMap<String, String>> {
+        let calls = self.api.calls("/token");
+        calls
+            .iter()
+            .map(|call| url::form_urlencoded::parse(&call.body).into_owned().collect())
+            .collect()
+    }
+
+    /// The lines of the configuration that reach it.
+    pub fn lines(&self, server: &str, settings: &str) -> String {
+        format!("{}[servers.{server}.oauth]\n{settings}\n", self.upstream.http())
+    }
+
+    /// The path at the gateway that the browser comes back to when its user has agreed.
+    pub fn agrees(&self, link: &str) -> String {
+        let iss = self.issuer();
+        self.answers(link, &[("code", "the-code-1"), ("iss", &iss)])
+    }
+
+    /// The path at the gateway that the browser comes back to with these parameters.
+    pub fn answers(&self, link: &str, parameters: &[(&str, &str)]) -> String {
+        let link = Url::parse(link).unwrap();
+        let asked: HashMap<_, _> = link.query_pairs().into_owned().collect();
+        let mut back = Url::parse(&asked["redirect_uri"]).unwrap();
+        back.query_pairs_mut().extend_pairs(parameters).append_pair("state", &asked["state"]);
+        format!("{}?{}", back.path(), back.query().unwrap())
+    }
+}
+
+/// The parameters of a link.
+pub fn parameters(link: &str) -> HashMap<String, String> {
+    Url::parse(link).unwrap().query_pairs().into_owned().collect()
+}
