@@ -41,17 +41,32 @@ impl Requester {
     }
 }
 
-/// The server whose login the retry of a call waits for; `None` if it waits for none.
+/// Whether a call may be the retry of one that waited for a login.
+pub(super) fn may_await_login(call: &Call) -> bool {
+    call.input.is_some() || call.params.state().is_some()
+}
+
+/// Waits for the login that the retry of a call waits for, if it waits for one. Returns the snapshot
+/// that the call goes on with.
 ///
 /// # Errors
 /// [`Failure::InputRefused`] if the user has not opened the link.
-pub(super) fn awaited_server(
+pub(super) async fn resume_login(
+    snapshot: Arc<Snapshot>,
     call: &Call,
-    asker: &Requester,
-) -> Result<Option<ServerName>, Failure> {
-    if call.input.is_none() && call.params.state().is_none() {
-        return Ok(None);
+    active: &mut ActiveCall,
+) -> Result<Arc<Snapshot>, Failure> {
+    match awaited_server(call, active.asker())? {
+        Some(server) => {
+            let asked = (&call.context.principal, active);
+            Ok(await_login(snapshot, server, asked).await)
+        }
+        None => Ok(snapshot),
     }
+}
+
+/// The server whose login the retry of a call waits for; `None` if it waits for none.
+fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<ServerName>, Failure> {
     // What is wrong with the input or its state is told by the attempt.
     let Some(input) = read_input(call).ok().flatten() else { return Ok(None) };
     let opened = input.state.as_deref().and_then(|state| asker.open(state).ok());
@@ -64,7 +79,7 @@ pub(super) fn awaited_server(
 
 /// Waits until the user has logged in and the server has listed, within limits. Returns the snapshot
 /// that has the list.
-pub(super) async fn await_login(
+async fn await_login(
     snapshot: Arc<Snapshot>,
     server: ServerName,
     (principal, active): (&Principal, &mut ActiveCall),

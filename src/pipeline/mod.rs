@@ -301,15 +301,13 @@ async fn await_reply(
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> Box<ActiveCall> {
-    match login::awaited_server(&call, active.asker()) {
-        Ok(None) => {}
-        Ok(Some(server)) => {
-            let asked = (&call.context.principal, &mut *active);
-            snapshot = Box::pin(login::await_login(snapshot, server, asked)).await;
-        }
-        Err(refused) => {
-            active.attach_reply(Reply::ready(Err(refused)));
-            return active;
+    if login::may_await_login(&call) {
+        match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
+            Ok(resumed) => snapshot = resumed,
+            Err(refused) => {
+                active.attach_reply(Reply::ready(Err(refused)));
+                return active;
+            }
         }
     }
     let mut view = snapshot.view(&key, &call.context);

@@ -83,7 +83,7 @@ impl ViewBuilder {
             (entry.public.clone(), ViewedTool::new(handle))
         });
         let (tools, rights) = (tools.collect(), rights.cloned());
-        (View { tools, rights, catalog, listings, lists, scope, audience }, warnings)
+        (View { catalog, listings, lists, tools, rights, scope, audience }, warnings)
     }
 }
 

@@ -44,7 +44,9 @@ const USES: [&str; 5] =
 
 fn heard(upstream: &Upstream) -> Vec<String> {
     let all = upstream.received().into_iter().filter(|it| USES.contains(&&*it.method));
-    all.map(|it| it.text).collect()
+    // The gateway's own stream names no resource.
+    let named = |it: &String| !it.contains("ListChanged") || it.contains("resourceSubscriptions");
+    all.map(|it| it.text).filter(named).collect()
 }
 
 async fn complete(client: &Client, reference: Value) -> crate::support::Said {
