@@ -13,7 +13,7 @@ use trunkline::telemetry::audit::{ChainMode, LogVerifier};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
 use crate::support::gateway::{Builder, key_digest};
-use crate::support::{Gateway, Step, Upstream, client_table, until};
+use crate::support::{Gateway, Step, Upstream, client_table, json_lines, until};
 
 const KEY: &str = "key-of-ann";
 const AUDIT: &str = "[audit]\nfile = \"audit.jsonl\"\nchain = true\n";
@@ -22,17 +22,11 @@ fn auditing(upstream: &Upstream, audit: &str) -> Builder {
     Gateway::with("s", upstream.http()).toml(&client_table("ann", KEY, "")).toml(audit)
 }
 
-/// The records in a file.
-fn records(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// Waits for so many records of a gateway, and returns them without the first `seen`.
 async fn next_records(gateway: &Gateway, seen: usize, more: usize) -> Vec<Value> {
     let path = gateway.folder().join("audit.jsonl");
-    until(|| records(&path).len() >= seen + more).await;
-    let mut all = records(&path);
+    until(|| json_lines(&path).len() >= seen + more).await;
+    let mut all = json_lines(&path);
     assert_eq!(all.len(), seen + more, "one record per decision: {all:#?}");
     all.split_off(seen)
 }
@@ -111,7 +105,7 @@ async fn every_decision_has_one_record_in_both_eras() {
     );
     assert_eq!(
         status["audit"]["last_hash"],
-        records(&gateway.folder().join("audit.jsonl"))[13]["hash"]
+        json_lines(&gateway.folder().join("audit.jsonl"))[13]["hash"]
     );
 }
 
@@ -201,13 +195,13 @@ async fn a_file_rotates_and_a_bounded_number_is_kept() {
     for _ in 0..8 {
         client.call("s__echo", json!({})).await;
     }
-    until(|| records(&path).last().is_some_and(|it| it["seq"] == 8)).await;
+    until(|| json_lines(&path).last().is_some_and(|it| it["seq"] == 8)).await;
     assert!(numbered(2).exists() && !numbered(3).exists());
     let aged = "[audit]\nfile = \"audit.jsonl\"\nrotate_every = \"1ms\"\nrotate_size = \"off\"\n";
     assert_eq!(gateway.reload(builder(aged)).await, ReloadOutcome::Applied);
     client.call("s__echo", json!({})).await;
-    until(|| records(&path).last().is_some_and(|it| it["seq"] == 9)).await;
-    assert_eq!(records(&path).len(), 1, "the file was old");
+    until(|| json_lines(&path).last().is_some_and(|it| it["seq"] == 9)).await;
+    assert_eq!(json_lines(&path).len(), 1, "the file was old");
     assert!(numbered(3).exists(), "more are kept");
 }
 
@@ -227,10 +221,10 @@ async fn a_full_disk_drops_records_and_counts_them() {
     assert_eq!(status["audit"]["dropped"], dropped);
     assert_eq!(gateway.reload(auditing(&upstream, AUDIT)).await, ReloadOutcome::Applied);
     let path = gateway.folder().join("audit.jsonl");
-    until(|| records(&path).iter().any(|record| record["event"] == "lost")).await;
+    until(|| json_lines(&path).iter().any(|record| record["event"] == "lost")).await;
     client.call("s__echo", json!({})).await;
-    until(|| records(&path).last().is_some_and(|record| record["event"] == "call")).await;
-    let all = records(&path);
+    until(|| json_lines(&path).last().is_some_and(|record| record["event"] == "call")).await;
+    let all = json_lines(&path);
     let calls = all.iter().filter(|record| record["event"] == "call").count() as u64;
     let lost: u64 = all.iter().filter_map(|record| record["records"].as_u64()).sum();
     assert_eq!((calls + lost, lost), (31, dropped));
@@ -252,7 +246,7 @@ async fn a_reload_changes_the_file_and_loses_nothing() {
         assert_eq!(outcome, ReloadOutcome::Applied);
         sent += 20;
     }
-    until(|| records(&first).len() + records(&second).len() == sent).await;
+    until(|| json_lines(&first).len() + json_lines(&second).len() == sent).await;
     for path in [&first, &second] {
         assert_eq!(chain_faults(path), "");
     }

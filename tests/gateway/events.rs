@@ -12,16 +12,10 @@ use crate::support::gateway::Builder;
 use crate::support::webhook::{
     ENDLESS, SILENT, Webhook, down_address, event_section, own_certificate,
 };
-use crate::support::{Gateway, Step, Upstream, client_table, until, within};
+use crate::support::{Gateway, Step, Upstream, client_table, json_lines, until, within};
 
 fn sending(upstream: &Upstream, events: &str) -> Builder {
     Gateway::with("s", upstream.http()).toml(events)
-}
-
-/// The events in a file.
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn types(events: &[Value]) -> Vec<String> {
@@ -51,10 +45,10 @@ async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
     let upstream = Upstream::modern().await;
     let gateway = sending(&upstream, "[events]\nfile = \"events.jsonl\"").start().await;
     let path = gateway.folder().join("events.jsonl");
-    until(|| types(&lines(&path)).contains(&"list.changed".to_owned())).await;
+    until(|| types(&json_lines(&path)).contains(&"list.changed".to_owned())).await;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let events = lines(&path);
+    let events = json_lines(&path);
     let ready = events.iter().find(|event| event["type"] == "trunkline.server.ready").unwrap();
     assert_eq!(ready["specversion"], "1.0");
     assert_eq!((&ready["source"], &ready["subject"]), (&json!("trunkline"), &json!("s")));
@@ -65,8 +59,8 @@ async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
     // Rotated away: the next event begins a new one.
     std::fs::rename(&path, path.with_extension("old")).unwrap();
     assert_eq!(gateway.reload_text("x = 1").await, ReloadOutcome::Rejected);
-    until(|| types(&lines(&path)) == ["config.rejected"]).await;
-    assert_eq!(lines(&path)[0]["data"], json!({ "faults": 1 }));
+    until(|| types(&json_lines(&path)) == ["config.rejected"]).await;
+    assert_eq!(json_lines(&path)[0]["data"], json!({ "faults": 1 }));
 }
 
 #[tokio::test]
@@ -79,7 +73,7 @@ async fn a_server_is_lost_and_ready_again_and_failed() {
         .await;
     let path = gateway.folder().join("events.jsonl");
     let of = |name: &str| {
-        let mut events = lines(&path);
+        let mut events = json_lines(&path);
         events.retain(|event| event["subject"] == name);
         types(&events)
     };
@@ -218,7 +212,7 @@ async fn events_that_were_not_delivered_are_sent_after_a_restart() {
     let queue = folder.path().join("queue/events.queue");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder.path().join("queue")), mode(&queue)), (0o700, 0o600));
-    assert_eq!(lines(&queue), std::slice::from_ref(&first));
+    assert_eq!(json_lines(&queue), std::slice::from_ref(&first));
     hook.forget();
     hook.answers(&[]);
     let gateway = sending(&upstream, &events).in_folder(folder).start().await;
@@ -227,7 +221,7 @@ async fn events_that_were_not_delivered_are_sent_after_a_restart() {
     assert_eq!(next["type"], first["type"]);
     assert_ne!(next["id"], first["id"]);
     let folder = gateway.stop().await;
-    assert_eq!(lines(&folder.path().join("queue/events.queue")), Vec::<Value>::new());
+    assert_eq!(json_lines(&folder.path().join("queue/events.queue")), Vec::<Value>::new());
 }
 
 #[tokio::test]
@@ -241,11 +235,11 @@ async fn a_program_reads_events_from_its_standard_input_and_is_started_again() {
     std::fs::write(&script, text).unwrap();
     let events = format!("[events]\ncommand = \"sh\"\nargs = [{script:?}]\n");
     let gateway = sending(&upstream, &events).start().await;
-    until(|| types(&lines(&out)) == ["server.ready", "list.changed"]).await;
+    until(|| types(&json_lines(&out)) == ["server.ready", "list.changed"]).await;
     for _ in 0..3 {
         gateway.reload_text("x = 1").await;
     }
-    until(|| types(&lines(&out)).contains(&"config.rejected".to_owned())).await;
+    until(|| types(&json_lines(&out)).contains(&"config.rejected".to_owned())).await;
     gateway.stop().await;
 }
 
@@ -260,9 +254,9 @@ async fn a_reload_changes_the_receiver_and_the_types_and_keeps_the_queue() {
     let file = "[events]\nfile = \"events.jsonl\"\ntypes = [\"config.*\"]";
     assert_eq!(gateway.reload(sending(&upstream, file)).await, ReloadOutcome::Applied);
     let path = gateway.folder().join("events.jsonl");
-    until(|| types(&lines(&path)) == ["server.ready", "config.applied"]).await;
+    until(|| types(&json_lines(&path)) == ["server.ready", "config.applied"]).await;
     let applied = json!({ "kept": 1, "replaced": 0, "added": 0, "removed": 0 });
-    assert_eq!(lines(&path)[1]["data"], applied);
+    assert_eq!(json_lines(&path)[1]["data"], applied);
     assert_eq!(gateway.reload(sending(&upstream, "")).await, ReloadOutcome::Applied);
     gateway.reload_text("x = 1").await;
     let delivered = count(&gateway, "delivered").await;

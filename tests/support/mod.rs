@@ -43,7 +43,10 @@ pub use oauth::OauthServer;
 pub use old::Old;
 pub use upstream::{Kind, Step, Upstream, every_kind};
 
+use std::path::Path;
 use std::time::Duration;
+
+use serde_json::Value;
 
 /// Waits, but not for ever: nothing here takes as long when it works.
 #[track_caller]
@@ -54,6 +57,13 @@ pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
         let done = tokio::time::timeout(Duration::from_secs(60), step).await;
         done.unwrap_or_else(|_| panic!("what {caller} waits for did not happen"))
     }
+}
+
+/// The JSON lines of a file that is being written: the last one may be half there.
+pub fn json_lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Looks until it is so.

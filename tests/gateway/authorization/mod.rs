@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Said, Upstream, client_table, until};
+use crate::support::{Gateway, Said, Upstream, client_table, json_lines, until};
 
 /// Two servers that offer everything, `a` and `b`, of different eras.
 pub struct Two {
@@ -80,12 +80,8 @@ fn asked_of(two: &Two) -> usize {
 /// The records of a gateway's audit log, once there are so many.
 pub async fn audited(folder: &Path, least: usize) -> Vec<Value> {
     let path = folder.join("audit.jsonl");
-    let read = || {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
-    };
-    until(|| read().len() >= least).await;
-    read()
+    until(|| json_lines(&path).len() >= least).await;
+    json_lines(&path)
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 //     node login_ts.mjs v1|v2-legacy|v2-modern URL STEP...
 //
 // Connects, lists, and takes each step: the name of a tool calls it, `wait:MS` waits, and
-// `forget-refresh` drops the refresh token. Prints one line of JSON for each call.
+// `forget-refresh` drops the refresh token, and `revoke` revokes it. Prints one line of JSON for each
+// call.
 import { follow } from './follower.mjs';
 
 const [version, url, ...steps] = process.argv.slice(2);
@@ -45,7 +46,19 @@ class Memory {
   saveTokens(tokens) {
     this.held = tokens;
   }
+  invalidateCredentials(what) {
+    if (what === 'all' || what === 'tokens') delete this.held;
+    if (what === 'all' || what === 'client') delete this.client;
+  }
+  /** Revokes the refresh token, as a user does who signs out elsewhere. */
+  async revoke() {
+    const form = { token: this.held.refresh_token, client_id: this.client.client_id };
+    const revocation = new URL('/token/revocation', this.issuer);
+    const response = await fetch(revocation, { method: 'POST', body: new URLSearchParams(form) });
+    if (!response.ok) throw new Error(`revocation: ${response.status}`);
+  }
   async redirectToAuthorization(to) {
+    this.issuer = new URL(to).origin;
     this.asked = (this.asked ?? []).concat([new URL(to).searchParams.get('scope')]);
     this.answer = await follow(to, CALLBACK);
   }
@@ -99,6 +112,8 @@ try {
       await new Promise((over) => setTimeout(over, Number(step.slice(5))));
     } else if (step === 'forget-refresh') {
       delete memory.held.refresh_token;
+    } else if (step === 'revoke') {
+      await memory.revoke();
     } else {
       const result = await authorized(() => client.callTool({ name: step, arguments: {} }));
       print({ called: step, text: result.content[0].text, isError: result.isError ?? false });
