@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use trunkline::telemetry::metrics::ReloadOutcome;
 
-use super::{AUDIT, chain_faults, records};
+use super::{AUDIT, chain_faults};
 use crate::certificates::{ClientCa, server_certificates, trust};
 use crate::support::client::{Client, Kind, Trust};
 use crate::support::gateway::Builder;
-use crate::support::{Gateway, Issuer, Said, Step, Upstream, client_table};
+use crate::support::{Gateway, Issuer, Said, Step, Upstream, client_table, json_lines};
 
 const PRINCIPALS: usize = 200;
 const TEAMS: usize = 10;
@@ -264,7 +264,7 @@ async fn two_hundred_principals_see_and_run_what_is_theirs_and_the_log_proves_it
         (0..PRINCIPALS).map(|number| (Player::of(number).name(), number)).collect();
     let (mut recorded, mut strays) = (vec![Tally::default(); PRINCIPALS], 0);
     let (mut lists, mut rules) = (BTreeMap::new(), BTreeSet::new());
-    let written = records(&path);
+    let written = json_lines(&path);
     for record in &written {
         let [event, decision] =
             ["event", "decision"].map(|name| record[name].as_str().unwrap().to_owned());
