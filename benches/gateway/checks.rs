@@ -8,6 +8,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
+use url::Url;
 
 use crate::instructions::{Count, KEY, KEY_HASH};
 use crate::plan::{BASICS, servers};
@@ -28,12 +29,27 @@ pub async fn count() {
     let mut plain = None;
     println!("| check | instructions/call | to the default policy |\n|---|--:|--:|");
     for way in ways(folder.path()) {
-        let text = format!("{BASICS}{}{}", way.text, servers(&mock.url, ""));
-        let count = Count::new(&way.name.replace(' ', "-"));
-        let scratch = tempfile::tempdir().unwrap();
-        let own = count.configured(scratch.path(), &text, way.credential.as_deref()).await;
+        let own = way.count(&mock.url).await;
         let ratio = own as f64 / *plain.get_or_insert(own) as f64;
         println!("| {} | {own} | {ratio:.3} |", way.name);
+    }
+}
+
+/// The name and the instructions of a call that passes all checks.
+pub async fn count_all(mock: &Url) -> (String, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let all = ways(folder.path()).pop().unwrap();
+    (all.name.to_owned(), all.count(mock).await)
+}
+
+impl CheckedWay {
+    async fn count(&self, mock: &Url) -> u64 {
+        let text = format!("{BASICS}{}{}", self.text, servers(mock, ""));
+        // As behind a name of its own: without it, the URL is read from each request.
+        let text = text.replacen("[gateway]\n", &format!("[gateway]\n{PUBLIC_URL}"), 1);
+        let count = Count::new(&self.name.replace(' ', "-"));
+        let scratch = tempfile::tempdir().unwrap();
+        count.configured(scratch.path(), &text, self.credential.as_deref()).await
     }
 }
 
@@ -42,6 +58,8 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
     let pattern = "[policy.rules.all]\ntools = [\"*\"]\n";
     let condition = "[policy.rules.some]\n\
         when = \"principal.name != 'nobody' && tool.native == 'search' && size(arguments) < 100\"\n";
+    let settled = "[policy.rules.some]\n\
+        when = \"principal.name != 'nobody' && tool.native == 'search'\"\n";
     let audit = format!("[audit]\nfile = \"{}\"\n", folder.join("audit.jsonl").display());
     let key = format!("[clients.bench]\nkey = \"{KEY_HASH}\"\nrate = \"1000000/s\"\n");
     let all = format!("{issuer}{condition}{audit}");
@@ -55,6 +73,7 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         way("an API key and its rate", &key, Some(KEY)),
         way("a token, known by its digest", &issuer, Some(&token)),
         way("a rule with a pattern", pattern, None),
+        way("a rule in CEL about the caller and the tool", settled, None),
         way("a rule in CEL that reads arguments", condition, None),
         way("the audit log", &audit, None),
         way("token, rate, CEL rule and audit log", &all, Some(&token)),
@@ -84,4 +103,5 @@ fn issue_token(folder: &Path) -> (String, String) {
     (text, token)
 }
 
+const PUBLIC_URL: &str = "public_url = \"https://mcp.example.com\"\n";
 const ISSUER: &str = "https://login.example.com";

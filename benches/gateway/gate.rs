@@ -2,8 +2,8 @@
 //!
 //! `instructions.toml` has the instructions per call of every measured path, and why each last
 //! changed: the gateway between the eras, in front of a child process, with an API key, with few
-//! and many tools; and both bare proxies. A figure that changes by more than [`TOLERANCE`] fails,
-//! in both directions and for the proxies as well. More instructions may be a mistake; fewer must
+//! and many tools, and with all checks switched on; and both bare proxies. A figure that changes by
+//! more than [`TOLERANCE`] fails, in both directions and for the proxies as well. More instructions may be a mistake; fewer must
 //! be recorded, or the next change may lose them again; and a proxy or a path that should not have
 //! changed indicates that something else did: a crate, the compiler, a profile, what is counted.
 //! One command updates all figures, with the reason.
@@ -26,6 +26,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use trunkline::mcp::Era;
 
+use crate::checks;
 use crate::instructions::{CountedWay, other};
 use crate::process::Process;
 
@@ -109,6 +110,7 @@ async fn count() -> Vec<Counted> {
     for way in ways() {
         counted.push((way.name(), way.count(&mock.url).await));
     }
+    counted.push(checks::count_all(&mock.url).await);
     counted
 }
 
