@@ -355,8 +355,7 @@ async fn send(
         Ok(route) => route,
         Err(failure) => {
             let failure = route::explain(failure, (snapshot, key), &call);
-            let explained = login::explain_missing_login(failure, (snapshot, view), &call);
-            return Err(Box::pin(explained).await);
+            return Err(Box::pin(login::explain_missing_login(failure, (snapshot, view), &call)).await);
         }
     };
     let release =
