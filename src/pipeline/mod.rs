@@ -295,45 +295,48 @@ impl Gateway {
 
 /// Waits until the reply to a call begins. Where servers have not listed, `lacking` has the next
 /// snapshots.
-async fn await_reply(
+#[expect(clippy::manual_async_fn, reason = "the future of an async fn has its arguments twice")]
+fn await_reply(
     (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
     key: ViewKey,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
-) -> Box<ActiveCall> {
-    if login::may_await_login(&call) {
-        match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
-            Ok(resumed) => snapshot = resumed,
-            Err(refused) => {
-                active.attach_reply(Reply::ready(Err(refused)));
-                return active;
+) -> impl Future<Output = Box<ActiveCall>> {
+    async move {
+        if login::may_await_login(&call) {
+            match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
+                Ok(resumed) => snapshot = resumed,
+                Err(refused) => {
+                    active.attach_reply(Reply::ready(Err(refused)));
+                    return active;
+                }
             }
         }
+        let mut view = snapshot.view(&key, &call.context);
+        if let Some(snapshots) = lacking
+            && !route::exists(&snapshot, &view, &call, active.asker())
+            && let Some(pending) = FirstLists::pending(&snapshot, &view, None)
+        {
+            // The client knows the name from before the gateway's start.
+            drop((view, snapshot));
+            Box::pin(pending.wait(&snapshots, None)).await;
+            snapshot = snapshots.load_full();
+            view = snapshot.view(&key, &call.context);
+        }
+        let is_legacy = call.context.client.version.era() == Era::Legacy;
+        if (key.abilities.is_some() || is_legacy)
+            && !route::exists(&snapshot, &view, &call, active.asker())
+        {
+            // A server may list it for clients like this one, of which no server has been told yet.
+            let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
+            Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
+            let era = is_legacy.then_some(Era::Legacy);
+            view = snapshot.view(&ViewKey { era, ..key.clone() }, &call.context);
+        }
+        let reply = send(&snapshot, (&view, &key), call, &mut active).await;
+        active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+        active
     }
-    let mut view = snapshot.view(&key, &call.context);
-    if let Some(snapshots) = lacking
-        && !route::exists(&snapshot, &view, &call, active.asker())
-        && let Some(pending) = FirstLists::pending(&snapshot, &view, None)
-    {
-        // The client knows the name from before the gateway's start.
-        drop((view, snapshot));
-        Box::pin(pending.wait(&snapshots, None)).await;
-        snapshot = snapshots.load_full();
-        view = snapshot.view(&key, &call.context);
-    }
-    let is_legacy = call.context.client.version.era() == Era::Legacy;
-    if (key.abilities.is_some() || is_legacy)
-        && !route::exists(&snapshot, &view, &call, active.asker())
-    {
-        // A server may list it for clients like this one, of which no server has been told yet.
-        let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
-        Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
-        let era = is_legacy.then_some(Era::Legacy);
-        view = snapshot.view(&ViewKey { era, ..key.clone() }, &call.context);
-    }
-    let reply = send(&snapshot, (&view, &key), call, &mut active).await;
-    active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
-    active
 }
 
 /// Routes a call, has policy admit it, and sends it. The reply is released when
@@ -355,7 +358,9 @@ async fn send(
         Ok(route) => route,
         Err(failure) => {
             let failure = route::explain(failure, (snapshot, key), &call);
-            return Err(Box::pin(login::explain_missing_login(failure, (snapshot, view), &call)).await);
+            return Err(
+                Box::pin(login::explain_missing_login(failure, (snapshot, view), &call)).await
+            );
         }
     };
     let release =

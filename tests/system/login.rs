@@ -167,8 +167,11 @@ async fn a_revoked_login_ends_with_its_token() {
         let steps = ["s__echo", "revoke", "wait:4500", "s__echo"];
         let lines = run(client, &gateway, &steps).await;
         let name = client.name;
+        let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
+        assert_eq!(called.len(), 2, "{name}: {lines:?}");
+        // A client whose stream ends with its token may ask for that too, and drops what it gets.
         let asked = lines.last().unwrap()["asked"].as_array().unwrap().len();
-        assert_eq!(asked, 2, "{name}: {lines:?}");
+        assert!(matches!(asked, 2 | 3), "{name}: {lines:?}");
         let counts = counts(&server).await;
         assert_eq!(
             (&counts["codes"], &counts["refreshes"]),
