@@ -83,7 +83,7 @@ pub use interceptors::{
 };
 pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgorithm};
 pub use naming::{NameCase, NameFormat, NamingChoice};
-pub use network::{UrlProblem, is_safe_url};
+pub use network::{UrlProblem, is_own_machine, is_safe_url};
 pub use oauth::{
     GrantKind, GrantOwnership, OauthConfig, OauthProblem, TokenEndpointAuth, is_scope_token,
 };

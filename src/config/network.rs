@@ -1,9 +1,10 @@
 //! Kinds of network values: addresses, hosts, origins, URLs, headers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use http::uri::Authority;
+use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use url::{Host, Url};
 
@@ -151,13 +152,29 @@ pub(super) fn parse_safe_url(text: &str) -> Result<Url, UrlProblem> {
 
 /// Whether nobody else can read what is sent to an HTTP URL: it is HTTPS, or of this machine.
 pub fn is_safe_url(url: &Url) -> bool {
-    let is_own = match url.host() {
+    url.scheme() == "https" || (url.scheme() == "http" && is_own_machine(url))
+}
+
+/// Whether a URL names this machine, by `localhost` or by a loopback address.
+pub fn is_own_machine(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
         None => false,
-    };
-    url.scheme() == "https" || (url.scheme() == "http" && is_own)
+    }
+}
+
+impl TextSetting for IpNet {
+    type Value = Self;
+    const WORD: &'static str = "address range";
+    const RULE: &'static str = "an IP address, or a range of them as `ADDRESS/BITS`";
+    const EXAMPLE: &'static str = "\"10.1.0.0/16\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        let one = || text.parse::<IpAddr>().map(Self::from);
+        Ok(text.parse().or_else(|_| one()).ok())
+    }
 }
 
 /// The name of a header that a configuration may set or forward.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use url::Url;
 
 use super::check::setting_value;
@@ -49,6 +50,10 @@ section! {
             token_endpoint_auth: TokenEndpointAuth = "auto",
             /// CA certificates to trust at the authorization server besides the system's, as PEM.
             ca: Option<PathBuf>,
+            /// Private addresses that URLs may lead to which the server or its authorization server
+            /// names. Public addresses may always be asked, and so may the hosts of `url` and
+            /// `issuer`, and this machine if one of them is on it.
+            allow_addresses: Vec<IpNet> = [],
             /// How long a link to log in by can be used.
             login_time: Duration as DurationSetting = "10m",
         }

@@ -15,34 +15,22 @@ use url::Url;
 
 use crate::backoff::Backoff;
 use crate::clock;
-use crate::codec::body::{BodyError, collect};
 use crate::codec::file::{FileError, FileReader, ReadError, read_file};
-use crate::config::{HttpConfig, HttpTransport, is_safe_url};
+use crate::config::is_safe_url;
 use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource};
 use crate::mcp::MediaType;
 use crate::text::{clip, error_chain};
 
-use super::UpstreamError;
+use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy};
 use super::supervisor::shared::ServerContext;
-use super::transport::http::{HttpClient, TransportError};
 
 /// Why the keys of an issuer cannot be had.
 #[derive(Debug, thiserror::Error)]
 enum KeyFetchFault {
-    #[error("cannot fetch {url}")]
-    Request {
-        url: Url,
-        #[source]
-        source: UpstreamError,
-    },
+    #[error(transparent)]
+    Outbound(#[from] OutboundFault),
     #[error("{url} answered {status}")]
     Status { url: Url, status: StatusCode },
-    #[error("the body of {url}")]
-    Body {
-        url: Url,
-        #[source]
-        source: BodyError<TransportError>,
-    },
     #[error("no metadata was found below {issuer}")]
     NoMetadata { issuer: String },
     #[error("the metadata at {url} is not JSON with `issuer` and `jwks_uri`")]
@@ -120,21 +108,26 @@ async fn fetch(source: &KeySource, files: &FileReader) -> Result<KeySet, KeyFetc
             let path = path.clone();
             Bytes::from(files.run(move || read_file(&path, MAX_KEYS)).await??)
         }
-        KeyPlace::Url(url) => get(url, source, files).await?,
+        KeyPlace::Url(url) => get(url, &client_beside(source, url)).await?,
         KeyPlace::Discovered => {
-            let url = discover(source, files).await?;
-            get(&url, source, files).await?
+            let issuer = source.issuers.first().and_then(|issuer| Url::parse(issuer).ok());
+            let issuer = issuer.ok_or(KeyFetchFault::Issuer)?;
+            let outbound = client_beside(source, &issuer);
+            let url = discover(source, &issuer, &outbound).await?;
+            get(&url, &outbound).await?
         }
     };
     Ok(KeySet::parse(&document)?)
 }
 
 /// Finds the URL of the keys in the issuer's metadata.
-async fn discover(source: &KeySource, files: &FileReader) -> Result<Url, KeyFetchFault> {
-    let issuer = source.issuers.first().ok_or(KeyFetchFault::Issuer)?;
-    let base = Url::parse(issuer).map_err(|_| KeyFetchFault::Issuer)?;
-    for url in metadata_places(&base) {
-        let document = match get(&url, source, files).await {
+async fn discover(
+    source: &KeySource,
+    issuer: &Url,
+    outbound: &OutboundClient,
+) -> Result<Url, KeyFetchFault> {
+    for url in metadata_places(issuer) {
+        let document = match get(&url, outbound).await {
             Err(KeyFetchFault::Status { status, .. }) if status.is_client_error() => continue,
             document => document?,
         };
@@ -150,7 +143,7 @@ async fn discover(source: &KeySource, files: &FileReader) -> Result<Url, KeyFetc
         let found = || clip(&metadata.jwks_uri, LONGEST_NAME).to_owned();
         return keys.ok_or_else(|| KeyFetchFault::UnsafeKeys { found: found() });
     }
-    Err(KeyFetchFault::NoMetadata { issuer: issuer.clone() })
+    Err(KeyFetchFault::NoMetadata { issuer: issuer.to_string() })
 }
 
 /// Where the metadata of an issuer may be, in the order in which MCP clients look for it
@@ -171,20 +164,19 @@ pub(in crate::upstream) fn metadata_places(issuer: &Url) -> Vec<Url> {
     places.into_iter().map(at).collect()
 }
 
-async fn get(url: &Url, source: &KeySource, files: &FileReader) -> Result<Bytes, KeyFetchFault> {
-    let failed = |source| KeyFetchFault::Request { url: url.clone(), source };
-    let (ca, transport) = (source.ca.clone(), HttpTransport::Streamable);
-    let config = HttpConfig { url: url.clone(), headers: Vec::new(), ca, transport, oauth: None };
-    let client = files.run(move || HttpClient::plain(&config, CONNECT_TIME)).await?;
-    let client = client.map_err(failed)?;
+/// The client for what a configured URL leads to.
+fn client_beside(source: &KeySource, configured: &Url) -> OutboundClient {
+    OutboundClient::new(source.ca.clone(), [configured], (&[], Remedy::SetJwksUrl))
+}
+
+async fn get(url: &Url, outbound: &OutboundClient) -> Result<Bytes, KeyFetchFault> {
     let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
-    let response = client.send(&Method::GET, &headers, Bytes::new()).await.map_err(failed)?;
-    let status = response.status();
-    if !status.is_success() {
-        return Err(KeyFetchFault::Status { url: url.clone(), status });
+    let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
+    let answer = outbound.send(request).await?;
+    match answer.status {
+        status if status.is_success() => Ok(answer.body),
+        status => Err(KeyFetchFault::Status { url: url.clone(), status }),
     }
-    let body = collect(response.into_body(), MAX_KEYS).await;
-    body.map_err(|source| KeyFetchFault::Body { url: url.clone(), source })
 }
 
 /// RFC 8414, 3.
@@ -193,8 +185,7 @@ const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 /// The largest document, in bytes.
 const MAX_KEYS: usize = 256 << 10;
-/// How long connecting may take, and everything together.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// How long everything together may take.
 const FETCH_TIME: Duration = Duration::from_secs(20);
 /// The first wait after a fetch that failed, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use crate::call::{Principal, ServerName};
 use crate::clock;
 use crate::config::{GrantKind, GrantOwnership, HttpConfig, OauthConfig};
 use crate::text::error_chain;
-use crate::upstream::outbound::OutboundClient;
+use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use super::assertion::AssertionKey;
 use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
@@ -60,12 +60,16 @@ impl ServerAuthorizer {
     ) -> Option<Arc<Self>> {
         let oauth = http.oauth.clone()?;
         let ca = oauth.ca.clone().or_else(|| http.ca.clone());
+        let issuer = oauth.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
+        let configured = [&http.url].into_iter().chain(&issuer);
+        let outbound =
+            OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
         Some(Arc::new(Self {
             server: server.clone(),
             url: http.url.clone(),
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
             oauth,
-            outbound: OutboundClient::new(ca),
+            outbound,
             book: Arc::clone(book),
             first_issuer: OnceLock::new(),
         }))

@@ -2,14 +2,21 @@
 //!
 //! A URL of the configuration is trusted; one that a server or an authorization server names is not.
 //! Every such URL goes through [`OutboundClient::send`], the only place that decides whether it may
-//! be asked: HTTPS, or HTTP of this machine; no redirect to another origin; bounded in size and
-//! time. `transport` differs: it talks to the server that the configuration names.
+//! be asked: HTTPS, or HTTP of this machine; no private address, unless it is allowed
+//! ([`OutboundGuard`]), and the connection goes to the address that was checked; no redirect to
+//! another origin; bounded in size and time. `transport` differs: it talks to the server that the
+//! configuration names.
+
+mod address;
+mod guard;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+use ipnet::IpNet;
 use tokio::time::timeout;
 use url::Url;
 
@@ -19,6 +26,8 @@ use crate::config::{HttpConfig, HttpTransport, is_safe_url};
 
 use super::UpstreamError;
 use super::transport::http::{HttpClient, TransportError};
+use guard::OutboundGuard;
+pub(in crate::upstream) use guard::Remedy;
 
 /// Sends requests to URLs that are learned at run time.
 #[derive(Clone, Default)]
@@ -26,6 +35,7 @@ pub(in crate::upstream) struct OutboundClient {
     /// CA certificates to trust besides the system's.
     ca: Option<PathBuf>,
     files: FileReader,
+    guard: Arc<OutboundGuard>,
 }
 
 /// One request.
@@ -52,6 +62,14 @@ pub enum OutboundFault {
     Unsafe {
         /// The URL.
         url: String,
+    },
+    /// The URL leads to an address that it may not lead to.
+    #[error("{url} is not asked: {reason}")]
+    Address {
+        /// The URL.
+        url: String,
+        /// The address, and the rule.
+        reason: String,
     },
     /// There is no response.
     #[error("cannot reach {url}")]
@@ -81,9 +99,16 @@ pub enum OutboundFault {
 }
 
 impl OutboundClient {
-    /// A client that trusts these CA certificates besides the system's.
-    pub(in crate::upstream) fn new(ca: Option<PathBuf>) -> Self {
-        Self { ca, files: FileReader::default() }
+    /// A client that trusts these CA certificates besides the system's, beside a configuration that
+    /// names the URLs `configured`, and allows URLs that others name to lead to the addresses
+    /// `allowed`.
+    pub(in crate::upstream) fn new<'a>(
+        ca: Option<PathBuf>,
+        configured: impl IntoIterator<Item = &'a Url>,
+        allowed: (&[IpNet], Remedy),
+    ) -> Self {
+        let guard = Arc::new(OutboundGuard::new(configured, allowed));
+        Self { ca, files: FileReader::default(), guard }
     }
 
     /// Sends a request, and reads the whole answer.
@@ -98,6 +123,9 @@ impl OutboundClient {
         let url = shown_url(request.url);
         if !is_safe_url(request.url) {
             return Err(OutboundFault::Unsafe { url });
+        }
+        if let Err(refused) = self.guard.check_host(request.url) {
+            return Err(OutboundFault::Address { url, reason: refused.to_string() });
         }
         let exchange = timeout(REQUEST_TIME, self.exchange(request, &url)).await;
         exchange.unwrap_or(Err(OutboundFault::Timeout { url }))
@@ -117,7 +145,12 @@ impl OutboundClient {
             transport: HttpTransport::Streamable,
             oauth: None,
         };
-        let client = self.files.run(move || HttpClient::plain(&config, CONNECT_TIME)).await;
+        let rule = (!self.guard.trusts(request.url)).then(|| Arc::clone(&self.guard));
+        let connect = move || match rule {
+            Some(rule) => HttpClient::guarded(&config, CONNECT_TIME, rule),
+            None => HttpClient::plain(&config, CONNECT_TIME),
+        };
+        let client = self.files.run(connect).await;
         let client = client.map_err(|error| OutboundFault::Files(error.into()))?;
         let client = client.map_err(failed)?;
         let response = client.send(&request.method, &request.headers, request.body).await;
@@ -148,7 +181,10 @@ const REQUEST_TIME: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::text::error_chain;
 
     #[tokio::test]
     async fn a_url_that_others_can_listen_to_is_not_asked() {
@@ -156,10 +192,33 @@ mod tests {
             let url: Url = url.parse().unwrap();
             let (method, headers, body) = (Method::GET, HeaderMap::new(), Bytes::new());
             let request = OutboundRequest { method, url: &url, headers, body };
-            let fault = OutboundClient::new(None).send(request).await.unwrap_err();
+            let fault = OutboundClient::default().send(request).await.unwrap_err();
             let text = fault.to_string();
             assert!(matches!(fault, OutboundFault::Unsafe { .. }), "{text}");
             assert!(!text.contains("secret"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_not_asked_whose_addresses_are_this_machines() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url: Url = format!("http://localhost:{port}/token?secret=x").parse().unwrap();
+        let elsewhere: Url = "https://mcp.example/mcp".parse().unwrap();
+        for (configured, is_asked) in [(&elsewhere, false), (&url, true)] {
+            let (method, headers, body) = (Method::GET, HeaderMap::new(), Bytes::new());
+            let request = OutboundRequest { method, url: &url, headers, body };
+            let rule = (&[][..], Remedy::AllowAddress);
+            let client = OutboundClient::new(None, [configured], rule);
+            tokio::select! {
+                biased;
+                fault = client.send(request) => {
+                    let text = error_chain(&fault.unwrap_err());
+                    assert!(!is_asked && text.contains("has the loopback address"), "{text}");
+                    assert!(!text.contains("secret"), "{text}");
+                }
+                _ = listener.accept() => assert!(is_asked),
+            }
         }
     }
 }

@@ -104,6 +104,29 @@ async fn documents_that_must_not_be_used_end_the_login_with_the_reason() {
 }
 
 #[tokio::test]
+async fn metadata_at_private_addresses_is_not_asked_unless_that_is_allowed() {
+    for (issuer, kind) in [
+        ("https://10.9.8.7:1/", "private address 10.9.8.7"),
+        ("https://169.254.169.254/latest/meta-data", "link-local address 169.254.169.254"),
+        ("https://[::ffff:192.168.0.1]:1/", "private address ::ffff:192.168.0.1"),
+        ("https://[64:ff9b::a00:1]:1/", "private address 64:ff9b::a00:1"),
+    ] {
+        let server = protected().await;
+        let document = json!({ "resource": server.resource(), "authorization_servers": [issuer] });
+        server.api.sets("/prm", Page::json(&document));
+        let fault = fault_of(&server, "").await;
+        assert!(fault.contains(kind) && fault.contains("allow_addresses"), "{issuer}: {fault}");
+    }
+    // Nobody answers there, but it is asked.
+    let server = protected().await;
+    let issuer = "https://127.0.0.2:1/";
+    let document = json!({ "resource": server.resource(), "authorization_servers": [issuer] });
+    server.api.sets("/prm", Page::json(&document));
+    let fault = fault_of(&server, "allow_addresses = [\"127.0.0.2\", \"10.0.0.0/8\"]").await;
+    assert!(fault.contains("cannot reach https://127.0.0.2:1/"), "{fault}");
+}
+
+#[tokio::test]
 async fn a_redirect_to_another_host_is_not_followed() {
     let server = protected().await;
     let other = protected().await;

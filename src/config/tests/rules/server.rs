@@ -31,6 +31,10 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "3: servers.x.oauth.scopes[0]: \"a b\" is not a scope; write visible ASCII characters without spaces, `\"` and `\\`, such as \"repo:read\"",
     ),
     (
+        "url = \"http://x\"\noauth = { allow_addresses = [\"10.0.0.0/33\"] }",
+        "3: servers.x.oauth.allow_addresses[0]: \"10.0.0.0/33\" is not an address range; write an IP address, or a range of them as `ADDRESS/BITS`, such as \"10.1.0.0/16\"",
+    ),
+    (
         "command = \"x\"\noauth = {}",
         "3: servers.x.oauth: this setting is only for servers with `url`; remove it, or use the other kind of server",
     ),

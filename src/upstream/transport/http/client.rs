@@ -27,6 +27,7 @@ use super::authorized::RequestCredentials;
 use super::body::ResponseBody;
 use super::headers::RequestHeaders;
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
+use super::resolver::{AddressRule, HostResolver};
 
 /// Sends requests to one server.
 pub struct HttpClient {
@@ -74,9 +75,31 @@ impl HttpClient {
     /// # Errors
     /// [`UpstreamError::Setup`] if a setting cannot be used.
     pub fn plain(config: &HttpConfig, connect_timeout: Duration) -> Result<Self, UpstreamError> {
+        Self::with_resolver(config, connect_timeout, HostResolver::new(None))
+    }
+
+    /// Like [`plain`](Self::plain), for a host that the configuration does not name: connects to
+    /// those of its addresses alone that a rule permits. The rule is not asked about a URL whose host
+    /// is an address.
+    ///
+    /// # Errors
+    /// [`UpstreamError::Setup`] if a setting cannot be used.
+    pub(in crate::upstream) fn guarded(
+        config: &HttpConfig,
+        connect_timeout: Duration,
+        rule: Arc<dyn AddressRule>,
+    ) -> Result<Self, UpstreamError> {
+        Self::with_resolver(config, connect_timeout, HostResolver::new(Some(rule)))
+    }
+
+    fn with_resolver(
+        config: &HttpConfig,
+        connect_timeout: Duration,
+        resolver: HostResolver,
+    ) -> Result<Self, UpstreamError> {
         let target = config.url.as_str().parse().ok().and_then(RequestTarget::new);
         let target = target.ok_or(SetupFault::Url)?;
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         // A change stream may be silent for hours: keep-alive detects a lost

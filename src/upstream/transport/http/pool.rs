@@ -19,11 +19,12 @@ use tower::Service;
 use super::body::ResponseBody;
 use super::connection::{Answered, Http1Connection, Unanswered};
 use super::idle::IdleConnections;
+use super::resolver::HostResolver;
 
 /// The connections to one server.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<HttpConnector<HostResolver>>,
     /// How long connecting may take, including TLS.
     connect_timeout: Duration,
     pub(super) idle: IdleConnections,
@@ -73,7 +74,10 @@ enum Opened {
 impl ConnectionPool {
     /// Creates a pool that opens connections on demand. The connector decides
     /// whether HTTP/2 is offered by ALPN.
-    pub(super) fn new(connector: HttpsConnector<HttpConnector>, connect_timeout: Duration) -> Self {
+    pub(super) fn new(
+        connector: HttpsConnector<HttpConnector<HostResolver>>,
+        connect_timeout: Duration,
+    ) -> Self {
         let (idle, http2) = (IdleConnections::default(), Mutex::default());
         Self { connector, connect_timeout, idle, http2 }
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::{ConnectionPool, RequestTarget, ResponseBody, TransportError};
+use super::{ConnectionPool, HostResolver, RequestTarget, ResponseBody, TransportError};
 
 /// A server that a test plays by hand.
 struct Server {
@@ -36,7 +36,7 @@ impl Server {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector({
-                let mut tcp = HttpConnector::new();
+                let mut tcp = HttpConnector::new_with_resolver(HostResolver::new(None));
                 tcp.enforce_http(false);
                 tcp
             });

@@ -1,0 +1,142 @@
+//! Which addresses are not on the public internet, by the registries of special-purpose addresses
+//! (RFC 6890; IANA, IPv4 and IPv6 Special-Purpose Address Registry).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// A range of addresses that are not public.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SpecialRange {
+    pub(super) range: IpNet,
+    pub(super) kind: &'static str,
+}
+
+/// The range that an address is in; `None` if it is public. An IPv4 address within an IPv6 one is
+/// judged as such.
+pub(super) fn find_special_range(address: IpAddr) -> Option<SpecialRange> {
+    match address {
+        IpAddr::V4(address) => special_v4(address),
+        IpAddr::V6(address) => match embedded_v4(address) {
+            Some(embedded) => special_v4(embedded),
+            None => special_v6(address),
+        },
+    }
+}
+
+fn special_v4(address: Ipv4Addr) -> Option<SpecialRange> {
+    let found = SPECIAL_V4.iter().find(|(range, _)| range.contains(&address))?;
+    Some(SpecialRange { range: found.0.into(), kind: found.1 })
+}
+
+fn special_v6(address: Ipv6Addr) -> Option<SpecialRange> {
+    let found = SPECIAL_V6.iter().find(|(range, _)| range.contains(&address));
+    let unassigned = (!GLOBAL_UNICAST.contains(&address)).then_some(&UNASSIGNED);
+    let (range, kind) = found.or(unassigned)?;
+    Some(SpecialRange { range: (*range).into(), kind })
+}
+
+/// The IPv4 address that packets to an IPv6 address reach (RFC 4291, 2.5.5.2; RFC 6052, 2.1; RFC
+/// 3056, 2).
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [.., a, b, c, d] = address.octets();
+    if address.to_ipv4_mapped().is_some() || TRANSLATED.contains(&address) {
+        return Some(Ipv4Addr::new(a, b, c, d));
+    }
+    let [_, _, a, b, c, d, ..] = address.octets();
+    SIX_TO_FOUR.contains(&address).then(|| Ipv4Addr::new(a, b, c, d))
+}
+
+const PRIVATE: &str = "private";
+const LOOPBACK: &str = "loopback";
+const LINK_LOCAL: &str = "link-local";
+const MULTICAST: &str = "multicast";
+const DOCUMENTATION: &str = "documentation";
+const RESERVED: &str = "reserved";
+
+const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
+    (v4([0, 0, 0, 0], 8), "unspecified"),
+    (v4([10, 0, 0, 0], 8), PRIVATE),
+    (v4([100, 64, 0, 0], 10), "carrier"),
+    (v4([127, 0, 0, 0], 8), LOOPBACK),
+    (v4([169, 254, 0, 0], 16), LINK_LOCAL),
+    (v4([172, 16, 0, 0], 12), PRIVATE),
+    (v4([192, 0, 0, 0], 24), RESERVED),
+    (v4([192, 0, 2, 0], 24), DOCUMENTATION),
+    (v4([192, 88, 99, 0], 24), RESERVED),
+    (v4([192, 168, 0, 0], 16), PRIVATE),
+    (v4([198, 18, 0, 0], 15), "benchmarking"),
+    (v4([198, 51, 100, 0], 24), DOCUMENTATION),
+    (v4([203, 0, 113, 0], 24), DOCUMENTATION),
+    (v4([224, 0, 0, 0], 4), MULTICAST),
+    (v4([240, 0, 0, 0], 4), RESERVED),
+    (v4([255, 255, 255, 255], 32), RESERVED),
+];
+
+const SPECIAL_V6: [(Ipv6Net, &str); 7] = [
+    (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), LOOPBACK),
+    (v6([0xfc00, 0], 7), PRIVATE),
+    (v6([0xfe80, 0], 10), LINK_LOCAL),
+    (v6([0xff00, 0], 8), MULTICAST),
+    (v6([0x2001, 0], 23), RESERVED),
+    (v6([0x2001, 0xdb8], 32), DOCUMENTATION),
+    (v6([0x3fff, 0], 20), DOCUMENTATION),
+];
+
+/// All public IPv6 addresses are in here.
+const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0], 3);
+/// What is in no other range.
+const UNASSIGNED: (Ipv6Net, &str) = (v6([0, 0], 0), RESERVED);
+const TRANSLATED: Ipv6Net = v6([0x64, 0xff9b], 96);
+const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
+
+const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)
+}
+
+/// A range that its first two groups tell apart.
+const fn v6([first, second]: [u16; 2], bits: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_that_is_not_public_is_known_however_it_is_written() {
+        for (address, kind) in [
+            ("8.8.8.8", None),
+            ("0.0.0.0", Some("unspecified")),
+            ("10.255.255.255", Some(PRIVATE)),
+            ("100.64.0.1", Some("carrier")),
+            ("127.9.9.9", Some(LOOPBACK)),
+            ("169.254.169.254", Some(LINK_LOCAL)),
+            ("172.31.0.1", Some(PRIVATE)),
+            ("172.32.0.1", None),
+            ("192.168.1.1", Some(PRIVATE)),
+            ("224.0.0.1", Some(MULTICAST)),
+            ("255.255.255.255", Some(RESERVED)),
+            ("2606:4700::1111", None),
+            ("::", Some(RESERVED)),
+            ("::1", Some(LOOPBACK)),
+            ("::127.0.0.1", Some(RESERVED)),
+            ("::ffff:127.0.0.1", Some(LOOPBACK)),
+            ("::ffff:10.0.0.1", Some(PRIVATE)),
+            ("::ffff:8.8.8.8", None),
+            ("64:ff9b::a9fe:a9fe", Some(LINK_LOCAL)),
+            ("64:ff9b::808:808", None),
+            ("64:ff9b:1::1", Some(RESERVED)),
+            ("2002:a00:1::", Some(PRIVATE)),
+            ("2001::1", Some(RESERVED)),
+            ("2001:db8::1", Some(DOCUMENTATION)),
+            ("fd00::1", Some(PRIVATE)),
+            ("fe80::1", Some(LINK_LOCAL)),
+            ("fec0::1", Some(RESERVED)),
+            ("ff02::1", Some(MULTICAST)),
+        ] {
+            let found = find_special_range(address.parse().unwrap());
+            assert_eq!(found.map(|range| range.kind), kind, "{address}");
+        }
+    }
+}
