@@ -167,6 +167,12 @@ pub enum Failure {
     /// The principal lacks a scope.
     #[error("{0}")]
     ScopesNeeded(Box<NeededScopes>),
+    /// The server is told a claim of the caller's token, which has none that it could be told.
+    #[error("the call was not made: the caller has no token with a usable claim {claim:?}")]
+    ClaimNeeded {
+        /// The claim.
+        claim: Arc<str>,
+    },
     /// The profile does not exist, or this principal may not use it: the same
     /// for both.
     #[error("no such endpoint: the MCP endpoint is /mcp, and /mcp/NAME for a profile")]

@@ -33,6 +33,15 @@ impl Grants {
     }
 }
 
+/// A claim by its name, or else by a path of names with dots: names of claims may contain dots.
+pub fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    if let Some(claim) = claims.get(path) {
+        return Some(claim);
+    }
+    let (first, rest) = path.split_once('.')?;
+    rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
+}
+
 /// The most actors of a principal.
 const MOST_ACTORS: usize = 8;
 /// The longest name of an actor, in bytes: as of a principal.

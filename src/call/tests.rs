@@ -99,7 +99,8 @@ fn after(failure: &Failure) -> Option<Failure> {
             let scopes = vec!["mcp:read".into(), "mcp:write".into()];
             Failure::ScopesNeeded(Box::new(NeededScopes { scopes, source: None }))
         }
-        Failure::ScopesNeeded(_) => Failure::UnknownEndpoint,
+        Failure::ScopesNeeded(_) => Failure::ClaimNeeded { claim: "department".into() },
+        Failure::ClaimNeeded { .. } => Failure::UnknownEndpoint,
         Failure::UnknownEndpoint => Failure::BodyTooLarge { limit: 4 << 20 },
         Failure::BodyTooLarge { .. } => Failure::MediaType,
         Failure::MediaType => InterceptorRefusal {

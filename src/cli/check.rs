@@ -9,7 +9,10 @@ use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
-use crate::config::{Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind};
+use crate::config::{
+    Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
+    forwarded_credentials,
+};
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
 use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap};
@@ -43,6 +46,15 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     if config.is_open_to_anyone() {
         print_error(&format!("warning: {OPEN}"));
+    }
+    for server in &config.servers {
+        for header in forwarded_credentials(server) {
+            print_error(&format!(
+                "warning: servers.{}: what clients send as `{header}` goes on to the server, unless \
+                 it is for the gateway",
+                server.name
+            ));
+        }
     }
     for remark in survey_rules(&config) {
         print_error(&format!("warning: {remark}"));

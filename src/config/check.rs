@@ -54,7 +54,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
         check_instances(server, reader);
         check_oauth(server, reader);
         check_setting_owners(server, reader);
-        check_forwarded_headers(server, reader);
+        check_header_sources(server, reader);
         if !clients.is_empty() || !issuers.is_empty() {
             check_forwarded_keys(server, reader);
         }
@@ -384,7 +384,7 @@ fn check_instances(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
 /// A setting that has no effect on this kind of server is a mistake.
 fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     const OF_CHILDREN: [&str; 4] = ["idle_stop", "max_restarts", "restart_window", "stop_timeout"];
-    const OF_HTTP: [&str; 2] = ["connect_timeout", "forward_headers"];
+    const OF_HTTP: [&str; 3] = ["call_headers", "connect_timeout", "forward_headers"];
     const OF_MCP: [&str; 5] =
         ["era", "isolation", "max_instances", "instance_idle", "client_capabilities"];
     let has = |key| server.find_node(key).is_some();
@@ -409,17 +409,24 @@ fn check_setting_owners(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>)
     }
 }
 
-/// A header is either fixed or forwarded from the client, not both.
-fn check_forwarded_headers(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
-    let fixed = server.find_node("headers").and_then(|node| node.as_table());
+/// A header has one source: `headers`, `call_headers`, or the client's request.
+fn check_header_sources(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let table = |key| server.find_node(key).and_then(|node| node.as_table());
+    let (fixed, of_calls) = (table("headers"), table("call_headers"));
     let fixed: Vec<_> = fixed.iter().flat_map(ConfigTable::all_nodes).collect();
+    let of_calls: Vec<_> = of_calls.iter().flat_map(ConfigTable::all_nodes).collect();
     let forwarded =
         setting_value::<ServerConfig, Vec<HeaderSetting>>(server, "forward_headers", reader);
-    for name in forwarded.unwrap_or_default() {
-        if let Some(node) =
-            fixed.iter().find(|node| name.as_str().eq_ignore_ascii_case(node.key_name()))
-        {
-            node.report_fault_at_key(reader, ConfigProblem::FixedAndForwarded);
+    let forwarded = forwarded.unwrap_or_default();
+    for node in fixed.iter().chain(&of_calls) {
+        if forwarded.iter().any(|name| name.as_str().eq_ignore_ascii_case(node.key_name())) {
+            let problem = ConfigProblem::TwoHeaderSources { other: "forward_headers" };
+            node.report_fault_at_key(reader, problem);
+        }
+    }
+    for node in &of_calls {
+        if fixed.iter().any(|other| other.key_name().eq_ignore_ascii_case(node.key_name())) {
+            node.report_fault_at_key(reader, ConfigProblem::TwoHeaderSources { other: "headers" });
         }
     }
 }

@@ -30,9 +30,10 @@ impl ConfigProblem {
             Self::HeaderName => "write a name such as Authorization or X-Api-Key",
             Self::HeaderReserved { .. } | Self::KeyForwarded => "remove it",
             Self::HeaderValue => "headers are one line of visible characters",
-            Self::Twice | Self::FixedAndForwarded | Self::ManyReceivers | Self::ManyAuditSinks => {
-                "keep one of them"
-            }
+            Self::Twice
+            | Self::TwoHeaderSources { .. }
+            | Self::ManyReceivers
+            | Self::ManyAuditSinks => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
             Self::TemplateVariable => "write the name as it appears within { } in the template",
             Self::Nul => "remove the NUL byte",
@@ -40,6 +41,10 @@ impl ConfigProblem {
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",
             Self::File { .. } => "a relative path starts at the configuration file's folder",
             Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+            Self::FixedCallText => "write it in `headers`, or use ${header:NAME} or ${claim:NAME}",
+            Self::CallReference => {
+                "they work in `call_headers` of a server; a text of an argument may have ${header:NAME}"
+            }
             Self::NoSubstitution => "${…} works in headers, env, url, endpoint and args",
             Self::InputSchema => "write a schema with type = \"object\" at its root",
             Self::NoJsonNumber => "write a finite number of at most 64 bits, or a text",

@@ -20,6 +20,7 @@
 
 mod audit;
 mod breaker;
+mod call_text;
 mod check;
 mod clients;
 mod command;
@@ -67,6 +68,7 @@ mod wording;
 
 pub use audit::AuditConfig;
 pub use breaker::BreakerConfig;
+pub use call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use command::{CommandConfig, child_inherits};
 pub use confirm::ConfirmChoice;

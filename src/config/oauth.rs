@@ -195,8 +195,8 @@ pub(super) fn check_oauth(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_
             node.report_fault_at_key(reader, problem.into());
         }
     }
-    let headers = server.find_node("headers").and_then(|node| node.as_table());
-    let headers = headers.iter().flat_map(ConfigTable::all_nodes).collect::<Vec<_>>();
+    let headers = ["headers", "call_headers"].map(|key| server.find_node(key)?.as_table());
+    let headers = headers.iter().flatten().flat_map(ConfigTable::all_nodes).collect::<Vec<_>>();
     let is_token = |node: &&ConfigNode<'_>| {
         node.key.rsplit('.').next().is_some_and(|key| key.eq_ignore_ascii_case("authorization"))
     };

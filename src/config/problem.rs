@@ -134,9 +134,18 @@ pub enum ConfigProblem {
     /// Two keys of one table are spellings of the same name.
     #[error("duplicate name in another spelling")]
     Twice,
-    /// A header that is both fixed and forwarded from the client.
-    #[error("`forward_headers` contains this header too")]
-    FixedAndForwarded,
+    /// A header that two settings give.
+    #[error("`{other}` contains this header too")]
+    TwoHeaderSources {
+        /// The other setting.
+        other: &'static str,
+    },
+    /// A header of calls that is the same for all of them.
+    #[error("the value is the same for every call")]
+    FixedCallText,
+    /// A reference to a call where there is none.
+    #[error("`${{header:…}}` and `${{claim:…}}` have no value here")]
+    CallReference,
     /// An invalid name of an environment variable.
     #[error("not the name of an environment variable")]
     EnvName,

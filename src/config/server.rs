@@ -11,6 +11,7 @@ use url::Url;
 use crate::call::{NativeName, PublicName, ServerName};
 
 use super::breaker::BreakerConfig;
+use super::call_text::CallText;
 use super::command::CommandConfig;
 use super::confirm::ConfirmChoice;
 use super::definitions::DefinitionSettings;
@@ -116,7 +117,7 @@ section! {
             /// The largest response to one call.
             max_response: usize as SizeSetting = "64MiB",
             /// The size of the cache for resource contents, which are kept as long as the server
-            /// allows. Not used if client headers are forwarded to the server.
+            /// allows. Not used if the server gets headers of clients.
             read_cache: Option<usize> as Option<SizeSetting> = "4MiB",
             /// The number of entries the server may list: tools, prompts, resources and resource
             /// templates each.
@@ -126,6 +127,11 @@ section! {
             /// Headers of the client's request that are forwarded to the server. By default none: a
             /// client's credentials are not meant for the server.
             forward_headers: Vec<HeaderName> as Vec<HeaderSetting> = [],
+            /// Headers of the calls to the server whose values come from the client: from its request
+            /// by `${header:NAME}`, and from its verified token by `${claim:NAME}`. A header is left
+            /// out if the request does not have the one that it refers to; a call is refused if the
+            /// token lacks the claim.
+            call_headers: Vec<(HeaderName, CallText)> = {},
             /// Values for variables of its resource templates. A template whose variables all have a
             /// value is listed as a resource. Clients cannot use other values, and can read only what
             /// the server lists and what its templates then cover.

@@ -22,6 +22,8 @@ pub(super) enum TextPiece {
     Substituted(String),
     /// A header of the client's request.
     Header(HeaderName),
+    /// A claim of the client's token.
+    Claim(String),
 }
 
 impl TextPiece {
@@ -29,16 +31,20 @@ impl TextPiece {
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Written(text) | Self::Substituted(text) => Some(text),
-            Self::Header(_) => None,
+            Self::Header(_) | Self::Claim(_) => None,
         }
     }
 }
 
-/// Whether a text may refer to headers of the client's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HeaderReferences {
-    Allowed,
-    Refused,
+/// To what of a call a text may refer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CallReferences {
+    /// To nothing: the text is read when there is no call.
+    Nothing,
+    /// To headers of the client's request.
+    Headers,
+    /// To headers, and to claims of the client's token.
+    HeadersAndClaims,
 }
 
 impl ConfigNode<'_> {
@@ -47,14 +53,14 @@ impl ConfigNode<'_> {
         &self,
         reader: &mut ConfigReader<'_>,
     ) -> Option<String> {
-        let pieces = self.text_pieces::<S>(HeaderReferences::Refused, reader)?;
+        let pieces = self.text_pieces::<S>(CallReferences::Nothing, reader)?;
         Some(pieces.into_iter().filter_map(TextPiece::into_text).collect())
     }
 
     /// The pieces of the value as a string; any other type is a fault.
     pub(super) fn text_pieces<S: Setting>(
         &self,
-        headers: HeaderReferences,
+        allowed: CallReferences,
         reader: &mut ConfigReader<'_>,
     ) -> Option<Vec<TextPiece>> {
         let mut rest = self.expect_string::<S>(reader)?;
@@ -72,7 +78,7 @@ impl ConfigNode<'_> {
                 self.report_fault(reader, ConfigProblem::Substitution);
                 return None;
             };
-            let piece = self.substituted_piece(from.get(2..end).unwrap_or(""), headers, reader);
+            let piece = self.substituted_piece(from.get(2..end).unwrap_or(""), allowed, reader);
             append_piece(&mut pieces, piece);
             rest = from.get(end + 1..).unwrap_or("");
         }
@@ -84,16 +90,24 @@ impl ConfigNode<'_> {
     fn substituted_piece(
         &self,
         inside: &str,
-        headers: HeaderReferences,
+        allowed: CallReferences,
         reader: &mut ConfigReader<'_>,
     ) -> Option<TextPiece> {
         let value = match inside.split_once(':') {
             Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
             Some(("file", path)) if !path.is_empty() => from_file(path, reader),
-            Some(("header", name)) if headers == HeaderReferences::Allowed => {
+            Some(("header", name)) if allowed >= CallReferences::Headers => {
                 let name = HeaderSetting::from_text(name);
                 let name = name.map_err(|problem| self.report_fault(reader, problem)).ok()?;
                 return Some(TextPiece::Header(name));
+            }
+            Some(("claim", name))
+                if allowed >= CallReferences::HeadersAndClaims && is_claim(name) =>
+            {
+                return Some(TextPiece::Claim(name.to_owned()));
+            }
+            Some(("header" | "claim", _)) if allowed < CallReferences::HeadersAndClaims => {
+                Err(ConfigProblem::CallReference)
             }
             _ => Err(ConfigProblem::Substitution),
         };
@@ -149,6 +163,11 @@ fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, Config
     reader.files.insert(full);
     let text = text.map_err(|error| ConfigProblem::File { path: path.to_owned(), error })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Whether a text may be the name of a claim, or a path to it.
+fn is_claim(name: &str) -> bool {
+    (1..=256).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 /// Appends a piece; the whole becomes `None` if a piece is missing.

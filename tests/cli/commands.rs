@@ -218,6 +218,26 @@ fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused(
 }
 
 #[test]
+fn check_warns_of_credentials_of_clients_that_go_on_to_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    for (lines, header) in [
+        ("forward_headers = [\"Authorization\", \"X-Tenant\"]", Some("authorization")),
+        ("call_headers = { X-A = \"${header:Cookie}\" }", Some("cookie")),
+        ("call_headers = { X-A = \"${header:X-Tenant}\" }", None),
+    ] {
+        let config = file(folder.path(), &format!("[servers.s]\nurl = \"http://x/\"\n{lines}\n"));
+        let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+        let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
+        let told =
+            header.map(|it| format!("warning: servers.s: what clients send as `{it}` goes on"));
+        match told {
+            Some(told) => assert!(warned.contains(&told) && !warned.contains("tenant"), "{warned}"),
+            None => assert!(!warned.contains("goes on"), "{warned}"),
+        }
+    }
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_failure() {
     let mut child = Command::new(TRUNKLINE)
         .arg("schema")

@@ -88,6 +88,7 @@ async fn what_may_not_be_kept_is_asked_for_each_time() {
         (&legacy, 60_000, ""),
         (&modern, 60_000, "read_cache = \"off\""),
         (&modern, 60_000, "forward_headers = [\"x-tenant\"]"),
+        (&modern, 60_000, "call_headers = { x-tenant = \"${header:x-tenant}\" }"),
     ] {
         counts_reads(upstream, ttl, "public");
         let gateway = Gateway::with("s", upstream.http() + more).start().await;

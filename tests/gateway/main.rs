@@ -24,6 +24,7 @@ mod both_eras;
 mod breaker;
 mod bounds;
 mod caching;
+mod caller_headers;
 mod calls;
 mod certificates;
 mod children;

@@ -89,6 +89,9 @@ impl Failure {
             Self::ScopesNeeded(_) => {
                 row(code::INSUFFICIENT_SCOPE, 403, Client, false, "insufficient_scope")
             }
+            Self::ClaimNeeded { .. } => {
+                row(code::INVALID_PARAMS, 200, Client, false, "claim_needed")
+            }
             Self::UnknownEndpoint => {
                 row(code::INVALID_REQUEST, 404, Client, false, "unknown_endpoint")
             }

@@ -10,7 +10,7 @@ use crate::config::problem::ConfigProblem;
 use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::secret::Secret;
 use crate::config::setting::Setting;
-use crate::config::substitute::{HeaderReferences, TextPiece};
+use crate::config::substitute::{CallReferences, TextPiece};
 
 /// The value that an argument gets. It prints as `***`: it may be a secret, however it was written.
 #[derive(Clone, PartialEq)]
@@ -57,11 +57,11 @@ impl Setting for ArgumentValue {
         // Any value here may be a secret.
         reader.hidden.push(node.span.clone());
         if let DeValue::String(_) = node.value {
-            return Some(from_pieces(node.text_pieces::<Self>(HeaderReferences::Allowed, reader)?));
+            return Some(from_pieces(node.text_pieces::<Self>(CallReferences::Headers, reader)?));
         }
         let mut substitutions = 0;
         let mut substitute = |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>| {
-            let pieces = node.text_pieces::<Self>(HeaderReferences::Refused, reader)?;
+            let pieces = node.text_pieces::<Self>(CallReferences::Nothing, reader)?;
             let is_substituted = |piece: &&TextPiece| matches!(piece, TextPiece::Substituted(_));
             substitutions += pieces.iter().filter(is_substituted).count();
             Some(pieces.into_iter().filter_map(TextPiece::into_text).collect())
@@ -83,10 +83,8 @@ fn from_pieces(pieces: Vec<TextPiece>) -> ArgumentValue {
     let has_headers = pieces.iter().any(|piece| matches!(piece, TextPiece::Header(_)));
     if has_headers {
         let parts = pieces.into_iter().map(|piece| match piece {
-            TextPiece::Written(text) | TextPiece::Substituted(text) => {
-                TextPart::Fixed(Secret::new(text))
-            }
             TextPiece::Header(name) => TextPart::Header(name),
+            other => TextPart::Fixed(Secret::new(other.into_text().unwrap_or_default())),
         });
         return ArgumentValue::Text(parts.collect());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::call::TokenFault;
+use crate::call::{TokenFault, find_claim};
 use crate::config::IssuerConfig;
 use crate::identity::resource::ProtectedResource;
 
@@ -84,15 +84,6 @@ pub(super) fn groups(config: &IssuerConfig, claims: &Map<String, Value>) -> BTre
 pub(super) fn scopes(config: &IssuerConfig, claims: &Map<String, Value>) -> Vec<String> {
     let claims = config.scope_claims.iter().filter_map(|path| find_claim(claims, path));
     claims.flat_map(|claim| words(Some(claim), Separator::Space)).collect()
-}
-
-/// A claim by its name, or else by a path: names of claims may contain dots.
-fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    if let Some(claim) = claims.get(path) {
-        return Some(claim);
-    }
-    let (first, rest) = path.split_once('.')?;
-    rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
 }
 
 /// How the words of one text are separated.

@@ -26,6 +26,7 @@ use crate::upstream::supervisor::callers::Callers;
 use crate::upstream::supervisor::life::live;
 use crate::upstream::supervisor::shared::{ServerShared, StopGuard};
 use crate::upstream::supervisor::state::{InstanceHistory, InstanceView, LifeState};
+use crate::upstream::transport::caller_headers::check_claims;
 use crate::upstream::transport::connection::ServerConnection;
 
 /// One instance of a server.
@@ -129,9 +130,11 @@ impl Instance {
             self.callers.add(session, &self.kin.surroundings.hub);
         }
         let reads = &self.inbox.reads;
+        check_claims(&config.call_headers, &permitted.get().context)?;
         // Credentials of the client may change the result, so it is not
         // cached.
         let has_own_credentials = !config.forward_headers.is_empty()
+            || !config.call_headers.is_empty()
             || self.kin.authorizer.as_ref().is_some_and(|it| it.tells_clients_apart());
         let most = config.read_cache.filter(|_| !has_own_credentials);
         let reading = match reads.find(permitted.get(), permitted.target(), most) {

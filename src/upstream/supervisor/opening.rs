@@ -14,6 +14,7 @@ use crate::mcp::Era;
 
 use crate::upstream::credentials::GrantOwner;
 use crate::upstream::supervisor::life::Life;
+use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::child::{Child, ChildSpec};
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::http::{self, HttpServer};
@@ -70,7 +71,7 @@ impl Life<'_> {
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,
-            forward: config.forward_headers.clone(),
+            caller_headers: CallerHeaders::of(config),
             inbox: Arc::clone(&self.instance.inbox),
         };
         // A server that is known to be Modern is not that old.

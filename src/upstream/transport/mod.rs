@@ -7,6 +7,7 @@
 //! requests to it. The supervisor decides when a
 //! connection is opened, and what happens when it is lost.
 
+pub(in crate::upstream) mod caller_headers;
 pub mod child;
 pub(in crate::upstream) mod connection;
 pub(in crate::upstream) mod http;

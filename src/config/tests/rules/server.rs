@@ -31,6 +31,42 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "3: servers.x.oauth.scopes[0]: \"a b\" is not a scope; write visible ASCII characters without spaces, `\"` and `\\`, such as \"repo:read\"",
     ),
     (
+        "url = \"http://x\"\nheaders = { A = \"${claim:sub}\" }",
+        "3: servers.x.headers.A: `${header:…}` and `${claim:…}` have no value here; they work in `call_headers` of a server; a text of an argument may have ${header:NAME}",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { A = \"b\" }",
+        "3: servers.x.call_headers.A: the value is the same for every call; write it in `headers`, or use ${header:NAME} or ${claim:NAME}",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { A = \"${claim:}\" }",
+        "3: servers.x.call_headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { Mcp-Name = \"${claim:sub}\" }",
+        "3: servers.x.call_headers.Mcp-Name: this header cannot be configured: headers that begin with Mcp- are the protocol's; remove it",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { A = \"${header:X-API-Key}\" }",
+        "3: servers.x.call_headers.A: this header carries client keys, which are never forwarded; remove it",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { A = \"${claim:sub}\" }\nheaders = { a = \"1\" }",
+        "3: servers.x.call_headers.A: `headers` contains this header too; keep one of them",
+    ),
+    (
+        "url = \"http://x\"\ncall_headers = { A = \"${claim:sub}\" }\nforward_headers = [\"a\"]",
+        "3: servers.x.call_headers.A: `forward_headers` contains this header too; keep one of them",
+    ),
+    (
+        "url = \"http://x\"\noauth = {}\ncall_headers = { Authorization = \"Bearer ${header:X-Token}\" }",
+        "4: servers.x.call_headers.Authorization: the server has both OAuth and a fixed `Authorization` header; keep one of them",
+    ),
+    (
+        "command = \"x\"\ncall_headers = { A = \"${claim:sub}\" }",
+        "3: servers.x.call_headers: this setting is only for servers with `url`; remove it, or use the other kind of server",
+    ),
+    (
         "url = \"http://x\"\noauth = { allow_addresses = [\"10.0.0.0/33\"] }",
         "3: servers.x.oauth.allow_addresses[0]: \"10.0.0.0/33\" is not an address range; write an IP address, or a range of them as `ADDRESS/BITS`, such as \"10.1.0.0/16\"",
     ),
@@ -208,7 +244,7 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "command = \"x\"\ntools.t.arguments.a.value = [\"${header:X-A}\"]",
-        "3: servers.x.tools.t.arguments.a.value[0]: unknown substitution after `${`, expected `env:`",
+        "3: servers.x.tools.t.arguments.a.value[0]: `${header:…}` and `${claim:…}` have no value here; they work in `call_headers`",
     ),
     (
         "command = \"x\"\ntools.t.arguments.a.value = inf",

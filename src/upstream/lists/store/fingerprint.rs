@@ -53,6 +53,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         scopes: _,
         read_cache: _,
         forward_headers: _,
+        call_headers: _,
         arguments: _,
         // Applied to the lists when they are merged.
         resource_vars: _,

@@ -61,7 +61,7 @@ impl RequestHeaders for CallHeaders<'_> {
                 headers.insert(header::NAME, name);
             }
         }
-        shared.add_clients_own(headers, call);
+        shared.caller_headers.add_to(headers, call);
         for (name, value) in mirrored {
             headers.insert(name.clone(), value.clone());
         }
@@ -73,39 +73,11 @@ impl RequestHeaders for CallHeaders<'_> {
 }
 
 impl HttpShared {
-    /// The client's headers that a Legacy server receives with its call.
+    /// The headers that come from the client, for a Legacy server's call.
     pub(super) fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        self.add_clients_own(&mut headers, call);
+        self.caller_headers.add_to(&mut headers, call);
         headers
-    }
-
-    fn add_clients_own(&self, headers: &mut HeaderMap, call: &Call) {
-        add_clients_own(headers, call, &self.forward);
-    }
-}
-
-/// Adds the client's trace context, and those of its headers that the configuration forwards.
-pub(in crate::upstream::transport) fn add_clients_own(
-    headers: &mut HeaderMap,
-    call: &Call,
-    forward: &[HeaderName],
-) {
-    let trace = &call.context.trace;
-    let (parent, state) = match &trace.sent {
-        Some((parent, state)) => (Some(parent), state.as_ref()),
-        None => (trace.parent.as_ref(), trace.state.as_ref()),
-    };
-    let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
-    for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
-        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-            headers.insert(name, value);
-        }
-    }
-    for name in forward {
-        if let Some(value) = call.context.headers.get(name) {
-            headers.insert(name.clone(), value.clone());
-        }
     }
 }
 
@@ -131,7 +103,3 @@ fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &Method
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
 }
-
-/// The most bytes of a client's `tracestate` that become a header (W3C Trace
-/// Context, "tracestate Limits"): servers reject requests of large headers.
-const LONGEST_TRACESTATE: usize = 512;

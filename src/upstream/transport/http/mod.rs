@@ -44,6 +44,7 @@ use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::message;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
+use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
@@ -51,7 +52,6 @@ pub(in crate::upstream) use authorized::RequestCredentials;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
-pub(in crate::upstream::transport) use headers::add_clients_own;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;
 pub use pool::TransportError;
@@ -79,7 +79,7 @@ struct HttpShared {
     session: LegacySession,
     pub(super) ids: RequestIds,
     limit: usize,
-    forward: Vec<HeaderName>,
+    caller_headers: CallerHeaders,
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
     /// Why the connection is lost; `None` while it is not.
@@ -102,8 +102,8 @@ pub(in crate::upstream) struct HttpOpening {
     pub(in crate::upstream) patience: Duration,
     /// The most bytes of a response or of one event.
     pub(in crate::upstream) limit: usize,
-    /// Headers of the client that are forwarded.
-    pub(in crate::upstream) forward: Vec<HeaderName>,
+    /// The headers of calls that come from their clients.
+    pub(in crate::upstream) caller_headers: CallerHeaders,
     /// Messages that the server sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
@@ -138,7 +138,7 @@ impl HttpServer {
             session,
             ids: RequestIds::default(),
             limit: opening.limit,
-            forward: opening.forward,
+            caller_headers: opening.caller_headers,
             inbox: opening.inbox,
             levels: LogLevelControl::default(),
             lost: cell::Sender::new(None),

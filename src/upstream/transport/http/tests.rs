@@ -93,7 +93,7 @@ impl Scripted {
             era: EraChoice::Legacy,
             patience: Duration::from_secs(5),
             limit: 1 << 20,
-            forward: Vec::new(),
+            caller_headers: CallerHeaders::default(),
             inbox: Inbox::new(Arc::clone(changed), SubscriptionHub::default().at(&server)),
             server,
         };

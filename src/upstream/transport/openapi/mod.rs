@@ -53,7 +53,8 @@ use crate::policy::CallTarget;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::transport::http::{HttpClient, add_clients_own};
+use crate::upstream::transport::caller_headers::CallerHeaders;
+use crate::upstream::transport::http::HttpClient;
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
@@ -81,6 +82,7 @@ pub(in crate::upstream) struct OpenApiServer {
 
 struct ApiShared {
     loader: DocumentLoader,
+    caller_headers: CallerHeaders,
     peer: Peer,
     current: ArcSwap<CurrentApi>,
     inbox: Arc<Inbox>,
@@ -110,6 +112,7 @@ impl OpenApiServer {
         let current = CurrentApi::new(document, client, &loader.api);
         current.log_findings(&loader.server);
         let shared = Arc::new(ApiShared {
+            caller_headers: CallerHeaders::of(&loader.server),
             loader,
             peer,
             current: ArcSwap::from_pointee(current),
@@ -263,7 +266,7 @@ impl ApiShared {
         call: &Call,
     ) -> Result<ApiAnswer, UpstreamError> {
         let mut headers = HeaderMap::new();
-        add_clients_own(&mut headers, call, &self.loader.server.forward_headers);
+        self.caller_headers.add_to(&mut headers, call);
         headers.extend(request.headers);
         let sent = current.client.send_to_path(
             &request.target,

@@ -1,0 +1,110 @@
+//! The headers of a call that its server gets from its client: those that are forwarded, and those
+//! that the configuration maps.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use crate::call::{Call, Context, Failure, find_claim};
+use crate::config::{CallText, CallTextPart, ServerConfig};
+use crate::mcp::header;
+
+/// Which headers of a server's calls come from the client.
+#[derive(Debug, Clone, Default)]
+pub(in crate::upstream) struct CallerHeaders {
+    forwarded: Vec<HeaderName>,
+    mapped: Vec<(HeaderName, CallText)>,
+}
+
+impl CallerHeaders {
+    /// Those of a server.
+    pub(in crate::upstream) fn of(config: &ServerConfig) -> Self {
+        Self { forwarded: config.forward_headers.clone(), mapped: config.call_headers.clone() }
+    }
+
+    /// Adds the client's trace context, and the headers that come from the client.
+    pub(in crate::upstream::transport) fn add_to(&self, headers: &mut HeaderMap, call: &Call) {
+        add_trace(headers, call);
+        for name in &self.forwarded {
+            if let Some(value) = call.context.headers.get(name) {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+        for (name, text) in &self.mapped {
+            if let Ok(Some(value)) = header_value(text, &call.context) {
+                headers.insert(name.clone(), value);
+            }
+        }
+    }
+}
+
+/// Checks that a call has the claims that its server is told.
+///
+/// # Errors
+/// [`Failure::ClaimNeeded`] names the first that it lacks, or that no header may have.
+pub(in crate::upstream) fn check_claims(
+    mapped: &[(HeaderName, CallText)],
+    context: &Context,
+) -> Result<(), Failure> {
+    mapped.iter().try_for_each(|(_, text)| header_value(text, context).map(drop))
+}
+
+/// The value of a mapped header; `None` if the request lacks a header that it refers to.
+fn header_value(
+    CallText(parts): &CallText,
+    context: &Context,
+) -> Result<Option<HeaderValue>, Failure> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        match part {
+            CallTextPart::Fixed(text) => bytes.extend_from_slice(text.expose().as_bytes()),
+            CallTextPart::Header(name) => match context.headers.get(name) {
+                Some(value) => bytes.extend_from_slice(value.as_bytes()),
+                None => return Ok(None),
+            },
+            CallTextPart::Claim(path) => {
+                let text = claim_text(path, context)
+                    .ok_or_else(|| Failure::ClaimNeeded { claim: path.as_str().into() })?;
+                bytes.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+    // Each part may be in a header, so the whole may.
+    let value = HeaderValue::from_bytes(&bytes).ok();
+    Ok(value.map(|mut value| {
+        value.set_sensitive(true);
+        value
+    }))
+}
+
+/// A claim as a header has it: a text that no header splits, a number or a truth value.
+fn claim_text(path: &str, context: &Context) -> Option<String> {
+    let claims = &context.grants.as_ref()?.claims;
+    match find_claim(claims, path)? {
+        Value::String(text) if !text.is_empty() && text.len() <= LONGEST_CLAIM => {
+            HeaderValue::from_str(text).is_ok().then(|| text.clone())
+        }
+        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Adds the client's trace context.
+fn add_trace(headers: &mut HeaderMap, call: &Call) {
+    let trace = &call.context.trace;
+    let (parent, state) = match &trace.sent {
+        Some((parent, state)) => (Some(parent), state.as_ref()),
+        None => (trace.parent.as_ref(), trace.state.as_ref()),
+    };
+    let state = state.filter(|state| state.len() <= LONGEST_TRACESTATE);
+    for (name, value) in [(header::TRACEPARENT, parent), (header::TRACESTATE, state)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// The most bytes of a client's `tracestate` that become a header (W3C Trace
+/// Context, "tracestate Limits"): servers reject requests of large headers.
+const LONGEST_TRACESTATE: usize = 512;
+/// The most bytes of a claim that become a header.
+const LONGEST_CLAIM: usize = 4096;
