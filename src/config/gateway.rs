@@ -46,6 +46,9 @@ section! {
             uris: UriChoice = "prefix",
             /// When the configuration is reloaded. An invalid file changes nothing.
             reload: ReloadTrigger = "watch",
+            /// How often the programs of `${command:PROGRAM ARG…}` run again, with `reload = "watch"`. An
+            /// output that has changed is a change of the configuration.
+            command_refresh: Duration as DurationSetting = "5m",
             /// The number of entries per page of a list. By default lists are not paginated,
             /// because many clients read only the first page.
             page_size: Option<NonZeroUsize> as Option<NonZeroSetting<10_000>>,

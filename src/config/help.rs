@@ -40,7 +40,12 @@ impl ConfigProblem {
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",
             Self::EnvNotUtf8 { .. } => "use ${file:PATH} with a text file",
             Self::File { .. } => "a relative path starts at the configuration file's folder",
-            Self::Substitution => "write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+            Self::Command { .. } => {
+                "run it by hand, as the user and with the environment of the gateway"
+            }
+            Self::Substitution => {
+                "write ${env:NAME}, ${file:PATH} or ${command:PROGRAM ARG…}; a plain ${ is written $${"
+            }
             Self::FixedCallText => "write it in `headers`, or use ${header:NAME} or ${claim:NAME}",
             Self::CallReference => {
                 "they work in `call_headers` of a server; a text of an argument may have ${header:NAME}"

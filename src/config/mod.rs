@@ -24,6 +24,7 @@ mod call_text;
 mod check;
 mod clients;
 mod command;
+mod command_output;
 mod confirm;
 mod costs;
 mod definitions;
@@ -71,6 +72,7 @@ pub use breaker::BreakerConfig;
 pub use call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};
 pub use command::{CommandConfig, child_inherits};
+pub use command_output::{CommandFault, renew_outputs};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
 pub use docs::{json_schema, reference};
@@ -119,6 +121,7 @@ pub use transforms::{
     ToolArguments, TransformSettings, ValuePath, WhenLarger,
 };
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -137,6 +140,8 @@ section! {
         parts {
             /// The files named by `${file:…}`: when one changes, the configuration is reloaded.
             files: Vec<PathBuf>,
+            /// The command lines of `${command:…}`.
+            commands: BTreeSet<String>,
         }
         settings {
             /// The listener for clients, and what applies to all of them.
@@ -301,5 +306,12 @@ fn read_text(text: &str, reader: &mut ConfigReader<'_>) -> Option<Config> {
 impl SectionPart for Vec<PathBuf> {
     fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         Some(reader.files.iter().cloned().collect())
+    }
+}
+
+/// The value of [`Config::commands`].
+impl SectionPart for BTreeSet<String> {
+    fn read_part(_: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        Some(reader.commands.clone())
     }
 }

@@ -3,6 +3,7 @@
 use crate::call::ServerNameError;
 use crate::codec::file::FileError;
 
+use super::command_output::CommandFault;
 use super::issuers::IssuerProblem;
 use super::network::UrlProblem;
 use super::oauth::OauthProblem;
@@ -175,8 +176,16 @@ pub enum ConfigProblem {
         /// What is wrong with it.
         error: FileError,
     },
-    /// A `${…}` that is neither `env` nor `file`, or is not closed.
-    #[error("unknown substitution after `${{`, expected `env:` or `file:`")]
+    /// The program of a `${command:…}` has no output that could be a value.
+    #[error("the command `{program}` fails: {fault}")]
+    Command {
+        /// The program.
+        program: String,
+        /// What is wrong with it.
+        fault: CommandFault,
+    },
+    /// A `${…}` of no known kind, or one that is not closed.
+    #[error("unknown substitution after `${{`, expected `env:`, `file:` or `command:`")]
     Substitution,
     /// A substitution in a setting that does not support it.
     #[error("substitution is not supported in this setting")]

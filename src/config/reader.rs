@@ -26,12 +26,14 @@ pub(super) struct ConfigReader<'a> {
     pub(super) secrets: Vec<(String, Secret)>,
     /// Every file named by a substitution.
     pub(super) files: BTreeSet<PathBuf>,
+    /// Every command line of a substitution.
+    pub(super) commands: BTreeSet<String>,
 }
 
 impl<'a> ConfigReader<'a> {
     pub(super) fn new(folder: &'a Path, surroundings: &'a dyn Environment) -> Self {
-        let (found, hidden, secrets, files) = Default::default();
-        Self { folder, surroundings, found, hidden, secrets, files }
+        let (found, hidden, secrets, files, commands) = Default::default();
+        Self { folder, surroundings, found, hidden, secrets, files, commands }
     }
 
     pub(super) fn report_fault(&mut self, span: Range<usize>, key: &str, problem: ConfigProblem) {

@@ -10,6 +10,8 @@ use data_encoding::HEXLOWER;
 use crate::codec::file::{FileError, read_file};
 use crate::crypto::sha256;
 
+use super::command_output::{CommandFault, output_of};
+
 /// The text of a configuration, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSource {
@@ -52,6 +54,14 @@ pub trait Environment {
     /// # Errors
     /// [`FileError`].
     fn text(&self, path: &Path) -> Result<String, FileError>;
+
+    /// The output of a command line named by a substitution.
+    ///
+    /// # Errors
+    /// [`CommandFault`].
+    fn output(&self, line: &str) -> Result<String, CommandFault> {
+        output_of(line)
+    }
 
     /// The running program.
     fn executable(&self) -> Option<PathBuf>;

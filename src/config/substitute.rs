@@ -1,4 +1,4 @@
-//! `${env:NAME}` and `${file:PATH}` in string values.
+//! `${env:NAME}`, `${file:PATH}` and `${command:PROGRAM ARG…}` in string values.
 //!
 //! Substitution works on parsed strings, never on the file's text, so that no
 //! value can change the file's structure. It is applied once, so that no value
@@ -7,6 +7,7 @@
 use http::HeaderName;
 use serde_json::{Value as Json, json};
 
+use super::command_output::program_of;
 use super::network::HeaderSetting;
 use super::problem::ConfigProblem;
 use super::process::is_env_name;
@@ -96,6 +97,7 @@ impl ConfigNode<'_> {
         let value = match inside.split_once(':') {
             Some(("env", name)) if is_env_name(name) => from_environment(name, reader),
             Some(("file", path)) if !path.is_empty() => from_file(path, reader),
+            Some(("command", line)) if !line.trim().is_empty() => from_command(line, reader),
             Some(("header", name)) if allowed >= CallReferences::Headers => {
                 let name = HeaderSetting::from_text(name);
                 let name = name.map_err(|problem| self.report_fault(reader, problem)).ok()?;
@@ -163,6 +165,15 @@ fn from_file(path: &str, reader: &mut ConfigReader<'_>) -> Result<String, Config
     reader.files.insert(full);
     let text = text.map_err(|error| ConfigProblem::File { path: path.to_owned(), error })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// The output of a program, without the line ends at its end.
+fn from_command(line: &str, reader: &mut ConfigReader<'_>) -> Result<String, ConfigProblem> {
+    reader.commands.insert(line.to_owned());
+    reader.surroundings.output(line).map_err(|fault| {
+        let program = program_of(line).to_owned();
+        ConfigProblem::Command { program, fault }
+    })
 }
 
 /// Whether a text may be the name of a claim, or a path to it.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::peers::HttpServer;
 use super::process::{Process, TRUNKLINE, Tag, eventually, text};
-use super::support::{Client, Reply};
+use super::support::{Client, Reply, Upstream};
 
 pub(super) fn example(name: &str, which: &str, env: &str, more: &str) -> String {
     format!(
@@ -328,4 +328,49 @@ fn a_gateway_that_is_killed_leaves_no_orphan() {
     gateway.signal(Signal::KILL);
     gateway.ended();
     tag.gone();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commands_new_output_is_sent_without_a_lost_call() {
+    let upstream = Upstream::modern().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (script, token) = (folder.path().join("login"), folder.path().join("token"));
+    std::fs::write(&script, "cat $1\n").unwrap();
+    std::fs::write(&token, "first-token\n").unwrap();
+    let command = format!("${{command:sh {} {}}}", script.display(), token.display());
+    let lines =
+        upstream.http() + &format!("headers = {{ Authorization = \"Bearer {command}\" }}\n");
+    let config = text(&format!("[servers.s]\n{lines}")).replacen(
+        "[gateway]\n",
+        "[gateway]\ncommand_refresh = \"300ms\"\n",
+        1,
+    );
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, config).unwrap();
+    let gateway = Process::start_with(folder, &path, &[]);
+    gateway.ready(&["s"]);
+    let client = Client::modern(gateway.address);
+    let sent =
+        || upstream.calls().pop().and_then(|call| Some(call.header("authorization")?.to_owned()));
+    let mut calls = 0;
+    let mut call_until = async |expected: &str| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while sent().as_deref() != Some(expected) {
+            assert!(Instant::now() < until, "{expected} is not sent: {:?}", sent());
+            assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
+            calls += 1;
+        }
+    };
+    call_until("Bearer first-token").await;
+    std::fs::write(&token, "second-token\n").unwrap();
+    call_until("Bearer second-token").await;
+    // A command that fails changes nothing.
+    std::fs::write(&script, "echo no session >&2; exit 1\n").unwrap();
+    eventually("the failure is told", || gateway.log().contains("no session"));
+    call_until("Bearer second-token").await;
+    assert_eq!(upstream.calls().len(), calls);
+    assert!(
+        !gateway.log().contains("second-token")
+            && !gateway.status().to_string().contains("second-token")
+    );
 }

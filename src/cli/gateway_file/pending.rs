@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::codec::file::FileError;
-use crate::config::{Environment, Secret, SystemEnvironment};
+use crate::config::{CommandFault, Environment, Secret, SystemEnvironment};
 
 /// Files that are to be written together with the configuration: the configuration is checked as if
 /// they existed.
@@ -38,8 +38,8 @@ impl Environment for PendingFiles {
     }
 }
 
-/// An environment in which every variable is set: those that are missing have a value that names
-/// them. So two servers that use the same variable are equal wherever they are compared.
+/// An environment in which every variable is set, and every command succeeds: those that are missing,
+/// and commands, have a value that names them. So two servers that use the same variable are equal wherever they are compared.
 #[derive(Debug)]
 pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
 
@@ -50,6 +50,10 @@ impl Environment for CompleteEnvironment<'_> {
 
     fn text(&self, path: &Path) -> Result<String, FileError> {
         self.0.text(path)
+    }
+
+    fn output(&self, line: &str) -> Result<String, CommandFault> {
+        Ok(format!("output-of-{line}"))
     }
 
     fn executable(&self) -> Option<PathBuf> {

@@ -10,7 +10,9 @@ use tokio::sync::Mutex;
 use crate::admin::StatusReport;
 use crate::cli::{CommonArgs, OPEN};
 use crate::codec::file::FileReader;
-use crate::config::{Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment};
+use crate::config::{
+    Config, ConfigSource, Environment, ReloadTrigger, SystemEnvironment, renew_outputs,
+};
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
 use crate::telemetry::events::{EventDelivery, LifecycleEvent};
@@ -118,6 +120,23 @@ impl Reloader {
     /// When the running configuration is to be reloaded.
     pub fn manner(&self) -> ReloadTrigger {
         self.gateway.snapshots.load().config.gateway.reload
+    }
+
+    /// Waits until the commands of the configuration are to be run again: for ever, if it has none.
+    pub(super) async fn command_refresh(&self) {
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        if config.commands.is_empty() || config.gateway.reload != ReloadTrigger::Watch {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(config.gateway.command_refresh).await;
+    }
+
+    /// Runs the commands of the configuration again, on a blocking thread. Returns whether an output
+    /// has changed.
+    pub(super) async fn renew_commands(&self) -> bool {
+        let config = Arc::clone(&self.gateway.snapshots.load().config);
+        // If they take too long together, a reload finds out.
+        self.reader.run(move || renew_outputs(&config.commands)).await.unwrap_or(true)
     }
 
     /// All files that affect the configuration: the file itself, and the files

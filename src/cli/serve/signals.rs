@@ -36,6 +36,7 @@ async fn hangups(reloader: Arc<Reloader>) {
         if reloader.manner() == ReloadTrigger::Off {
             tracing::warn!("SIGHUP is ignored: gateway.reload is off");
         } else {
+            reloader.renew_commands().await;
             reloader.reload().await;
         }
     }

@@ -1,4 +1,5 @@
-//! Watches the configuration file and the files that it names.
+//! Watches the configuration file and the files that it names, and runs the commands that it names
+//! again from time to time.
 //!
 //! Editors write a new file and rename it over the old one; Kubernetes swaps a
 //! symbolic link two folders up. So the folders are watched, not the file, and
@@ -38,10 +39,20 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
     };
     let watcher = Arc::new(Mutex::new(watcher));
     let mut seen = compare(&watcher, &reloader).await;
-    while events.recv().await.is_some() {
-        settle(&mut events).await;
+    loop {
+        let has_other_output = tokio::select! {
+            event = events.recv() => {
+                if event.is_none() {
+                    return;
+                }
+                settle(&mut events).await;
+                false
+            }
+            () = reloader.command_refresh() => reloader.renew_commands().await,
+        };
         let now = compare(&watcher, &reloader).await;
-        if now != seen && reloader.manner() == ReloadTrigger::Watch {
+        let has_changed = has_other_output || now != seen;
+        if has_changed && reloader.manner() == ReloadTrigger::Watch {
             reloader.reload().await;
             // The new configuration may name other files. A change during the
             // reload has its own event.

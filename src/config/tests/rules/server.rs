@@ -35,12 +35,16 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "3: servers.x.headers.A: `${header:…}` and `${claim:…}` have no value here; they work in `call_headers` of a server; a text of an argument may have ${header:NAME}",
     ),
     (
+        "url = \"http://x\"\nheaders = { A = \"${command:/no/such/program --key s3cret}\" }",
+        "3: servers.x.headers.A: the command `/no/such/program` fails: No such file or directory (os error 2); run it by hand, as the user and with the environment of the gateway",
+    ),
+    (
         "url = \"http://x\"\ncall_headers = { A = \"b\" }",
         "3: servers.x.call_headers.A: the value is the same for every call; write it in `headers`, or use ${header:NAME} or ${claim:NAME}",
     ),
     (
         "url = \"http://x\"\ncall_headers = { A = \"${claim:}\" }",
-        "3: servers.x.call_headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+        "3: servers.x.call_headers.A: unknown substitution after `${`, expected `env:`, `file:` or `command:`; write ${env:NAME}, ${file:PATH} or ${command:PROGRAM ARG…}; a plain ${ is written $${",
     ),
     (
         "url = \"http://x\"\ncall_headers = { Mcp-Name = \"${claim:sub}\" }",
@@ -192,11 +196,11 @@ pub(super) const RULES: &[(&str, &str)] = &[
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${vault:x}\" }",
-        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:`, `file:` or `command:`; write ${env:NAME}, ${file:PATH} or ${command:PROGRAM ARG…}; a plain ${ is written $${",
     ),
     (
         "url = \"http://x\"\nheaders = { A = \"${env:X\" }",
-        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:` or `file:`; write ${env:NAME} or ${file:PATH}; a plain ${ is written $${",
+        "3: servers.x.headers.A: unknown substitution after `${`, expected `env:`, `file:` or `command:`; write ${env:NAME}, ${file:PATH} or ${command:PROGRAM ARG…}; a plain ${ is written $${",
     ),
     (
         "command = \"x\"\nconnect_timeout = \"1s\"",
