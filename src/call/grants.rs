@@ -1,9 +1,11 @@
 //! What a principal was granted beside its name: groups, scopes and the claims of its token.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::iter::successors;
 use std::sync::Arc;
 
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use crate::text::clip;
@@ -19,6 +21,47 @@ pub struct Grants {
     pub scopes: BTreeSet<Arc<str>>,
     /// The claims of a verified token; empty for any other credential.
     pub claims: Map<String, Value>,
+    /// The verified token itself, where a server's authorization server is given it in exchange
+    /// for another; else `None`.
+    pub token: Option<CallerToken>,
+}
+
+/// The text of a verified token of a user. It prints as `***`.
+#[derive(Clone)]
+pub struct CallerToken {
+    text: SecretString,
+    digest: [u8; 32],
+}
+
+impl CallerToken {
+    /// A token with its SHA-256.
+    pub fn new(text: String, digest: [u8; 32]) -> Self {
+        Self { text: text.into(), digest }
+    }
+
+    /// The token itself: for the authorization server that exchanges it, never for a log.
+    pub fn expose(&self) -> &str {
+        self.text.expose_secret()
+    }
+
+    /// Its SHA-256.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+}
+
+impl PartialEq for CallerToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for CallerToken {}
+
+impl fmt::Debug for CallerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl Grants {

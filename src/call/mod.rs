@@ -34,7 +34,7 @@ pub use failure::{
     RequestFault, ServerFault, StateError, TaskFault, TokenFault, VersionFault, WireForm,
     tool_error,
 };
-pub use grants::{Grants, find_claim};
+pub use grants::{CallerToken, Grants, find_claim};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,

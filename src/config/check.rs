@@ -52,7 +52,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     for server in &servers {
         check_timeouts(server, reader);
         check_instances(server, reader);
-        check_oauth(server, reader);
+        check_oauth(server, &issuers, reader);
         check_setting_owners(server, reader);
         check_header_sources(server, reader);
         if !clients.is_empty() || !issuers.is_empty() {

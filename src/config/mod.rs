@@ -89,7 +89,8 @@ pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgor
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use network::{UrlProblem, is_own_machine, is_safe_url};
 pub use oauth::{
-    GrantKind, GrantOwnership, OauthConfig, OauthProblem, TokenEndpointAuth, is_scope_token,
+    DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig, OauthProblem,
+    TokenEndpointAuth, is_scope_token,
 };
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,

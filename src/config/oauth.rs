@@ -7,12 +7,12 @@ use ipnet::IpNet;
 use url::Url;
 
 use super::check::setting_value;
-use super::issuers::{IssuerUrl, SafeUrl, TokenAlgorithm};
+use super::issuers::{IssuerName, IssuerUrl, SafeUrl, TokenAlgorithm};
 use super::macros::{choice, section};
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::secret::Secret;
-use super::server::{Isolation, ServerConfig};
+use super::server::{Isolation, ServerConfig, ServerKind};
 use super::setting::{Section, TextSetting};
 use super::units::DurationSetting;
 
@@ -56,6 +56,58 @@ section! {
             allow_addresses: Vec<IpNet> = [],
             /// How long a link to log in by can be used.
             login_time: Duration as DurationSetting = "10m",
+            /// Whether tokens are bound to a key of the gateway (DPoP, RFC 9449), so that nobody else can
+            /// use them.
+            dpop: DpopChoice = "auto",
+            /// `jwt_bearer`: the JWT that is exchanged for a token.
+            assertion: Option<Secret>,
+            /// `jwt_bearer`: the file with that JWT, read for each token: platforms write new ones there.
+            assertion_file: Option<PathBuf>,
+            /// `token_exchange` and `id_jag`: the token that is exchanged for what the gateway does for no
+            /// client, such as listing, and for all with `per = "gateway"`. With `per = "user"` calls
+            /// use the token that their own client has sent, and never this one.
+            subject_token: Option<Secret>,
+            /// The file with that token, read for each exchange.
+            subject_token_file: Option<PathBuf>,
+            /// What that token, and those of clients, are. By default `access_token` for
+            /// `token_exchange`, and `id_token` for `id_jag`.
+            subject_token_type: Option<ExchangedType>,
+            /// The `NAME` of `[issuers.NAME]` whose tokens are exchanged; those of others are not. Required
+            /// if there are several.
+            subject_issuer: Option<String>,
+            /// `token_exchange`: a token that tells who acts for the user: of the gateway itself.
+            actor_token: Option<Secret>,
+            /// The file with that token, read for each exchange.
+            actor_token_file: Option<PathBuf>,
+            /// What that token is.
+            actor_token_type: ExchangedType = "jwt",
+            /// `token_exchange`: the `audience` of the request, for authorization servers that want one
+            /// besides `resource`.
+            audience: Option<String>,
+            /// `id_jag`: the identity provider that knows the users.
+            idp: Option<IdpConfig>,
+        }
+    }
+}
+
+section! {
+    /// The identity provider of an enterprise, which exchanges the ID token of a user for a grant at
+    /// the authorization server of a server (ID-JAG).
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct IdpConfig {
+        settings {
+            /// Its token endpoint.
+            token_endpoint: Url as SafeUrl,
+            /// The id of the gateway there. ID tokens have it as their `aud`.
+            client_id: String,
+            /// The secret of that client.
+            client_secret: Option<Secret>,
+            /// The private key of that client, as PEM, for `private_key_jwt`.
+            private_key: Option<Secret>,
+            /// The algorithm that the private key signs with.
+            key_algorithm: TokenAlgorithm = "ES256",
+            /// How the gateway authenticates there; `auto` sends the secret as members of the form.
+            token_endpoint_auth: TokenEndpointAuth = "auto",
         }
     }
 }
@@ -78,6 +130,57 @@ choice! {
         "authorization_code" => AuthorizationCode,
         /// the gateway logs in by itself, as itself
         "client_credentials" => ClientCredentials,
+        /// the token that a client has sent is exchanged for one at the server's authorization server
+        /// (RFC 8693)
+        "token_exchange" => TokenExchange,
+        /// the ID token that a client has sent is exchanged at the `idp` for a grant, and that for a
+        /// token (enterprise-managed authorization)
+        "id_jag" => IdJag,
+        /// a JWT that the gateway's platform issues is exchanged for a token (workload identity,
+        /// RFC 7523)
+        "jwt_bearer" => JwtBearer,
+    }
+}
+
+choice! {
+    /// Whether tokens are bound to a key of the gateway.
+    pub enum DpopChoice {
+        /// if the server asks for it and its authorization server supports it
+        "auto" => Auto,
+        /// always: a token that is not bound is an error
+        "required" => Required,
+        /// never
+        "off" => Off,
+    }
+}
+
+choice! {
+    /// What a token is that is exchanged (RFC 8693, 3).
+    pub enum ExchangedType {
+        /// an OAuth access token
+        "access_token" => AccessToken,
+        /// an ID token of OpenID Connect
+        "id_token" => IdToken,
+        /// any other JWT
+        "jwt" => Jwt,
+    }
+}
+
+impl ExchangedType {
+    /// Its name in requests.
+    pub fn urn(self) -> &'static str {
+        match self {
+            Self::AccessToken => "urn:ietf:params:oauth:token-type:access_token",
+            Self::IdToken => "urn:ietf:params:oauth:token-type:id_token",
+            Self::Jwt => "urn:ietf:params:oauth:token-type:jwt",
+        }
+    }
+}
+
+impl GrantKind {
+    /// Whether the token that a client has sent is what is exchanged.
+    pub fn exchanges_callers(self) -> bool {
+        matches!(self, Self::TokenExchange | Self::IdJag)
     }
 }
 
@@ -128,6 +231,29 @@ pub enum OauthProblem {
         "the grant `client_credentials` needs `client_id`, and `client_secret` or `private_key`"
     )]
     NoCredentials,
+    /// A grant without a setting that it needs.
+    #[error("the grant `{grant}` needs {needed}")]
+    GrantNeeds {
+        /// The grant.
+        grant: &'static str,
+        /// The missing settings.
+        needed: &'static str,
+    },
+    /// A setting of another grant.
+    #[error("this setting is only for the grant {grants}")]
+    OtherGrant {
+        /// The grants that have it.
+        grants: &'static str,
+    },
+    /// A value and the file of that value.
+    #[error("the token is here and in a file")]
+    TwoPlaces,
+    /// Tokens of several issuers.
+    #[error("there are several issuers, and this server does not say whose tokens it exchanges")]
+    ManyIssuers,
+    /// The name of an issuer that is none.
+    #[error("there is no issuer of this name")]
+    UnknownIssuer,
     /// A way to authenticate without what it needs.
     #[error("the way to authenticate needs {needed}")]
     AuthNeeds {
@@ -148,12 +274,36 @@ impl OauthProblem {
         match self {
             Self::NoClientId => "add the client_id, or remove the setting",
             Self::NoCredentials => "add them",
+            Self::GrantNeeds { .. } => "add them",
+            Self::OtherGrant { .. } => "remove it, or choose that grant",
+            Self::TwoPlaces => "keep one of them",
+            Self::ManyIssuers => "write subject_issuer = \"NAME\" with the NAME of [issuers.NAME]",
+            Self::UnknownIssuer => "write the NAME of a table [issuers.NAME]",
             Self::AuthNeeds { .. } => "add it, or write token_endpoint_auth = \"auto\"",
             Self::TwoAuthorizations => "keep one of them",
             Self::SharedSession => {
                 "write isolation = \"client\" for the server, or per = \"gateway\" in this table"
             }
         }
+    }
+}
+
+impl ServerConfig {
+    /// The OAuth client that the gateway is for it; `None` if it is used without.
+    pub fn oauth(&self) -> Option<&OauthConfig> {
+        match &self.target {
+            ServerKind::Http(http) => http.oauth.as_ref(),
+            ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
+        }
+    }
+
+    /// Whether the tokens of an issuer's users are exchanged for tokens of this server.
+    pub fn exchanges_tokens_of(&self, issuer: &IssuerName) -> bool {
+        self.oauth().is_some_and(|oauth| {
+            let of = oauth.subject_issuer.as_deref();
+            let is_meant = of.is_none_or(|name| name == issuer.as_str());
+            oauth.grant.exchanges_callers() && oauth.per == GrantOwnership::User && is_meant
+        })
     }
 }
 
@@ -174,6 +324,8 @@ impl OauthConfig {
         if self.grant == GrantKind::ClientCredentials && !may_log_in {
             faults.push(("grant", OauthProblem::NoCredentials));
         }
+        faults.extend(self.missing().map(|fault| ("grant", fault)));
+        faults.extend(self.misplaced());
         let needed = match self.token_endpoint_auth {
             TokenEndpointAuth::PrivateKeyJwt if self.private_key.is_none() => Some("`private_key`"),
             _ => None,
@@ -185,8 +337,100 @@ impl OauthConfig {
     }
 }
 
+impl OauthConfig {
+    /// What the grant lacks.
+    fn missing(&self) -> Option<OauthProblem> {
+        let lacks = |needed| Some(OauthProblem::GrantNeeds { grant: self.grant.as_str(), needed });
+        match self.grant {
+            GrantKind::AuthorizationCode | GrantKind::ClientCredentials => None,
+            // The tokens of clients would go to whatever authorization server the server names.
+            GrantKind::TokenExchange if self.client_id.is_none() || self.issuer.is_none() => {
+                lacks("`client_id` and `issuer`")
+            }
+            GrantKind::IdJag if self.client_id.is_none() || self.idp.is_none() => {
+                lacks("`client_id` and the table `idp`")
+            }
+            GrantKind::JwtBearer if self.assertion.is_none() && self.assertion_file.is_none() => {
+                lacks("`assertion` or `assertion_file`")
+            }
+            GrantKind::TokenExchange | GrantKind::IdJag
+                if self.per == GrantOwnership::Gateway
+                    && self.subject_token.is_none()
+                    && self.subject_token_file.is_none() =>
+            {
+                lacks("`subject_token` or `subject_token_file` for `per = \"gateway\"`")
+            }
+            GrantKind::TokenExchange | GrantKind::IdJag | GrantKind::JwtBearer => None,
+        }
+    }
+
+    /// The settings that belong to other grants, or that contradict each other.
+    fn misplaced(&self) -> Vec<(&'static str, OauthProblem)> {
+        use GrantKind::{IdJag, JwtBearer, TokenExchange};
+        let is_set = [
+            ("assertion", self.assertion.is_some(), &[JwtBearer][..]),
+            ("assertion_file", self.assertion_file.is_some(), &[JwtBearer]),
+            ("subject_token", self.subject_token.is_some(), &[TokenExchange, IdJag]),
+            ("subject_token_file", self.subject_token_file.is_some(), &[TokenExchange, IdJag]),
+            ("subject_issuer", self.subject_issuer.is_some(), &[TokenExchange, IdJag]),
+            ("actor_token", self.actor_token.is_some(), &[TokenExchange]),
+            ("actor_token_file", self.actor_token_file.is_some(), &[TokenExchange]),
+            ("audience", self.audience.is_some(), &[TokenExchange]),
+            ("idp", self.idp.is_some(), &[IdJag]),
+        ];
+        let name = |grants: &[GrantKind]| match grants {
+            [JwtBearer] => "`jwt_bearer`",
+            [IdJag] => "`id_jag`",
+            [TokenExchange] => "`token_exchange`",
+            _ => "`token_exchange` or `id_jag`",
+        };
+        let misplaced = is_set.iter().filter(|(_, set, of)| *set && !of.contains(&self.grant));
+        let misplaced =
+            misplaced.map(|(key, _, of)| (*key, OauthProblem::OtherGrant { grants: name(of) }));
+        let pairs = [
+            ("assertion_file", self.assertion.is_some() && self.assertion_file.is_some()),
+            (
+                "subject_token_file",
+                self.subject_token.is_some() && self.subject_token_file.is_some(),
+            ),
+            ("actor_token_file", self.actor_token.is_some() && self.actor_token_file.is_some()),
+        ];
+        let twice = pairs.into_iter().filter(|(_, both)| *both);
+        misplaced.chain(twice.map(|(key, _)| (key, OauthProblem::TwoPlaces))).collect()
+    }
+}
+
+/// Whose tokens a server exchanges has to be clear: a token of one issuer is nothing for the
+/// authorization server of another.
+fn check_subject_issuer(
+    table: &ConfigTable<'_>,
+    (oauth, issuers): (&OauthConfig, &[ConfigTable<'_>]),
+    reader: &mut ConfigReader<'_>,
+) {
+    if !oauth.grant.exchanges_callers() {
+        return;
+    }
+    match &oauth.subject_issuer {
+        None if issuers.len() > 1 => {
+            if let Some(node) = table.find_node("grant") {
+                node.report_fault_at_key(reader, OauthProblem::ManyIssuers.into());
+            }
+        }
+        Some(name) if issuers.iter().all(|issuer| issuer.name != name.as_str()) => {
+            if let Some(node) = table.find_node("subject_issuer") {
+                node.report_fault(reader, OauthProblem::UnknownIssuer.into());
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Checks the settings of an OAuth client, together with those of its server.
-pub(super) fn check_oauth(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+pub(super) fn check_oauth(
+    server: &ConfigTable<'_>,
+    issuers: &[ConfigTable<'_>],
+    reader: &mut ConfigReader<'_>,
+) {
     let Some(table) = server.find_node("oauth").and_then(|node| node.as_table()) else { return };
     let quiet = &mut ConfigReader::new(reader.folder, reader.surroundings);
     let Some(oauth) = OauthConfig::read_fields(&table, quiet) else { return };
@@ -195,6 +439,7 @@ pub(super) fn check_oauth(server: &ConfigTable<'_>, reader: &mut ConfigReader<'_
             node.report_fault_at_key(reader, problem.into());
         }
     }
+    check_subject_issuer(&table, (&oauth, issuers), reader);
     let headers = ["headers", "call_headers"].map(|key| server.find_node(key)?.as_table());
     let headers = headers.iter().flatten().flat_map(ConfigTable::all_nodes).collect::<Vec<_>>();
     let is_token = |node: &&ConfigNode<'_>| {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use serde_json::Map;
 
 use crate::call::Grants;
 use crate::config::{ClientConfig, KeyHash};
@@ -107,7 +106,7 @@ pub(super) fn grants_of(client: &ClientConfig, ranks: &ScopeRanks) -> Option<Gra
     let is_granted = !groups.is_empty() || !scopes.is_empty();
     let groups = groups.iter().map(|name| Arc::from(name.as_str())).collect();
     let scopes = ranks.expand(scopes.iter().map(|name| Arc::from(name.as_str())));
-    is_granted.then(|| Grants { groups, scopes, claims: Map::new() })
+    is_granted.then(|| Grants { groups, scopes, ..Grants::default() })
 }
 
 fn shelf(hash: &KeyHash) -> Shelf {

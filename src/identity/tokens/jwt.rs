@@ -67,6 +67,11 @@ impl<'a> ParsedToken<'a> {
         }
     }
 
+    /// The token as it was sent.
+    pub(super) fn text(&self) -> String {
+        format!("{}.{}", String::from_utf8_lossy(self.signed), self.signature)
+    }
+
     pub(super) fn key_id(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }

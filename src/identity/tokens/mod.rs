@@ -51,6 +51,8 @@ pub struct TokenIssuer {
     /// The base of the resources that its tokens name, if that is configured.
     base: Option<String>,
     ranks: Arc<ScopeRanks>,
+    /// Whether a server exchanges its tokens, so that their texts are kept.
+    keeps_texts: bool,
 }
 
 /// Why a token does not identify its sender.
@@ -79,13 +81,15 @@ impl TokenIssuers {
         before: Option<&Self>,
     ) -> Option<Self> {
         let base = config.gateway.public_url.as_ref().map(ToString::to_string);
+        let servers = &config.servers;
         let issuer = |config: &IssuerConfig| {
             let source = KeySource::of(config);
             let known = before.into_iter().flat_map(|before| &before.issuers);
             let known = known.map(|issuer| &issuer.keys).find(|keys| keys.source == source);
             let keys = known.map_or_else(|| IssuerKeys::new(source), Arc::clone);
             let (config, base, ranks) = (config.clone(), base.clone(), Arc::clone(ranks));
-            Arc::new(TokenIssuer { config, keys, base, ranks })
+            let keeps_texts = servers.iter().any(|server| server.exchanges_tokens_of(&config.name));
+            Arc::new(TokenIssuer { config, keys, base, ranks, keeps_texts })
         };
         let issuers: Vec<_> = config.issuers.iter().map(issuer).collect();
         let verified = VerifiedTokens::default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
-use crate::call::{Grants, Principal, TokenFault};
+use crate::call::{CallerToken, Grants, Principal, TokenFault};
 use crate::identity::resource::ProtectedResource;
 
 use super::TokenIssuer;
@@ -17,7 +17,7 @@ use super::jwt::ParsedToken;
 use super::key_set::KeySet;
 use super::scopes::own_names;
 
-/// A token that was verified. Its text is not kept.
+/// A token that was verified. Its text is kept only where a server exchanges it.
 pub(in crate::identity) struct VerifiedToken {
     pub(in crate::identity) principal: Principal,
     pub(in crate::identity) grants: Arc<Grants>,
@@ -44,6 +44,7 @@ impl VerifiedToken {
             groups: claims::groups(config, claims),
             scopes: issuer.ranks.expand(scopes),
             claims: claims.clone(),
+            token: issuer.keeps_texts.then(|| CallerToken::new(token.text(), *digest)),
         };
         Arc::new(Self {
             principal: Principal::User(format!("{}:{subject}", config.name).into()),
@@ -122,7 +123,8 @@ impl VerifiedTokens {
         (length, now): (usize, Duration),
     ) {
         let Some(mut kept) = self.shelf_of(digest).map(Mutex::lock) else { return };
-        let bytes = length + OVERHEAD;
+        let kept_text = token.grants.token.as_ref().map_or(0, |_| length);
+        let bytes = length + kept_text + OVERHEAD;
         if kept.bytes + bytes > MOST_BYTES / SHELVES {
             kept.tokens.retain(|_, sized| !sized.token.is_expired(now));
             kept.bytes = kept.tokens.values().map(|sized| sized.bytes).sum();

@@ -28,7 +28,8 @@ fn caller(name: &str, groups: &[&str], scopes: &[&str]) -> Context {
     let shared = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
     let claims = json!({ "level": 3, "team": { "name": "web" } });
     let claims = claims.as_object().cloned().unwrap();
-    let grants = Grants { groups: shared(groups), scopes: shared(scopes), claims };
+    let grants =
+        Grants { groups: shared(groups), scopes: shared(scopes), claims, ..Grants::default() };
     let principal = match name {
         "anonymous" => Principal::Anonymous,
         name => Principal::Client(name.into()),

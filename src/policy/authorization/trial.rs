@@ -124,6 +124,7 @@ impl TrialCall {
             groups: shared(&self.groups),
             scopes: shared(&self.scopes),
             claims: self.claims.clone(),
+            token: None,
         };
         let info = self.client.as_ref().map(|name| json!({ "name": name, "version": "" }));
         let info = info.map(|info| Bytes::from(info.to_string()));

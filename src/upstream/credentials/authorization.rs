@@ -15,6 +15,8 @@ pub(super) struct AuthorizationRequest<'a> {
     pub(super) state: &'a str,
     pub(super) resource: &'a str,
     pub(super) scopes: &'a ScopeSet,
+    /// The thumbprint of the key that the tokens will be bound to, if they will (RFC 9449, 10).
+    pub(super) key: Option<&'a str>,
 }
 
 impl AuthorizationRequest<'_> {
@@ -35,6 +37,9 @@ impl AuthorizationRequest<'_> {
             .append_pair("resource", self.resource);
         if !scope.is_empty() {
             query.append_pair("scope", &scope);
+        }
+        if let Some(key) = self.key {
+            query.append_pair("dpop_jkt", key);
         }
         if asks_again {
             // OpenID Connect Core, 11: without it, no refresh token is given.
@@ -140,6 +145,7 @@ mod tests {
             state: "st",
             resource: "https://a.test/mcp",
             scopes,
+            key: None,
         };
         let endpoint: Url = "https://i.test/authorize?tenant=x".parse().unwrap();
         let scopes = ScopeSet::parse("a b");
@@ -152,7 +158,9 @@ mod tests {
         );
         let none = ScopeSet::default();
         let link = request(&none).link(&endpoint);
-        assert!(!link.as_str().contains("scope="), "{link}");
+        assert!(!link.as_str().contains("scope=") && !link.as_str().contains("dpop"), "{link}");
+        let link = AuthorizationRequest { key: Some("k"), ..request(&none) }.link(&endpoint);
+        assert!(link.as_str().ends_with("&dpop_jkt=k"), "{link}");
     }
 
     #[test]

@@ -3,23 +3,23 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::HeaderValue;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::call::{Principal, ServerName};
+use crate::call::{CallerToken, Principal, ServerName};
 use crate::clock;
+use crate::codec::file::FileReader;
 use crate::config::{GrantKind, GrantOwnership, HttpConfig, OauthConfig};
 use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use super::assertion::AssertionKey;
-use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
+use super::book::{GrantBook, GrantKey, LoginLink};
+use super::exchange::{HeldTokens, TokenSeeker};
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
 use super::scopes::ScopeSet;
-use super::token::TokenGrant;
 
 /// The tokens of one server.
 pub(in crate::upstream) struct ServerAuthorizer {
@@ -31,6 +31,9 @@ pub(in crate::upstream) struct ServerAuthorizer {
     pub(super) book: Arc<GrantBook>,
     /// The issuer that the configured client was first used with.
     pub(super) first_issuer: OnceLock<String>,
+    /// The tokens of the configuration, and what reads their files.
+    pub(super) held: HeldTokens,
+    pub(super) files: FileReader,
 }
 
 /// A login without which a server cannot be used.
@@ -68,6 +71,8 @@ impl ServerAuthorizer {
             server: server.clone(),
             url: http.url.clone(),
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
+            held: HeldTokens::new(&oauth),
+            files: FileReader::default(),
             oauth,
             outbound,
             book: Arc::clone(book),
@@ -139,29 +144,31 @@ impl ServerAuthorizer {
         slot.is_some_and(|slot| slot.has_login()) && self.open_login(owner).is_none()
     }
 
-    /// The token for an owner's next request, renewed if it is about to expire; `None` if there is
-    /// none.
-    pub(in crate::upstream) async fn authorization(
+    /// The grant for an owner's next request, renewed if it is about to expire; `None` if there is
+    /// none. `caller` is the token that came with the call, if there is a call.
+    pub(in crate::upstream) async fn grant_for(
         &self,
         owner: &GrantOwner,
-    ) -> Option<HeaderValue> {
+        caller: Option<&CallerToken>,
+    ) -> Option<Arc<OauthGrant>> {
         let slot = self.book.find_slot(&self.key_of(owner))?;
-        let grant = slot.grant.load_full()?;
+        let grant = slot.grant.load_full().filter(|grant| grant.is_for(caller))?;
         if grant.is_due(clock::now()) {
-            let renewed = Box::pin(self.renew_before_expiry(&slot)).await?;
-            return Some(renewed.authorization.clone());
+            let seeker = TokenSeeker { owner, caller, slot: &slot };
+            return Box::pin(self.renew_before_expiry(&seeker)).await;
         }
-        Some(grant.authorization.clone())
+        Some(grant)
     }
 
     /// Renews a grant that is about to expire, unless another request has.
-    async fn renew_before_expiry(&self, slot: &GrantSlot) -> Option<Arc<OauthGrant>> {
+    async fn renew_before_expiry(&self, seeker: &TokenSeeker<'_>) -> Option<Arc<OauthGrant>> {
+        let slot = seeker.slot;
         let _turn = slot.turn.lock().await;
-        let grant = slot.grant.load_full()?;
+        let grant = slot.grant.load_full().filter(|grant| grant.is_for(seeker.caller))?;
         if !grant.is_due(clock::now()) {
             return Some(grant);
         }
-        match self.renew(&grant).await {
+        match self.renew(&grant, seeker).await {
             Ok(renewed) => Some(slot.store(renewed)),
             Err(fault) => {
                 let reason = error_chain(&fault);
@@ -172,12 +179,15 @@ impl ServerAuthorizer {
         }
     }
 
-    async fn renew(&self, grant: &OauthGrant) -> Result<OauthGrant, LoginFault> {
-        if self.oauth.grant == GrantKind::ClientCredentials {
-            let tokens = grant.source.ask(TokenGrant::Client).await?;
-            return Ok(OauthGrant::new(tokens, grant.source.clone()));
+    async fn renew(
+        &self,
+        grant: &OauthGrant,
+        seeker: &TokenSeeker<'_>,
+    ) -> Result<OauthGrant, LoginFault> {
+        match self.oauth.grant {
+            GrantKind::AuthorizationCode => grant.refresh().await,
+            _ => self.obtain_alone(seeker, grant.source.clone()).await,
         }
-        grant.refresh().await
     }
 
     /// The key that the configured client signs with.

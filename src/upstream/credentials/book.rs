@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::call::ServerName;
+use crate::call::{CallerToken, ServerName};
 use crate::clock;
 
 use super::authorization::{AnswerRefusal, AuthorizationAnswer};
@@ -61,12 +61,22 @@ pub(super) struct GrantSlot {
     pub(super) turn: AsyncMutex<()>,
     /// The link that was given out last.
     pub(super) link: Mutex<Option<LoginLink>>,
+    /// The token that the owner has sent last, where it is exchanged.
+    pub(super) caller: Mutex<Option<CallerToken>>,
+    /// What the authorization server was given and has refused, as its SHA-256.
+    pub(super) refused: Mutex<Option<[u8; 32]>>,
 }
 
 impl Default for GrantSlot {
     fn default() -> Self {
-        let (grant, ended) = (ArcSwapOption::empty(), watch::Sender::new(0));
-        Self { grant, ended, turn: AsyncMutex::default(), link: Mutex::default() }
+        Self {
+            grant: ArcSwapOption::empty(),
+            ended: watch::Sender::new(0),
+            turn: AsyncMutex::default(),
+            link: Mutex::default(),
+            caller: Mutex::default(),
+            refused: Mutex::default(),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! `WWW-Authenticate`: what a server says about the credentials that it wants (RFC 9110, 11.6.1;
-//! RFC 6750, 3; RFC 9728, 5.1).
+//! RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1).
 
 use http::{HeaderMap, header};
 
 use super::scopes::ScopeSet;
+use super::token::TokenUse;
 
 /// What a server wants of a client that it refuses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(in crate::upstream) struct BearerChallenge {
     pub(in crate::upstream) scope: ScopeSet,
     /// What is wrong with the credentials that were sent.
     pub(in crate::upstream) error: Option<String>,
+    /// Which tokens it wants.
+    pub(in crate::upstream) wants: TokenUse,
 }
 
 impl BearerChallenge {
@@ -21,17 +24,22 @@ impl BearerChallenge {
     pub(in crate::upstream) fn needs_scopes(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
+
+    /// Whether only the nonce of the proof is missing or old (RFC 9449, 9).
+    pub(in crate::upstream) fn needs_nonce(&self) -> bool {
+        self.error.as_deref() == Some("use_dpop_nonce")
+    }
 }
 
-/// The `Bearer` challenge in a response's headers; the first, if there are several. `None` if there
-/// is none, or if it is malformed.
+/// The `Bearer` or `DPoP` challenge in a response's headers; the first, if there are several. `None` if
+/// there is none, or if it is malformed.
 pub(in crate::upstream) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
-    values.filter_map(|value| value.to_str().ok()).find_map(parse_bearer)
+    values.filter_map(|value| value.to_str().ok()).find_map(parse_challenge)
 }
 
-/// The `Bearer` challenge in one header value, which may have several challenges.
-fn parse_bearer(text: &str) -> Option<BearerChallenge> {
+/// The challenge in one header value, which may have several.
+fn parse_challenge(text: &str) -> Option<BearerChallenge> {
     let mut rest = text.get(..text.len().min(LONGEST))?;
     let mut found: Option<BearerChallenge> = None;
     loop {
@@ -53,7 +61,10 @@ fn parse_bearer(text: &str) -> Option<BearerChallenge> {
         if found.is_some() {
             return found;
         }
-        found = name.eq_ignore_ascii_case("bearer").then(BearerChallenge::default);
+        let wants = [TokenUse::Bearer, TokenUse::Dpop]
+            .into_iter()
+            .find(|wanted| name.eq_ignore_ascii_case(wanted.scheme()));
+        found = wants.map(|wants| BearerChallenge { wants, ..BearerChallenge::default() });
         rest = after;
     }
 }
@@ -110,6 +121,21 @@ mod tests {
             let text = Option::unwrap_or_default;
             [text(it.resource_metadata), it.scope.to_string(), text(it.error)]
         })
+    }
+
+    #[test]
+    fn a_challenge_says_whether_tokens_are_bound() {
+        for (text, wants, needs_nonce) in [
+            ("Bearer scope=\"a\"", TokenUse::Bearer, false),
+            ("DPoP resource_metadata=\"https://a.test/m\"", TokenUse::Dpop, false),
+            ("dpop error=\"use_dpop_nonce\", algs=\"ES256\"", TokenUse::Dpop, true),
+            ("Basic realm=\"DPoP\", Bearer", TokenUse::Bearer, false),
+            ("Bearer, DPoP algs=\"ES256\"", TokenUse::Bearer, false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::WWW_AUTHENTICATE, text.parse().unwrap())]);
+            let found = find_challenge(&headers).unwrap();
+            assert_eq!((found.wants, found.needs_nonce()), (wants, needs_nonce), "{text}");
+        }
     }
 
     #[test]

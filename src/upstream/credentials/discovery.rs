@@ -18,6 +18,7 @@ use super::metadata::{
 };
 use super::registration::RegistrationFault;
 use super::scopes::ScopeSet;
+use super::token::TokenUse;
 
 /// A server's authorization server, and what the login needs to know of both.
 pub(super) struct DiscoveredServer {
@@ -26,6 +27,8 @@ pub(super) struct DiscoveredServer {
     /// The scopes in the server's metadata.
     pub(super) scopes: ScopeSet,
     pub(super) metadata: AuthServerMetadata,
+    /// Which tokens the server wants, by its metadata or its challenge.
+    pub(super) wants: TokenUse,
 }
 
 /// Where and for what a server's authorization server is looked for.
@@ -44,7 +47,7 @@ impl Discovery<'_> {
         challenge: &BearerChallenge,
     ) -> Result<DiscoveredServer, LoginFault> {
         let Some((place, found)) = self.find_resource(challenge).await? else {
-            return self.run_without_resource().await;
+            return self.run_without_resource(challenge).await;
         };
         let issuer = self.choose_issuer(&place, &found)?;
         let metadata = self.find_issuer(issuer).await?;
@@ -53,11 +56,15 @@ impl Discovery<'_> {
             metadata: metadata.ok_or_else(missing)?,
             resource: found.resource,
             scopes: found.scopes,
+            wants: if found.wants == TokenUse::Dpop { TokenUse::Dpop } else { challenge.wants },
         })
     }
 
     /// A server of 2025-03-26, which has no metadata, is its own authorization server.
-    async fn run_without_resource(&self) -> Result<DiscoveredServer, LoginFault> {
+    async fn run_without_resource(
+        &self,
+        challenge: &BearerChallenge,
+    ) -> Result<DiscoveredServer, LoginFault> {
         let issuer = origin_issuer(self.server);
         if let Some(expected) = self.issuer.filter(|expected| *expected != issuer) {
             return Err(other_issuer(&issuer, expected));
@@ -68,7 +75,8 @@ impl Discovery<'_> {
             None => AuthServerMetadata::with_default_endpoints(self.server),
         };
         let resource = canonical_resource(self.server);
-        Ok(DiscoveredServer { resource, scopes: ScopeSet::default(), metadata })
+        let (scopes, wants) = (ScopeSet::default(), challenge.wants);
+        Ok(DiscoveredServer { resource, scopes, metadata, wants })
     }
 
     /// The server's metadata, and where it was.

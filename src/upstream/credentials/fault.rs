@@ -5,6 +5,8 @@ use http::StatusCode;
 use crate::upstream::outbound::OutboundFault;
 
 use super::authorization::AnswerRefusal;
+use super::dpop::DpopFault;
+use super::held_token::HeldTokenFault;
 use super::metadata::MetadataFault;
 use super::pkce::NoRandomness;
 use super::registration::RegistrationFault;
@@ -62,6 +64,30 @@ pub enum LoginFault {
         /// How many may be open.
         limit: usize,
     },
+    /// A token of the configuration cannot be used.
+    #[error(transparent)]
+    Held(#[from] HeldTokenFault),
+    /// A proof of possession cannot be made.
+    #[error(transparent)]
+    Dpop(#[from] DpopFault),
+    /// There is no token of the client that could be exchanged.
+    #[error(
+        "there is nothing to exchange for a token: the client has not sent a token of the issuer \
+         whose tokens this server exchanges"
+    )]
+    NoCallerToken,
+    /// There is no token of the operator that could be exchanged.
+    #[error(
+        "there is nothing to exchange for a token of the gateway's own: set `subject_token` or \
+         `subject_token_file`"
+    )]
+    NoOwnToken,
+    /// The authorization server has refused the JWT, which is not sent a second time.
+    #[error(
+        "the authorization server has refused the JWT before: it is not sent again until there is \
+         another"
+    )]
+    RefusedBefore,
     /// The server refuses a token that has all that it asks for.
     #[error("the server asks for the scopes {scopes:?}, which the gateway has asked for already")]
     Futile {

@@ -1,22 +1,26 @@
 //! One owner's grant at one server: its tokens, and what renews them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::call::Principal;
+use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
-use crate::upstream::outbound::{OutboundClient, OutboundRequest};
+use crate::upstream::UpstreamError;
+use crate::upstream::outbound::{OutboundAnswer, OutboundClient, OutboundRequest, shown_url};
+use crate::upstream::transport::http::SignableRequest;
 
 use super::assertion::AssertionKey;
+use super::dpop::{DPOP, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token};
 use super::fault::LoginFault;
 use super::registration::OauthClient;
 use super::scopes::ScopeSet;
-use super::token::{GivenTokens, TokenGrant, TokenRefusal, TokenRequest, read_tokens};
+use super::token::{GivenTokens, TokenGrant, TokenRefusal, TokenRequest, TokenUse, read_tokens};
 
 /// Whose grant it is. Two owners share nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,6 +44,8 @@ pub(super) struct TokenSource {
     pub(super) resource: String,
     /// The scopes that are asked for.
     pub(super) scopes: ScopeSet,
+    /// The key that tokens are bound to; `None` for those that are not.
+    pub(super) dpop: Option<Arc<DpopKey>>,
 }
 
 impl TokenSource {
@@ -53,18 +59,51 @@ impl TokenSource {
             resource: &self.resource,
             scopes: &self.scopes,
         };
-        let (headers, form) = request.write(clock::unix_now())?;
-        let url = &self.token_endpoint;
+        let Some(key) = &self.dpop else {
+            let answer = self.send(&request, None).await?;
+            return Ok(read_tokens(answer.status, &answer.body, TokenUse::Bearer)?);
+        };
+        let mut answer = self.send(&request, Some(key)).await?;
+        let has_nonce = key.keep_nonce(ProofAudience::Issuer, &answer.headers);
+        let mut tokens = read_tokens(answer.status, &answer.body, TokenUse::Dpop);
+        // Once more with the nonce of the authorization server (RFC 9449, 8).
+        if has_nonce && tokens.as_ref().is_err_and(TokenRefusal::needs_nonce) {
+            answer = self.send(&request, Some(key)).await?;
+            key.keep_nonce(ProofAudience::Issuer, &answer.headers);
+            tokens = read_tokens(answer.status, &answer.body, TokenUse::Dpop);
+        }
+        Ok(tokens?)
+    }
+
+    async fn send(
+        &self,
+        request: &TokenRequest<'_>,
+        key: Option<&Arc<DpopKey>>,
+    ) -> Result<OutboundAnswer, LoginFault> {
+        let (url, now) = (&self.token_endpoint, clock::unix_now());
+        let (mut headers, form) = request.write(now)?;
+        if let Some(key) = key {
+            let proven = ProvenRequest {
+                audience: ProofAudience::Issuer,
+                method: &Method::POST,
+                url: &shown_url(url),
+                used: None,
+            };
+            headers.insert(DPOP, key.prove(&proven, now)?);
+        }
         let request = OutboundRequest { method: Method::POST, url, headers, body: form.into() };
-        let answer = self.outbound.send(request).await?;
-        Ok(read_tokens(answer.status, &answer.body)?)
+        Ok(self.outbound.send(request).await?)
     }
 }
 
 /// Tokens that are in use.
-pub(super) struct OauthGrant {
+pub(in crate::upstream) struct OauthGrant {
     /// The value of `Authorization`.
-    pub(super) authorization: HeaderValue,
+    pub(in crate::upstream) authorization: HeaderValue,
+    /// The hash of the access token, if it is bound to the key of the source.
+    token_hash: Option<String>,
+    /// The SHA-256 of the token of a client that it was exchanged for, if it was.
+    subject: Option<[u8; 32]>,
     refresh: Option<Secret>,
     /// From when on it is renewed before it is used.
     renew_at: Option<Instant>,
@@ -80,13 +119,68 @@ impl OauthGrant {
         let renew_at = tokens
             .lifetime
             .map(|lifetime| clock::now() + lifetime.saturating_sub(margin(lifetime)));
+        let bound = source.dpop.as_ref().and_then(|_| tokens.authorization.to_str().ok());
+        let token_hash = bound.and_then(|value| value.split_once(' '));
         Self {
+            token_hash: token_hash.map(|(_, token)| hash_token(token)),
+            subject: None,
             authorization: tokens.authorization,
             refresh: tokens.refresh,
             renew_at,
             given: tokens.scopes.unwrap_or_else(|| source.scopes.clone()),
             source,
         }
+    }
+
+    /// The same grant, exchanged for this token of a client.
+    pub(super) fn exchanged_for(self, subject: Option<[u8; 32]>) -> Self {
+        Self { subject, ..self }
+    }
+
+    /// Whether it may be used for a client that has sent this token. A grant that was exchanged is
+    /// only good for the very token that it was exchanged for: another may allow less. Requests
+    /// without a call, such as the opening of a session, have none.
+    pub(super) fn is_for(&self, caller: Option<&CallerToken>) -> bool {
+        match (&self.subject, caller) {
+            (Some(subject), Some(caller)) => subject == caller.digest(),
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Adds what proves the possession of the key that the token is bound to, if it is bound.
+    ///
+    /// # Errors
+    /// [`UpstreamError::Login`] if no proof can be made.
+    pub(in crate::upstream) fn add_proof(
+        &self,
+        request: &SignableRequest<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), UpstreamError> {
+        let Some((key, hash)) = self.source.dpop.as_ref().zip(self.token_hash.as_ref()) else {
+            return Ok(());
+        };
+        let SignableRequest { method, uri, body } = *request;
+        let url = match (uri.scheme_str(), uri.authority()) {
+            (Some(scheme), Some(authority)) => format!("{scheme}://{authority}{}", uri.path()),
+            _ => return Err(UpstreamError::Login(Box::new(DpopFault::Key.into()))),
+        };
+        let proven = ProvenRequest {
+            audience: ProofAudience::Server,
+            method,
+            url: &url,
+            used: Some((hash, body)),
+        };
+        let proof = key.prove(&proven, clock::unix_now());
+        let proof = proof.map_err(|fault| UpstreamError::Login(Box::new(fault.into())))?;
+        headers.insert(DPOP, proof);
+        Ok(())
+    }
+
+    /// Keeps the nonce of a server's response for the next proof. True if it is another one than the
+    /// last.
+    pub(in crate::upstream) fn keep_nonce(&self, response: &HeaderMap) -> bool {
+        let key = self.source.dpop.as_ref();
+        key.is_some_and(|key| key.keep_nonce(ProofAudience::Server, response))
     }
 
     /// Whether it should be renewed before it is used again.

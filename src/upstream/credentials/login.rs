@@ -17,6 +17,7 @@ use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantSlot, LoginLink, OpenLogin};
 use super::challenge::BearerChallenge;
 use super::discovery::{DiscoveredServer, Discovery};
+use super::dpop::{DpopFault, DpopKey, choose_use};
 use super::fault::LoginFault;
 use super::grant::TokenSource;
 use super::metadata::{MetadataFault, PkceDemand};
@@ -26,6 +27,7 @@ use super::registration::{
     registered_auth, registration_request,
 };
 use super::scopes::{KnownScopes, ScopeSet, choose_scopes};
+use super::token::TokenUse;
 
 impl ServerAuthorizer {
     /// Finds the server's authorization server.
@@ -35,7 +37,7 @@ impl ServerAuthorizer {
     ) -> Result<DiscoveredServer, LoginFault> {
         let pkce = match self.oauth.grant {
             GrantKind::AuthorizationCode => PkceDemand::Required,
-            GrantKind::ClientCredentials => PkceDemand::Unneeded,
+            _ => PkceDemand::Unneeded,
         };
         let issuer = self.oauth.issuer.as_deref();
         let discovery = Discovery { outbound: &self.outbound, server: &self.url, issuer, pkce };
@@ -71,7 +73,7 @@ impl ServerAuthorizer {
             // A client that logs in by itself needs no refresh tokens.
             of_issuer: match self.oauth.grant {
                 GrantKind::AuthorizationCode => &found.metadata.scopes,
-                GrantKind::ClientCredentials => &none,
+                _ => &none,
             },
         })
     }
@@ -81,8 +83,14 @@ impl ServerAuthorizer {
         found: &DiscoveredServer,
         client: OauthClient,
         scopes: ScopeSet,
-    ) -> TokenSource {
-        TokenSource {
+    ) -> Result<TokenSource, DpopFault> {
+        let algorithms = found.metadata.proof_algorithms.as_deref();
+        let dpop = match choose_use(self.oauth.dpop, found.wants, algorithms)? {
+            TokenUse::Bearer => None,
+            // A key for each grant: no two owners have the same.
+            TokenUse::Dpop => Some(Arc::new(DpopKey::generate()?)),
+        };
+        Ok(TokenSource {
             outbound: self.outbound.clone(),
             issuer: found.metadata.issuer.clone(),
             token_endpoint: found.metadata.token_endpoint.clone(),
@@ -90,18 +98,23 @@ impl ServerAuthorizer {
             key: self.assertion_key(),
             resource: found.resource.clone(),
             scopes,
-        }
+            dpop,
+        })
     }
 
-    /// The source of tokens for a client that logs in by itself, which is always a configured one.
+    /// The source of tokens for a client that logs in by itself, which is always a configured one, or
+    /// for one that gives something that needs no client.
     pub(super) fn client_source(
         &self,
         found: &DiscoveredServer,
         known: (&BearerChallenge, &ScopeSet),
     ) -> Result<TokenSource, LoginFault> {
         let scopes = self.scopes_for(found, known);
+        if self.oauth.grant == GrantKind::JwtBearer && self.oauth.client_id.is_none() {
+            return Ok(self.source(found, OauthClient::unregistered(), scopes)?);
+        }
         match choose_client(&self.oauth, &found.metadata)? {
-            ClientOrigin::Known(client) => Ok(self.source(found, client, scopes)),
+            ClientOrigin::Known(client) => Ok(self.source(found, client, scopes)?),
             ClientOrigin::Registered(_) => {
                 Err(RegistrationFault::NoWay { issuer: found.metadata.issuer.clone() }.into())
             }
@@ -123,20 +136,22 @@ impl ServerAuthorizer {
         let client = self.client(found, &redirect).await?;
         let scopes = self.scopes_for(found, known);
         let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
+        let source = self.source(found, client, scopes)?;
         let request = AuthorizationRequest {
-            client_id: &client.id,
+            client_id: &source.client.id,
             redirect: &redirect,
             challenge: &verifier.challenge(),
             state: &state,
             resource: &found.resource,
-            scopes: &scopes,
+            scopes: &source.scopes,
+            key: source.dpop.as_ref().map(|key| &*key.thumbprint),
         };
         let url = String::from(request.link(endpoint)).into();
         let until = clock::now() + self.oauth.login_time;
         let login = OpenLogin {
             server: self.server.clone(),
             slot: Arc::clone(slot),
-            source: self.source(found, client, scopes),
+            source,
             iss: found.metadata.iss_in_answers,
             verifier,
             redirect: (*redirect).clone(),

@@ -7,6 +7,7 @@ use crate::config::is_safe_url;
 use crate::text::clip;
 
 use super::scopes::ScopeSet;
+use super::token::TokenUse;
 
 /// What is wrong with a metadata document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +51,8 @@ pub(super) struct ResourceMetadata {
     /// The authorization servers, as they are written.
     pub(super) issuers: Vec<String>,
     pub(super) scopes: ScopeSet,
+    /// Which tokens it takes (`dpop_bound_access_tokens_required`).
+    pub(super) wants: TokenUse,
 }
 
 /// The metadata of an authorization server (RFC 8414, 2), as far as it is used.
@@ -67,6 +70,8 @@ pub(super) struct AuthServerMetadata {
     pub(super) iss_in_answers: IssAdvertised,
     /// Whether the URL of a metadata document is a client id.
     pub(super) metadata_documents: DocumentClients,
+    /// The algorithms of proofs (RFC 9449, 5.1); `None` if the document does not say.
+    pub(super) proof_algorithms: Option<Vec<String>>,
 }
 
 /// Whether an authorization server says that its answers name it.
@@ -90,6 +95,8 @@ struct ResourceDocument {
     authorization_servers: Vec<String>,
     #[serde(default)]
     scopes_supported: Vec<String>,
+    #[serde(default)]
+    dpop_bound_access_tokens_required: bool,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +114,7 @@ struct IssuerDocument {
     authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
     client_id_metadata_document_supported: bool,
+    dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
 /// Where the metadata of a server may be without a challenge that says so: below the well-known
@@ -159,7 +167,11 @@ impl ResourceMetadata {
         let issuers = document.authorization_servers.into_iter().filter(is_usable);
         let issuers: Vec<_> = issuers.take(MOST_ISSUERS).collect();
         let scopes = document.scopes_supported.iter().map(String::as_str).collect();
-        Ok(Self { resource: document.resource, issuers, scopes })
+        let wants = match document.dpop_bound_access_tokens_required {
+            true => TokenUse::Dpop,
+            false => TokenUse::Bearer,
+        };
+        Ok(Self { resource: document.resource, issuers, scopes, wants })
     }
 }
 
@@ -215,6 +227,7 @@ impl AuthServerMetadata {
             } else {
                 DocumentClients::Unknown
             },
+            proof_algorithms: document.dpop_signing_alg_values_supported,
         })
     }
 
@@ -229,6 +242,7 @@ impl AuthServerMetadata {
             auth_methods: None,
             iss_in_answers: IssAdvertised::No,
             metadata_documents: DocumentClients::Unknown,
+            proof_algorithms: None,
         }
     }
 }

@@ -6,9 +6,9 @@
 //! callback, and [`GrantBook::finish_login`] makes a grant of it.
 //!
 //! The parts that decide something are pure, each in a file of its own: `challenge`, `metadata`,
-//! `registration`, `scopes`, `authorization`, `token`, `pkce`, `assertion`. Those that wait for
-//! others are `discovery`, `login`, `refusal`, `grant` and `book`; all of them reach other hosts through
-//! `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
+//! `registration`, `scopes`, `authorization`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
+//! others are `discovery`, `login`, `exchange`, `held_token`, `refusal`, `grant` and `book`; all of them
+//! reach other hosts through `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
 //! are never passed on.
 
 mod assertion;
@@ -17,8 +17,11 @@ mod authorizer;
 mod book;
 mod challenge;
 mod discovery;
+mod dpop;
+mod exchange;
 mod fault;
 mod grant;
+mod held_token;
 mod login;
 mod metadata;
 mod pkce;
@@ -33,4 +36,5 @@ pub use book::GrantBook;
 pub(in crate::upstream) use challenge::find_challenge;
 pub use fault::LoginFault;
 pub use grant::GrantOwner;
+pub(in crate::upstream) use grant::OauthGrant;
 pub(in crate::upstream) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};

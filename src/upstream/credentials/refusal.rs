@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 
+use crate::call::CallerToken;
 use crate::config::GrantKind;
 
 use super::authorizer::{LoginDemand, ServerAuthorizer};
 use super::book::{GrantSlot, LoginLink};
 use super::challenge::BearerChallenge;
+use super::exchange::TokenSeeker;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
-use super::token::{TokenGrant, TokenRefusal};
+use super::token::TokenRefusal;
 
 /// A request that a server has refused.
 pub(in crate::upstream) struct RequestRefusal {
     pub(in crate::upstream) status: StatusCode,
     pub(in crate::upstream) challenge: BearerChallenge,
-    /// The token that was sent.
-    pub(in crate::upstream) used: Option<HeaderValue>,
+    /// The grant that was used.
+    pub(in crate::upstream) used: Option<Arc<OauthGrant>>,
     /// How often the request was refused before.
     pub(in crate::upstream) before: usize,
 }
@@ -28,6 +30,8 @@ pub(in crate::upstream) struct RequestRefusal {
 pub(in crate::upstream) enum AfterRefusal {
     /// There is another token: the request is sent again.
     Again,
+    /// There is another token, which is good for this request: it is sent again with that.
+    With(Arc<OauthGrant>),
     /// The refusal is the answer.
     Final,
     /// The owner has to log in.
@@ -41,7 +45,7 @@ impl ServerAuthorizer {
     /// [`LoginFault`] if there can be no token.
     pub(in crate::upstream) async fn answer_refusal(
         &self,
-        owner: &GrantOwner,
+        (owner, caller): (&GrantOwner, Option<&CallerToken>),
         refused: RequestRefusal,
     ) -> Result<AfterRefusal, LoginFault> {
         let is_step_up = refused.status == StatusCode::FORBIDDEN;
@@ -50,8 +54,9 @@ impl ServerAuthorizer {
         }
         let slot = self.book.slot(self.key_of(owner));
         let _turn = slot.turn.lock().await;
-        let current = slot.grant.load_full();
-        if current.as_ref().map(|grant| &grant.authorization) != refused.used.as_ref() {
+        let current = slot.grant.load_full().filter(|grant| grant.is_for(caller));
+        let authorization = |grant: &Arc<OauthGrant>| grant.authorization.clone();
+        if current.as_ref().map(authorization) != refused.used.as_ref().map(authorization) {
             // Another request has renewed it.
             return Ok(if refused.before < MOST_TRIES {
                 AfterRefusal::Again
@@ -65,7 +70,8 @@ impl ServerAuthorizer {
         if is_step_up && let Some(grant) = &current {
             check_step_up(grant, &refused.challenge)?;
         }
-        self.obtain(owner, &slot, (current, refused)).await
+        let seeker = TokenSeeker { owner, caller, slot: &slot };
+        self.obtain(&seeker, (current, refused)).await
     }
 
     /// The link that is out for the same challenge.
@@ -77,10 +83,10 @@ impl ServerAuthorizer {
     /// Gets a token with what there is, or asks for a login.
     async fn obtain(
         &self,
-        owner: &GrantOwner,
-        slot: &Arc<GrantSlot>,
+        seeker: &TokenSeeker<'_>,
         (current, refused): (Option<Arc<OauthGrant>>, RequestRefusal),
     ) -> Result<AfterRefusal, LoginFault> {
+        let (owner, slot) = (seeker.owner, seeker.slot);
         let discovered = self.discover(&refused.challenge).await?;
         // Tokens of one issuer are never shown to another.
         let known = current.filter(|grant| grant.source.issuer == discovered.metadata.issuer);
@@ -99,9 +105,8 @@ impl ServerAuthorizer {
             return Ok(AfterRefusal::Final);
         }
         let source = self.client_source(&discovered, (&refused.challenge, &asked))?;
-        let tokens = source.ask(TokenGrant::Client).await?;
-        slot.store(OauthGrant::new(tokens, source));
-        Ok(AfterRefusal::Again)
+        let grant = self.obtain_alone(seeker, source).await?;
+        Ok(AfterRefusal::With(slot.store(grant)))
     }
 
     /// Refreshes a grant; false if it cannot be, or if its authorization server refuses.

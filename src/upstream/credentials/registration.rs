@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::config::{OauthConfig, Secret, TokenEndpointAuth};
+use crate::config::{IdpConfig, OauthConfig, Secret, TokenEndpointAuth};
 use crate::text::clip;
 
 use super::metadata::{AuthServerMetadata, DocumentClients};
@@ -17,6 +17,8 @@ pub(super) enum ClientAuth {
     Post,
     PrivateKeyJwt,
     None,
+    /// Not at all: the gateway is no client there, and what it gives says enough.
+    Unregistered,
 }
 
 impl ClientAuth {
@@ -42,6 +44,27 @@ pub(super) struct OauthClient {
     pub(super) id: String,
     pub(super) secret: Option<Secret>,
     pub(super) auth: ClientAuth,
+}
+
+impl OauthClient {
+    /// The gateway where it is not registered: only what it gives for a token counts.
+    pub(super) fn unregistered() -> Self {
+        Self { id: String::new(), secret: None, auth: ClientAuth::Unregistered }
+    }
+
+    /// The gateway at an identity provider.
+    pub(super) fn at_idp(idp: &IdpConfig) -> Self {
+        let auth = match idp.token_endpoint_auth {
+            TokenEndpointAuth::Basic => ClientAuth::Basic,
+            TokenEndpointAuth::Post => ClientAuth::Post,
+            TokenEndpointAuth::PrivateKeyJwt => ClientAuth::PrivateKeyJwt,
+            TokenEndpointAuth::None => ClientAuth::None,
+            TokenEndpointAuth::Auto if idp.private_key.is_some() => ClientAuth::PrivateKeyJwt,
+            TokenEndpointAuth::Auto if idp.client_secret.is_some() => ClientAuth::Post,
+            TokenEndpointAuth::Auto => ClientAuth::None,
+        };
+        Self { id: idp.client_id.clone(), secret: idp.client_secret.clone(), auth }
+    }
 }
 
 /// How to come by a client.

@@ -1,4 +1,5 @@
-//! Token requests and their answers (RFC 6749, 4.1.3, 4.4, 5 and 6; RFC 8707, 2.2).
+//! Token requests and their answers (RFC 6749, 4.1.3, 4.4, 5 and 6; RFC 7523, 2.1; RFC 8693, 2;
+//! RFC 8707, 2.2).
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 
-use crate::config::Secret;
+use crate::config::{ExchangedType, Secret};
 use crate::mcp::MediaType;
+use crate::text::clip;
 
 use super::assertion::{AssertionFault, AssertionKey};
 use super::authorization::shown_code;
@@ -27,6 +29,48 @@ pub(super) enum TokenGrant<'a> {
     Refresh { token: &'a Secret },
     /// The client itself.
     Client,
+    /// Another token.
+    Exchange(TokenExchange<'a>),
+    /// A JWT of an issuer that the authorization server trusts.
+    Assertion { jwt: &'a Secret },
+}
+
+/// A token that is given for another (RFC 8693, 2.1).
+pub(super) struct TokenExchange<'a> {
+    /// Who it is about.
+    pub(super) subject: (&'a Secret, ExchangedType),
+    /// Who acts for them.
+    pub(super) actor: Option<(&'a Secret, ExchangedType)>,
+    pub(super) wanted: WantedToken,
+    pub(super) audience: Option<&'a str>,
+}
+
+/// What a token is exchanged for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WantedToken {
+    AccessToken,
+    /// A grant at the authorization server that is the audience (ID-JAG, 4.3).
+    IdJag,
+}
+
+/// How an access token is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::upstream) enum TokenUse {
+    /// By whoever has it.
+    #[default]
+    Bearer,
+    /// With proofs of a key that it is bound to (RFC 9449).
+    Dpop,
+}
+
+impl TokenUse {
+    /// The scheme in `Authorization` and `WWW-Authenticate`.
+    pub(super) fn scheme(self) -> &'static str {
+        match self {
+            Self::Bearer => "Bearer",
+            Self::Dpop => "DPoP",
+        }
+    }
 }
 
 /// A token request.
@@ -53,15 +97,38 @@ pub enum TokenRefusal {
     /// The answer is not one of the standard.
     #[error("the answer of the token endpoint has no usable access token")]
     Shape,
-    /// The token is of a type that the gateway does not know.
-    #[error("the token has the type {found:?} instead of \"Bearer\"")]
+    /// The token is of another type than the one that was asked for.
+    #[error("the token has the type {found:?} instead of {expected:?}")]
     TokenType {
         /// The type.
+        found: String,
+        /// The one that was asked for.
+        expected: &'static str,
+    },
+    /// What came for an ID token is not a grant at another authorization server.
+    #[error(
+        "the identity provider has not answered with an ID-JAG: `issued_token_type` is {found:?}"
+    )]
+    IssuedType {
+        /// What came.
         found: String,
     },
     /// The client cannot prove who it is.
     #[error(transparent)]
     Assertion(#[from] AssertionFault),
+}
+
+impl TokenRefusal {
+    /// Whether the authorization server wants its nonce in the proof (RFC 9449, 8).
+    pub(super) fn needs_nonce(&self) -> bool {
+        matches!(self, Self::Refused { code } if code == "use_dpop_nonce")
+    }
+
+    /// Whether the authorization server has judged what it was given: the same would be refused
+    /// again. A status such as `503` is not a judgement.
+    pub(super) fn is_verdict(&self) -> bool {
+        matches!(self, Self::Refused { code } if !code.starts_with('5'))
+    }
 }
 
 impl TokenRequest<'_> {
@@ -82,9 +149,16 @@ impl TokenRequest<'_> {
             TokenGrant::Client => {
                 form.append_pair("grant_type", "client_credentials");
             }
+            TokenGrant::Exchange(exchange) => exchange.write(&mut form),
+            TokenGrant::Assertion { jwt } => {
+                form.append_pair("grant_type", JWT_BEARER_GRANT)
+                    .append_pair("assertion", jwt.expose());
+            }
         }
         form.append_pair("resource", self.resource);
-        if matches!(self.grant, TokenGrant::Client) && !self.scopes.is_empty() {
+        // A code has those of its authorization request, and a refresh token its own.
+        let asks = !matches!(self.grant, TokenGrant::Code { .. } | TokenGrant::Refresh { .. });
+        if asks && !self.scopes.is_empty() {
             form.append_pair("scope", &self.scopes.to_string());
         }
         let mut headers = HeaderMap::new();
@@ -113,6 +187,7 @@ impl TokenRequest<'_> {
             ClientAuth::None => {
                 form.append_pair("client_id", id);
             }
+            ClientAuth::Unregistered => {}
             ClientAuth::PrivateKeyJwt => {
                 let key = self.key.ok_or(AssertionFault::NoKey)?;
                 let assertion = key.sign(id, self.issuer, now)?;
@@ -122,6 +197,27 @@ impl TokenRequest<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl TokenExchange<'_> {
+    fn write(&self, form: &mut Serializer<'_, String>) {
+        let (subject, kind) = self.subject;
+        form.append_pair("grant_type", EXCHANGE_GRANT)
+            .append_pair("subject_token", subject.expose())
+            .append_pair("subject_token_type", kind.urn());
+        if let Some((actor, kind)) = self.actor {
+            form.append_pair("actor_token", actor.expose())
+                .append_pair("actor_token_type", kind.urn());
+        }
+        let wanted = match self.wanted {
+            WantedToken::AccessToken => ExchangedType::AccessToken.urn(),
+            WantedToken::IdJag => ID_JAG,
+        };
+        form.append_pair("requested_token_type", wanted);
+        if let Some(audience) = self.audience {
+            form.append_pair("audience", audience);
+        }
     }
 }
 
@@ -138,7 +234,7 @@ fn basic_credential(id: &str, secret: &str) -> Result<HeaderValue, TokenRefusal>
 /// The tokens of an answer.
 #[derive(Debug)]
 pub(super) struct GivenTokens {
-    /// `Bearer` and the access token, marked as sensitive.
+    /// The scheme and the access token, marked as sensitive.
     pub(super) authorization: HeaderValue,
     pub(super) refresh: Option<Secret>,
     pub(super) lifetime: Option<Duration>,
@@ -150,11 +246,8 @@ pub(super) struct GivenTokens {
 pub(super) fn read_tokens(
     status: http::StatusCode,
     body: &[u8],
+    wanted: TokenUse,
 ) -> Result<GivenTokens, TokenRefusal> {
-    #[derive(Deserialize)]
-    struct ErrorDocument {
-        error: String,
-    }
     #[derive(Deserialize)]
     struct TokenDocument {
         access_token: String,
@@ -163,18 +256,15 @@ pub(super) fn read_tokens(
         refresh_token: Option<String>,
         scope: Option<String>,
     }
-    if !status.is_success() {
-        let error = serde_json::from_slice::<ErrorDocument>(body).ok();
-        let code = error.map(|document| shown_code(&document.error));
-        return Err(TokenRefusal::Refused { code: code.unwrap_or_else(|| status.to_string()) });
-    }
+    check_status(status, body)?;
     let document: TokenDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
-    if !document.token_type.eq_ignore_ascii_case("bearer") {
-        return Err(TokenRefusal::TokenType { found: shown_code(&document.token_type) });
+    let expected = wanted.scheme();
+    if !document.token_type.eq_ignore_ascii_case(expected) {
+        return Err(TokenRefusal::TokenType { found: shown_code(&document.token_type), expected });
     }
     let token = document.access_token;
-    let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    let value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_token);
+    let value = HeaderValue::try_from(format!("{expected} {token}"));
+    let value = value.ok().filter(|_| is_token(&token));
     let mut authorization = value.ok_or(TokenRefusal::Shape)?;
     authorization.set_sensitive(true);
     let seconds = document.expires_in.filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
@@ -186,12 +276,55 @@ pub(super) fn read_tokens(
     })
 }
 
+/// Reads the answer of an identity provider to the exchange of an ID token (ID-JAG, 4.3).
+pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secret, TokenRefusal> {
+    #[derive(Deserialize)]
+    struct IdJagDocument {
+        access_token: String,
+        issued_token_type: String,
+    }
+    check_status(status, body)?;
+    let document: IdJagDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
+    if document.issued_token_type != ID_JAG {
+        let found = clip(&document.issued_token_type, LONGEST_NAME).to_owned();
+        return Err(TokenRefusal::IssuedType { found });
+    }
+    let token = document.access_token;
+    if is_token(&token) { Ok(Secret::new(token)) } else { Err(TokenRefusal::Shape) }
+}
+
+/// Refuses an answer that is no success, with its error code.
+fn check_status(status: http::StatusCode, body: &[u8]) -> Result<(), TokenRefusal> {
+    #[derive(Deserialize)]
+    struct ErrorDocument {
+        error: String,
+    }
+    if status.is_success() {
+        return Ok(());
+    }
+    let error = serde_json::from_slice::<ErrorDocument>(body).ok();
+    let code = error.map(|document| shown_code(&document.error));
+    Err(TokenRefusal::Refused { code: code.unwrap_or_else(|| status.to_string()) })
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 /// What a form leaves as it is, but for spaces, which are encoded as any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 /// RFC 7523, 2.2.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// RFC 7523, 2.1.
+const JWT_BEARER_GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// RFC 8693, 2.1.
+const EXCHANGE_GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+/// Identity Assertion JWT Authorization Grant, 4.3.
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+/// The most bytes of a name in a reason.
+const LONGEST_NAME: usize = 200;
 /// The longest lifetime of a token that is believed, in seconds: ten years.
 const LONGEST_LIFETIME: f64 = 315_360_000.0;
 

@@ -50,6 +50,7 @@ pub(in crate::upstream) struct OutboundRequest<'a> {
 #[derive(Debug)]
 pub(in crate::upstream) struct OutboundAnswer {
     pub(in crate::upstream) status: StatusCode,
+    pub(in crate::upstream) headers: HeaderMap,
     pub(in crate::upstream) body: Bytes,
 }
 
@@ -155,13 +156,14 @@ impl OutboundClient {
         let client = client.map_err(failed)?;
         let response = client.send(&request.method, &request.headers, request.body).await;
         let response = response.map_err(failed)?;
-        let status = response.status();
-        let body = collect(response.into_body(), MAX_ANSWER).await;
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status, head.headers);
+        let body = collect(body, MAX_ANSWER).await;
         let unreadable = |error: BodyError<TransportError>| OutboundFault::Body {
             url: shown.to_owned(),
             source: Box::new(error.into()),
         };
-        Ok(OutboundAnswer { status, body: body.map_err(unreadable)? })
+        Ok(OutboundAnswer { status, headers, body: body.map_err(unreadable)? })
     }
 }
 

@@ -141,7 +141,12 @@ impl Instance {
             Ok(known) => return Ok(known),
             Err(reading) => reading,
         };
-        let principal = &permitted.get().context.principal;
+        let context = &permitted.get().context;
+        let principal = &context.principal;
+        if let Some(authorizer) = &self.kin.authorizer {
+            let grants = context.grants.as_deref();
+            authorizer.note_caller(principal, grants.and_then(|grants| grants.token.as_ref()));
+        }
         let connection = self.connected().await;
         let connection =
             connection.map_err(|fault| self.fail(self.with_login(fault, principal)))?;

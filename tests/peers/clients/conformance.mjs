@@ -176,8 +176,23 @@ function oauthSettings() {
     settings.client_metadata_url = 'https://conformance-test.local/client-metadata.json';
   }
   if (scenario.startsWith('auth/client-credentials')) settings.grant = 'client_credentials';
+  if (scenario === 'auth/wif-jwt-bearer') {
+    // A workload is no registered client: its JWT says who it is.
+    return table('everything.oauth', { grant: 'jwt_bearer', assertion: context.valid_jwt });
+  }
+  if (scenario === 'auth/enterprise-managed-authorization') {
+    // The identity provider publishes no keys, so the gateway could not verify its ID token as a
+    // client's: it is the operator's, for all.
+    Object.assign(settings, { grant: 'id_jag', per: 'gateway', subject_token: context.idp_id_token });
+    const idp = { token_endpoint: context.idp_token_endpoint, client_id: context.idp_client_id };
+    return table('everything.oauth', settings) + table('everything.oauth.idp', idp);
+  }
+  return table('everything.oauth', settings);
+}
+
+function table(name, settings) {
   const lines = Object.entries(settings).filter(([, value]) => value !== undefined);
-  return ['[servers.everything.oauth]', ...lines.map(([key, value]) => `${key} = ${JSON.stringify(value)}`), ''].join('\n');
+  return [`[servers.${name}]`, ...lines.map(([key, value]) => `${key} = ${JSON.stringify(value)}`), ''].join('\n');
 }
 
 const CAPABILITIES = {

@@ -59,8 +59,9 @@ fn a_client_without_its_key_makes_no_request() {
 
 #[test]
 fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
-    let token =
-        |value: serde_json::Value| read_tokens(StatusCode::OK, value.to_string().as_bytes());
+    let token = |value: serde_json::Value| {
+        read_tokens(StatusCode::OK, value.to_string().as_bytes(), TokenUse::Bearer)
+    };
     let good = token(json!({
         "access_token": "t", "token_type": "bearer", "expires_in": 60, "refresh_token": "r", "scope": "a b"
     }));
@@ -70,7 +71,7 @@ fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
     assert_eq!(good.lifetime, Some(Duration::from_mins(1)));
     assert_eq!(good.refresh.unwrap().expose(), "r");
     assert_eq!(good.scopes.unwrap().to_string(), "a b");
-    let dpop = TokenRefusal::TokenType { found: "DPoP".into() };
+    let dpop = TokenRefusal::TokenType { found: "DPoP".into(), expected: "Bearer" };
     for (answer, refusal) in [
         (json!({"access_token": "t", "token_type": "DPoP"}), dpop),
         (json!({"access_token": "t"}), TokenRefusal::Shape),
@@ -94,7 +95,115 @@ fn a_refusal_shows_its_code_and_nothing_else() {
         (r#"{"error":"invalid_grant","error_description":"the token secret"}"#, "invalid_grant"),
         ("<html>secret</html>", "400 Bad Request"),
     ] {
-        let refusal = read_tokens(StatusCode::BAD_REQUEST, body.as_bytes()).unwrap_err();
+        let refusal =
+            read_tokens(StatusCode::BAD_REQUEST, body.as_bytes(), TokenUse::Bearer).unwrap_err();
         assert_eq!(refusal, TokenRefusal::Refused { code: code.into() });
     }
+}
+
+#[test]
+fn a_token_that_is_not_bound_to_the_key_is_an_error_that_says_so() {
+    let answer = |kind: &str| json!({ "access_token": "t", "token_type": kind }).to_string();
+    let read = |kind: &str| read_tokens(StatusCode::OK, answer(kind).as_bytes(), TokenUse::Dpop);
+    assert_eq!(read("dpop").unwrap().authorization, "DPoP t");
+    let fault = read("Bearer").unwrap_err();
+    assert_eq!(fault, TokenRefusal::TokenType { found: "Bearer".into(), expected: "DPoP" });
+    assert_eq!(fault.to_string(), r#"the token has the type "Bearer" instead of "DPoP""#);
+}
+
+#[test]
+fn only_an_id_jag_is_taken_for_an_id_token() {
+    let read = |value: serde_json::Value| read_id_jag(StatusCode::OK, value.to_string().as_bytes());
+    let good = json!({ "access_token": "j", "issued_token_type": ID_JAG, "token_type": "N_A" });
+    assert_eq!(read(good).unwrap().expose(), "j");
+    let other = "urn:ietf:params:oauth:token-type:access_token";
+    for (answer, refusal) in [
+        (
+            json!({ "access_token": "j", "issued_token_type": other }),
+            TokenRefusal::IssuedType { found: other.into() },
+        ),
+        (json!({ "access_token": "j" }), TokenRefusal::Shape),
+        (json!({ "access_token": "a b", "issued_token_type": ID_JAG }), TokenRefusal::Shape),
+        (json!({ "access_token": "", "issued_token_type": ID_JAG }), TokenRefusal::Shape),
+    ] {
+        assert_eq!(read(answer.clone()).unwrap_err(), refusal, "{answer}");
+    }
+}
+
+#[test]
+fn each_grant_has_its_own_members_and_no_others() {
+    let token = |text: &str| Secret::new(text.to_owned());
+    let (subject, actor, jwt) = (token("of-user"), token("of-gateway"), token("of-pod"));
+    let exchange = |wanted, actor, audience| {
+        let subject = (&subject, ExchangedType::IdToken);
+        TokenGrant::Exchange(TokenExchange { subject, actor, wanted, audience })
+    };
+    let acting = Some((&actor, ExchangedType::Jwt));
+    let urn = "urn:ietf:params:oauth";
+    for (grant, members) in [
+        (
+            exchange(WantedToken::AccessToken, acting, None),
+            vec![
+                ("actor_token", "of-gateway".to_owned()),
+                ("actor_token_type", format!("{urn}:token-type:jwt")),
+                ("client_id", "a:b c".to_owned()),
+                ("grant_type", format!("{urn}:grant-type:token-exchange")),
+                ("requested_token_type", format!("{urn}:token-type:access_token")),
+                ("resource", "https://a.test/mcp".to_owned()),
+                ("scope", "x".to_owned()),
+                ("subject_token", "of-user".to_owned()),
+                ("subject_token_type", format!("{urn}:token-type:id_token")),
+            ],
+        ),
+        (
+            exchange(WantedToken::IdJag, None, Some("https://i.test")),
+            vec![
+                ("audience", "https://i.test".to_owned()),
+                ("client_id", "a:b c".to_owned()),
+                ("grant_type", format!("{urn}:grant-type:token-exchange")),
+                ("requested_token_type", format!("{urn}:token-type:id-jag")),
+                ("resource", "https://a.test/mcp".to_owned()),
+                ("scope", "x".to_owned()),
+                ("subject_token", "of-user".to_owned()),
+                ("subject_token_type", format!("{urn}:token-type:id_token")),
+            ],
+        ),
+        (
+            TokenGrant::Assertion { jwt: &jwt },
+            vec![
+                ("assertion", "of-pod".to_owned()),
+                ("client_id", "a:b c".to_owned()),
+                ("grant_type", format!("{urn}:grant-type:jwt-bearer")),
+                ("resource", "https://a.test/mcp".to_owned()),
+                ("scope", "x".to_owned()),
+            ],
+        ),
+    ] {
+        let request = |grant, client| TokenRequest {
+            grant,
+            client,
+            key: None,
+            issuer: "https://i.test",
+            resource: "https://a.test/mcp",
+            scopes: &ScopeSet::parse("x"),
+        };
+        let registered = client(ClientAuth::None);
+        let (_, form) = request(grant, &registered).write(Duration::ZERO).unwrap();
+        let mut found: Vec<_> = url::form_urlencoded::parse(form.as_bytes()).into_owned().collect();
+        found.sort();
+        let expected: Vec<_> =
+            members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!(found, expected);
+    }
+    let unregistered = OauthClient::unregistered();
+    let request = TokenRequest {
+        grant: TokenGrant::Assertion { jwt: &jwt },
+        client: &unregistered,
+        key: None,
+        issuer: "https://i.test",
+        resource: "https://a.test/mcp",
+        scopes: &ScopeSet::default(),
+    };
+    let (headers, form) = write(&request);
+    assert!(!form.contains_key("client_id") && !headers.contains_key(AUTHORIZATION), "{form:?}");
 }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{
-    AfterRefusal, GrantOwner, MOST_TRIES, RequestRefusal, ServerAuthorizer, find_challenge,
+    AfterRefusal, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal, ServerAuthorizer,
+    find_challenge,
 };
 
 use super::body::ResponseBody;
 use super::client::HttpClient;
-use super::headers::RequestHeaders;
+use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::RequestTarget;
 
 /// Which tokens go with the requests of a client.
@@ -27,7 +28,7 @@ pub(in crate::upstream) struct RequestCredentials {
 /// The headers of a request, and its token.
 struct AuthorizedHeaders<'a, H> {
     headers: &'a H,
-    token: Option<&'a HeaderValue>,
+    grant: Option<&'a OauthGrant>,
 }
 
 impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
@@ -35,9 +36,17 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
         self.headers.add_to(headers);
         // What a client has sent under this name is not meant for the server.
         headers.remove(AUTHORIZATION);
-        if let Some(token) = self.token {
-            headers.insert(AUTHORIZATION, token.clone());
+        if let Some(grant) = self.grant {
+            headers.insert(AUTHORIZATION, grant.authorization.clone());
         }
+    }
+
+    fn sign(
+        &self,
+        request: &SignableRequest<'_>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), UpstreamError> {
+        self.grant.map_or(Ok(()), |grant| grant.add_proof(request, headers))
     }
 }
 
@@ -50,26 +59,48 @@ impl HttpClient {
         (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let authorizer = &credentials.authorizer;
-        let owner = match headers.principal() {
-            Some(principal) => authorizer.owner_of(Some(principal)),
-            None => credentials.owner.clone(),
+        let (owner, caller) = match headers.caller() {
+            Some(context) => {
+                let grants = context.grants.as_deref();
+                let token = grants.and_then(|grants| grants.token.as_ref());
+                (authorizer.owner_of(Some(&context.principal)), token)
+            }
+            None => (credentials.owner.clone(), None),
         };
-        let mut before = 0;
+        // What the gateway's own grant was exchanged for is not a client's.
+        let caller = caller.filter(|_| owner != GrantOwner::Gateway);
+        let (mut before, mut nonces) = (0, 0);
+        let mut given = None;
         loop {
-            let token = authorizer.authorization(&owner).await;
-            let with_token = AuthorizedHeaders { headers, token: token.as_ref() };
+            let grant = match given.take() {
+                Some(grant) => Some(grant),
+                None => authorizer.grant_for(&owner, caller).await,
+            };
+            let with_token = AuthorizedHeaders { headers, grant: grant.as_deref() };
             let response = self.send_once(target, method, &with_token, body.clone()).await?;
             let status = response.status();
+            let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
+            let has_new_nonce = grant.as_ref().is_some_and(kept);
             if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
                 || before > MOST_TRIES
             {
                 return Ok(response);
             }
             let challenge = find_challenge(response.headers()).unwrap_or_default();
-            let refusal = RequestRefusal { status, challenge, used: token, before };
-            let after = authorizer.answer_refusal(&owner, refusal).await;
+            if challenge.needs_nonce() && has_new_nonce && nonces < MOST_NONCES {
+                // Only the proof was refused (RFC 9449, 9): the token is as good as before.
+                nonces += 1;
+                given = grant;
+                continue;
+            }
+            let refusal = RequestRefusal { status, challenge, used: grant, before };
+            let after = authorizer.answer_refusal((&owner, caller), refusal).await;
             match after.map_err(|fault| UpstreamError::Login(Box::new(fault)))? {
                 AfterRefusal::Again => before += 1,
+                AfterRefusal::With(grant) => {
+                    before += 1;
+                    given = Some(grant);
+                }
                 AfterRefusal::Final => return Ok(response),
                 AfterRefusal::Login(demand) => {
                     return Err(UpstreamError::LoginNeeded(Box::new(demand)));
@@ -78,3 +109,6 @@ impl HttpClient {
         }
     }
 }
+
+/// How often a request is sent again at most because a server wants a newer nonce.
+const MOST_NONCES: usize = 2;

@@ -25,7 +25,7 @@ use crate::upstream::{SetupFault, UpstreamError};
 
 use super::authorized::RequestCredentials;
 use super::body::ResponseBody;
-use super::headers::RequestHeaders;
+use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
 use super::resolver::{AddressRule, HostResolver};
 
@@ -194,9 +194,10 @@ impl HttpClient {
         headers: &impl RequestHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        let sending = self.pool.send(target, self.request(method, headers, body.clone()));
+        let request = self.request(target, (method, headers), body.clone());
+        let sending = request.map(|request| self.pool.send(target, request));
         async move {
-            let response = sending.await.map_err(connect_or_broken)?;
+            let response = sending?.await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
@@ -221,7 +222,7 @@ impl HttpClient {
             if next != method {
                 (method, body) = (next, Bytes::new());
             }
-            let request = self.request(&method, headers, body.clone());
+            let request = self.request(&target, (&method, headers), body.clone())?;
             response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
                 response.extensions_mut().insert(RedirectedTo(target.uri));
@@ -250,12 +251,12 @@ impl HttpClient {
     /// A request with its headers and those that are fixed, which prevail.
     fn request(
         &self,
-        method: &Method,
-        headers: &impl RequestHeaders,
+        target: &RequestTarget,
+        (method, headers): (&Method, &impl RequestHeaders),
         body: Bytes,
-    ) -> Request<Full<Bytes>> {
+    ) -> Result<Request<Full<Bytes>>, UpstreamError> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(Full::default());
         *request.method_mut() = method.clone();
         let all = request.headers_mut();
         all.reserve(fixed.len() + USUAL_HEADERS);
@@ -263,7 +264,9 @@ impl HttpClient {
         for (name, value) in fixed {
             all.insert(name.clone(), value.clone());
         }
-        request
+        headers.sign(&SignableRequest { method, uri: &target.uri, body: &body }, all)?;
+        *request.body_mut() = Full::new(body);
+        Ok(request)
     }
 
     /// The server's URL.

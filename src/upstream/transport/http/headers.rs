@@ -1,10 +1,11 @@
 //! The headers of a request, written straight into it.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
-use crate::call::{Call, Principal};
-use crate::mcp::{Era, Method, ProtocolVersion, encode_value, header};
+use crate::call::{Call, Context};
+use crate::mcp::{self, Era, ProtocolVersion, encode_value, header};
 use crate::policy::CallTarget;
+use crate::upstream::UpstreamError;
 
 use super::HttpShared;
 
@@ -14,10 +15,25 @@ pub(super) trait RequestHeaders {
     /// Adds the headers; one of the same name is replaced.
     fn add_to(&self, headers: &mut HeaderMap);
 
-    /// The principal that the request is made for, if it is a client's call.
-    fn principal(&self) -> Option<&Principal> {
+    /// The context of the call that the request is made for, if there is one.
+    fn caller(&self) -> Option<&Context> {
         None
     }
+
+    /// Adds what depends on the whole request and on all its other headers.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] if that cannot be made.
+    fn sign(&self, _: &SignableRequest<'_>, _: &mut HeaderMap) -> Result<(), UpstreamError> {
+        Ok(())
+    }
+}
+
+/// A request without its headers, as signatures and proofs name it.
+pub(in crate::upstream) struct SignableRequest<'a> {
+    pub(in crate::upstream) method: &'a Method,
+    pub(in crate::upstream) uri: &'a Uri,
+    pub(in crate::upstream) body: &'a [u8],
 }
 
 impl RequestHeaders for HeaderMap {
@@ -38,8 +54,8 @@ impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
         }
     }
 
-    fn principal(&self) -> Option<&Principal> {
-        self.0.principal()
+    fn caller(&self) -> Option<&Context> {
+        self.0.caller()
     }
 }
 
@@ -67,8 +83,8 @@ impl RequestHeaders for CallHeaders<'_> {
         }
     }
 
-    fn principal(&self) -> Option<&Principal> {
-        Some(&self.call.context.principal)
+    fn caller(&self) -> Option<&Context> {
+        Some(&self.call.context)
     }
 }
 
@@ -82,7 +98,7 @@ impl HttpShared {
 }
 
 /// The value of `Mcp-Name`, for a method that has a subject.
-fn name_header(method: &Method, target: &CallTarget) -> Option<HeaderValue> {
+fn name_header(method: &mcp::Method, target: &CallTarget) -> Option<HeaderValue> {
     if let Some(tool) = &target.tool {
         return Some(tool.name_header.clone());
     }
@@ -91,7 +107,7 @@ fn name_header(method: &Method, target: &CallTarget) -> Option<HeaderValue> {
 }
 
 /// The headers of a request without a subject to a Modern server.
-pub(super) fn modern_headers(version: ProtocolVersion, method: &Method) -> HeaderMap {
+pub(super) fn modern_headers(version: ProtocolVersion, method: &mcp::Method) -> HeaderMap {
     let mut headers = HeaderMap::new();
     add_modern(&mut headers, version, method);
     headers
@@ -99,7 +115,7 @@ pub(super) fn modern_headers(version: ProtocolVersion, method: &Method) -> Heade
 
 /// Adds the headers of every Modern request (2026-07-28, Streamable HTTP,
 /// "Standard Request Headers").
-fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &Method) {
+fn add_modern(headers: &mut HeaderMap, version: ProtocolVersion, method: &mcp::Method) {
     headers.insert(header::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
     headers.insert(header::METHOD, method.to_header());
 }

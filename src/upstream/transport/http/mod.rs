@@ -52,6 +52,7 @@ pub(in crate::upstream) use authorized::RequestCredentials;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
+pub(in crate::upstream) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;
 pub use pool::TransportError;

@@ -1,0 +1,186 @@
+//! Proofs of possession (DPoP, RFC 9449): tokens that only the holder of a key can use.
+//!
+//! Each grant has a key of its own, which is never written anywhere. A proof is made for one request:
+//! it names the method, the URL, the token and, towards MCP servers, the digest of the body.
+
+use std::fmt;
+use std::time::Duration;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::config::DpopChoice;
+use crate::crypto::sha256;
+
+use super::pkce::{NoRandomness, draw_text};
+use super::token::TokenUse;
+
+/// The header of a proof (RFC 9449, 4.1).
+pub(in crate::upstream) const DPOP: HeaderName = HeaderName::from_static("dpop");
+/// The header of a nonce (RFC 9449, 8 and 9).
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// Why a proof cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DpopFault {
+    /// There is no key, or it does not sign.
+    #[error("the key of a DPoP proof cannot be made or used")]
+    Key,
+    /// There are no random bytes.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// The authorization server supports other algorithms only.
+    #[error("tokens have to be bound to a key, and the authorization server does not list ES256")]
+    Algorithm,
+}
+
+/// The key that the tokens of one grant are bound to, and the nonces that its proofs need.
+pub(in crate::upstream) struct DpopKey {
+    pair: EcdsaKeyPair,
+    /// Its public part, as a JWK.
+    jwk: Value,
+    /// The JWK's thumbprint (RFC 7638).
+    pub(super) thumbprint: String,
+    /// The last nonce of the authorization server.
+    issuer_nonce: Mutex<Option<String>>,
+    /// The last nonce of the server.
+    server_nonce: Mutex<Option<String>>,
+}
+
+/// Who a proof is for. Each has nonces of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProofAudience {
+    /// A token endpoint.
+    Issuer,
+    /// The server that takes the token.
+    Server,
+}
+
+/// The request that a proof is for.
+pub(super) struct ProvenRequest<'a> {
+    pub(super) audience: ProofAudience,
+    pub(super) method: &'a Method,
+    /// The URL, without query and fragment.
+    pub(super) url: &'a str,
+    /// The SHA-256 of the token in base64url, and the body, where a token is used.
+    pub(super) used: Option<(&'a str, &'a [u8])>,
+}
+
+impl DpopKey {
+    /// A new key for ES256.
+    pub(super) fn generate() -> Result<Self, DpopFault> {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
+        let pair = pair.map_err(|_| DpopFault::Key)?;
+        // An uncompressed point: a byte that says so, and two coordinates.
+        let point = pair.public_key().as_ref();
+        let coordinates = point.get(1..33).zip(point.get(33..65));
+        let (x, y) = coordinates.ok_or(DpopFault::Key)?;
+        let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
+        // In this order, RFC 7638 hashes it.
+        let jwk = json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y });
+        let thumbprint = URL_SAFE_NO_PAD.encode(sha256(jwk.to_string().as_bytes()));
+        let (issuer_nonce, server_nonce) = (Mutex::default(), Mutex::default());
+        Ok(Self { pair, jwk, thumbprint, issuer_nonce, server_nonce })
+    }
+
+    /// The proof for one request, at this time.
+    pub(super) fn prove(
+        &self,
+        request: &ProvenRequest<'_>,
+        now: Duration,
+    ) -> Result<HeaderValue, DpopFault> {
+        let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": self.jwk });
+        let mut claims = Map::new();
+        let mut add = |name: &str, value: Value| claims.insert(name.to_owned(), value);
+        add("jti", draw_text()?.into());
+        add("htm", request.method.as_str().into());
+        add("htu", request.url.into());
+        add("iat", now.as_secs().into());
+        if let Some((token_hash, body)) = request.used {
+            add("ath", token_hash.into());
+            // The MCP profile of DPoP: the proof is of this body only. In the syntax of RFC 9530.
+            let digest = STANDARD.encode(sha256(body));
+            add("content_digest", format!("sha-256=:{digest}:").into());
+        }
+        if let Some(nonce) = self.nonce(request.audience) {
+            add("nonce", nonce.into());
+        }
+        let encode = |part: String| URL_SAFE_NO_PAD.encode(part);
+        let claims = Value::from(claims).to_string();
+        let signed = format!("{}.{}", encode(header.to_string()), encode(claims));
+        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes());
+        let signature = URL_SAFE_NO_PAD.encode(signature.map_err(|_| DpopFault::Key)?);
+        HeaderValue::try_from(format!("{signed}.{signature}")).map_err(|_| DpopFault::Key)
+    }
+
+    /// The nonce that proofs for one audience have.
+    pub(super) fn nonce(&self, audience: ProofAudience) -> Option<String> {
+        self.nonce_of(audience).lock().clone()
+    }
+
+    /// Keeps the nonce of a response for the next proof. False if the response has none, or the one
+    /// that was used already.
+    pub(super) fn keep_nonce(&self, audience: ProofAudience, response: &HeaderMap) -> bool {
+        let Some(nonce) = read_nonce(response) else { return false };
+        let mut kept = self.nonce_of(audience).lock();
+        let is_new = kept.as_deref() != Some(nonce);
+        *kept = Some(nonce.to_owned());
+        is_new
+    }
+
+    fn nonce_of(&self, audience: ProofAudience) -> &Mutex<Option<String>> {
+        match audience {
+            ProofAudience::Issuer => &self.issuer_nonce,
+            ProofAudience::Server => &self.server_nonce,
+        }
+    }
+}
+
+impl fmt::Debug for DpopKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DpopKey").finish_non_exhaustive()
+    }
+}
+
+/// The one nonce of a response (RFC 9449, 8.1: visible ASCII without `"` and `\`).
+fn read_nonce(response: &HeaderMap) -> Option<&str> {
+    let mut values = response.get_all(DPOP_NONCE).iter();
+    let nonce = values.next()?.to_str().ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    let is_valid = (1..=LONGEST_NONCE).contains(&nonce.len()) && nonce.bytes().all(is_plain);
+    (is_valid && values.next().is_none()).then_some(nonce)
+}
+
+/// How tokens are used: bound to a key if they have to be, or if the server asks for it and its
+/// authorization server supports it.
+pub(super) fn choose_use(
+    choice: DpopChoice,
+    wanted: TokenUse,
+    algorithms: Option<&[String]>,
+) -> Result<TokenUse, DpopFault> {
+    let is_listed = algorithms.map(|all| all.iter().any(|name| name == "ES256"));
+    match (choice, wanted, is_listed) {
+        (DpopChoice::Off, ..) | (DpopChoice::Auto, TokenUse::Bearer, _) => Ok(TokenUse::Bearer),
+        (DpopChoice::Auto, TokenUse::Dpop, Some(true)) => Ok(TokenUse::Dpop),
+        (DpopChoice::Auto, TokenUse::Dpop, _) => Ok(TokenUse::Bearer),
+        (DpopChoice::Required, _, Some(false)) => Err(DpopFault::Algorithm),
+        // An authorization server that does not say tells by the type of its tokens.
+        (DpopChoice::Required, _, Some(true) | None) => Ok(TokenUse::Dpop),
+    }
+}
+
+/// The SHA-256 of a token, as proofs have it (`ath`).
+pub(super) fn hash_token(token: &str) -> String {
+    URL_SAFE_NO_PAD.encode(sha256(token.as_bytes()))
+}
+
+/// The longest nonce, in bytes.
+const LONGEST_NONCE: usize = 1024;
+
+#[cfg(test)]
+mod tests;

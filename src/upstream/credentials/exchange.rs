@@ -1,0 +1,206 @@
+//! Tokens without a person: the client itself, a token that is exchanged, or a JWT of the platform.
+//!
+//! None of these grants falls back to another, and none uses what belongs to somebody else: a call's
+//! token is exchanged for that call's client, and the operator's for the gateway.
+
+use std::sync::Arc;
+
+use http::Method;
+
+use crate::call::{CallerToken, Principal};
+use crate::clock;
+use crate::config::{ExchangedType, GrantKind, IdpConfig, OauthConfig, Secret};
+use crate::crypto::sha256;
+use crate::upstream::outbound::OutboundRequest;
+
+use super::assertion::AssertionKey;
+use super::authorizer::ServerAuthorizer;
+use super::book::GrantSlot;
+use super::fault::LoginFault;
+use super::grant::{GrantOwner, OauthGrant, TokenSource};
+use super::held_token::{HeldToken, check_audience};
+use super::registration::OauthClient;
+use super::token::{
+    GivenTokens, TokenExchange, TokenGrant, TokenRequest, WantedToken, read_id_jag,
+};
+
+/// Who tokens are for that are got without a person.
+pub(super) struct TokenSeeker<'a> {
+    pub(super) owner: &'a GrantOwner,
+    /// The token that the client has sent with its call, if there is a call.
+    pub(super) caller: Option<&'a CallerToken>,
+    pub(super) slot: &'a Arc<GrantSlot>,
+}
+
+/// A token that is exchanged for another.
+struct ExchangedToken {
+    text: Secret,
+    /// Its SHA-256, if it is a client's.
+    digest: Option<[u8; 32]>,
+}
+
+impl ServerAuthorizer {
+    /// Gets a grant with what there is, without a person.
+    pub(super) async fn obtain_alone(
+        &self,
+        seeker: &TokenSeeker<'_>,
+        source: TokenSource,
+    ) -> Result<OauthGrant, LoginFault> {
+        let (mut tokens, subject) = match self.oauth.grant {
+            GrantKind::AuthorizationCode | GrantKind::ClientCredentials => {
+                let tokens = source.ask(TokenGrant::Client).await?;
+                return Ok(OauthGrant::new(tokens, source));
+            }
+            GrantKind::TokenExchange => {
+                let subject = self.find_subject(seeker).await?;
+                let actor = self.held.actor.as_ref();
+                let actor = match actor {
+                    Some(held) => Some(held.read(&self.files).await?),
+                    None => None,
+                };
+                let exchange = TokenExchange {
+                    subject: (&subject.text, self.subject_type()),
+                    actor: actor.as_ref().map(|token| (token, self.oauth.actor_token_type)),
+                    wanted: WantedToken::AccessToken,
+                    audience: self.oauth.audience.as_deref(),
+                };
+                (source.ask(TokenGrant::Exchange(exchange)).await?, subject.digest)
+            }
+            GrantKind::IdJag => {
+                let subject = self.find_subject(seeker).await?;
+                let jwt = self.ask_idp(&subject.text, &source).await?;
+                (source.ask(TokenGrant::Assertion { jwt: &jwt }).await?, subject.digest)
+            }
+            GrantKind::JwtBearer => (self.present_jwt(seeker.slot, &source).await?, None),
+        };
+        // The same grant again is how these are renewed, never another one.
+        tokens.refresh = None;
+        Ok(OauthGrant::new(tokens, source).exchanged_for(subject))
+    }
+
+    /// The token that is exchanged: that of the call's client, or the operator's for what the gateway
+    /// does itself. Nobody's token stands in for another's.
+    async fn find_subject(&self, seeker: &TokenSeeker<'_>) -> Result<ExchangedToken, LoginFault> {
+        match seeker.owner {
+            GrantOwner::Gateway => {
+                let held = self.held.subject.as_ref().ok_or(LoginFault::NoOwnToken)?;
+                Ok(ExchangedToken { text: held.read(&self.files).await?, digest: None })
+            }
+            GrantOwner::Client(principal) => {
+                let sent = seeker.caller.cloned().or_else(|| seeker.slot.caller.lock().clone());
+                let sent = sent.filter(|_| self.takes_tokens_of(principal));
+                let sent = sent.ok_or(LoginFault::NoCallerToken)?;
+                let text = Secret::new(sent.expose().to_owned());
+                Ok(ExchangedToken { text, digest: Some(*sent.digest()) })
+            }
+        }
+    }
+
+    /// Whether the tokens of a user's issuer are those that the server's authorization server, or the
+    /// identity provider, is given.
+    fn takes_tokens_of(&self, principal: &Principal) -> bool {
+        let issuer = self.oauth.subject_issuer.as_deref();
+        issuer.is_none_or(|name| principal.issuer() == Some(name))
+    }
+
+    /// Remembers the token that a client has sent, for requests that are made for it without a call.
+    pub(in crate::upstream) fn note_caller(
+        &self,
+        principal: &Principal,
+        token: Option<&CallerToken>,
+    ) {
+        if !self.oauth.grant.exchanges_callers() {
+            return;
+        }
+        let owner = self.owner_of(Some(principal));
+        if let (GrantOwner::Client(_), Some(token)) = (&owner, token) {
+            let slot = self.book.slot(self.key_of(&owner));
+            let mut noted = slot.caller.lock();
+            if noted.as_ref() != Some(token) {
+                *noted = Some(token.clone());
+            }
+        }
+    }
+
+    fn subject_type(&self) -> ExchangedType {
+        self.oauth.subject_token_type.unwrap_or(match self.oauth.grant {
+            GrantKind::IdJag => ExchangedType::IdToken,
+            _ => ExchangedType::AccessToken,
+        })
+    }
+
+    /// Has the identity provider exchange an ID token for a grant at the server's authorization
+    /// server (Enterprise-Managed Authorization, 4).
+    async fn ask_idp(&self, subject: &Secret, source: &TokenSource) -> Result<Secret, LoginFault> {
+        let idp = self.oauth.idp.as_ref().ok_or(LoginFault::NoOwnToken)?;
+        let exchange = TokenExchange {
+            subject: (subject, self.subject_type()),
+            actor: None,
+            wanted: WantedToken::IdJag,
+            audience: Some(&source.issuer),
+        };
+        let (client, key) = (OauthClient::at_idp(idp), idp_key(idp));
+        let request = TokenRequest {
+            grant: TokenGrant::Exchange(exchange),
+            client: &client,
+            key: key.as_ref(),
+            issuer: idp.token_endpoint.as_str(),
+            resource: &source.resource,
+            scopes: &source.scopes,
+        };
+        let (headers, form) = request.write(clock::unix_now())?;
+        let (method, url) = (Method::POST, &idp.token_endpoint);
+        let request = OutboundRequest { method, url, headers, body: form.into() };
+        let answer = self.outbound.send(request).await?;
+        Ok(read_id_jag(answer.status, &answer.body)?)
+    }
+
+    /// Gives the JWT of the platform for tokens. One that was refused is not given again (Workload
+    /// Identity Federation: errors are surfaced, not retried).
+    async fn present_jwt(
+        &self,
+        slot: &GrantSlot,
+        source: &TokenSource,
+    ) -> Result<GivenTokens, LoginFault> {
+        let held = self.held.assertion.as_ref().ok_or(LoginFault::NoOwnToken)?;
+        let jwt = held.read(&self.files).await?;
+        if self.oauth.issuer.is_none() {
+            check_audience(&jwt, (&source.issuer, source.token_endpoint.as_str()))?;
+        }
+        let given = format!("{}\n{}\n{}", source.issuer, source.scopes, jwt.expose());
+        let given = sha256(given.as_bytes());
+        if *slot.refused.lock() == Some(given) {
+            return Err(LoginFault::RefusedBefore);
+        }
+        let tokens = source.ask(TokenGrant::Assertion { jwt: &jwt }).await;
+        if let Err(LoginFault::Token(refusal)) = &tokens
+            && refusal.is_verdict()
+        {
+            *slot.refused.lock() = Some(given);
+        }
+        tokens
+    }
+}
+
+/// What the configuration has to be exchanged for tokens.
+pub(super) struct HeldTokens {
+    pub(super) assertion: Option<HeldToken>,
+    pub(super) subject: Option<HeldToken>,
+    pub(super) actor: Option<HeldToken>,
+}
+
+impl HeldTokens {
+    pub(super) fn new(oauth: &OauthConfig) -> Self {
+        let held = HeldToken::new;
+        Self {
+            assertion: held(oauth.assertion.as_ref(), oauth.assertion_file.as_ref()),
+            subject: held(oauth.subject_token.as_ref(), oauth.subject_token_file.as_ref()),
+            actor: held(oauth.actor_token.as_ref(), oauth.actor_token_file.as_ref()),
+        }
+    }
+}
+
+fn idp_key(idp: &IdpConfig) -> Option<AssertionKey> {
+    let pem = idp.private_key.clone()?;
+    Some(AssertionKey { pem, algorithm: idp.key_algorithm })
+}

@@ -1,0 +1,167 @@
+//! Tokens that the configuration holds: JWTs of the gateway's platform, and those of the operator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+
+use crate::codec::file::{FileError, FileReader, ReadError, read_file};
+use crate::config::Secret;
+
+/// A token that the configuration holds, or the file that it is in.
+#[derive(Debug, Clone)]
+pub(super) enum HeldToken {
+    Value(Secret),
+    /// Read for each use: platforms write new tokens there.
+    File(PathBuf),
+}
+
+/// Why a token of the configuration cannot be used. The texts never hold it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HeldTokenFault {
+    /// The file cannot be read.
+    #[error("cannot read the token in {path:?}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Arc<FileError>,
+    },
+    /// The file system does not answer.
+    #[error("cannot read the token")]
+    Read(#[source] Arc<ReadError>),
+    /// It is no token.
+    #[error("the token is empty, or has characters that no token has")]
+    Shape,
+    /// A JWT for somebody else.
+    #[error(
+        "the JWT is not for the authorization server {issuer:?}: its `aud` names neither that nor \
+         its token endpoint; set `issuer` if it is meant for it all the same"
+    )]
+    Audience {
+        /// The authorization server that the server names.
+        issuer: String,
+    },
+}
+
+impl HeldToken {
+    /// The token of two settings, of which at most one is there.
+    pub(super) fn new(value: Option<&Secret>, file: Option<&PathBuf>) -> Option<Self> {
+        let value = value.cloned().map(Self::Value);
+        value.or_else(|| file.cloned().map(Self::File))
+    }
+
+    /// The token itself.
+    pub(super) async fn read(&self, files: &FileReader) -> Result<Secret, HeldTokenFault> {
+        let text = match self {
+            Self::Value(value) => value.expose().to_owned(),
+            Self::File(path) => {
+                let named = path.clone();
+                let read = files.run(move || read_file(&named, LONGEST_TOKEN)).await;
+                let read = read.map_err(|error| HeldTokenFault::Read(Arc::new(error)))?;
+                let fault = |error| {
+                    let (path, source) = (path.clone(), Arc::new(error));
+                    HeldTokenFault::File { path, source }
+                };
+                let bytes = read.map_err(fault)?;
+                String::from_utf8(bytes).map_err(|_| HeldTokenFault::Shape)?
+            }
+        };
+        let token = text.trim();
+        let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        is_token.then(|| Secret::new(token.to_owned())).ok_or(HeldTokenFault::Shape)
+    }
+}
+
+/// Refuses to send a JWT to an authorization server that it is not for (RFC 7523, 3): a server could
+/// name one of its own, and use the JWT at another.
+pub(super) fn check_audience(
+    jwt: &Secret,
+    (issuer, token_endpoint): (&str, &str),
+) -> Result<(), HeldTokenFault> {
+    let plain = |text: &str| text.trim_end_matches('/').to_owned();
+    let is_meant =
+        |audience: &String| [issuer, token_endpoint].map(plain).contains(&plain(audience));
+    if audiences(jwt.expose()).is_some_and(|all| all.iter().any(is_meant)) {
+        return Ok(());
+    }
+    Err(HeldTokenFault::Audience { issuer: issuer.to_owned() })
+}
+
+/// What a JWT has as `aud`. Its signature is for the authorization server to verify.
+fn audiences(jwt: &str) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Audience {
+        One(String),
+        Several(Vec<String>),
+    }
+    #[derive(Deserialize)]
+    struct JwtClaims {
+        aud: Audience,
+    }
+    let [_, claims, _] = <[&str; 3]>::try_from(jwt.split('.').collect::<Vec<_>>()).ok()?;
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: JwtClaims = serde_json::from_slice(&claims).ok()?;
+    Some(match claims.aud {
+        Audience::One(one) => vec![one],
+        Audience::Several(several) => several,
+    })
+}
+
+/// The largest token, in bytes.
+const LONGEST_TOKEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn jwt(claims: &Value) -> Secret {
+        Secret::new(format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string())))
+    }
+
+    #[test]
+    fn a_jwt_is_for_the_authorization_server_or_its_token_endpoint() {
+        let names = ("https://i.test", "https://i.test/token");
+        for (claims, is_meant) in [
+            (json!({ "aud": "https://i.test" }), true),
+            (json!({ "aud": "https://i.test/" }), true),
+            (json!({ "aud": ["other", "https://i.test/token"] }), true),
+            (json!({ "aud": "https://evil.test" }), false),
+            (json!({ "aud": "https://i.test.evil.test" }), false),
+            (json!({ "aud": [] }), false),
+            (json!({ "sub": "https://i.test" }), false),
+        ] {
+            assert_eq!(check_audience(&jwt(&claims), names).is_ok(), is_meant, "{claims}");
+        }
+        for text in ["", "a.b", "a.!.c", "e30.e30.e30.e30"] {
+            assert!(check_audience(&Secret::new(text.to_owned()), names).is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_each_time_and_has_one_token() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let held = HeldToken::new(None, Some(&path)).unwrap();
+        let files = FileReader::default();
+        for (text, token) in [
+            ("first\n", Some("first")),
+            ("second", Some("second")),
+            ("two words", None),
+            ("\n", None),
+            ("\u{e9}", None),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let read = held.read(&files).await.ok();
+            assert_eq!(read.as_ref().map(Secret::expose), token, "{text:?}");
+        }
+        std::fs::write(&path, "x".repeat(LONGEST_TOKEN + 1)).unwrap();
+        let fault = held.read(&files).await.unwrap_err();
+        assert!(matches!(fault, HeldTokenFault::File { .. }), "{fault}");
+    }
+}
