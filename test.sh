@@ -196,6 +196,9 @@ if section conformance "the official suite through the gateway"; then
         tests/conformance/all.sh target/debug/trunkline
     many "logins of the conformance suite" '/^auth:/ { good = $2; bad = $4 } END { print good + 0, bad + 0 }' \
         tests/conformance/auth.py target/debug/trunkline
+    many "clients with a fault in the logins of the suite" \
+        '/^broken clients:/ { good = $3; bad = $5 - $3 } END { print good + 0, bad + 0 }' \
+        tests/conformance/auth.py --broken
 fi
 if section bench "the benches, a few calls of each kind; the instructions of a call, held"; then
     one cargo test --quiet --locked --benches

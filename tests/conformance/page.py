@@ -37,7 +37,8 @@ CLIENTS = """
 
 The suite starts a server of its own, the gateway is in between, and a client on an official SDK does
 there what the scenario wants to see. Those of `auth/` ask for a client that logs in, which is the gateway:
-`tests/conformance/auth.py GATEWAY_BIN` runs them, and each of their checks has to pass.
+`tests/conformance/auth.py GATEWAY_BIN` runs them, and each of their checks has to pass. `auth.py --broken` runs
+clients with one fault each in the gateway's place, and each has to fail the check that is about its fault.
 
 """
 EXCLUDED = """

@@ -6,7 +6,7 @@
 // MCP_CONFORMANCE_SCENARIO says what to do there, and MCP_CONFORMANCE_PROTOCOL_VERSION
 // at which revision, as the suite sets them. CLIENT_SDK says with what: typescript1 or
 // typescript2. With CLIENT_GATEWAY, a program, the gateway is started towards that URL,
-// and the SDK is pointed at the gateway. The scenarios of auth/ are for the gateway only: it logs in,
+// and the SDK is pointed at the gateway. With CLIENT_FAULT the SDK logs in by itself, with that fault. The scenarios of auth/ are for the gateway only: it logs in,
 // and the SDK knows nothing of it but the link that a person would open. Ends by itself, before the suite's 30 seconds
 // are over: the suite would end the shell around it, and nothing else.
 import { spawn } from 'node:child_process';
@@ -16,11 +16,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { brokenFetch } from './broken.mjs';
+
 const WHOLE_RUN_MS = 25_000;
 const READY_MS = 10_000;
 
 const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: revision } = process.env;
-const { CLIENT_SDK: sdk, CLIENT_GATEWAY: gateway } = process.env;
+const { CLIENT_SDK: sdk, CLIENT_GATEWAY: gateway, CLIENT_FAULT: fault } = process.env;
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
 const isModern = revision === '2026-07-28';
 
@@ -39,12 +41,12 @@ const connect = {
     return client;
   },
 
-  async typescript2(url, capabilities, onElicitation) {
+  async typescript2(url, capabilities, onElicitation, options) {
     const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
     const mode = isModern ? 'auto' : 'legacy';
     const client = new Client(INFO, { capabilities, versionNegotiation: { mode } });
     if (onElicitation) client.setRequestHandler('elicitation/create', onElicitation);
-    await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+    await client.connect(new StreamableHTTPClientTransport(new URL(url), options));
     return client;
   },
 }[sdk];
@@ -263,12 +265,14 @@ async function run() {
   if (!connect || !scenarios[scenario]) throw new Error(`nothing is known of ${sdk} or ${scenario}`);
   const answer = ANSWERS[scenario];
   const onElicitation = answer && (async () => ({ action: 'accept', content: answer }));
-  const door = gateway ? await startGateway(process.argv.at(-1)) : { url: process.argv.at(-1), stop: async () => {} };
+  // In place of the gateway, a client with a fault that the scenario has to find.
+  const options = fault && { fetch: brokenFetch(process.argv.at(-1), { fault, scenario, context }) };
+  const door = gateway && !fault ? await startGateway(process.argv.at(-1)) : { url: process.argv.at(-1), stop: async () => {} };
   let client;
   try {
     const limit = sleep(WHOLE_RUN_MS - READY_MS, undefined, { ref: false }).then(() => Promise.reject(new Error('it takes too long')));
     const driven = (async () => {
-      client = await connect(door.url, CAPABILITIES[scenario] ?? {}, onElicitation);
+      client = await connect(door.url, CAPABILITIES[scenario] ?? {}, onElicitation, options);
       await scenarios[scenario](client);
     })();
     await Promise.race([driven, limit]);
