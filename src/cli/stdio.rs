@@ -170,8 +170,14 @@ fn build_client(args: StdioArgs, mut url: Url) -> Result<HttpClient, String> {
     for text in &args.header {
         headers.push(parse_header(text).map_err(|fault| format!("--header: {fault}"))?);
     }
-    let http =
-        HttpConfig { url, headers, ca: args.ca, transport: HttpTransport::Streamable, oauth: None };
+    let http = HttpConfig {
+        url,
+        headers,
+        ca: args.ca,
+        transport: HttpTransport::Streamable,
+        oauth: None,
+        aws: None,
+    };
     HttpClient::new(&http, CONNECT_TIMEOUT).map_err(|fault: UpstreamError| fault.chain())
 }
 

@@ -19,6 +19,7 @@
 //! line numbers.
 
 mod audit;
+mod aws;
 mod breaker;
 mod call_text;
 mod check;
@@ -68,6 +69,7 @@ mod units;
 mod wording;
 
 pub use audit::AuditConfig;
+pub use aws::AwsConfig;
 pub use breaker::BreakerConfig;
 pub use call_text::{CallText, CallTextPart, forwarded_credentials};
 pub use clients::{CertificateName, ClientConfig, ClientKey, KeyHash};

@@ -263,6 +263,9 @@ pub enum OauthProblem {
     /// A fixed header where tokens are sent.
     #[error("the server has both OAuth and a fixed `Authorization` header")]
     TwoAuthorizations,
+    /// Two ways to authenticate requests.
+    #[error("the server has both OAuth and signatures for AWS")]
+    AwsToo,
     /// One session for all clients, whose requests need tokens of their own.
     #[error("with `per = \"user\"` each client of a Legacy server needs a session of its own")]
     SharedSession,
@@ -276,11 +279,10 @@ impl OauthProblem {
             Self::NoCredentials => "add them",
             Self::GrantNeeds { .. } => "add them",
             Self::OtherGrant { .. } => "remove it, or choose that grant",
-            Self::TwoPlaces => "keep one of them",
             Self::ManyIssuers => "write subject_issuer = \"NAME\" with the NAME of [issuers.NAME]",
             Self::UnknownIssuer => "write the NAME of a table [issuers.NAME]",
             Self::AuthNeeds { .. } => "add it, or write token_endpoint_auth = \"auto\"",
-            Self::TwoAuthorizations => "keep one of them",
+            Self::TwoPlaces | Self::TwoAuthorizations | Self::AwsToo => "keep one of them",
             Self::SharedSession => {
                 "write isolation = \"client\" for the server, or per = \"gateway\" in this table"
             }
@@ -293,7 +295,8 @@ impl ServerConfig {
     pub fn oauth(&self) -> Option<&OauthConfig> {
         match &self.target {
             ServerKind::Http(http) => http.oauth.as_ref(),
-            ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
+            ServerKind::OpenApi(api) => api.oauth.as_ref(),
+            ServerKind::Command(_) => None,
         }
     }
 
@@ -438,6 +441,9 @@ pub(super) fn check_oauth(
         if let Some(node) = table.find_node(key) {
             node.report_fault_at_key(reader, problem.into());
         }
+    }
+    if let Some(node) = server.find_node("aws") {
+        node.report_fault_at_key(reader, OauthProblem::AwsToo.into());
     }
     check_subject_issuer(&table, (&oauth, issuers), reader);
     let headers = ["headers", "call_headers"].map(|key| server.find_node(key)?.as_table());

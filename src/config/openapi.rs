@@ -10,9 +10,11 @@ use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 use url::Url;
 
+use super::aws::AwsConfig;
 use super::macros::{choice, section};
 use super::maps::NameKey;
 use super::network::parse_http_url;
+use super::oauth::OauthConfig;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
@@ -35,7 +37,7 @@ section! {
             "openapi_refresh" => refresh: Option<Duration> as Option<DurationSetting> = "5m",
             /// The URL that the paths of the document are appended to, instead of the first of its
             /// `servers` that it may choose: one of the origin of the document's own URL. Required if
-            /// there is none, or if the document is a file and there are `auth` or `headers`: no
+            /// there is none, or if the document is a file and there are `auth`, `headers`, `oauth` or `aws`: no
             /// credential goes to a host that this file does not name.
             base_url: Option<Url>,
             /// Values for the variables in the document's `servers`, instead of their defaults.
@@ -47,6 +49,12 @@ section! {
             /// Credentials for the security schemes of the document, by the scheme's name: a text (an
             /// API key, a bearer token), or `{ username = "…", password = "…" }`.
             auth: Vec<(String, SchemeCredential)> = {},
+            /// OAuth: the gateway logs in to the API, or has its users log in. Its token takes the place of
+            /// any other in `Authorization`. The document is read without it.
+            oauth: Option<OauthConfig>,
+            /// Requests to the API are signed for AWS, and so is that for the document if it is at the
+            /// same place. By default they are not.
+            aws: Option<AwsConfig>,
             /// The operations to offer; if empty, all. Each entry is an `operationId`,
             /// `METHOD /path`, `/path` or `tag:NAME`, with `*` for any number of characters and `?`
             /// for one; or a table of conditions that must all hold: `tag`, `method`, `path`,
@@ -366,12 +374,26 @@ impl Setting for SchemeCredential {
 impl OpenApiConfig {
     /// Whether requests carry credentials of the configuration.
     pub fn has_credentials(&self) -> bool {
-        !self.auth.is_empty() || !self.headers.is_empty()
+        let has_own = !self.auth.is_empty() || !self.headers.is_empty();
+        has_own || self.oauth.is_some() || self.aws.is_some()
     }
 
     /// The keys of the settings, with those of where the document is.
     pub(super) fn owned_keys() -> Vec<&'static str> {
         Self::setting_rows().iter().map(|row| row.key).collect()
+    }
+}
+
+impl OpenApiConfig {
+    /// The URL that tokens for the API are for: its base, or the origin of its document. `None` if the
+    /// document is a file, and there is no base.
+    pub fn resource(&self) -> Option<Url> {
+        let origin = |url: &Url| url.join("/").ok();
+        match (&self.base_url, &self.document) {
+            (Some(base), _) => Some(base.clone()),
+            (None, DocumentSource::Url(url) | DocumentSource::Search(url)) => origin(url),
+            (None, DocumentSource::File(_)) => None,
+        }
     }
 }
 
@@ -393,6 +415,8 @@ impl fmt::Debug for OpenApiConfig {
             .field("document", &self.document)
             .field("headers", &self.headers)
             .field("auth", &self.auth)
+            .field("oauth", &self.oauth)
+            .field("aws", &self.aws)
             .field("include", &self.include)
             .field("exclude", &self.exclude)
             .finish_non_exhaustive()

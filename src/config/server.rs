@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::call::{NativeName, PublicName, ServerName};
 
+use super::aws::AwsConfig;
 use super::breaker::BreakerConfig;
 use super::call_text::CallText;
 use super::command::CommandConfig;
@@ -184,6 +185,8 @@ section! {
             /// OAuth: the gateway logs in to the server, or has its users log in. By default it sends
             /// only `headers`.
             oauth: Option<OauthConfig>,
+            /// Requests are signed for AWS. By default they are not.
+            aws: Option<AwsConfig>,
         }
     }
 }
@@ -463,6 +466,7 @@ impl fmt::Debug for HttpConfig {
             .field("ca", &self.ca)
             .field("transport", &self.transport)
             .field("oauth", &self.oauth)
+            .field("aws", &self.aws)
             .finish()
     }
 }

@@ -18,6 +18,7 @@ use crate::jsonrpc::FrameFault;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::transport::child::SpawnError;
+use crate::upstream::transport::http::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
 
 /// Why a call to a server failed. Cheap to clone: a lost connection fails many
@@ -178,6 +179,9 @@ pub enum SetupFault {
     /// The files of certificates are not read in time.
     #[error("the certificates cannot be read")]
     Files(#[source] Arc<ReadError>),
+    /// A request cannot be signed.
+    #[error(transparent)]
+    Signature(SignatureFault),
     /// TLS.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),

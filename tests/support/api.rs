@@ -1,6 +1,6 @@
 //! A plain HTTP API: pages that a test sets, and an echo of every other request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -66,6 +66,8 @@ pub struct PlainApi {
 #[derive(Default)]
 struct ApiInner {
     pages: Mutex<HashMap<String, Page>>,
+    /// Pages that are answered once, before those above.
+    once: Mutex<HashMap<String, VecDeque<Page>>>,
     received: Mutex<Vec<ApiCall>>,
     /// The token without which every request is refused.
     token: Mutex<Option<String>>,
@@ -91,6 +93,11 @@ impl PlainApi {
     /// Sets what is answered to a path.
     pub fn sets(&self, path: &str, page: Page) {
         self.inner.pages.lock().unwrap().insert(path.into(), page);
+    }
+
+    /// Sets what is answered to a path the next time, before what it answers else.
+    pub fn sets_once(&self, path: &str, page: Page) {
+        self.inner.once.lock().unwrap().entry(path.into()).or_default().push_back(page);
     }
 
     /// Refuses every request without this bearer token.
@@ -158,7 +165,8 @@ async fn answer(
         let body = Full::from(r#"{"detail":"Not authenticated"}"#);
         return Ok(Response::builder().status(401).body(body).unwrap());
     }
-    let page = inner.pages.lock().unwrap().get(head.uri.path()).cloned();
+    let first = inner.once.lock().unwrap().get_mut(head.uri.path()).and_then(VecDeque::pop_front);
+    let page = first.or_else(|| inner.pages.lock().unwrap().get(head.uri.path()).cloned());
     let page = page.unwrap_or_else(|| Page::json(&echo(&call)));
     let etag = page.headers.iter().find(|(name, _)| *name == "etag").map(|(_, etag)| etag);
     if etag.is_some() && call.header("if-none-match") == etag.map(String::as_str) {

@@ -166,7 +166,14 @@ impl Host {
 pub fn there(url: &str) -> There {
     let transport = HttpTransport::Streamable;
     let headers = Vec::<(_, Secret)>::new();
-    let http = HttpConfig { url: url.parse().unwrap(), headers, ca: None, transport, oauth: None };
+    let http = HttpConfig {
+        url: url.parse().unwrap(),
+        headers,
+        ca: None,
+        transport,
+        oauth: None,
+        aws: None,
+    };
     There::new(HttpClient::new(&http, Duration::from_secs(5)).unwrap())
 }
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -18,6 +20,14 @@ pub struct OauthServer {
     /// The authorization server, and the server's own metadata.
     pub api: PlainApi,
     tokens: Tokens,
+    bound: Arc<Mutex<BoundTokens>>,
+}
+
+/// Whether the server wants tokens that are bound to a key, and the nonce that proofs must have.
+#[derive(Default)]
+struct BoundTokens {
+    wanted: bool,
+    nonce: Option<String>,
 }
 
 impl OauthServer {
@@ -25,7 +35,7 @@ impl OauthServer {
     /// `call` as well.
     pub async fn before(upstream: Upstream) -> Self {
         let api = PlainApi::start().await;
-        let server = Self { upstream, api, tokens: Tokens::default() };
+        let server = Self { upstream, api, tokens: Tokens::default(), bound: Arc::default() };
         server.api.sets(
             "/prm",
             Page::json(&json!({
@@ -42,21 +52,46 @@ impl OauthServer {
 
     fn guards(&self) {
         let (tokens, metadata) = (Arc::clone(&self.tokens), self.api.url("/prm"));
+        let bound = Arc::clone(&self.bound);
         self.upstream.guards(move |received| {
             let sent = received.header("authorization").unwrap_or_default();
-            let token = sent.strip_prefix("Bearer ").unwrap_or_default();
+            let bound = bound.lock().unwrap();
+            let scheme = if bound.wanted { "DPoP" } else { "Bearer" };
+            let token = sent.strip_prefix(scheme).unwrap_or_default().trim_start();
             let scopes = tokens.lock().unwrap().get(token).cloned();
             let needed = if received.method == "tools/call" { "call" } else { "list" };
+            if let (Some(_), Some(nonce)) = (&scopes, &bound.nonce) {
+                let proof = received.header("dpop").map(proof_claims).unwrap_or_default();
+                if proof["nonce"] != nonce.as_str() {
+                    let challenge = "DPoP error=\"use_dpop_nonce\"".to_owned();
+                    let headers = vec![
+                        ("WWW-Authenticate".to_owned(), challenge),
+                        ("DPoP-Nonce".to_owned(), nonce.replace('*', &received.number.to_string())),
+                    ];
+                    return Some((401, headers, "no".to_owned()));
+                }
+            }
             let (status, error) = match scopes {
                 Some(scopes) if scopes.iter().any(|scope| scope == needed) => return None,
                 Some(_) => (403, ", error=\"insufficient_scope\""),
                 None => (401, ""),
             };
             let challenge =
-                format!("Bearer resource_metadata=\"{metadata}\", scope=\"{needed}\"{error}");
+                format!("{scheme} resource_metadata=\"{metadata}\", scope=\"{needed}\"{error}");
             let headers = vec![("WWW-Authenticate".to_owned(), challenge)];
             Some((status, headers, "no".to_owned()))
         });
+    }
+
+    /// The server wants tokens that are bound to a key, and its authorization server can bind them.
+    pub fn binds(&self) {
+        self.bound.lock().unwrap().wanted = true;
+        self.publishes(json!({ "dpop_signing_alg_values_supported": ["ES256"] }));
+    }
+
+    /// The server wants this nonce in proofs from now on; with `*` another one each time.
+    pub fn wants_nonce(&self, nonce: &str) {
+        self.bound.lock().unwrap().nonce = Some(nonce.into());
     }
 
     /// The identifier of the server.
@@ -134,6 +169,12 @@ impl OauthServer {
         back.query_pairs_mut().extend_pairs(parameters).append_pair("state", &asked["state"]);
         format!("{}?{}", back.path(), back.query().unwrap())
     }
+}
+
+/// The claims of a proof, as they are.
+pub fn proof_claims(proof: &str) -> Value {
+    let claims = proof.split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap()
 }
 
 /// The parameters of a link.

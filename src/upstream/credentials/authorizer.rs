@@ -1,5 +1,6 @@
 //! The tokens of one server: which goes with a request, and what is done when the server refuses it.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use url::Url;
 use crate::call::{CallerToken, Principal, ServerName};
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{GrantKind, GrantOwnership, HttpConfig, OauthConfig};
+use crate::config::{GrantKind, GrantOwnership, OauthConfig};
 use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
@@ -55,21 +56,22 @@ pub enum LinkAudience {
 }
 
 impl ServerAuthorizer {
-    /// The tokens of a server; `None` if it is used without OAuth.
+    /// The tokens of a server at this URL, with the CA certificates that are trusted there.
     pub(in crate::upstream) fn new(
         server: &ServerName,
-        http: &HttpConfig,
+        (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
         book: &Arc<GrantBook>,
-    ) -> Option<Arc<Self>> {
-        let oauth = http.oauth.clone()?;
-        let ca = oauth.ca.clone().or_else(|| http.ca.clone());
+    ) -> Arc<Self> {
+        let oauth = oauth.clone();
+        let ca = oauth.ca.clone().or_else(|| ca.cloned());
         let issuer = oauth.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
-        let configured = [&http.url].into_iter().chain(&issuer);
+        let idp = oauth.idp.as_ref().map(|idp| &idp.token_endpoint);
+        let configured = [&url].into_iter().chain(&issuer).chain(idp);
         let outbound =
             OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
-        Some(Arc::new(Self {
+        Arc::new(Self {
             server: server.clone(),
-            url: http.url.clone(),
+            url,
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
             held: HeldTokens::new(&oauth),
             files: FileReader::default(),
@@ -77,7 +79,7 @@ impl ServerAuthorizer {
             outbound,
             book: Arc::clone(book),
             first_issuer: OnceLock::new(),
-        }))
+        })
     }
 
     /// Whose grant a principal's requests use; without one, those that are made for nobody.

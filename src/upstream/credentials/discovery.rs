@@ -60,22 +60,26 @@ impl Discovery<'_> {
         })
     }
 
-    /// A server of 2025-03-26, which has no metadata, is its own authorization server.
+    /// A server without metadata has the authorization server that is configured; one of 2025-03-26 is
+    /// its own.
     async fn run_without_resource(
         &self,
         challenge: &BearerChallenge,
     ) -> Result<DiscoveredServer, LoginFault> {
         let issuer = origin_issuer(self.server);
-        if let Some(expected) = self.issuer.filter(|expected| *expected != issuer) {
-            return Err(other_issuer(&issuer, expected));
+        let resource = canonical_resource(self.server);
+        let (scopes, wants) = (ScopeSet::default(), challenge.wants);
+        if let Some(issuer) = self.issuer.filter(|configured| *configured != issuer) {
+            // A server that names none, such as a plain HTTP API: the operator does.
+            let missing = || LoginFault::NoMetadata { issuer: issuer.to_owned() };
+            let metadata = self.find_issuer(issuer).await?.ok_or_else(missing)?;
+            return Ok(DiscoveredServer { resource, scopes, metadata, wants });
         }
         let place = at_path(self.server, "/.well-known/oauth-authorization-server");
         let metadata = match self.fetch(&place).await? {
             Some(document) => self.parse_issuer(&place, &document, &issuer)?,
             None => AuthServerMetadata::with_default_endpoints(self.server),
         };
-        let resource = canonical_resource(self.server);
-        let (scopes, wants) = (ScopeSet::default(), challenge.wants);
         Ok(DiscoveredServer { resource, scopes, metadata, wants })
     }
 

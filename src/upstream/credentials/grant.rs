@@ -159,7 +159,7 @@ impl OauthGrant {
         let Some((key, hash)) = self.source.dpop.as_ref().zip(self.token_hash.as_ref()) else {
             return Ok(());
         };
-        let SignableRequest { method, uri, body } = *request;
+        let SignableRequest { method, uri, body, .. } = *request;
         let url = match (uri.scheme_str(), uri.authority()) {
             (Some(scheme), Some(authority)) => format!("{scheme}://{authority}{}", uri.path()),
             _ => return Err(UpstreamError::Login(Box::new(DpopFault::Key.into()))),

@@ -145,6 +145,7 @@ impl OutboundClient {
             ca: self.ca.clone(),
             transport: HttpTransport::Streamable,
             oauth: None,
+            aws: None,
         };
         let rule = (!self.guard.trusts(request.url)).then(|| Arc::clone(&self.guard));
         let connect = move || match rule {

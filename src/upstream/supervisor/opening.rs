@@ -93,6 +93,7 @@ impl Life<'_> {
             api: api.clone(),
             files: self.instance.kin.files.clone(),
             inbox: Arc::clone(&self.instance.inbox),
+            credentials: self.credentials(),
         };
         OpenApiServer::open(opening).await.map(ServerConnection::OpenApi)
     }

@@ -340,10 +340,14 @@ fn authorizer_of(
     config: &ServerConfig,
     surroundings: &ServerContext,
 ) -> Option<Arc<ServerAuthorizer>> {
-    match &config.target {
-        ServerKind::Http(http) => ServerAuthorizer::new(&config.name, http, &surroundings.grants),
-        ServerKind::Command(_) | ServerKind::OpenApi(_) => None,
-    }
+    let oauth = config.oauth()?;
+    let (url, ca) = match &config.target {
+        ServerKind::Http(http) => (http.url.clone(), &http.ca),
+        ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
+        ServerKind::Command(_) => return None,
+    };
+    let place = (url, ca.as_ref());
+    Some(ServerAuthorizer::new(&config.name, (oauth, place), &surroundings.grants))
 }
 
 /// Keeps a server from being stopped.

@@ -1,9 +1,13 @@
 //! Servers that ask for OAuth: the gateway logs in, or has its users log in.
 
+mod aws;
+mod dpop;
+mod exchange;
 mod logins;
 mod owners;
 mod refusals;
 mod renewals;
+mod workloads;
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
 //! Plain HTTP APIs: an OpenAPI document becomes tools, and calls become requests.
 
+mod credentials;
 mod documents;
 mod hostile;
 mod requests;

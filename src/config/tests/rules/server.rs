@@ -75,6 +75,38 @@ pub(super) const RULES: &[(&str, &str)] = &[
         "3: servers.x.oauth.allow_addresses[0]: \"10.0.0.0/33\" is not an address range; write an IP address, or a range of them as `ADDRESS/BITS`, such as \"10.1.0.0/16\"",
     ),
     (
+        "url = \"http://x\"\noauth = { grant = \"token_exchange\", client_id = \"c\" }",
+        "3: servers.x.oauth.grant: the grant `token_exchange` needs `client_id` and `issuer`; add them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"id_jag\", client_id = \"c\" }",
+        "3: servers.x.oauth.grant: the grant `id_jag` needs `client_id` and the table `idp`; add them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"jwt_bearer\" }",
+        "3: servers.x.oauth.grant: the grant `jwt_bearer` needs `assertion` or `assertion_file`; add them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"id_jag\", per = \"gateway\", client_id = \"c\", idp = { token_endpoint = \"https://i/t\", client_id = \"d\" } }",
+        "3: servers.x.oauth.grant: the grant `id_jag` needs `subject_token` or `subject_token_file` for `per = \"gateway\"`; add them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { assertion = \"a.b.c\" }",
+        "3: servers.x.oauth.assertion: this setting is only for the grant `jwt_bearer`; remove it, or choose that grant",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"jwt_bearer\", assertion = \"a.b.c\", assertion_file = \"/f\" }",
+        "3: servers.x.oauth.assertion_file: the token is here and in a file; keep one of them",
+    ),
+    (
+        "url = \"http://x\"\noauth = { grant = \"token_exchange\", client_id = \"c\", issuer = \"https://i\", subject_issuer = \"none\" }",
+        "3: servers.x.oauth.subject_issuer: there is no issuer of this name; write the NAME of a table [issuers.NAME]",
+    ),
+    (
+        "url = \"http://x\"\noauth = {}\naws = { region = \"r\", service = \"s\", access_key_id = \"i\", secret_access_key = \"k\" }",
+        "4: servers.x.aws: the server has both OAuth and signatures for AWS; keep one of them",
+    ),
+    (
         "command = \"x\"\noauth = {}",
         "3: servers.x.oauth: this setting is only for servers with `url`; remove it, or use the other kind of server",
     ),

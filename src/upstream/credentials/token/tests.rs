@@ -179,16 +179,15 @@ fn each_grant_has_its_own_members_and_no_others() {
             ],
         ),
     ] {
-        let request = |grant, client| TokenRequest {
+        let request = TokenRequest {
             grant,
-            client,
+            client: &client(ClientAuth::None),
             key: None,
             issuer: "https://i.test",
             resource: "https://a.test/mcp",
             scopes: &ScopeSet::parse("x"),
         };
-        let registered = client(ClientAuth::None);
-        let (_, form) = request(grant, &registered).write(Duration::ZERO).unwrap();
+        let (_, form) = request.write(Duration::ZERO).unwrap();
         let mut found: Vec<_> = url::form_urlencoded::parse(form.as_bytes()).into_owned().collect();
         found.sort();
         let expected: Vec<_> =

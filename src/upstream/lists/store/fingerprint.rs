@@ -9,8 +9,8 @@ use http::HeaderName;
 use url::Url;
 
 use crate::config::{
-    CapabilitiesChoice, CommandConfig, DocumentSource, HttpConfig, OpenApiConfig, SchemeCredential,
-    Secret, ServerConfig, ServerKind, child_inherits,
+    AwsConfig, CapabilitiesChoice, CommandConfig, DocumentSource, HttpConfig, OpenApiConfig,
+    SchemeCredential, Secret, ServerConfig, ServerKind, child_inherits,
 };
 
 /// The keyed digest of a configuration.
@@ -126,7 +126,7 @@ impl FieldDigest {
     }
 
     fn feed_http(&mut self, http: &HttpConfig) {
-        let HttpConfig { url, headers, ca, transport, oauth } = http;
+        let HttpConfig { url, headers, ca, transport, oauth, aws } = http;
         self.feed("url");
         self.feed(url.as_str());
         self.feed_headers(headers);
@@ -134,6 +134,17 @@ impl FieldDigest {
         self.feed(transport.as_str());
         // Whose account it is, and what it may do, may change what the server lists.
         self.feed(format!("{oauth:?}"));
+        self.feed_aws(aws.as_ref());
+    }
+
+    fn feed_aws(&mut self, aws: Option<&AwsConfig>) {
+        self.feed_count(aws.map_or(0, |_| 1));
+        if let Some(AwsConfig { region, service, access_key_id, .. }) = aws {
+            self.feed(region);
+            self.feed(service);
+            // The account. Its secrets change more often than what it may see.
+            self.feed(access_key_id.expose());
+        }
     }
 
     fn feed_headers(&mut self, headers: &[(HeaderName, Secret)]) {
@@ -154,12 +165,16 @@ impl FieldDigest {
             headers,
             ca,
             auth,
+            oauth,
+            aws,
             include,
             exclude,
             empty_strings,
             output_schemas,
         } = openapi;
         self.feed("openapi");
+        self.feed(format!("{oauth:?}"));
+        self.feed_aws(aws.as_ref());
         match document {
             DocumentSource::Url(url) => self.feed(url.as_str()),
             DocumentSource::Search(url) => self.feed(format!("search {url}")),

@@ -67,8 +67,6 @@ impl HttpClient {
             }
             None => (credentials.owner.clone(), None),
         };
-        // What the gateway's own grant was exchanged for is not a client's.
-        let caller = caller.filter(|_| owner != GrantOwner::Gateway);
         let (mut before, mut nonces) = (0, 0);
         let mut given = None;
         loop {
@@ -77,7 +75,8 @@ impl HttpClient {
                 None => authorizer.grant_for(&owner, caller).await,
             };
             let with_token = AuthorizedHeaders { headers, grant: grant.as_deref() };
-            let response = self.send_once(target, method, &with_token, body.clone()).await?;
+            let response =
+                self.send_once_signed(target, (method, &with_token, body.clone())).await?;
             let status = response.status();
             let kept = |grant: &Arc<OauthGrant>| grant.keep_nonce(response.headers());
             let has_new_nonce = grant.as_ref().is_some_and(kept);

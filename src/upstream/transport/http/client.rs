@@ -24,6 +24,7 @@ use crate::text::{clip, hide_password};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::authorized::RequestCredentials;
+use super::aws::AwsSigner;
 use super::body::ResponseBody;
 use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::{ConnectionPool, RequestTarget, TransportError};
@@ -38,8 +39,14 @@ pub struct HttpClient {
     posts: HeaderMap,
     others: HeaderMap,
     see_other: SeeOther,
-    /// The tokens that go with requests; `None` without OAuth.
-    credentials: Option<RequestCredentials>,
+    /// What authenticates requests besides the fixed headers; `None` for most servers.
+    authority: Option<RequestAuthority>,
+}
+
+/// What authenticates the requests to a server.
+enum RequestAuthority {
+    Oauth(RequestCredentials),
+    Aws(AwsSigner),
 }
 
 /// What `303 See Other` means after a request that changes something.
@@ -122,13 +129,14 @@ impl HttpClient {
         let others = headers.clone();
         let pool = ConnectionPool::new(tls, connect_timeout);
         let see_other = SeeOther::Fetched;
-        Ok(Self { pool, target, posts: headers, others, see_other, credentials: None })
+        let authority = config.aws.as_ref().map(|aws| RequestAuthority::Aws(AwsSigner::new(aws)));
+        Ok(Self { pool, target, posts: headers, others, see_other, authority })
     }
 
     /// Has tokens sent with the requests.
     #[must_use]
     pub(in crate::upstream) fn with_credentials(self, credentials: RequestCredentials) -> Self {
-        Self { credentials: Some(credentials), ..self }
+        Self { authority: Some(RequestAuthority::Oauth(credentials)), ..self }
     }
 
     /// Posts one JSON-RPC message.
@@ -161,7 +169,7 @@ impl HttpClient {
     pub(in crate::upstream::transport) async fn send_to_path(
         &self,
         path: &PathAndQuery,
-        (method, headers): (&Method, &HeaderMap),
+        (method, headers): (&Method, &impl RequestHeaders),
         body: Bytes,
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let target = self.target.with_path(path.clone()).ok_or(SetupFault::Url)?;
@@ -176,12 +184,21 @@ impl HttpClient {
         headers: &impl RequestHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        match &self.credentials {
+        match &self.authority {
             None => Either::Left(self.send_once(target, method, headers, body)),
-            // Boxed to keep the request without OAuth small.
-            Some(credentials) => {
+            // Boxed to keep the request of most servers small.
+            Some(authority) => {
                 let message = (method, headers, body);
-                Either::Right(Box::pin(self.send_authorized(credentials, target, message)))
+                Either::Right(Box::pin(async move {
+                    match authority {
+                        RequestAuthority::Oauth(credentials) => {
+                            self.send_authorized(credentials, target, message).await
+                        }
+                        RequestAuthority::Aws(signer) => {
+                            self.send_signed(signer, target, message).await
+                        }
+                    }
+                }))
             }
         }
     }
@@ -194,16 +211,29 @@ impl HttpClient {
         headers: &impl RequestHeaders,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
-        let request = self.request(target, (method, headers), body.clone());
-        let sending = request.map(|request| self.pool.send(target, request));
+        let sending = self.pool.send(target, self.request(method, headers, body.clone()));
         async move {
-            let response = sending?.await.map_err(connect_or_broken)?;
+            let response = sending.await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
             // Boxed to keep the usual request small: redirects are rare.
             Box::pin(self.follow(target, response, (method, headers, body))).await
         }
+    }
+
+    /// Like [`send_once`](Self::send_once), with what depends on the whole request.
+    pub(super) async fn send_once_signed(
+        &self,
+        target: &RequestTarget,
+        (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        let request = self.signed_request(target, (method, headers), body.clone())?;
+        let response = self.pool.send(target, request).await.map_err(connect_or_broken)?;
+        if is_redirect(response.status()) {
+            return self.follow(target, response, (method, headers, body)).await;
+        }
+        Ok(response)
     }
 
     async fn follow(
@@ -222,7 +252,7 @@ impl HttpClient {
             if next != method {
                 (method, body) = (next, Bytes::new());
             }
-            let request = self.request(&target, (&method, headers), body.clone())?;
+            let request = self.signed_request(&target, (&method, headers), body.clone())?;
             response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
                 response.extensions_mut().insert(RedirectedTo(target.uri));
@@ -251,12 +281,12 @@ impl HttpClient {
     /// A request with its headers and those that are fixed, which prevail.
     fn request(
         &self,
-        target: &RequestTarget,
-        (method, headers): (&Method, &impl RequestHeaders),
+        method: &Method,
+        headers: &impl RequestHeaders,
         body: Bytes,
-    ) -> Result<Request<Full<Bytes>>, UpstreamError> {
+    ) -> Request<Full<Bytes>> {
         let fixed = if *method == Method::POST { &self.posts } else { &self.others };
-        let mut request = Request::new(Full::default());
+        let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
         let all = request.headers_mut();
         all.reserve(fixed.len() + USUAL_HEADERS);
@@ -264,8 +294,20 @@ impl HttpClient {
         for (name, value) in fixed {
             all.insert(name.clone(), value.clone());
         }
-        headers.sign(&SignableRequest { method, uri: &target.uri, body: &body }, all)?;
-        *request.body_mut() = Full::new(body);
+        request
+    }
+
+    /// Like [`request`](Self::request), with what depends on the whole request.
+    fn signed_request(
+        &self,
+        target: &RequestTarget,
+        (method, headers): (&Method, &impl RequestHeaders),
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, UpstreamError> {
+        let mut request = self.request(method, headers, body.clone());
+        let RequestTarget { uri, host, .. } = target;
+        let signable = SignableRequest { method, uri, host, body: &body };
+        headers.sign(&signable, request.headers_mut())?;
         Ok(request)
     }
 
@@ -395,7 +437,7 @@ mod tests {
     fn a_redirect_keeps_the_method_or_reads_what_a_plain_server_names() {
         let url = "http://127.0.0.1/".parse().unwrap();
         let (headers, ca, transport) = (Vec::new(), None, crate::config::HttpTransport::Streamable);
-        let config = HttpConfig { url, headers, ca, transport, oauth: None };
+        let config = HttpConfig { url, headers, ca, transport, oauth: None, aws: None };
         let mcp = HttpClient::new(&config, KEEP_ALIVE).unwrap();
         let plain = HttpClient::plain(&config, KEEP_ALIVE).unwrap();
         let (get, head, post) = (Some(Method::GET), Some(Method::HEAD), Some(Method::POST));

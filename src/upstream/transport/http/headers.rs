@@ -11,7 +11,7 @@ use super::HttpShared;
 
 /// The headers of one request, besides those that are fixed. Written straight into the request,
 /// and once more for each redirect.
-pub(super) trait RequestHeaders {
+pub(in crate::upstream::transport) trait RequestHeaders {
     /// Adds the headers; one of the same name is replaced.
     fn add_to(&self, headers: &mut HeaderMap);
 
@@ -33,6 +33,7 @@ pub(super) trait RequestHeaders {
 pub(in crate::upstream) struct SignableRequest<'a> {
     pub(in crate::upstream) method: &'a Method,
     pub(in crate::upstream) uri: &'a Uri,
+    pub(in crate::upstream) host: &'a HeaderValue,
     pub(in crate::upstream) body: &'a [u8],
 }
 
@@ -56,6 +57,22 @@ impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
 
     fn caller(&self) -> Option<&Context> {
         self.0.caller()
+    }
+}
+
+/// The headers of a client's call to a plain HTTP API.
+pub(in crate::upstream::transport) struct ApiHeaders<'a> {
+    pub(in crate::upstream::transport) headers: HeaderMap,
+    pub(in crate::upstream::transport) call: &'a Call,
+}
+
+impl RequestHeaders for ApiHeaders<'_> {
+    fn add_to(&self, headers: &mut HeaderMap) {
+        self.headers.add_to(headers);
+    }
+
+    fn caller(&self) -> Option<&Context> {
+        Some(&self.call.context)
     }
 }
 

@@ -6,6 +6,7 @@
 //! has lost it.
 
 mod authorized;
+mod aws;
 mod body;
 mod client;
 mod streamed_call;
@@ -49,9 +50,11 @@ use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
 pub(in crate::upstream) use authorized::RequestCredentials;
+pub use aws::SignatureFault;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
+pub(in crate::upstream::transport) use headers::ApiHeaders;
 pub(in crate::upstream) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;

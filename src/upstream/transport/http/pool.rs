@@ -41,7 +41,7 @@ pub(super) struct RequestTarget {
     pub(super) uri: Uri,
     /// Path and query, as in an HTTP/1.1 request line.
     origin_form: Uri,
-    host: HeaderValue,
+    pub(super) host: HeaderValue,
 }
 
 impl RequestTarget {

@@ -84,6 +84,7 @@ impl Scripted {
             ca: None,
             transport: crate::config::HttpTransport::Auto,
             oauth: None,
+            aws: None,
         };
         let client = HttpClient::new(&config, Duration::from_secs(5)).unwrap();
         let server = ServerName::new("s").unwrap();

@@ -54,7 +54,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::caller_headers::CallerHeaders;
-use crate::upstream::transport::http::HttpClient;
+use crate::upstream::transport::http::{ApiHeaders, HttpClient, RequestCredentials};
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
@@ -71,6 +71,8 @@ pub(in crate::upstream) struct ApiOpening {
     pub(in crate::upstream) api: OpenApiConfig,
     pub(in crate::upstream) files: FileReader,
     pub(in crate::upstream) inbox: Arc<Inbox>,
+    /// The tokens that go with its requests; `None` without OAuth.
+    pub(in crate::upstream) credentials: Option<RequestCredentials>,
 }
 
 /// An API whose document has been read.
@@ -104,10 +106,14 @@ struct CurrentApi {
 impl OpenApiServer {
     /// Reads the document. The caller bounds the time.
     pub(in crate::upstream) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
-        let ApiOpening { server, api, files, inbox } = opening;
+        let ApiOpening { server, api, files, inbox, credentials } = opening;
         let loader = DocumentLoader::new(server, api, files).await?;
         let document = loader.load(None).await?.ok_or(UpstreamError::NoAnswer)?;
-        let client = Arc::new(loader.client_for(&document.api.base).await?);
+        let client = loader.client_for(&document.api.base).await?;
+        let client = Arc::new(match credentials {
+            Some(credentials) => client.with_credentials(credentials),
+            None => client,
+        });
         let peer = introduce(&document.api, &loader.api);
         let current = CurrentApi::new(document, client, &loader.api);
         current.log_findings(&loader.server);
@@ -268,6 +274,7 @@ impl ApiShared {
         let mut headers = HeaderMap::new();
         self.caller_headers.add_to(&mut headers, call);
         headers.extend(request.headers);
+        let headers = ApiHeaders { headers, call };
         let sent = current.client.send_to_path(
             &request.target,
             (&operation.method, &headers),

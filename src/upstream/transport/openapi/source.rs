@@ -16,7 +16,7 @@ use url::{Position, Url};
 use crate::codec::body::collect;
 use crate::codec::file::{FileReader, read_file};
 use crate::config::{
-    DocumentSource, HttpConfig, HttpTransport, OpenApiConfig, Secret, ServerConfig,
+    AwsConfig, DocumentSource, HttpConfig, HttpTransport, OpenApiConfig, Secret, ServerConfig,
 };
 use crate::crypto::sha256;
 use crate::text::clip;
@@ -96,7 +96,8 @@ impl DocumentLoader {
                 let is_other = |base: &Url| base.origin() != url.origin();
                 let is_elsewhere = loader.api.base_url.as_ref().is_some_and(is_other);
                 let headers = if is_elsewhere { Vec::new() } else { loader.api.headers.clone() };
-                Some(loader.connect(url.clone(), headers).await?)
+                let aws = loader.api.aws.clone().filter(|_| !is_elsewhere);
+                Some(loader.connect(url.clone(), (headers, aws)).await?)
             }
         };
         Ok(Self { client, ..loader })
@@ -104,17 +105,16 @@ impl DocumentLoader {
 
     /// The client for the server of the API.
     pub(super) async fn client_for(&self, base: &Url) -> Result<HttpClient, UpstreamError> {
-        self.connect(base.clone(), self.api.headers.clone()).await
+        self.connect(base.clone(), (self.api.headers.clone(), self.api.aws.clone())).await
     }
 
     async fn connect(
         &self,
         url: Url,
-        headers: Vec<(HeaderName, Secret)>,
+        (headers, aws): (Vec<(HeaderName, Secret)>, Option<AwsConfig>),
     ) -> Result<HttpClient, UpstreamError> {
-        let ca = self.api.ca.clone();
-        let config =
-            HttpConfig { url, headers, ca, transport: HttpTransport::Streamable, oauth: None };
+        let (ca, transport) = (self.api.ca.clone(), HttpTransport::Streamable);
+        let config = HttpConfig { url, headers, ca, transport, oauth: None, aws };
         let connect_timeout = self.server.connect_timeout;
         let created = self.files.run(move || HttpClient::plain(&config, connect_timeout)).await;
         created.map_err(|error| SetupFault::Files(Arc::new(error)))?
