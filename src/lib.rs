@@ -20,6 +20,7 @@ pub mod upstream;
 pub mod policy;
 pub mod catalog;
 pub mod identity;
+pub mod vault;
 pub mod config;
 pub mod era;
 pub mod call;

@@ -108,7 +108,7 @@ impl ConfigProblem {
                 "add file = \"audit.jsonl\", stdout = true or syslog = \"unix:/dev/log\""
             }
             Self::OtherAuditSetting { .. } => "add that one, or remove this one",
-            Self::ShortChainKey => "create one: openssl rand -hex 32",
+            Self::ShortChainKey | Self::ShortVaultKey => "create one: openssl rand -hex 32",
             _ => "see docs/configuration.md",
         }
     }

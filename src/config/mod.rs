@@ -66,6 +66,7 @@ mod tests;
 mod token_checks;
 mod transforms;
 mod units;
+mod vault;
 mod wording;
 
 pub use audit::AuditConfig;
@@ -123,6 +124,7 @@ pub use transforms::{
     ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,
     ToolArguments, TransformSettings, ValuePath, WhenLarger,
 };
+pub use vault::VaultConfig;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -159,6 +161,8 @@ section! {
             events: EventsConfig = {},
             /// The audit log: one record per decision.
             audit: AuditConfig = {},
+            /// Logins at servers that survive a restart.
+            vault: VaultConfig = {},
             /// The MCP servers, in the order of the file.
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
             /// Tools of the gateway itself, in the order of the file.

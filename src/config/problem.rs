@@ -379,6 +379,9 @@ pub enum ConfigProblem {
     /// The key of the audit log's chain is too short.
     #[error("the key of the chain has fewer than 32 bytes")]
     ShortChainKey,
+    /// A key of the vault is too short.
+    #[error("the key of the vault has fewer than 32 bytes")]
+    ShortVaultKey,
     /// Further faults were left out.
     #[error("{count} more faults are not shown")]
     More {

@@ -1,0 +1,68 @@
+//! `[vault]`: where logins at servers are kept from one run to the next.
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+
+use super::macros::section;
+use super::problem::ConfigProblem;
+use super::reader::{ConfigNode, ConfigReader};
+use super::secret::Secret;
+use super::setting::Setting;
+use super::substitute::SubstitutedText;
+
+section! {
+    /// The vault: a file with the grants and the registered clients of servers with OAuth. With a key
+    /// they survive a restart; without one they are in memory only. Read at the start.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct VaultConfig {
+        settings {
+            /// The file. Only the gateway's own user may write to it.
+            path: PathBuf = "trunkline.vault",
+            /// The keys that seal it, of at least 32 bytes each, the newest first. What is sealed with
+            /// an older key is sealed with the newest at the start.
+            keys: Vec<Secret> as Vec<VaultKeySetting> = [],
+            /// A program and its arguments that print the newest key, such as
+            /// `["pass", "show", "trunkline"]`. It is run at the start, and has 30 seconds.
+            key_command: Vec<String> as Vec<SubstitutedText> = [],
+        }
+    }
+}
+
+impl VaultConfig {
+    /// Whether there is a vault.
+    pub fn is_on(&self) -> bool {
+        !self.keys.is_empty() || !self.key_command.is_empty()
+    }
+
+    /// The least bytes of a key.
+    pub const SHORTEST_KEY: usize = 32;
+}
+
+/// A key that is long enough.
+pub(super) struct VaultKeySetting;
+
+impl Setting for VaultKeySetting {
+    type Value = Secret;
+
+    fn kind_word() -> String {
+        <Secret as Setting>::kind_word()
+    }
+
+    fn example_value() -> String {
+        "\"${file:/run/secrets/vault.key}\"".into()
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Secret> {
+        let secret = <Secret as Setting>::read_value(node, reader)?;
+        if secret.expose().len() < VaultConfig::SHORTEST_KEY {
+            node.report_fault(reader, ConfigProblem::ShortVaultKey);
+            return None;
+        }
+        Some(secret)
+    }
+
+    fn json_schema() -> Json {
+        <Secret as Setting>::json_schema()
+    }
+}

@@ -1,0 +1,285 @@
+//! The vault: secrets that outlive the process, sealed in one file.
+//!
+//! A row has a name and a value. The value is sealed with AES-256-GCM under a key that the
+//! configuration gives, with the name as associated data: a row that is moved to another owner or
+//! another server does not open. Names are readable in the file, values are not. This module knows
+//! nothing of OAuth; what the rows mean is `upstream::credentials`' affair. It differs from the kept
+//! lists of `upstream`, which may be lost, and are dropped when their key changes: nothing here is
+//! dropped unless its owner says so.
+//!
+//! Processes share the file by turns: each operation locks it, opens it, and closes it again, so that
+//! `trunkline login` can write while a gateway runs. What is deleted, or sealed with an old key, is
+//! not left behind in free pages: the file is written anew and replaced.
+
+mod file;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::config::Secret;
+
+pub use file::FileStamp;
+use file::VaultFile;
+use seal::VaultKeys;
+
+/// The vault.
+#[derive(Debug)]
+pub struct Vault {
+    file: VaultFile,
+    keys: VaultKeys,
+    /// The file as this process left it.
+    left: Mutex<Option<FileStamp>>,
+}
+
+/// The name of a row: its kind, and what it belongs to. Written as one JSON array, so that no two
+/// names are the same text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RowName(Vec<String>);
+
+/// A row, opened.
+pub struct VaultRow {
+    /// Its name.
+    pub name: RowName,
+    /// What was sealed. Not for a log.
+    pub value: Vec<u8>,
+}
+
+/// Why a vault cannot be used, or does not do what it should.
+#[derive(Debug, thiserror::Error)]
+#[error("the vault {} cannot be used", path.display())]
+pub struct VaultError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    #[source]
+    pub fault: VaultFault,
+}
+
+/// What is wrong with a vault.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultFault {
+    /// The system's error, such as a full disk. The file is as it was before.
+    #[error("the system cannot read or write it; what it held before is unchanged")]
+    System(#[from] io::Error),
+    /// The path names something that is no file, or another user may write to it.
+    #[error("expected a regular file that only the gateway's own user can write to")]
+    Foreign,
+    /// Another process uses it.
+    #[error(
+        "another process is using it, for longer than {waited:?}: end that process, or try again"
+    )]
+    InUse {
+        /// How long this process has waited.
+        waited: Duration,
+    },
+    /// The file is no vault, or is damaged. It is left as it is.
+    #[error(
+        "it is damaged, or no vault ({reason}): restore it from a backup, or move it away to begin \
+         with an empty one; nothing was changed"
+    )]
+    Damaged {
+        /// What the store says.
+        reason: String,
+    },
+    /// A row is sealed with a key that is not configured.
+    #[error(
+        "the row {row} is sealed with a key that is not configured: add that key to `vault.keys`, \
+         after the newest; nothing was changed"
+    )]
+    UnknownKey {
+        /// The row's name.
+        row: String,
+    },
+    /// A row was changed, or moved to another name.
+    #[error("the row {row} does not open: it was changed, or belongs to another owner or server")]
+    Sealed {
+        /// The row's name.
+        row: String,
+    },
+    /// More than the vault may hold.
+    #[error("it would have more than {limit} {unit}")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// The cryptographic library refuses.
+    #[error("the cryptographic library seals nothing")]
+    Cipher,
+    /// The task that worked on it ended early.
+    #[error("the operation was interrupted")]
+    Interrupted,
+}
+
+impl RowName {
+    /// A name of these parts, the kind of the row first.
+    pub fn new(parts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(parts.into_iter().map(Into::into).collect())
+    }
+
+    /// Its parts, the kind of the row first.
+    pub fn parts(&self) -> Vec<&str> {
+        self.0.iter().map(String::as_str).collect()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok().map(Self)
+    }
+
+    fn to_text(&self) -> String {
+        serde_json::Value::from(self.0.clone()).to_string()
+    }
+}
+
+impl Vault {
+    /// Opens a vault, and creates it if it is missing. Every row is opened, and sealed anew if it is
+    /// sealed with another key than the first. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// [`VaultError`]; the file is left as it was.
+    pub fn open(path: &Path, keys: &[Secret]) -> Result<Self, VaultError> {
+        let told = |fault| VaultError { path: path.to_owned(), fault };
+        let keys = VaultKeys::new(keys).map_err(told)?;
+        let vault = Self { file: VaultFile::new(path), keys, left: Mutex::default() };
+        vault.seal_anew().map_err(told)?;
+        Ok(vault)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Opens every row with the configured keys; if one is sealed with an older key, replaces the
+    /// file by one in which all rows are sealed with the newest.
+    fn seal_anew(&self) -> Result<(), VaultFault> {
+        let _turn = self.file.lock()?;
+        let rows = self.file.read_rows()?;
+        let is_old = rows.iter().any(|(_, sealed)| !self.keys.is_newest(sealed));
+        if is_old {
+            let seal = |(name, sealed): &(String, Vec<u8>)| {
+                let value = self.keys.open(name, sealed)?;
+                Ok::<_, VaultFault>((name.clone(), self.keys.seal(name, value)?))
+            };
+            let anew = rows.iter().map(seal).collect::<Result<Vec<_>, _>>()?;
+            self.file.replace_rows(&anew)?;
+            tracing::info!(rows = anew.len(), "the vault is sealed with the newest key");
+        } else {
+            for (name, sealed) in &rows {
+                self.keys.open(name, sealed)?;
+            }
+        }
+        self.note_left();
+        Ok(())
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub async fn read_rows(self: &Arc<Self>) -> Result<Vec<VaultRow>, VaultError> {
+        self.run(|vault| {
+            let rows = vault.file.read_rows()?;
+            let open = |(name, sealed): (String, Vec<u8>)| {
+                let value = vault.keys.open(&name, &sealed)?;
+                let damaged = || VaultFault::Damaged { reason: format!("row {name}") };
+                Ok(VaultRow { name: RowName::parse(&name).ok_or_else(damaged)?, value })
+            };
+            rows.into_iter().map(open).collect()
+        })
+        .await
+    }
+
+    /// The value of a row; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    pub async fn read_row(self: &Arc<Self>, name: RowName) -> Result<Option<Vec<u8>>, VaultError> {
+        self.run(move |vault| {
+            let name = name.to_text();
+            let sealed = vault.file.read_row(&name)?;
+            sealed.map(|sealed| vault.keys.open(&name, &sealed)).transpose()
+        })
+        .await
+    }
+
+    /// Writes a row, or replaces it. When this returns, the row is on the disk.
+    ///
+    /// # Errors
+    /// [`VaultError`]; the row is as it was before then.
+    ///
+    /// # Cancel safety
+    /// The row is written even if the future is dropped.
+    pub async fn write_row(
+        self: &Arc<Self>,
+        name: RowName,
+        value: Vec<u8>,
+    ) -> Result<(), VaultError> {
+        self.run(move |vault| {
+            let name = name.to_text();
+            let sealed = vault.keys.seal(&name, value)?;
+            vault.file.write_row(&name, &sealed)
+        })
+        .await
+    }
+
+    /// Deletes a row. The file is written anew, so that the sealed bytes are gone as well.
+    ///
+    /// # Errors
+    /// [`VaultError`].
+    ///
+    /// # Cancel safety
+    /// The row is deleted even if the future is dropped.
+    pub async fn delete_row(self: &Arc<Self>, name: RowName) -> Result<(), VaultError> {
+        self.run(move |vault| {
+            let name = name.to_text();
+            let mut rows = vault.file.read_rows()?;
+            let before = rows.len();
+            rows.retain(|(known, _)| *known != name);
+            if rows.len() == before {
+                return Ok(());
+            }
+            match vault.file.replace_rows(&rows) {
+                // A full disk has no room for a second file, and the row still has to go.
+                Err(VaultFault::System(_)) => vault.file.delete_row(&name),
+                other => other,
+            }
+        })
+        .await
+    }
+
+    /// Whether another process has written to the file since this one used it.
+    pub fn was_changed(&self) -> bool {
+        let found = self.file.stamp();
+        found.is_some() && *self.left.lock() != found
+    }
+
+    fn note_left(&self) {
+        *self.left.lock() = self.file.stamp();
+    }
+
+    /// Runs an operation on a blocking thread, with the file locked.
+    async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        operate: impl FnOnce(&Self) -> Result<T, VaultFault> + Send + 'static,
+    ) -> Result<T, VaultError> {
+        let vault = Arc::clone(self);
+        let operation = spawn_blocking(move || {
+            let _turn = vault.file.lock()?;
+            let done = operate(&vault);
+            vault.note_left();
+            done
+        });
+        let done = operation.await.unwrap_or(Err(VaultFault::Interrupted));
+        done.map_err(|fault| VaultError { path: self.path().to_owned(), fault })
+    }
+}

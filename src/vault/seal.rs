@@ -1,0 +1,85 @@
+//! Seals rows. A sealed row says by which key, so that keys can be rotated.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+
+use crate::config::Secret;
+use crate::text::clip;
+
+use super::VaultFault;
+
+/// The keys of a vault, the newest first: it seals, and all of them open.
+pub(super) struct VaultKeys(Vec<VaultKey>);
+
+struct VaultKey {
+    id: KeyId,
+    seal: RandomizedNonceKey,
+}
+
+/// Tells keys apart, and tells nothing of the key.
+type KeyId = [u8; 8];
+
+impl VaultKeys {
+    pub(super) fn new(secrets: &[Secret]) -> Result<Self, VaultFault> {
+        let derive = |purpose, secret: &Secret| {
+            hmac::sign(&hmac::Key::new(HMAC_SHA256, purpose), secret.expose().as_bytes())
+        };
+        let key = |secret: &Secret| {
+            let seal = RandomizedNonceKey::new(&AES_256_GCM, derive(SEAL_PURPOSE, secret).as_ref());
+            let id = derive(ID_PURPOSE, secret);
+            let id = id.as_ref().first_chunk().copied().unwrap_or_default();
+            Ok(VaultKey { id, seal: seal.map_err(|_| VaultFault::Cipher)? })
+        };
+        Ok(Self(secrets.iter().map(key).collect::<Result<_, VaultFault>>()?))
+    }
+
+    /// Whether a row is sealed with the key that seals now.
+    pub(super) fn is_newest(&self, sealed: &[u8]) -> bool {
+        let id = sealed.strip_prefix(FORMAT).and_then(<[u8]>::first_chunk::<8>);
+        id.is_some() && id == self.0.first().map(|key| &key.id)
+    }
+
+    /// Seals the value of the row of this name.
+    pub(super) fn seal(&self, name: &str, mut value: Vec<u8>) -> Result<Vec<u8>, VaultFault> {
+        let key = self.0.first().ok_or(VaultFault::Cipher)?;
+        let bound = associated(key.id, name);
+        let nonce = key.seal.seal_in_place_append_tag(Aad::from(&bound), &mut value);
+        let nonce = nonce.map_err(|_| VaultFault::Cipher)?;
+        Ok([FORMAT, &key.id, nonce.as_ref().as_slice(), &value].concat())
+    }
+
+    /// The value of the row of this name.
+    pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Result<Vec<u8>, VaultFault> {
+        let row = || clip(name, LONGEST_NAME).to_owned();
+        let damaged = || VaultFault::Sealed { row: row() };
+        let rest = sealed.strip_prefix(FORMAT).ok_or_else(damaged)?;
+        let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or_else(damaged)?;
+        let key = self.0.iter().find(|key| key.id == *id);
+        let key = key.ok_or_else(|| VaultFault::UnknownKey { row: row() })?;
+        let mut value = rest.to_vec();
+        let bound = associated(key.id, name);
+        let opened = key.seal.open_in_place(Nonce::from(nonce), Aad::from(&bound), &mut value);
+        let length = opened.map_err(|_| damaged())?.len();
+        value.truncate(length);
+        Ok(value)
+    }
+}
+
+impl std::fmt::Debug for VaultKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "VaultKeys({})", self.0.len())
+    }
+}
+
+/// What a sealed value is bound to: the format, the key and the row.
+fn associated(id: KeyId, name: &str) -> Vec<u8> {
+    [FORMAT, &id, name.as_bytes()].concat()
+}
+
+/// The first byte of every sealed value: the number of the format.
+const FORMAT: &[u8] = &[1];
+const SEAL_PURPOSE: &[u8] = b"trunkline vault key\n";
+const ID_PURPOSE: &[u8] = b"trunkline vault key id\n";
+/// The most bytes of a row's name in an error.
+const LONGEST_NAME: usize = 300;
