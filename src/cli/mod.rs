@@ -17,6 +17,7 @@ mod export;
 mod gateway_file;
 mod import;
 mod key;
+mod login;
 mod openapi;
 mod pin;
 mod policy;
@@ -69,6 +70,8 @@ enum CliCommand {
     Cert(cert::CertArgs),
     /// Create an API key for a client, and its hash for the configuration
     Key(key::KeyArgs),
+    /// Log in at a server with OAuth, and keep the login in the vault
+    Login(login::LoginArgs),
     /// Take over the servers that other programs have configured
     Import(import::ImportArgs),
     /// Point a client at the gateway
@@ -159,6 +162,7 @@ pub fn run() -> ExitCode {
             Ok(text) => write_to_stdout(&text),
             Err(error) => report_error(&error),
         },
+        CliCommand::Login(args) => login::log_in(&args),
         CliCommand::Import(args) => import::run(&args),
         CliCommand::Export(args) => export::run(&args),
         CliCommand::Add(args) => add::add_server(&args),

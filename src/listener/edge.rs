@@ -170,7 +170,7 @@ where
 
 /// Passes a request on with the sender that its key or token tells, or answers that it is not
 /// enough. Answers requests for metadata itself, which clients need before they have either, and
-/// takes the answers of logins, which browsers bring.
+/// has the pages for people served, whose browsers have neither.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,
@@ -188,7 +188,7 @@ where
         > + Clone
         + Send
         + 'static,
-    B: Send + 'static,
+    B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
     type Response = Response<downstream::Body>;
     type Error = Infallible;
@@ -202,10 +202,9 @@ where
         if let Some(metadata) = self.mcp.answer_metadata(&request, self.peer) {
             return answer_now(metadata);
         }
-        match self.mcp.find_login_answer(&request, self.peer) {
-            None => {}
-            Some(Ok(answer)) => return Box::pin(async move { Ok(answer.finish().await) }),
-            Some(Err(response)) => return answer_now(*response),
+        if self.mcp.has_page(request.uri().path()) {
+            let (mcp, peer) = (Arc::clone(&self.mcp), self.peer);
+            return Box::pin(async move { Ok(mcp.answer_page(request, peer).await) });
         }
         match self.mcp.authenticate(request, self.peer) {
             Ok(authenticated) => self.inner.call(authenticated),

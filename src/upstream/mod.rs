@@ -25,7 +25,11 @@ mod server;
 mod supervisor;
 mod transport;
 
-pub use credentials::{GrantBook, GrantOwner, LinkAudience, LoginDemand, LoginFault};
+pub use credentials::{
+    BrowserBook, BrowserId, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser,
+    LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, RevocationOutcome,
+    TerminalLogin, TicketOffer, begin_terminal_login,
+};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;

@@ -9,6 +9,7 @@ mod event_delivery;
 mod quotas;
 mod reload;
 pub(super) mod signals;
+pub(super) mod vault_keeper;
 mod watch;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -60,6 +61,12 @@ pub enum ServeError {
     /// The accepted definitions of servers cannot be stored.
     #[error(transparent)]
     Baselines(#[from] BaselineError),
+    /// Logins cannot be kept as the configuration says.
+    #[error(transparent)]
+    Vault(#[from] vault_keeper::VaultKeyError),
+    /// The vault cannot be read.
+    #[error(transparent)]
+    VaultRows(#[from] crate::vault::VaultError),
     /// The telemetry exporter cannot be started.
     #[error("telemetry")]
     Telemetry(#[from] crate::telemetry::otel::OtelError),
@@ -161,6 +168,7 @@ pub struct Running {
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
     quotas: Option<quotas::QuotaKeeper>,
+    vault: Option<JoinHandle<()>>,
     otel: Mutex<Option<Otel>>,
     events: Arc<EventDelivery>,
     guardian: Guardian,
@@ -211,6 +219,13 @@ impl Running {
         let surroundings = ServerContext::new(guardian.clone(), Arc::clone(&metrics))
             .with_events(events.sender().clone());
         let surroundings = with_store(surroundings, &config, path).await;
+        let vault = match vault_keeper::open_vault(&config).await? {
+            Some(vault) => {
+                surroundings.grants.open_vault(vault).await?;
+                Some(vault_keeper::follow_vault(&surroundings.grants))
+            }
+            None => None,
+        };
         let address = socket.as_ref().map(Listener::local_addr);
         surroundings.grants.set_base(settings::browser_url(&config, address));
         let surroundings = match doors.clients {
@@ -263,6 +278,7 @@ impl Running {
             follower,
             approvals,
             quotas,
+            vault,
             otel: Mutex::new(otel),
             events: Arc::new(events),
             guardian,
@@ -291,6 +307,9 @@ impl Running {
         self.follower.abort();
         if let Some(approvals) = self.approvals {
             approvals.abort();
+        }
+        if let Some(vault) = self.vault {
+            vault.abort();
         }
         if let Some(quotas) = self.quotas {
             quotas.finish().await;

@@ -1,22 +1,23 @@
 //! The tokens of one server: which goes with a request, and what is done when the server refuses it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use url::Url;
 
 use crate::call::{CallerToken, Principal, ServerName};
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{GrantKind, GrantOwnership, OauthConfig};
+use crate::config::{GrantKind, GrantOwnership, OauthConfig, ServerConfig, ServerKind};
 use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use super::assertion::AssertionKey;
-use super::book::{GrantBook, GrantKey, LoginLink};
+use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
 use super::exchange::{HeldTokens, TokenSeeker};
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
@@ -24,6 +25,8 @@ use super::scopes::ScopeSet;
 
 /// The tokens of one server.
 pub(in crate::upstream) struct ServerAuthorizer {
+    /// For tasks that go on if the request that began them is dropped.
+    own: Weak<Self>,
     pub(super) server: ServerName,
     pub(super) url: Url,
     pub(super) oauth: OauthConfig,
@@ -56,8 +59,22 @@ pub enum LinkAudience {
 }
 
 impl ServerAuthorizer {
+    /// The tokens of a server; `None` if it is used without OAuth.
+    pub(in crate::upstream) fn of(
+        config: &ServerConfig,
+        book: &Arc<GrantBook>,
+    ) -> Option<Arc<Self>> {
+        let oauth = config.oauth()?;
+        let (url, ca) = match &config.target {
+            ServerKind::Http(http) => (http.url.clone(), &http.ca),
+            ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
+            ServerKind::Command(_) => return None,
+        };
+        Some(Self::new(&config.name, (oauth, (url, ca.as_ref())), book))
+    }
+
     /// The tokens of a server at this URL, with the CA certificates that are trusted there.
-    pub(in crate::upstream) fn new(
+    fn new(
         server: &ServerName,
         (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
         book: &Arc<GrantBook>,
@@ -69,7 +86,8 @@ impl ServerAuthorizer {
         let configured = [&url].into_iter().chain(&issuer).chain(idp);
         let outbound =
             OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
-        Arc::new(Self {
+        let authorizer = Arc::new_cyclic(|own| Self {
+            own: Weak::clone(own),
             server: server.clone(),
             url,
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
@@ -79,7 +97,9 @@ impl ServerAuthorizer {
             outbound,
             book: Arc::clone(book),
             first_issuer: OnceLock::new(),
-        })
+        });
+        book.meet_authorizer(&authorizer);
+        authorizer
     }
 
     /// Whose grant a principal's requests use; without one, those that are made for nobody.
@@ -162,22 +182,64 @@ impl ServerAuthorizer {
         Some(grant)
     }
 
-    /// Renews a grant that is about to expire, unless another request has.
+    /// Itself, for a task of its own.
+    pub(super) fn own(&self) -> Option<Arc<Self>> {
+        self.own.upgrade()
+    }
+
+    /// Renews a grant that is about to expire, unless another request has. In a task of its own: a
+    /// refresh token is good for one request, and its answer must not be lost with a caller.
     async fn renew_before_expiry(&self, seeker: &TokenSeeker<'_>) -> Option<Arc<OauthGrant>> {
+        let (owner, caller) = (seeker.owner.clone(), seeker.caller.cloned());
+        let renewal = self.own()?.spawn_renewal((owner, caller), Arc::clone(seeker.slot));
+        renewal.await.ok().flatten()
+    }
+
+    // Not `async`, so that the type of its result ends here: a renewal sends requests itself.
+    fn spawn_renewal(
+        self: Arc<Self>,
+        (owner, caller): (GrantOwner, Option<CallerToken>),
+        slot: Arc<GrantSlot>,
+    ) -> JoinHandle<Option<Arc<OauthGrant>>> {
+        tokio::spawn(async move {
+            let seeker = TokenSeeker { owner: &owner, caller: caller.as_ref(), slot: &slot };
+            self.renew_due(&seeker).await
+        })
+    }
+
+    async fn renew_due(&self, seeker: &TokenSeeker<'_>) -> Option<Arc<OauthGrant>> {
         let slot = seeker.slot;
         let _turn = slot.turn.lock().await;
-        let grant = slot.grant.load_full().filter(|grant| grant.is_for(seeker.caller))?;
-        if !grant.is_due(clock::now()) {
-            return Some(grant);
+        let is_for_caller = |grant: &Arc<OauthGrant>| grant.is_for(seeker.caller);
+        let is_usable =
+            |grant: &Arc<OauthGrant>| is_for_caller(grant) && !grant.is_due(clock::now());
+        if let Some(newer) = slot.grant.load_full().filter(is_usable) {
+            return Some(newer);
         }
+        if let Some(newer) = self.book.read_newer(slot, self).await.filter(is_usable) {
+            return Some(newer);
+        }
+        let grant = slot.grant.load_full().filter(is_for_caller)?;
         match self.renew(&grant, seeker).await {
-            Ok(renewed) => Some(slot.store(renewed)),
+            Ok(renewed) => Some(self.keep_renewed(slot, renewed).await),
             Err(fault) => {
                 let reason = error_chain(&fault);
                 tracing::debug!(server = %self.server, reason, "a token is not renewed");
                 // It may still be good, and the server tells if it is not.
                 Some(grant)
             }
+        }
+    }
+
+    /// Stores a renewed grant. One that the gateway gets by itself needs no vault.
+    pub(super) async fn keep_renewed(
+        &self,
+        slot: &GrantSlot,
+        grant: OauthGrant,
+    ) -> Arc<OauthGrant> {
+        match self.oauth.grant {
+            GrantKind::AuthorizationCode => self.book.store_grant(slot, grant).await,
+            _ => slot.store(grant),
         }
     }
 

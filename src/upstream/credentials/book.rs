@@ -1,8 +1,9 @@
 //! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -12,28 +13,36 @@ use url::Url;
 
 use crate::call::{CallerToken, ServerName};
 use crate::clock;
+use crate::vault::Vault;
 
-use super::authorization::{AnswerRefusal, AuthorizationAnswer};
+use super::authorizer::ServerAuthorizer;
+use super::browser::BrowserBook;
 use super::challenge::BearerChallenge;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
-use super::metadata::IssAdvertised;
-use super::pkce::CodeVerifier;
 use super::registration::OauthClient;
-use super::token::TokenGrant;
+use super::stored::StoredClient;
+use super::ticket::TicketBook;
 
 /// All grants and open logins.
 #[derive(Default)]
 pub struct GrantBook {
     slots: Mutex<HashMap<GrantKey, Arc<GrantSlot>>>,
-    /// The logins that wait for their user, by `state`.
-    logins: Mutex<HashMap<String, OpenLogin>>,
+    /// The links that are out.
+    pub(super) tickets: TicketBook,
     /// The clients that the gateway has registered.
-    clients: Mutex<HashMap<ClientPlace, OauthClient>>,
+    pub(super) clients: Mutex<HashMap<ClientPlace, OauthClient>>,
     /// Where browsers come back to.
     callback: ArcSwapOption<Url>,
     /// Whether clients are told apart.
     knows_clients: AtomicBool,
+    browsers: BrowserBook,
+    /// Where grants and clients outlive the process.
+    pub(super) vault: OnceLock<Arc<Vault>>,
+    /// The grants of the vault whose server has not been started yet.
+    pub(super) resting: Mutex<HashMap<GrantKey, Vec<u8>>>,
+    /// What makes a grant of a row of the vault, by server.
+    pub(super) authorizers: Mutex<HashMap<(ServerName, Url), Weak<ServerAuthorizer>>>,
 }
 
 /// The server and the owner of a grant. The URL is part of it: a server that moves is another one.
@@ -54,6 +63,7 @@ pub(super) struct ClientPlace {
 
 /// One owner's grant at one server.
 pub(super) struct GrantSlot {
+    pub(super) key: GrantKey,
     pub(super) grant: ArcSwapOption<OauthGrant>,
     /// Counts the logins that have ended, with a grant or without.
     pub(super) ended: watch::Sender<u64>,
@@ -67,20 +77,20 @@ pub(super) struct GrantSlot {
     pub(super) refused: Mutex<Option<[u8; 32]>>,
 }
 
-impl Default for GrantSlot {
-    fn default() -> Self {
+impl GrantSlot {
+    fn new(key: GrantKey) -> Self {
+        let (grant, ended) = (ArcSwapOption::empty(), watch::Sender::new(0));
         Self {
-            grant: ArcSwapOption::empty(),
-            ended: watch::Sender::new(0),
+            key,
+            grant,
+            ended,
             turn: AsyncMutex::default(),
             link: Mutex::default(),
             caller: Mutex::default(),
             refused: Mutex::default(),
         }
     }
-}
 
-impl GrantSlot {
     /// Stores a grant.
     pub(super) fn store(&self, grant: OauthGrant) -> Arc<OauthGrant> {
         let grant = Arc::new(grant);
@@ -94,7 +104,7 @@ impl GrantSlot {
     }
 
     /// Forgets the link, and notifies those that wait for its login.
-    fn end_login(&self) {
+    pub(super) fn end_login(&self) {
         *self.link.lock() = None;
         self.ended.send_modify(|ended| *ended += 1);
     }
@@ -104,26 +114,21 @@ impl GrantSlot {
 #[derive(Debug, Clone)]
 pub(super) struct LoginLink {
     pub(super) url: Arc<str>,
-    pub(super) state: String,
+    pub(super) ticket: String,
     pub(super) until: Instant,
     /// What the server had asked for.
     pub(super) challenge: BearerChallenge,
 }
 
-/// A login that waits for its user.
-pub(super) struct OpenLogin {
-    pub(super) server: ServerName,
-    pub(super) slot: Arc<GrantSlot>,
-    pub(super) source: TokenSource,
-    pub(super) iss: IssAdvertised,
-    pub(super) verifier: CodeVerifier,
-    pub(super) redirect: Url,
-    pub(super) until: Instant,
-}
-
 impl GrantBook {
     /// The path that browsers come back to, below the gateway's URL.
     pub const CALLBACK_PATH: &'static str = "/oauth/callback";
+    /// The path of a user's connections, below the gateway's URL.
+    pub const CONNECT_PATH: &'static str = "/connect";
+    /// The path of the links that the gateway gives out, below its URL.
+    pub const LINK_PATH: &'static str = "/connect/link";
+    /// How long a link to a user's connections can be used.
+    pub const VISIT_TIME: Duration = Duration::from_mins(10);
 
     /// Says where the gateway is for browsers; `None` if they cannot reach it.
     pub fn set_base(&self, base: Option<Url>) {
@@ -135,12 +140,42 @@ impl GrantBook {
         self.callback.store(callback);
     }
 
-    /// Whether a path is the one that browsers come back to. A proxy may have taken the beginning
-    /// of the gateway's path away.
-    pub fn is_callback(&self, path: &str) -> bool {
+    /// The path of one of the gateway's pages, as browsers see it.
+    pub fn page_path(&self, own: &str) -> String {
         let callback = self.callback.load();
-        let is_whole = |url: &Arc<Url>| path == url.path() || path == Self::CALLBACK_PATH;
-        callback.as_ref().is_some_and(is_whole)
+        let base = callback.as_ref().and_then(|url| url.path().strip_suffix(Self::CALLBACK_PATH));
+        format!("{}{own}", base.unwrap_or_default())
+    }
+
+    /// Which of the gateway's own pages a path is; `None` if browsers cannot reach the gateway. A
+    /// proxy may have taken the beginning of the gateway's path away.
+    pub fn find_page<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let callback = self.callback.load();
+        let base = callback.as_ref()?.path().strip_suffix(Self::CALLBACK_PATH)?;
+        let own = path.strip_prefix(base).unwrap_or(path);
+        let is_page = own == Self::CALLBACK_PATH
+            || own
+                .strip_prefix(Self::CONNECT_PATH)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        is_page.then_some(own)
+    }
+
+    /// Whether browsers reach the gateway by HTTPS only.
+    pub fn is_https(&self) -> bool {
+        self.callback.load().as_ref().is_some_and(|url| url.scheme() == "https")
+    }
+
+    /// The link with a ticket.
+    pub(super) fn link_of(&self, ticket: &str) -> Result<Url, LoginFault> {
+        let mut url = (*self.callback()?).clone();
+        url.set_path(&self.page_path(Self::LINK_PATH));
+        url.query_pairs_mut().append_pair("ticket", ticket);
+        Ok(url)
+    }
+
+    /// The browsers that the gateway knows.
+    pub fn browsers(&self) -> &BrowserBook {
+        &self.browsers
     }
 
     /// Says whether the configuration tells clients apart.
@@ -148,7 +183,8 @@ impl GrantBook {
         self.knows_clients.store(knows, Ordering::Relaxed);
     }
 
-    pub(super) fn knows_clients(&self) -> bool {
+    /// Whether the configuration tells clients apart.
+    pub fn knows_clients(&self) -> bool {
         self.knows_clients.load(Ordering::Relaxed)
     }
 
@@ -163,7 +199,8 @@ impl GrantBook {
             // Those without a grant are only there for a login that did not come about.
             slots.retain(|_, slot| slot.grant.load().is_some() || Arc::strong_count(slot) > 1);
         }
-        Arc::clone(slots.entry(key).or_default())
+        let new = || Arc::new(GrantSlot::new(key.clone()));
+        Arc::clone(slots.entry(key.clone()).or_insert_with(new))
     }
 
     /// The slot of an owner, if there is one.
@@ -173,26 +210,17 @@ impl GrantBook {
 
     /// Whether a login still waits for its user.
     pub(super) fn is_open(&self, link: &LoginLink) -> bool {
-        link.until > clock::now() && self.logins.lock().contains_key(&link.state)
-    }
-
-    /// Opens a login.
-    pub(super) fn open_login(&self, state: String, login: OpenLogin) -> Result<(), LoginFault> {
-        let now = clock::now();
-        let mut logins = self.logins.lock();
-        logins.retain(|_, open| open.until > now && !Arc::ptr_eq(&open.slot, &login.slot));
-        if logins.len() >= MOST_LOGINS {
-            return Err(LoginFault::TooMany { limit: MOST_LOGINS });
-        }
-        logins.insert(state, login);
-        Ok(())
+        link.until > clock::now() && self.tickets.is_open(&link.ticket)
     }
 
     pub(super) fn find_client(&self, place: &ClientPlace) -> Option<OauthClient> {
         self.clients.lock().get(place).cloned()
     }
 
-    pub(super) fn keep_client(&self, place: ClientPlace, client: OauthClient) {
+    pub(super) async fn keep_client(&self, place: ClientPlace, client: OauthClient) {
+        if let Ok(value) = serde_json::to_vec(&StoredClient::of(&client)) {
+            self.write_row(place.row_name(), value).await;
+        }
         let mut clients = self.clients.lock();
         if clients.len() >= MOST_CLIENTS {
             // A server that names another authorization server each time.
@@ -203,49 +231,24 @@ impl GrantBook {
 
     /// Forgets a client that its authorization server does not know any more: the next login
     /// registers anew.
-    fn forget_client(&self, source: &TokenSource) {
+    pub(super) async fn forget_client(&self, source: &TokenSource) {
         let is_meant = |place: &ClientPlace, client: &OauthClient| {
             place.issuer == source.issuer && client.id == source.client.id
         };
-        self.clients.lock().retain(|place, client| !is_meant(place, client));
-    }
-
-    /// Takes the answer of an authorization server, which the user's browser brings, exchanges its
-    /// code, and stores the grant. Returns the server that can be used from now on.
-    ///
-    /// # Errors
-    /// [`LoginFault`] if no login waits for the answer, or if there is no token for it.
-    pub async fn finish_login(&self, query: &str) -> Result<ServerName, LoginFault> {
-        let answer = AuthorizationAnswer::parse(query)?;
-        let state = answer.state.as_deref().unwrap_or_default();
-        // Taken out: a state is good for one answer.
-        let login = self.logins.lock().remove(state);
-        let login = login.filter(|login| login.until > clock::now());
-        let OpenLogin { server, slot, source, iss, verifier, redirect, .. } =
-            login.ok_or(AnswerRefusal::UnknownState)?;
-        let exchange = async {
-            let code = answer.into_code(&source.issuer, iss)?;
-            let code =
-                TokenGrant::Code { code: &code, verifier: &verifier, redirect: redirect.as_str() };
-            source.ask(code).await
-        };
-        let tokens = exchange.await.inspect_err(|fault| {
-            let reason = crate::text::error_chain(fault);
-            tracing::warn!(%server, reason, "a login did not succeed");
-            if fault.is_unknown_client() {
-                self.forget_client(&source);
+        let mut places = Vec::new();
+        self.clients.lock().retain(|place, client| {
+            let is_meant = is_meant(place, client);
+            if is_meant {
+                places.push(place.row_name());
             }
-            slot.end_login();
-        })?;
-        slot.store(OauthGrant::new(tokens, source));
-        slot.end_login();
-        tracing::info!(%server, "a login succeeded");
-        Ok(server)
+            !is_meant
+        });
+        for place in places {
+            let _ = self.delete_row(place).await;
+        }
     }
 }
 
-/// The most logins that are open at once.
-const MOST_LOGINS: usize = 10_000;
 /// The most clients that are kept.
 const MOST_CLIENTS: usize = 1000;
 /// The most owners that are kept without a grant.

@@ -1,8 +1,11 @@
 //! Why the gateway has no token for a server.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 use crate::upstream::outbound::OutboundFault;
+use crate::vault::VaultError;
 
 use super::authorization::AnswerRefusal;
 use super::dpop::DpopFault;
@@ -88,6 +91,24 @@ pub enum LoginFault {
          another"
     )]
     RefusedBefore,
+    /// A server that nobody logs in to.
+    #[error(
+        "nobody logs in to the server: it has no `oauth` table with a person's login, or one with \
+         `per = \"gateway\"`, which has no accounts of clients"
+    )]
+    NoLogin,
+    /// A link that is used up.
+    #[error("the link is used up, or it is too old")]
+    UnknownLink,
+    /// A login goes on in another browser than it was begun in.
+    #[error("the login was begun in another browser, and goes on there only")]
+    OtherBrowser,
+    /// The vault does not do what it should.
+    #[error(transparent)]
+    Vault(Arc<VaultError>),
+    /// The task that looked after a login ended early.
+    #[error("the login was interrupted")]
+    Interrupted,
     /// The server refuses a token that has all that it asks for.
     #[error("the server asks for the scopes {scopes:?}, which the gateway has asked for already")]
     Futile {
@@ -97,6 +118,11 @@ pub enum LoginFault {
 }
 
 impl LoginFault {
+    /// Whether no login waits for what came.
+    pub fn is_of_no_login(&self) -> bool {
+        matches!(self, Self::Answer(AnswerRefusal::UnknownState | AnswerRefusal::Duplicate))
+    }
+
     /// Whether the authorization server does not know the client.
     pub(super) fn is_unknown_client(&self) -> bool {
         matches!(self, Self::Token(TokenRefusal::Refused { code }) if code == "invalid_client")

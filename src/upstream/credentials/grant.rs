@@ -38,6 +38,10 @@ pub(super) struct TokenSource {
     /// The issuer, as it is written: everything here is this issuer's alone.
     pub(super) issuer: String,
     pub(super) token_endpoint: Url,
+    /// Where tokens are revoked (RFC 7009), if anywhere.
+    pub(super) revocation_endpoint: Option<Url>,
+    /// Whether the configuration has the client.
+    pub(super) is_configured: bool,
     pub(super) client: OauthClient,
     pub(super) key: Option<AssertionKey>,
     /// The identifier of the server.
@@ -101,12 +105,12 @@ pub(in crate::upstream) struct OauthGrant {
     /// The value of `Authorization`.
     pub(in crate::upstream) authorization: HeaderValue,
     /// The hash of the access token, if it is bound to the key of the source.
-    token_hash: Option<String>,
+    pub(super) token_hash: Option<String>,
     /// The SHA-256 of the token of a client that it was exchanged for, if it was.
-    subject: Option<[u8; 32]>,
-    refresh: Option<Secret>,
+    pub(super) subject: Option<[u8; 32]>,
+    pub(super) refresh: Option<Secret>,
     /// From when on it is renewed before it is used.
-    renew_at: Option<Instant>,
+    pub(super) renew_at: Option<Instant>,
     /// The scopes that were given, as far as is known.
     pub(super) given: ScopeSet,
     pub(super) source: TokenSource,

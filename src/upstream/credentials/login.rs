@@ -12,21 +12,22 @@ use crate::config::GrantKind;
 use crate::mcp::MediaType;
 use crate::upstream::outbound::OutboundRequest;
 
-use super::authorization::{AuthorizationRequest, shown_code};
+use super::authorization::shown_code;
 use super::authorizer::ServerAuthorizer;
-use super::book::{ClientPlace, GrantSlot, LoginLink, OpenLogin};
+use super::book::{ClientPlace, GrantSlot, LoginLink};
 use super::challenge::BearerChallenge;
 use super::discovery::{DiscoveredServer, Discovery};
 use super::dpop::{DpopFault, DpopKey, choose_use};
 use super::fault::LoginFault;
 use super::grant::TokenSource;
 use super::metadata::{MetadataFault, PkceDemand};
-use super::pkce::{CodeVerifier, draw_text};
+use super::pkce::draw_text;
 use super::registration::{
     ClientOrigin, OauthClient, RegistrationFault, choose_client, read_registration,
     registered_auth, registration_request,
 };
 use super::scopes::{KnownScopes, ScopeSet, choose_scopes};
+use super::ticket::PreparedLogin;
 use super::token::TokenUse;
 
 impl ServerAuthorizer {
@@ -94,6 +95,8 @@ impl ServerAuthorizer {
             outbound: self.outbound.clone(),
             issuer: found.metadata.issuer.clone(),
             token_endpoint: found.metadata.token_endpoint.clone(),
+            revocation_endpoint: found.metadata.revocation_endpoint.clone(),
+            is_configured: self.oauth.client_id.is_some(),
             client,
             key: self.assertion_key(),
             resource: found.resource.clone(),
@@ -121,7 +124,8 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Makes a link to log in by, and keeps what its answer needs.
+    /// Makes a link to log in by, and keeps what its answer will need. Nothing is asked of the
+    /// authorization server before its owner has agreed.
     pub(super) async fn start_login(
         &self,
         slot: &Arc<GrantSlot>,
@@ -135,30 +139,20 @@ impl ServerAuthorizer {
         let endpoint = endpoint.map_err(LoginFault::in_document(found.metadata.issuer.clone()))?;
         let client = self.client(found, &redirect).await?;
         let scopes = self.scopes_for(found, known);
-        let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
-        let source = self.source(found, client, scopes)?;
-        let request = AuthorizationRequest {
-            client_id: &source.client.id,
-            redirect: &redirect,
-            challenge: &verifier.challenge(),
-            state: &state,
-            resource: &found.resource,
-            scopes: &source.scopes,
-            key: source.dpop.as_ref().map(|key| &*key.thumbprint),
-        };
-        let url = String::from(request.link(endpoint)).into();
+        let ticket = draw_text()?;
+        let url = String::from(self.book.link_of(&ticket)?).into();
         let until = clock::now() + self.oauth.login_time;
-        let login = OpenLogin {
+        let login = PreparedLogin {
             server: self.server.clone(),
             slot: Arc::clone(slot),
-            source,
+            endpoint: endpoint.clone(),
+            source: self.source(found, client, scopes)?,
             iss: found.metadata.iss_in_answers,
-            verifier,
             redirect: (*redirect).clone(),
             until,
         };
-        self.book.open_login(state.clone(), login)?;
-        let link = LoginLink { url, state, until, challenge: known.0.clone() };
+        self.book.tickets.add_login(ticket.clone(), Arc::new(login))?;
+        let link = LoginLink { url, ticket, until, challenge: known.0.clone() };
         *slot.link.lock() = Some(link.clone());
         tracing::info!(server = %self.server, "a login is needed: /status has the operator's link");
         Ok(link)
@@ -193,7 +187,7 @@ impl ServerAuthorizer {
             return Err(RegistrationFault::Refused { reason }.into());
         }
         let client = read_registration(&answer.body, auth)?;
-        self.book.keep_client(place, client.clone());
+        self.book.keep_client(place, client.clone()).await;
         Ok(client)
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct AuthServerMetadata {
     pub(super) authorization_endpoint: Option<Url>,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
+    /// Where tokens are revoked (RFC 7009).
+    pub(super) revocation_endpoint: Option<Url>,
     pub(super) scopes: ScopeSet,
     /// How clients may authenticate at the token endpoint; `None` if the document does not say.
     pub(super) auth_methods: Option<Vec<String>>,
@@ -105,6 +107,7 @@ struct IssuerDocument {
     authorization_endpoint: Option<String>,
     token_endpoint: Option<String>,
     registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
     #[serde(default)]
     scopes_supported: Vec<String>,
     #[serde(default)]
@@ -219,6 +222,7 @@ impl AuthServerMetadata {
                 .registration_endpoint
                 .as_deref()
                 .and_then(parse_endpoint),
+            revocation_endpoint: document.revocation_endpoint.as_deref().and_then(parse_endpoint),
             scopes: document.scopes_supported.iter().map(String::as_str).collect(),
             auth_methods: document.token_endpoint_auth_methods_supported,
             iss_in_answers: choose(document.authorization_response_iss_parameter_supported),
@@ -238,6 +242,7 @@ impl AuthServerMetadata {
             authorization_endpoint: Some(at_path(server, "/authorize")),
             token_endpoint: at_path(server, "/token"),
             registration_endpoint: Some(at_path(server, "/register")),
+            revocation_endpoint: None,
             scopes: ScopeSet::default(),
             auth_methods: None,
             iss_in_answers: IssAdvertised::No,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use tokio::task::JoinHandle;
 
 use crate::call::CallerToken;
 use crate::config::GrantKind;
@@ -48,6 +49,26 @@ impl ServerAuthorizer {
         (owner, caller): (&GrantOwner, Option<&CallerToken>),
         refused: RequestRefusal,
     ) -> Result<AfterRefusal, LoginFault> {
+        let own = self.own().ok_or(LoginFault::Interrupted)?;
+        let judging = own.spawn_judging((owner.clone(), caller.cloned()), refused);
+        judging.await.unwrap_or(Err(LoginFault::Interrupted))
+    }
+
+    // A task of its own: what an authorization server gives must not be lost with a caller. Not
+    // `async`, so that the type of its result ends here.
+    fn spawn_judging(
+        self: Arc<Self>,
+        (owner, caller): (GrantOwner, Option<CallerToken>),
+        refused: RequestRefusal,
+    ) -> JoinHandle<Result<AfterRefusal, LoginFault>> {
+        tokio::spawn(async move { self.judge_refusal((&owner, caller.as_ref()), refused).await })
+    }
+
+    async fn judge_refusal(
+        &self,
+        (owner, caller): (&GrantOwner, Option<&CallerToken>),
+        refused: RequestRefusal,
+    ) -> Result<AfterRefusal, LoginFault> {
         let is_step_up = refused.status == StatusCode::FORBIDDEN;
         if is_step_up && !refused.challenge.needs_scopes() {
             return Ok(AfterRefusal::Final);
@@ -63,6 +84,9 @@ impl ServerAuthorizer {
             } else {
                 AfterRefusal::Final
             });
+        }
+        if refused.before == 0 && self.book.read_newer(&slot, self).await.is_some() {
+            return Ok(AfterRefusal::Again);
         }
         if let Some(link) = self.link_for(&slot, &refused.challenge) {
             return Ok(AfterRefusal::Login(self.demand(owner, &link)));
@@ -94,7 +118,8 @@ impl ServerAuthorizer {
             if refused.before == 0 && self.refresh(slot, known.as_deref()).await? {
                 return Ok(AfterRefusal::Again);
             }
-            slot.grant.store(None);
+            // Told in the log: the grant is of no use, whether the vault has it or not.
+            let _ = self.book.drop_grant(slot).await;
         }
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
         if self.oauth.grant == GrantKind::AuthorizationCode {
@@ -118,7 +143,7 @@ impl ServerAuthorizer {
         let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
         match grant.refresh().await {
             Ok(renewed) => {
-                slot.store(renewed);
+                self.keep_renewed(slot, renewed).await;
                 Ok(true)
             }
             Err(LoginFault::Token(TokenRefusal::Refused { code })) => {

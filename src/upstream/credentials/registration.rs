@@ -29,7 +29,7 @@ impl ClientAuth {
         ("none", Self::None),
     ];
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(name, _)| *name == text).map(|(_, auth)| auth)
     }
 

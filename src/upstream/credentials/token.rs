@@ -164,12 +164,23 @@ impl TokenRequest<'_> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, FORM);
         headers.insert(ACCEPT, MediaType::JSON);
-        self.authenticate(&mut headers, &mut form, now)?;
+        let proof = ClientProof { client: self.client, key: self.key, issuer: self.issuer };
+        proof.add_to(&mut headers, &mut form, now)?;
         Ok((headers, form.finish()))
     }
+}
 
+/// Who asks an authorization server, and how that is proved.
+pub(super) struct ClientProof<'a> {
+    pub(super) client: &'a OauthClient,
+    pub(super) key: Option<&'a AssertionKey>,
+    /// The audience of assertions.
+    pub(super) issuer: &'a str,
+}
+
+impl ClientProof<'_> {
     /// Adds what proves who the client is.
-    fn authenticate(
+    pub(super) fn add_to(
         &self,
         headers: &mut HeaderMap,
         form: &mut Serializer<'_, String>,
@@ -311,7 +322,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(super) const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 /// What a form leaves as it is, but for spaces, which are encoded as any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');

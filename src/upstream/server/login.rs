@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::call::{Failure, Principal, ServerFault};
 use crate::upstream::UpstreamError;
-use crate::upstream::credentials::GrantOwner;
+use crate::upstream::credentials::{Connection, GrantOwner, LoginFault, RevocationOutcome};
 use crate::upstream::supervisor::state::LifeState;
 
 use super::Server;
@@ -17,6 +17,32 @@ impl Server {
     pub(super) fn operator_link(&self) -> Option<Arc<str>> {
         let authorizer = self.kin.authorizer.as_ref()?;
         authorizer.open_login(&GrantOwner::Gateway).map(|demand| demand.link)
+    }
+
+    /// The server as a connection of this owner; `None` if it has no OAuth, or if it is not for the
+    /// owner to log in.
+    pub fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
+        self.kin.authorizer.as_ref()?.connection(owner)
+    }
+
+    /// The link by which an owner logs in.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if there can be no login.
+    pub async fn begin_login(&self, owner: &GrantOwner) -> Result<Arc<str>, LoginFault> {
+        let authorizer = self.kin.authorizer.as_ref().ok_or(LoginFault::UnknownLink)?;
+        authorizer.begin_login(owner).await
+    }
+
+    /// Revokes an owner's grant at its authorization server, and deletes it.
+    ///
+    /// # Errors
+    /// [`LoginFault`] if the vault still has it.
+    pub async fn revoke_grant(&self, owner: &GrantOwner) -> Result<RevocationOutcome, LoginFault> {
+        match &self.kin.authorizer {
+            Some(authorizer) => authorizer.revoke_grant(owner).await,
+            None => Ok(RevocationOutcome::Missing),
+        }
     }
 
     /// The failure of a call to a server that has no list yet because it asks for a login; `None`

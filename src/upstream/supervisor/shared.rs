@@ -14,7 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::call::Abilities;
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{Config, EraChoice, ScanChoice, ServerConfig, ServerKind};
+use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
@@ -212,7 +212,7 @@ impl ServerShared {
         let known = known.as_ref();
         let shared = Self {
             metrics: surroundings.metrics.server(config.name.as_str()),
-            authorizer: authorizer_of(&config, surroundings),
+            authorizer: ServerAuthorizer::of(&config, &surroundings.grants),
             era: RememberedEra::new(config.era(), known),
             config,
             surroundings: surroundings.clone(),
@@ -334,20 +334,6 @@ impl ServerShared {
             ReportedHealth::Failed => LifecycleEvent::ServerFailed { server },
         });
     }
-}
-
-fn authorizer_of(
-    config: &ServerConfig,
-    surroundings: &ServerContext,
-) -> Option<Arc<ServerAuthorizer>> {
-    let oauth = config.oauth()?;
-    let (url, ca) = match &config.target {
-        ServerKind::Http(http) => (http.url.clone(), &http.ca),
-        ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
-        ServerKind::Command(_) => return None,
-    };
-    let place = (url, ca.as_ref());
-    Some(ServerAuthorizer::new(&config.name, (oauth, place), &surroundings.grants))
 }
 
 /// Keeps a server from being stopped.

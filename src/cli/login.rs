@@ -1,0 +1,212 @@
+//! `trunkline login`: a person logs in at a server from a terminal, and the login is kept in the vault.
+//!
+//! For a machine with one user. The browser comes back to a port of this machine that is open for
+//! this one login; the answer is used only if it has the `state` that this process made. A gateway
+//! that runs uses the login as soon as it is in the vault.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::serve::vault_keeper::{VaultKeyError, open_vault};
+use super::{
+    CONFIG_FAULT, CommonArgs, ConfigOption, WRONG_USE, print_error, report_error, write_to_stdout,
+};
+use crate::call::{Principal, ServerName};
+use crate::clock;
+use crate::config::{Config, ServerConfig};
+use crate::upstream::{GrantBook, GrantOwner, LoginFault, begin_terminal_login};
+use crate::vault::VaultError;
+
+/// Log in at a server with OAuth, and keep the login in the vault
+///
+/// Prints a link, and waits until somebody has logged in by it in a browser of this machine.
+#[derive(Debug, Args)]
+pub(super) struct LoginArgs {
+    #[command(flatten)]
+    config: ConfigOption,
+    /// The server, by its name in the configuration
+    server: String,
+    /// The client of `[clients]` whose calls use the login; by default the operator, or the only user
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// The port of this machine that the browser comes back to; by default any that is free
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+/// Why nobody has logged in.
+#[derive(Debug, thiserror::Error)]
+enum LoginError {
+    #[error("cannot listen on a port of this machine")]
+    Listen(#[source] std::io::Error),
+    #[error(transparent)]
+    Key(#[from] VaultKeyError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Login(#[from] LoginFault),
+    #[error("nobody has logged in within {}s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("the login is not in the vault: see the log above")]
+    NotKept,
+}
+
+pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
+    let common = CommonArgs { config: args.config.clone(), listen: None, log: None };
+    let config = match common.read_config() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let (server, owner) = match find_login(&config, args) {
+        Ok(found) => found,
+        Err(problem) => {
+            print_error(&problem);
+            return WRONG_USE.into_code();
+        }
+    };
+    if !config.vault.is_on() {
+        print_error(
+            "there is no vault to keep the login in: set `keys` or `key_command` in [vault]; see \
+             docs/credentials.md",
+        );
+        return CONFIG_FAULT.into_code();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report_error(&error),
+    };
+    match runtime.block_on(wait_for_login(&config, &server, (owner, args.port))) {
+        Ok(()) => write_to_stdout(&format!("You are logged in to {}.\n", server.name)),
+        Err(error) => report_error(&error),
+    }
+}
+
+/// The server, and whose login it is to be.
+fn find_login(
+    config: &Config,
+    args: &LoginArgs,
+) -> Result<(Arc<ServerConfig>, GrantOwner), String> {
+    let name = ServerName::new(&args.server).ok();
+    let server = config.servers.iter().find(|server| Some(&server.name) == name.as_ref());
+    let server = server.ok_or_else(|| format!("there is no server {:?}", args.server))?;
+    let owner = match &args.client {
+        None => GrantOwner::Gateway,
+        Some(name) => {
+            let client = config.clients.iter().find(|client| *client.name == **name);
+            client.ok_or_else(|| format!("there is no client {name:?} in [clients]"))?;
+            GrantOwner::Client(Principal::Client(name.as_str().into()))
+        }
+    };
+    Ok((Arc::clone(server), owner))
+}
+
+async fn wait_for_login(
+    config: &Config,
+    server: &ServerConfig,
+    (owner, port): (GrantOwner, u16),
+) -> Result<(), LoginError> {
+    let place = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let listener = TcpListener::bind(place).await.map_err(LoginError::Listen)?;
+    let address = listener.local_addr().map_err(LoginError::Listen)?;
+    let grants = Arc::new(GrantBook::default());
+    if let Some(vault) = open_vault(config).await? {
+        grants.open_vault(vault).await?;
+    }
+    grants.set_base(Url::parse(&format!("http://{address}")).ok());
+    let login = begin_terminal_login(server, &grants, &owner).await?;
+    write_to_stdout(&format!("Open this link in a browser of this machine:\n\n{}\n\n", login.link));
+    let until = clock::now() + login.lasts;
+    let answered = accept_answers(listener, &grants, until).await;
+    answered.unwrap_or(Err(LoginError::Timeout(login.lasts)))?;
+    // Written by now, or told in the log.
+    if grants.is_kept(&login).await? { Ok(()) } else { Err(LoginError::NotKept) }
+}
+
+/// Serves the callback until a browser has brought an answer that ends the login; `None` if none
+/// has come in time.
+async fn accept_answers(
+    listener: TcpListener,
+    grants: &Arc<GrantBook>,
+    until: Instant,
+) -> Option<Result<(), LoginError>> {
+    let (ended, mut ends) = mpsc::channel(1);
+    let serving = async {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            let (grants, ended) = (Arc::clone(grants), ended.clone());
+            let answer = move |request: Request<hyper::body::Incoming>| {
+                let (grants, ended) = (Arc::clone(&grants), ended.clone());
+                async move { Ok::<_, Infallible>(answer_browser(&request, &grants, &ended).await) }
+            };
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(false);
+            tokio::spawn(http.serve_connection(TokioIo::new(stream), service_fn(answer)));
+        }
+    };
+    tokio::select! {
+        end = timeout_at(until, ends.recv()) => {
+            let end = end.ok().flatten()?;
+            // The browser gets its page before the program ends.
+            tokio::time::sleep(LAST_PAGE).await;
+            Some(end.map_err(LoginError::from))
+        }
+        () = serving => None,
+    }
+}
+
+async fn answer_browser(
+    request: &Request<hyper::body::Incoming>,
+    grants: &GrantBook,
+    ended: &mpsc::Sender<Result<(), LoginFault>>,
+) -> Response<Full<Bytes>> {
+    if request.uri().path() != GrantBook::CALLBACK_PATH {
+        return show_text(StatusCode::NOT_FOUND, "There is nothing here.");
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let finished = grants.finish_login(query, None).await;
+    let response = match &finished {
+        Ok(_) => show_text(StatusCode::OK, "You are logged in. You can close this page."),
+        Err(fault) => {
+            show_text(StatusCode::BAD_REQUEST, &format!("You are not logged in: {fault}."))
+        }
+    };
+    // An answer that no login waits for ends none.
+    if !finished.as_ref().is_err_and(LoginFault::is_of_no_login) {
+        let _ = ended.try_send(finished.map(drop));
+    }
+    response
+}
+
+fn show_text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{text}\n")));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// How long a browser may take for the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long the program waits for the browser to have its page.
+const LAST_PAGE: Duration = Duration::from_millis(300);

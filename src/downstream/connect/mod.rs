@@ -1,0 +1,124 @@
+//! The pages for people: a link that the gateway gave out, the answer of an authorization server
+//! (RFC 6749, 4.1.2), and `/connect`, which lists a user's logins at servers and ends them.
+//!
+//! Served before authentication: browsers have no key. What admits a person is a link, which only
+//! the principal that it was given to has; who opens one agrees on a page of the gateway first, and
+//! the login goes on in that browser only. Each form brings a key that no page of another site
+//! knows, and no page may be framed or has a script. The pages differ from those of `admin`, which
+//! are for operators and on a listener of their own.
+
+mod form;
+mod html;
+mod pages;
+mod visitor;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::call::{PeerAddress, Principal};
+use crate::codec::body::collect;
+use crate::mcp::MediaType;
+use crate::upstream::{GrantBook, GrantOwner, LoginFault};
+
+use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
+
+use form::{FORM_TIME, LARGEST_FORM, PageForm};
+use visitor::Visitor;
+
+/// A request of a browser, read.
+struct PageRequest {
+    method: Method,
+    query: String,
+    headers: HeaderMap,
+    form: PageForm,
+}
+
+impl McpService {
+    /// Whether a request is for one of the pages.
+    pub fn has_page(&self, path: &str) -> bool {
+        // What most requests are for, decided by four bytes.
+        !path.starts_with("/mcp") && self.gateway.snapshots.grants().find_page(path).is_some()
+    }
+
+    /// Answers a request for one of the pages.
+    pub async fn answer_page<B>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    {
+        let grants = Arc::clone(self.gateway.snapshots.grants());
+        let own = grants.find_page(request.uri().path()).map(str::to_owned);
+        let is_post = request.method() == Method::POST;
+        if !is_post && request.method() != Method::GET {
+            return response::empty(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        // As often as anything else without credentials: each may cause requests to other hosts.
+        let snapshot = self.gateway.snapshots.load_full();
+        if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
+            return refusal(&failure);
+        }
+        if is_post
+            && own.as_deref() == Some(GrantBook::CONNECT_PATH)
+            && !request.headers().contains_key(header::COOKIE)
+        {
+            return self.give_link(request, peer).await;
+        }
+        let (head, body) = request.into_parts();
+        let body = match timeout(FORM_TIME, collect(body, LARGEST_FORM)).await {
+            Ok(Ok(body)) => body,
+            _ => return response::empty(StatusCode::BAD_REQUEST),
+        };
+        let page = PageRequest {
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            form: PageForm::parse(&body),
+            method: head.method,
+            headers: head.headers,
+        };
+        let visitor = Visitor::find(&grants, &snapshot, (&page.headers, peer));
+        visitor.answer(own.as_deref().unwrap_or_default(), page).await
+    }
+
+    /// Gives a client that shows its key or token a link to the page with its connections.
+    async fn give_link<B: Send>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body> {
+        let mut request = request.map(drop);
+        *request.uri_mut() = Uri::from_static("/mcp");
+        let authenticated = match self.authenticate(request, peer) {
+            Ok(authenticated) => Ok(authenticated),
+            Err(Unauthenticated::Refused(response)) => Err(response),
+            Err(Unauthenticated::Waiting(waiting)) => self.authenticate_later(*waiting, peer).await,
+        };
+        let Authenticated { from, .. } = match authenticated {
+            Ok(authenticated) => authenticated,
+            Err(response) => return *response,
+        };
+        let grants = self.gateway.snapshots.grants();
+        let owner = match from.caller.principal() {
+            Principal::Anonymous => GrantOwner::Gateway,
+            principal => GrantOwner::Client(principal.clone()),
+        };
+        match grants.make_visit_link(owner) {
+            Ok(link) => {
+                let lasts = GrantBook::VISIT_TIME.as_secs();
+                let told = json!({ "link": link.as_str(), "expires_in": lasts });
+                let mut response = Response::new(Body::Whole(format!("{told}\n").into()));
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, MediaType::JSON);
+                headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+                response
+            }
+            Err(fault) => html::fault_page(&fault),
+        }
+    }
+}
+
+/// Whether a fault is one of the gateway, and not of what the browser has brought.
+fn status_of(fault: &LoginFault) -> StatusCode {
+    match fault {
+        LoginFault::TooMany { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        LoginFault::OtherBrowser => StatusCode::FORBIDDEN,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}

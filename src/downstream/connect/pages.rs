@@ -1,0 +1,367 @@
+//! What each page shows, and what its forms do.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use http::{Method, Response, StatusCode};
+
+use crate::call::{Principal, ServerName};
+use crate::snapshot::SnapshotServer;
+use crate::upstream::{
+    Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault, OfferedLogin,
+    RevocationOutcome, TicketOffer,
+};
+
+use super::super::{Body, response};
+use super::PageRequest;
+use super::html::{Page, escape_html, fault_page, lead_to};
+use super::visitor::Visitor;
+
+impl Visitor<'_> {
+    /// Answers a request for a page of the gateway.
+    pub(super) async fn answer(&self, own: &str, request: PageRequest) -> Response<Body> {
+        let is_get = request.method == Method::GET;
+        let answered = match own {
+            GrantBook::CALLBACK_PATH if is_get => self.finish_login(&request).await,
+            GrantBook::LINK_PATH if is_get => self.show_offer(&request),
+            GrantBook::LINK_PATH => self.judge_answer(&request),
+            GrantBook::CONNECT_PATH if is_get => self.show_connections(),
+            START if !is_get => self.start_login(&request).await,
+            REVOKE if !is_get => self.revoke_login(&request).await,
+            LEAVE if !is_get => Ok(self.leave(&request)),
+            CONNECT_AS_FORM => return response::empty(StatusCode::METHOD_NOT_ALLOWED),
+            _ => return response::empty(StatusCode::NOT_FOUND),
+        };
+        answered.unwrap_or_else(|fault| fault_page(&fault))
+    }
+
+    /// The page behind a link: who was given it, and for what.
+    fn show_offer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+        let ticket = find_parameter(&request.query, "ticket");
+        let before = self.browser.as_ref().map(|browser| browser.id);
+        let offer = self.grants.read_ticket(&ticket, before)?;
+        let (browser, cookie) = self.meet()?;
+        if let Some(other) = browser.owner.as_ref().filter(|owner| **owner != offer.owner) {
+            return Ok(self.refuse_other_owner(&browser, other, &offer.owner));
+        }
+        let fields = hidden_fields(&browser, &[("ticket", &ticket)]);
+        let action = self.grants.page_path(GrantBook::LINK_PATH);
+        let (told, leads_to) = match &offer.login {
+            Some(login) => (self.tell_login(&offer, login), scheme_of(login)),
+            None => (self.tell_visit(&offer), ""),
+        };
+        let content = format!(
+            "{told}<form method=\"post\" action=\"{action}\">{fields}\
+             <button class=\"main\" name=\"answer\" value=\"accept\" autofocus>Continue</button> \
+             <button name=\"answer\" value=\"decline\">Cancel</button></form>\n",
+            action = escape_html(&action),
+        );
+        let title = if offer.login.is_some() { "Log in to a server" } else { "Your connections" };
+        Ok(Page { leads_to, cookie, ..Page::new(title, content) }.into_response())
+    }
+
+    fn tell_login(&self, offer: &TicketOffer, login: &OfferedLogin) -> String {
+        let (server, owner) = (bold(login.server.as_str()), self.name_owner(&offer.owner));
+        let issuer = bold(&login.issuer);
+        let scopes = match &*login.scopes {
+            "" => String::new(),
+            scopes => format!("<p>It asks for: <code>{}</code></p>\n", escape_html(scopes)),
+        };
+        format!(
+            "<p>The link was given to {owner}, to use the server {server} with your account at \
+             {issuer}.</p>\n{scopes}<p class=\"warning\">If you continue, {owner} acts at {server} \
+             with <strong>your</strong> account. Continue only if you asked for this link yourself. \
+             If somebody sent it to you, cancel.</p>\n"
+        )
+    }
+
+    fn tell_visit(&self, offer: &TicketOffer) -> String {
+        let owner = self.name_owner(&offer.owner);
+        format!(
+            "<p>The link was given to {owner}. If you continue, this browser shows the logins of \
+             {owner} at servers for an hour, and can add and revoke them.</p>\n\
+             <p class=\"warning\">Continue only if you asked for this link yourself: the accounts \
+             that you log in to will be used by {owner}.</p>\n"
+        )
+    }
+
+    /// A browser of one user, and the link of another: somebody may want this user to log in for
+    /// them.
+    fn refuse_other_owner(
+        &self,
+        browser: &KnownBrowser,
+        own: &GrantOwner,
+        other: &GrantOwner,
+    ) -> Response<Body> {
+        let (own, other) = (self.name_owner(own), self.name_owner(other));
+        let content = format!(
+            "<p class=\"warning\">This browser belongs to {own}, and the link was given to {other}. \
+             Somebody may want you to log in for them. Nothing was done.</p>\n\
+             <p>If the link is yours, sign out first, and open it again.</p>\n{}",
+            self.leave_form(browser),
+        );
+        let page = Page::new("The link is not yours", content);
+        Page { status: StatusCode::FORBIDDEN, ..page }.into_response()
+    }
+
+    /// What a person has said on the page behind a link.
+    fn judge_answer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+        let form = &request.form;
+        let Some(browser) = self.sender_of(&request.headers, &form.form_key) else {
+            return Ok(foreign_form());
+        };
+        let offer = self.grants.read_ticket(&form.ticket, Some(browser.id))?;
+        if let Some(other) = browser.owner.as_ref().filter(|owner| **owner != offer.owner) {
+            return Ok(self.refuse_other_owner(browser, other, &offer.owner));
+        }
+        if form.answer != "accept" {
+            self.grants.decline_ticket(&form.ticket, Some(browser.id))?;
+            let content = "<p>Nothing was done, and the link is used up.</p>\n".to_owned();
+            return Ok(Page::new("Cancelled", content).into_response());
+        }
+        let (own, cookie) = match &browser.owner {
+            Some(_) => (browser.id, None),
+            None => {
+                let (own, cookie) = self.admit(Some(offer.owner))?;
+                (own.id, cookie)
+            }
+        };
+        let place = self.grants.accept_ticket(&form.ticket, Some(own), Some(browser.id))?;
+        let connections = self.grants.page_path(GrantBook::CONNECT_PATH);
+        Ok(lead_to(place.as_ref().map_or(&connections, |url| url.as_str()), cookie))
+    }
+
+    /// The answer of an authorization server.
+    async fn finish_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+        let browser = self.browser.as_ref().map(|browser| browser.id);
+        let (grants, query) = (Arc::clone(self.grants), request.query.clone());
+        // A task of its own: the code is good for one exchange, whether the browser waits or not.
+        let finishing = tokio::spawn(async move { grants.finish_login(&query, browser).await });
+        let server = finishing.await.unwrap_or(Err(LoginFault::Interrupted))?;
+        let content = format!(
+            "<p>The gateway can use {} now. You can close this page, or see \
+             <a href=\"{}\">your connections</a>.</p>\n",
+            bold(server.as_str()),
+            escape_html(&self.grants.page_path(GrantBook::CONNECT_PATH)),
+        );
+        Ok(Page::new("You are logged in", content).into_response())
+    }
+
+    /// A user's connections.
+    fn show_connections(&self) -> Result<Response<Body>, LoginFault> {
+        let Some((browser, owner, cookie)) = self.sign_in()? else { return Ok(unknown_visitor()) };
+        let mut content = String::new();
+        if let Some(notice) = self.grants.browsers().take_notice(browser.id) {
+            let notice = escape_html(&notice);
+            let _ = writeln!(content, "<p class=\"notice\" role=\"status\">{notice}</p>");
+        }
+        let _ = writeln!(content, "<p>This browser belongs to {}.</p>", self.name_owner(&owner));
+        let connections = self.connections_of(&owner);
+        if connections.is_empty() {
+            content.push_str("<p>No server needs a login of yours.</p>\n");
+        } else {
+            content.push_str(
+                "<table>\n<thead><tr><th scope=\"col\">Server</th><th scope=\"col\">Login</th>\
+                 <th scope=\"col\">Action</th></tr></thead>\n<tbody>\n",
+            );
+            for connection in &connections {
+                content.push_str(&self.connection_row(&browser, connection));
+            }
+            content.push_str("</tbody>\n</table>\n");
+        }
+        content.push_str("<p></p>\n");
+        content.push_str(&self.leave_form(&browser));
+        Ok(Page { cookie, ..Page::new("Your connections", content) }.into_response())
+    }
+
+    fn connection_row(&self, browser: &KnownBrowser, connection: &Connection) -> String {
+        let server = connection.server.as_str();
+        let (state, actions): (String, &[(&str, &str)]) = match &connection.state {
+            ConnectionState::Missing => ("none".to_owned(), &[(START, "Connect")]),
+            ConnectionState::Awaited => ("waits for you".to_owned(), &[(START, "Connect")]),
+            ConnectionState::Connected { issuer, scopes } => {
+                let scopes = match &**scopes {
+                    "" => String::new(),
+                    scopes => format!("<br>for <code>{}</code>", escape_html(scopes)),
+                };
+                (format!("at {}{scopes}", escape_html(issuer)), &[(REVOKE, "Revoke")])
+            }
+        };
+        let fields = hidden_fields(browser, &[("server", server)]);
+        let name = escape_html(server);
+        let buttons = actions.iter().map(|(action, word)| {
+            let action = escape_html(&self.grants.page_path(action));
+            format!(
+                "<form method=\"post\" action=\"{action}\">{fields}\
+                 <button aria-label=\"{word} {name}\">{word}</button></form>"
+            )
+        });
+        let buttons: String = buttons.collect();
+        format!("<tr><th scope=\"row\">{name}</th><td>{state}</td><td>{buttons}</td></tr>\n")
+    }
+
+    fn leave_form(&self, browser: &KnownBrowser) -> String {
+        let (action, fields) = (self.grants.page_path(LEAVE), hidden_fields(browser, &[]));
+        let action = escape_html(&action);
+        format!(
+            "<form method=\"post\" action=\"{action}\">{fields}<button>Sign out</button></form>\n"
+        )
+    }
+
+    /// Leads to the page behind a link to log in by.
+    async fn start_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+        let (browser, owner) = match self.sender_with_owner(request) {
+            Ok(sender) => sender,
+            Err(refusal) => return Ok(refusal),
+        };
+        let Some(member) = self.find_server(&owner, &request.form.server) else {
+            return Ok(response::empty(StatusCode::NOT_FOUND));
+        };
+        match member.server.begin_login(&owner).await {
+            Ok(link) => {
+                // The same page by a path: the browser may have another name for the gateway.
+                let ticket = link.split_once('?').map_or("", |(_, query)| query);
+                let path = self.grants.page_path(GrantBook::LINK_PATH);
+                Ok(lead_to(&format!("{path}?{ticket}"), None))
+            }
+            Err(fault) => {
+                let server = &request.form.server;
+                let reason = crate::text::error_chain(&fault);
+                tracing::warn!(server, reason, "a login cannot begin");
+                let notice = format!("You cannot log in to {server} now: {fault}.");
+                self.grants.browsers().leave_notice(browser.id, notice);
+                Ok(lead_to(&self.grants.page_path(GrantBook::CONNECT_PATH), None))
+            }
+        }
+    }
+
+    async fn revoke_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+        let (browser, owner) = match self.sender_with_owner(request) {
+            Ok(sender) => sender,
+            Err(refusal) => return Ok(refusal),
+        };
+        let Some(member) = self.find_server(&owner, &request.form.server) else {
+            return Ok(response::empty(StatusCode::NOT_FOUND));
+        };
+        let (server, name) = (Arc::clone(&member.server), request.form.server.clone());
+        // A task of its own: what is begun is finished, whether the browser waits or not.
+        let revoking = tokio::spawn(async move { server.revoke_grant(&owner).await });
+        let outcome = revoking.await.unwrap_or(Err(LoginFault::Interrupted));
+        let notice = match outcome {
+            Ok(RevocationOutcome::Revoked | RevocationOutcome::Missing) => {
+                format!("The login at {name} is revoked.")
+            }
+            Ok(RevocationOutcome::NoEndpoint) => format!(
+                "The gateway has deleted the login at {name}. The provider cannot be told: end it \
+                 in the settings of your account there."
+            ),
+            Ok(RevocationOutcome::Refused { reason }) => format!(
+                "The gateway has deleted the login at {name}. The provider has not revoked it \
+                 ({reason}): end it in the settings of your account there."
+            ),
+            Err(fault) => format!(
+                "The login at {name} is not used any more, but it is not deleted: {fault}. Tell \
+                 the operator of the gateway."
+            ),
+        };
+        self.grants.browsers().leave_notice(browser.id, notice);
+        Ok(lead_to(&self.grants.page_path(GrantBook::CONNECT_PATH), None))
+    }
+
+    fn leave(&self, request: &PageRequest) -> Response<Body> {
+        match self.sender_of(&request.headers, &request.form.form_key) {
+            Some(browser) => self.grants.browsers().forget(browser.id),
+            None => return foreign_form(),
+        }
+        Page::new("Signed out", "<p>You can close this page.</p>\n".to_owned()).into_response()
+    }
+
+    /// The browser that has sent a form, and whose connections it manages; or the refusal.
+    fn sender_with_owner(
+        &self,
+        request: &PageRequest,
+    ) -> Result<(&KnownBrowser, GrantOwner), Response<Body>> {
+        let sender = self.sender_of(&request.headers, &request.form.form_key);
+        let sender = sender.ok_or_else(foreign_form)?;
+        let owner = sender.owner.clone().ok_or_else(unknown_visitor)?;
+        Ok((sender, owner))
+    }
+
+    /// What an owner may log in to. Where profiles or rules say who may use what, only what the
+    /// owner was given a link for.
+    fn connections_of(&self, owner: &GrantOwner) -> Vec<Connection> {
+        let is_open = *owner == GrantOwner::Gateway
+            || (self.snapshot.config.profiles.is_empty()
+                && self.snapshot.policy.authorization().is_none());
+        let connections = self.snapshot.servers().filter_map(|it| it.server.connection(owner));
+        connections.filter(|it| is_open || it.state != ConnectionState::Missing).collect()
+    }
+
+    fn find_server(&self, owner: &GrantOwner, name: &str) -> Option<&SnapshotServer> {
+        let name = ServerName::new(name).ok()?;
+        let is_shown = self.connections_of(owner).iter().any(|it| it.server == name);
+        self.snapshot.server(&name).filter(|_| is_shown)
+    }
+
+    /// An owner, as pages call it.
+    fn name_owner(&self, owner: &GrantOwner) -> String {
+        match owner {
+            GrantOwner::Gateway if self.grants.knows_clients() => {
+                "<strong>all clients of this gateway</strong>".to_owned()
+            }
+            GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => {
+                "<strong>the user of this gateway</strong>".to_owned()
+            }
+            GrantOwner::Client(Principal::Client(name)) => format!("the client {}", bold(name)),
+            GrantOwner::Client(Principal::User(name)) => format!("the user {}", bold(name)),
+        }
+    }
+}
+
+/// A page for a browser that belongs to nobody.
+fn unknown_visitor() -> Response<Body> {
+    let content = "<p>The gateway does not know whose connections to show. Open a link that it has \
+                   given to you: the one in the answer to a call that needs a login, or one that \
+                   your client gets with its key:</p>\n\
+                   <pre>curl -X POST -H \"Authorization: Bearer KEY\" GATEWAY/connect</pre>\n";
+    let page = Page::new("Who are you?", content.to_owned());
+    Page { status: StatusCode::UNAUTHORIZED, ..page }.into_response()
+}
+
+/// The refusal of a form that none of the browser's own pages has sent.
+fn foreign_form() -> Response<Body> {
+    let content = "<p>The form does not come from a page that the gateway has shown to this \
+                   browser, or it is too old. Nothing was done. Open the link again.</p>\n";
+    let page = Page::new("Nothing was done", content.to_owned());
+    Page { status: StatusCode::FORBIDDEN, ..page }.into_response()
+}
+
+fn hidden_fields(browser: &KnownBrowser, fields: &[(&str, &str)]) -> String {
+    let own = [("form_key", browser.form_key.as_str())];
+    let field = |(name, value): &(&str, &str)| {
+        let value = escape_html(value);
+        format!("<input type=\"hidden\" name=\"{name}\" value=\"{value}\">")
+    };
+    own.iter().chain(fields).map(field).collect()
+}
+
+fn bold(text: &str) -> String {
+    format!("<strong>{}</strong>", escape_html(text))
+}
+
+/// Where the form of a page may lead: browsers check the authorization server's redirects, too.
+fn scheme_of(login: &OfferedLogin) -> &'static str {
+    if login.endpoint.scheme() == "https" { " https:" } else { " https: http:" }
+}
+
+fn find_parameter(query: &str, name: &str) -> String {
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+/// The pages below `/connect` that act.
+const START: &str = "/connect/start";
+const REVOKE: &str = "/connect/revoke";
+const LEAVE: &str = "/connect/leave";
+/// A form for the page itself, which only clients with a key send.
+const CONNECT_AS_FORM: &str = GrantBook::CONNECT_PATH;

@@ -1,0 +1,179 @@
+//! Grants and registered clients as they rest in the vault, and as they come back.
+//!
+//! The secret of a configured client is not stored: the configuration has it. A grant comes back
+//! only for the server, the client and the issuer that are configured now.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::call::{Principal, ServerName};
+use crate::clock;
+use crate::config::{DpopChoice, Secret};
+use crate::vault::RowName;
+
+use super::authorizer::ServerAuthorizer;
+use super::book::{ClientPlace, GrantKey};
+use super::grant::{GrantOwner, OauthGrant, TokenSource};
+use super::registration::{ClientAuth, OauthClient};
+use super::scopes::ScopeSet;
+
+/// A grant, as it rests.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredGrant {
+    /// The value of `Authorization`.
+    authorization: String,
+    refresh: Option<String>,
+    /// From when on it is renewed before it is used, in seconds since 1970.
+    renew_at: Option<u64>,
+    given: String,
+    issuer: String,
+    token_endpoint: String,
+    revocation_endpoint: Option<String>,
+    client: StoredClient,
+    resource: String,
+    scopes: String,
+}
+
+/// A client of an authorization server, as it rests.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredClient {
+    id: String,
+    secret: Option<String>,
+    auth: String,
+}
+
+impl StoredClient {
+    pub(super) fn of(client: &OauthClient) -> Self {
+        Self {
+            id: client.id.clone(),
+            secret: client.secret.as_ref().map(|secret| secret.expose().to_owned()),
+            auth: client.auth.as_str().to_owned(),
+        }
+    }
+
+    pub(super) fn revive(self) -> Option<OauthClient> {
+        let auth = ClientAuth::parse(&self.auth)?;
+        Some(OauthClient { id: self.id, secret: self.secret.map(Secret::new), auth })
+    }
+}
+
+impl StoredGrant {
+    /// How a grant rests; `None` if it cannot: a key that a token is bound to stays in memory.
+    pub(super) fn of(grant: &OauthGrant) -> Option<Self> {
+        let source = &grant.source;
+        if source.dpop.is_some() {
+            return None;
+        }
+        let mut client = StoredClient::of(&source.client);
+        if source.is_configured {
+            client.secret = None;
+        }
+        let wait = |at: tokio::time::Instant| at.saturating_duration_since(clock::now());
+        Some(Self {
+            authorization: grant.authorization.to_str().ok()?.to_owned(),
+            refresh: grant.refresh.as_ref().map(|token| token.expose().to_owned()),
+            renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
+            given: grant.given.to_string(),
+            issuer: source.issuer.clone(),
+            token_endpoint: source.token_endpoint.to_string(),
+            revocation_endpoint: source.revocation_endpoint.as_ref().map(Url::to_string),
+            client,
+            resource: source.resource.clone(),
+            scopes: source.scopes.to_string(),
+        })
+    }
+}
+
+impl ServerAuthorizer {
+    /// A grant that has rested; `None` if it is not one of this server's client and issuer any more.
+    pub(super) fn revive_grant(&self, value: &[u8]) -> Option<OauthGrant> {
+        let stored: StoredGrant = serde_json::from_slice(value).ok()?;
+        let is_other = |issuer: &String| *issuer != stored.issuer;
+        if self.oauth.issuer.as_ref().is_some_and(is_other)
+            || self.oauth.dpop == DpopChoice::Required
+        {
+            return None;
+        }
+        let mut client = stored.client.revive()?;
+        if let Some(configured) = &self.oauth.client_id {
+            if *configured != client.id {
+                return None;
+            }
+            client.secret.clone_from(&self.oauth.client_secret);
+            let first = self.first_issuer.get_or_init(|| stored.issuer.clone());
+            if *first != stored.issuer {
+                return None;
+            }
+        }
+        let mut authorization = HeaderValue::try_from(stored.authorization).ok()?;
+        authorization.set_sensitive(true);
+        let left = |at: u64| Duration::from_secs(at).saturating_sub(clock::unix_now());
+        Some(OauthGrant {
+            authorization,
+            token_hash: None,
+            subject: None,
+            refresh: stored.refresh.map(Secret::new),
+            renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(LONGEST_WAIT)),
+            given: ScopeSet::parse(&stored.given),
+            source: TokenSource {
+                outbound: self.outbound.clone(),
+                issuer: stored.issuer,
+                token_endpoint: stored.token_endpoint.parse().ok()?,
+                revocation_endpoint: stored.revocation_endpoint.and_then(|url| url.parse().ok()),
+                is_configured: self.oauth.client_id.is_some(),
+                client,
+                key: self.assertion_key(),
+                resource: stored.resource,
+                scopes: ScopeSet::parse(&stored.scopes),
+                dpop: None,
+            },
+        })
+    }
+}
+
+impl GrantKey {
+    /// The name of its row.
+    pub(super) fn row_name(&self) -> RowName {
+        let [kind, owner] = match &self.owner {
+            GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => ["gateway", ""],
+            GrantOwner::Client(Principal::Client(name)) => ["client", name],
+            GrantOwner::Client(Principal::User(name)) => ["user", name],
+        };
+        RowName::new([GRANT, self.server.as_str(), self.url.as_str(), kind, owner])
+    }
+
+    /// The key of a row; `None` for a row of another kind.
+    pub(super) fn of_row(name: &RowName) -> Option<Self> {
+        let [GRANT, server, url, kind, owner] = name.parts()[..] else { return None };
+        let owner = match kind {
+            "gateway" => GrantOwner::Gateway,
+            "client" => GrantOwner::Client(Principal::Client(owner.into())),
+            "user" => GrantOwner::Client(Principal::User(owner.into())),
+            _ => return None,
+        };
+        Some(Self { server: ServerName::new(server).ok()?, url: url.parse().ok()?, owner })
+    }
+}
+
+impl ClientPlace {
+    /// The name of its row.
+    pub(super) fn row_name(&self) -> RowName {
+        RowName::new([CLIENT, self.server.as_str(), &self.issuer, self.redirect.as_str()])
+    }
+
+    /// The place of a row; `None` for a row of another kind.
+    pub(super) fn of_row(name: &RowName) -> Option<Self> {
+        let [CLIENT, server, issuer, redirect] = name.parts()[..] else { return None };
+        let server = ServerName::new(server).ok()?;
+        Some(Self { server, issuer: issuer.to_owned(), redirect: redirect.parse().ok()? })
+    }
+}
+
+/// The kinds of rows.
+const GRANT: &str = "grant";
+const CLIENT: &str = "client";
+/// The longest time until a renewal that is believed: ten years.
+const LONGEST_WAIT: Duration = Duration::from_hours(24 * 3650);

@@ -1,0 +1,81 @@
+//! A login that is begun at a terminal: by the person who logs in, on the same machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+use serde_json::json;
+use url::Url;
+
+use crate::config::ServerConfig;
+use crate::mcp::MediaType;
+use crate::upstream::outbound::OutboundRequest;
+
+use super::authorizer::ServerAuthorizer;
+use super::book::{GrantBook, GrantKey};
+use super::challenge::{BearerChallenge, find_challenge};
+use super::fault::LoginFault;
+use super::grant::GrantOwner;
+
+/// A login that waits for a person.
+pub struct TerminalLogin {
+    /// Where to log in.
+    pub link: Url,
+    /// How long the link can be used.
+    pub lasts: Duration,
+    key: GrantKey,
+    /// What makes a grant of what the vault has.
+    #[allow(dead_code, reason = "held until the login is over")]
+    authorizer: Arc<ServerAuthorizer>,
+}
+
+/// Begins a login at a server for this owner. Its answer is used in this process only, and in no
+/// browser's name.
+///
+/// # Errors
+/// [`LoginFault`] if the server has no OAuth with a person's login, or if there can be no login.
+pub async fn begin_terminal_login(
+    server: &ServerConfig,
+    book: &Arc<GrantBook>,
+    owner: &GrantOwner,
+) -> Result<TerminalLogin, LoginFault> {
+    let authorizer = ServerAuthorizer::of(server, book);
+    let authorizer = authorizer.filter(|authorizer| authorizer.connection(owner).is_some());
+    let authorizer = authorizer.ok_or(LoginFault::NoLogin)?;
+    let challenge = authorizer.provoke_challenge().await;
+    let link = authorizer.begin_login_for(owner, &challenge).await?;
+    let ticket = link.split_once("ticket=").map_or("", |(_, ticket)| ticket);
+    let link = book.accept_ticket(ticket, None, None)?.ok_or(LoginFault::UnknownLink)?;
+    let (key, lasts) = (authorizer.key_of(owner), authorizer.login_time());
+    Ok(TerminalLogin { link, lasts, key, authorizer })
+}
+
+impl GrantBook {
+    /// Whether the vault has the grant of a login.
+    ///
+    /// # Errors
+    /// [`LoginFault::Vault`] if it cannot be read.
+    pub async fn is_kept(&self, login: &TerminalLogin) -> Result<bool, LoginFault> {
+        let Some(vault) = self.vault.get() else { return Ok(false) };
+        let row = vault.read_row(login.key.row_name()).await;
+        Ok(row.map_err(|error| LoginFault::Vault(Arc::new(error)))?.is_some())
+    }
+}
+
+impl ServerAuthorizer {
+    /// What the server asks for when it refuses a request without a token; nothing if it does not
+    /// say, or may not be asked by HTTP.
+    async fn provoke_challenge(&self) -> BearerChallenge {
+        let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+        let headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, MediaType::JSON),
+            (ACCEPT, MediaType::JSON_OR_EVENTS),
+        ]);
+        let body = Bytes::from(ping.to_string());
+        let request = OutboundRequest { method: Method::POST, url: &self.url, headers, body };
+        let answer = self.outbound.send(request).await.ok();
+        answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
+    }
+}
