@@ -23,6 +23,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod browser;
 pub mod client;
 pub mod collector;
 pub mod dialogue;
@@ -35,6 +36,7 @@ pub mod upstream;
 pub mod webhook;
 
 pub use agent::{AGENTS, Agent};
+pub use browser::Browser;
 pub use client::{Client, Reply, Said};
 pub use gateway::{Gateway, client_table};
 pub use host::{Host, WAYS, Way};

@@ -3,12 +3,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method};
+use serde_json::json;
+
 use crate::call::ServerName;
 use crate::config::{GrantKind, GrantOwnership};
+use crate::mcp::MediaType;
 use crate::text::error_chain;
+use crate::upstream::outbound::OutboundRequest;
 
 use super::authorizer::ServerAuthorizer;
-use super::challenge::BearerChallenge;
+use super::challenge::{BearerChallenge, find_challenge};
 use super::fault::LoginFault;
 use super::grant::GrantOwner;
 
@@ -86,11 +93,11 @@ impl ServerAuthorizer {
         if let Some(open) = self.open_login(owner) {
             return Ok(open.link);
         }
-        self.begin_login_for(owner, &BearerChallenge::default()).await
+        self.begin_login_for(owner, &self.provoke_challenge().await).await
     }
 
     /// A new link by which an owner logs in, for what the server asks for.
-    pub(super) async fn begin_login_for(
+    async fn begin_login_for(
         &self,
         owner: &GrantOwner,
         challenge: &BearerChallenge,
@@ -103,6 +110,20 @@ impl ServerAuthorizer {
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
         let link = self.start_login(&slot, &found, (challenge, &asked)).await?;
         Ok(link.url)
+    }
+
+    /// What the server asks for when it refuses a request without a token; nothing if it does not
+    /// say, or may not be asked by HTTP.
+    async fn provoke_challenge(&self) -> BearerChallenge {
+        let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+        let headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, MediaType::JSON),
+            (ACCEPT, MediaType::JSON_OR_EVENTS),
+        ]);
+        let body = Bytes::from(ping.to_string());
+        let request = OutboundRequest { method: Method::POST, url: &self.url, headers, body };
+        let answer = self.outbound.send(request).await.ok();
+        answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
     }
 
     /// Revokes an owner's grant at its authorization server, and deletes it.

@@ -3,19 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, Method};
-use serde_json::json;
 use url::Url;
 
 use crate::config::ServerConfig;
-use crate::mcp::MediaType;
-use crate::upstream::outbound::OutboundRequest;
 
 use super::authorizer::ServerAuthorizer;
 use super::book::{GrantBook, GrantKey};
-use super::challenge::{BearerChallenge, find_challenge};
 use super::fault::LoginFault;
 use super::grant::GrantOwner;
 
@@ -44,8 +37,7 @@ pub async fn begin_terminal_login(
     let authorizer = ServerAuthorizer::of(server, book);
     let authorizer = authorizer.filter(|authorizer| authorizer.connection(owner).is_some());
     let authorizer = authorizer.ok_or(LoginFault::NoLogin)?;
-    let challenge = authorizer.provoke_challenge().await;
-    let link = authorizer.begin_login_for(owner, &challenge).await?;
+    let link = authorizer.begin_login(owner).await?;
     let ticket = link.split_once("ticket=").map_or("", |(_, ticket)| ticket);
     let link = book.accept_ticket(ticket, None, None)?.ok_or(LoginFault::UnknownLink)?;
     let (key, lasts) = (authorizer.key_of(owner), authorizer.login_time());
@@ -61,21 +53,5 @@ impl GrantBook {
         let Some(vault) = self.vault.get() else { return Ok(false) };
         let row = vault.read_row(login.key.row_name()).await;
         Ok(row.map_err(|error| LoginFault::Vault(Arc::new(error)))?.is_some())
-    }
-}
-
-impl ServerAuthorizer {
-    /// What the server asks for when it refuses a request without a token; nothing if it does not
-    /// say, or may not be asked by HTTP.
-    async fn provoke_challenge(&self) -> BearerChallenge {
-        let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
-        let headers = HeaderMap::from_iter([
-            (CONTENT_TYPE, MediaType::JSON),
-            (ACCEPT, MediaType::JSON_OR_EVENTS),
-        ]);
-        let body = Bytes::from(ping.to_string());
-        let request = OutboundRequest { method: Method::POST, url: &self.url, headers, body };
-        let answer = self.outbound.send(request).await.ok();
-        answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::oauth::parameters;
-use crate::support::{Gateway, OauthServer, Upstream};
+use crate::support::{Browser, Gateway, OauthServer, Upstream};
 
-use super::{call, come_back, gateway, link_in, log_in, protected};
+use super::{agree, call, gateway, link_in, log_in, protected};
 
 #[tokio::test]
 async fn a_call_is_answered_with_a_link_and_works_after_the_login() {
@@ -33,8 +33,15 @@ async fn the_link_and_the_token_request_have_what_the_specification_demands() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     let link = link_in(&call(&gateway.modern()).await);
-    assert!(link.starts_with(&server.api.url("/authorize?")), "{link}");
-    let asked = parameters(&link);
+    assert!(
+        link.starts_with(&format!("http://{}/connect/link?", gateway.running.address)),
+        "{link}"
+    );
+    assert!(server.api.calls("/authorize").is_empty());
+    let browser = Browser::of(&gateway);
+    let place = browser.agrees(&link).await;
+    assert!(place.starts_with(&server.api.url("/authorize?")), "{place}");
+    let asked = parameters(&place);
     let redirect = format!("http://{}/oauth/callback", gateway.running.address);
     for (name, value) in [
         ("response_type", "code"),
@@ -49,7 +56,7 @@ async fn the_link_and_the_token_request_have_what_the_specification_demands() {
     assert!(asked["state"].len() >= 43 && asked["code_challenge"].len() == 43);
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(browser.opens(&server.agrees(&place)).await.status, 200);
     let [form] = &server.token_requests()[..] else { panic!("one request") };
     for (name, value) in [
         ("grant_type", "authorization_code"),
@@ -76,7 +83,7 @@ async fn the_status_has_the_link_and_no_secret() {
     let link = status["login"].as_str().unwrap().to_owned();
     server.gives("token-secret-1", json!({ "refresh_token": "refresh-secret-1" }));
     server.takes("token-secret-1", &["list", "call"]);
-    let page = come_back(&gateway, &server.agrees(&link)).await;
+    let page = agree(&gateway, &server, &link).await;
     assert!(page.status == 200 && page.header("content-security-policy").is_some(), "{page:?}");
     gateway.ready("s").await;
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
@@ -104,9 +111,8 @@ async fn a_client_that_can_open_pages_is_asked_and_its_retry_waits_for_the_login
         .ask_call("s__echo", json!({ "a": 1 }))
         .param("inputResponses", json!({ "login": { "action": "accept" } }))
         .param("requestState", state);
-    let back = server.agrees(&link);
     let (said, page) =
-        tokio::join!(async { retry.send().await.said().await }, come_back(&gateway, &back),);
+        tokio::join!(async { retry.send().await.said().await }, agree(&gateway, &server, &link),);
     assert_eq!(page.status, 200);
     assert_eq!(said.text(), r#"{"a":1}"#);
     let sent = server.upstream.calls().pop().unwrap();
@@ -125,10 +131,12 @@ async fn a_call_that_needs_more_scopes_asks_for_all_of_them_at_once() {
     log_in(&gateway, &server, &client).await;
     gateway.ready("s").await;
     let link = link_in(&call(&client).await);
-    assert_eq!(parameters(&link)["scope"], "list call");
+    let browser = Browser::of(&gateway);
+    let place = browser.agrees(&link).await;
+    assert_eq!(parameters(&place)["scope"], "list call");
     server.gives("large", json!({}));
     server.takes("large", &["list", "call"]);
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(browser.opens(&server.agrees(&place)).await.status, 200);
     assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
     assert_eq!(server.api.calls("/register").len(), 1, "it stays the same client");
 }
@@ -169,7 +177,7 @@ async fn a_server_without_the_table_is_never_logged_in_to() {
     let server = protected().await;
     let gateway = Gateway::with("s", server.upstream.http()).start().await;
     let said = call(&gateway.modern()).await;
-    assert!(!said.body.contains("authorize"), "{said:?}");
+    assert!(!said.body.contains("/connect"), "{said:?}");
     assert_eq!(gateway.server("s").await["state"], "backoff");
     assert_eq!(server.api.received().len(), 0);
     let answer = gateway.plain().http("GET", "/oauth/callback?state=x&code=y").send().await;
@@ -188,7 +196,7 @@ async fn a_login_is_no_consent_to_the_call() {
         said.result()["inputRequests"]["login"]["params"]["url"].as_str().unwrap().to_owned();
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(agree(&gateway, &server, &link).await.status, 200);
     let retry = client
         .ask_call("s__echo", json!({ "a": 1 }))
         .param("inputResponses", json!({ "login": { "action": "accept" } }))

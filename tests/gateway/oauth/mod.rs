@@ -1,17 +1,19 @@
 //! Servers that ask for OAuth: the gateway logs in, or has its users log in.
 
 mod aws;
+mod connect;
 mod dpop;
 mod exchange;
 mod logins;
 mod owners;
 mod refusals;
 mod renewals;
+mod vaults;
 mod workloads;
 
 use serde_json::json;
 
-use crate::support::{Client, Gateway, OauthServer, Said, Upstream};
+use crate::support::{Browser, Client, Gateway, OauthServer, Said, Upstream};
 
 /// A Modern server behind OAuth.
 pub async fn protected() -> OauthServer {
@@ -35,14 +37,21 @@ pub async fn call(client: &Client) -> Said {
     client.call("s__echo", json!({ "a": 1 })).await
 }
 
-/// Comes back to the gateway, as a browser does.
+/// Comes back to the gateway, as a browser does that has never been there.
 pub async fn come_back(gateway: &Gateway, path: &str) -> Said {
     gateway.plain().http("GET", path).send().await.said().await
+}
+
+/// Agrees on the gateway's page and at the authorization server, and comes back.
+pub async fn agree(gateway: &Gateway, server: &OauthServer, link: &str) -> Said {
+    let browser = Browser::of(gateway);
+    let asked = browser.agrees(link).await;
+    browser.opens(&server.agrees(&asked)).await
 }
 
 /// Logs in by the link that a call is answered with.
 pub async fn log_in(gateway: &Gateway, server: &OauthServer, client: &Client) {
     let link = link_in(&call(client).await);
-    let page = come_back(gateway, &server.agrees(&link)).await;
+    let page = agree(gateway, server, &link).await;
     assert_eq!(page.status, 200, "{page:?}");
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::oauth::parameters;
 use crate::support::{Client, Gateway, OauthServer, Step, Upstream, client_table};
 
-use super::{call, come_back, link_in, protected};
+use super::{agree, call, link_in, protected};
 
 async fn shared_by_two(server: &OauthServer, settings: &str) -> (Gateway, [Client; 2]) {
     let gateway = Gateway::with("s", server.lines("s", settings))
@@ -22,7 +22,7 @@ async fn log_in_as_operator(gateway: &Gateway, server: &OauthServer, token: &str
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
     server.gives(token, json!({}));
     server.takes(token, &["list", "call"]);
-    assert_eq!(come_back(gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(agree(gateway, server, &link).await.status, 200);
     gateway.ready("s").await;
 }
 
@@ -32,19 +32,19 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
         let server = OauthServer::before(upstream).await;
         let (gateway, [ann, bob]) = shared_by_two(&server, "per = \"user\"").await;
         let said = call(&ann).await;
-        assert!(!said.body.contains("/authorize"), "the operator's link is not for her: {said:?}");
+        assert!(!said.body.contains("/connect"), "the operator's link is not for her: {said:?}");
         log_in_as_operator(&gateway, &server, "of-operator").await;
         // The operator's grant lists, and makes nobody's calls.
         let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
-        assert_ne!(parameters(&of_ann)["state"], parameters(&of_bob)["state"]);
+        assert_ne!(parameters(&of_ann)["ticket"], parameters(&of_bob)["ticket"]);
         server.gives("of-ann", json!({}));
         server.takes("of-ann", &["list", "call"]);
-        assert_eq!(come_back(&gateway, &server.agrees(&of_ann)).await.status, 200);
+        assert_eq!(agree(&gateway, &server, &of_ann).await.status, 200);
         assert_eq!(call(&ann).await.text(), r#"{"a":1}"#);
         assert_eq!(link_in(&call(&bob).await), of_bob, "her login is not his");
         server.gives("of-bob", json!({}));
         server.takes("of-bob", &["list", "call"]);
-        assert_eq!(come_back(&gateway, &server.agrees(&of_bob)).await.status, 200);
+        assert_eq!(agree(&gateway, &server, &of_bob).await.status, 200);
         assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
         let calls = server.upstream.calls();
         let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
@@ -58,7 +58,7 @@ async fn nobody_but_the_operator_decides_whose_account_all_clients_use() {
     let (gateway, clients) = shared_by_two(&server, "per = \"gateway\"").await;
     for client in &clients {
         let said = call(client).await;
-        assert!(!said.body.contains("/authorize"), "{said:?}");
+        assert!(!said.body.contains("/connect"), "{said:?}");
         assert!(said.is_error() && said.text().contains("operator"), "{said:?}");
     }
     log_in_as_operator(&gateway, &server, "of-all").await;
@@ -67,7 +67,7 @@ async fn nobody_but_the_operator_decides_whose_account_all_clients_use() {
     }
     server.refuses("of-all");
     let said = call(&clients[0]).await;
-    assert!(said.is_error() && !said.body.contains("/authorize"), "{said:?}");
+    assert!(said.is_error() && !said.body.contains("/connect"), "{said:?}");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn what_one_client_reads_is_not_kept_for_another() {
         let link = link_in(&call(client).await);
         server.gives(token, json!({}));
         server.takes(token, &["list", "call"]);
-        assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
         let said = client.request("resources/read", json!({ "uri": "mcp://s/b://2" })).await;
         assert_eq!(said.result()["contents"][0]["text"], format!("Bearer {token}"));
     }

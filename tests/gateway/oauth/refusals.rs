@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::api::Page;
-use crate::support::{Gateway, OauthServer};
+use crate::support::{Browser, Gateway, OauthServer};
 
-use super::{call, come_back, gateway, link_in, protected};
+use super::{agree, call, come_back, gateway, link_in, protected};
 
 /// The link of a gateway that waits for a login.
 async fn waiting(server: &OauthServer) -> (Gateway, String) {
@@ -29,7 +29,9 @@ async fn an_answer_of_another_issuer_or_without_a_login_is_not_exchanged() {
         &[("code", "secret-code"), ("code", "other"), ("iss", &iss)],
     ] {
         let (gateway, link) = waiting(&server).await;
-        let page = come_back(&gateway, &server.answers(&link, parameters)).await;
+        let browser = Browser::of(&gateway);
+        let asked = browser.agrees(&link).await;
+        let page = browser.opens(&server.answers(&asked, parameters)).await;
         assert_eq!(page.status, 400, "{parameters:?}");
         assert!(!page.body.contains("secret-code") && !page.body.contains("evil"), "{page:?}");
     }
@@ -45,8 +47,11 @@ async fn an_answer_is_good_once() {
     let (gateway, link) = waiting(&server).await;
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 400);
+    let browser = Browser::of(&gateway);
+    let back = server.agrees(&browser.agrees(&link).await);
+    assert_eq!(browser.opens(&back).await.status, 200);
+    assert_eq!(browser.opens(&back).await.status, 400);
+    assert_eq!(browser.opens(&link).await.status, 400);
     assert_eq!(server.api.calls("/token").len(), 1);
 }
 
@@ -58,7 +63,7 @@ async fn a_link_is_good_for_a_while_and_then_there_is_another() {
     gateway
         .wait_for(|status| status["servers"][0]["login"].as_str().is_some_and(|link| link != first))
         .await;
-    assert_eq!(come_back(&gateway, &server.agrees(&first)).await.status, 400);
+    assert_eq!(Browser::of(&gateway).opens(&first).await.status, 400);
     assert_eq!(server.api.calls("/register").len(), 1, "the gateway registers once");
 }
 
@@ -66,7 +71,7 @@ async fn a_link_is_good_for_a_while_and_then_there_is_another() {
 async fn fault_of(server: &OauthServer, settings: &str) -> String {
     let gateway = gateway(server, settings).await;
     let said = call(&gateway.modern()).await;
-    assert!(!said.body.contains("/authorize"), "{said:?}");
+    assert!(!said.body.contains("/connect"), "{said:?}");
     let status = gateway.server("s").await;
     assert!(status["login"].is_null(), "{status}");
     status["last_error"]["message"].as_str().unwrap().to_owned()
@@ -150,7 +155,7 @@ async fn a_code_that_is_refused_leaves_no_grant() {
     let server = protected().await;
     let (gateway, link) = waiting(&server).await;
     server.gives_none("invalid_grant");
-    let page = come_back(&gateway, &server.agrees(&link)).await;
+    let page = agree(&gateway, &server, &link).await;
     assert!(page.status == 400 && page.body.contains("invalid_grant"), "{page:?}");
     let another = link_in(&call(&gateway.modern()).await);
     assert_ne!(another, link);

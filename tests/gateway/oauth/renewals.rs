@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
+use crate::support::Browser;
 use crate::support::api::Page;
 
 use super::{call, gateway, link_in, log_in, protected};
@@ -38,8 +39,7 @@ async fn a_token_is_renewed_before_it_ends() {
     server.gives("short", json!({ "expires_in": 0, "refresh_token": "r1" }));
     server.takes("long", &["list", "call"]);
     let link = link_in(&call(&client).await);
-    let back = server.agrees(&link);
-    assert_eq!(super::come_back(&gateway, &back).await.status, 200);
+    assert_eq!(super::agree(&gateway, &server, &link).await.status, 200);
     server.gives("long", json!({ "expires_in": 3600 }));
     // Its list and its call are made with the token that follows; the server sees no other.
     assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
@@ -85,7 +85,8 @@ async fn a_server_that_moves_gets_a_new_client_and_not_the_old_ones_tokens() {
     let registered = json!({ "client_id": "at-the-other" }).to_string();
     other.api.sets("/register", Page::new(201, "application/json", registered));
     let link = link_in(&call(&client).await);
-    assert!(link.starts_with(&other.api.url("/authorize")) && link.contains("at-the-other"));
+    let place = Browser::of(&gateway).agrees(&link).await;
+    assert!(place.starts_with(&other.api.url("/authorize")) && place.contains("at-the-other"));
     assert_eq!(server.token_requests().len(), before, "the refresh token is not shown to anybody");
     assert!(other.token_requests().is_empty());
 }
@@ -104,6 +105,6 @@ async fn a_configured_client_is_shown_to_its_first_issuer_only() {
     server.api.sets("/prm", Page::json(&moved));
     server.refuses("t");
     let said = call(&client).await;
-    assert!(said.is_error() && !said.body.contains("/authorize"), "{said:?}");
+    assert!(said.is_error() && !said.body.contains("/connect"), "{said:?}");
     assert!(other.token_requests().is_empty() && other.api.calls("/register").is_empty());
 }
