@@ -209,7 +209,6 @@ async fn the_page_lists_connects_and_revokes() {
 #[tokio::test]
 async fn a_login_that_the_provider_does_not_revoke_is_deleted_all_the_same() {
     let server = protected().await;
-    let gateway = gateway(&server, "").await;
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
     for (endpoint, told) in
@@ -217,6 +216,7 @@ async fn a_login_that_the_provider_does_not_revoke_is_deleted_all_the_same() {
     {
         let endpoint = endpoint.as_str().map(|path| server.api.url(path));
         server.publishes(json!({ "revocation_endpoint": endpoint }));
+        let gateway = gateway(&server, "").await;
         log_in(&gateway, &server, &gateway.modern()).await;
         let browser = Browser::of(&gateway);
         let page = browser.opens("/connect").await;

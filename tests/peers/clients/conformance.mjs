@@ -132,14 +132,33 @@ const scenarios = {
 
 const MOST_LOGINS = 6;
 
-/** Opens a link as a browser does, until the authorization server leads back to the gateway. */
+/**
+ * Opens a link as a browser does: agrees on the gateway's page, and goes where the authorization server
+ * leads, back to the gateway.
+ */
 async function logIn(link) {
-  const leads = await fetch(link, { redirect: 'manual' });
+  const asks = await fetch(link, { redirect: 'manual' });
+  const html = await asks.text();
+  if (asks.status !== 200) throw new Error(`${asks.status} at ${link}: ${html}`);
+  let cookie = cookieOf(asks);
+  const form = new URLSearchParams({ answer: 'accept' });
+  const [first] = html.split('</form>', 1);
+  for (const [, name, value] of first.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)">/g)) form.set(name, value);
+  const { origin } = new URL(link);
+  const action = new URL(first.match(/action="([^"]*)"/)[1], link);
+  const headers = { cookie, origin, 'sec-fetch-site': 'same-origin' };
+  const agreed = await fetch(action, { method: 'POST', body: form, headers, redirect: 'manual' });
+  cookie = cookieOf(agreed) ?? cookie;
+  const place = agreed.headers.get('location');
+  if (!place) throw new Error(`${agreed.status} at ${action}: ${await agreed.text()}`);
+  const leads = await fetch(place, { redirect: 'manual' });
   const back = leads.headers.get('location');
-  if (!back) throw new Error(`${leads.status} at ${link}`);
-  const page = await fetch(new URL(back, link), { redirect: 'manual' });
+  if (!back) throw new Error(`${leads.status} at ${place}`);
+  const page = await fetch(new URL(back, place), { redirect: 'manual', headers: { cookie } });
   console.error(`${page.status} at the callback: ${(await page.text()).match(/<p>(.*)<\/p>/)?.[1]}`);
 }
+
+const cookieOf = (response) => response.headers.getSetCookie()[0]?.split(';')[0];
 
 /** What the gateway says instead of a result, or that it has one. */
 async function callTool(client) {
