@@ -93,6 +93,8 @@ lacking() { # prints the Debian packages that are missing
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     command -v valgrind >/dev/null || echo valgrind
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+        echo chromium-headless-shell
     # Debian puts it where only root looks.
     PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx-light
 }

@@ -26,6 +26,7 @@
 mod access_log;
 mod apis;
 mod climbing_reads;
+mod connect;
 mod hostile_servers;
 mod login;
 mod old_transport;

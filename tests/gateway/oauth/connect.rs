@@ -211,6 +211,8 @@ async fn a_login_that_the_provider_does_not_revoke_is_deleted_all_the_same() {
     let server = protected().await;
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
+    let busy = crate::support::api::Page::new(503, "text/plain", "later");
+    server.api.sets("/nowhere", busy);
     for (endpoint, told) in
         [(json!(null), "cannot be told"), (json!("/nowhere"), "has not revoked")]
     {

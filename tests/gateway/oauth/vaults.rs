@@ -1,11 +1,15 @@
 //! Logins that outlive the gateway.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
 
-use crate::support::{Gateway, OauthServer};
+use crate::support::gateway::TRUNKLINE;
+use crate::support::{Client, Gateway, OauthServer, within};
 
 use super::{agree, call, link_in, log_in, protected};
 
@@ -127,4 +131,113 @@ async fn the_key_may_come_from_a_program() {
     let gateway = with_vault(&server, folder, "").await;
     gateway.ready("s").await;
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+}
+
+/// `trunkline login s`, for the configuration in a folder.
+fn login_command(folder: &std::path::Path) -> Command {
+    let mut command = Command::new(TRUNKLINE);
+    command.args(["login", "s", "--config"]).arg(folder.join("gateway.toml"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn a_login_at_a_terminal_is_used_by_the_gateway_that_runs() {
+    let server = protected().await;
+    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
+    link_in(&call(&gateway.modern()).await);
+    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
+    server.takes("token-1", &["list", "call"]);
+    let mut child = login_command(gateway.folder()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let link = loop {
+        let line = within(lines.next_line()).await.unwrap().expect("a link");
+        if line.starts_with("http") {
+            break line;
+        }
+    };
+    assert!(link.starts_with(&server.api.url("/authorize?")), "{link}");
+    let asked = crate::support::oauth::parameters(&link);
+    let back = url::Url::parse(&asked["redirect_uri"]).unwrap();
+    let browser = Client::plain(format!("127.0.0.1:{}", back.port().unwrap()).parse().unwrap());
+    // What no login waits for ends none.
+    let other = browser.http("GET", "/oauth/callback?state=guessed&code=c").send().await;
+    assert_eq!(other.status(), 400);
+    let page = browser.http("GET", &server.agrees(&link)).send().await;
+    assert_eq!(page.status(), 200);
+    let ended = within(child.wait_with_output()).await.unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    gateway.ready("s").await;
+    assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn a_login_at_a_terminal_needs_a_vault_that_can_be_used() {
+    let server = protected().await;
+    let gateway = Gateway::with("s", server.lines("s", "")).start().await;
+    let ended = within(login_command(gateway.folder()).output()).await.unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(3) && told.contains("[vault]"), "{told}");
+    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
+    let folder = gateway.stop().await;
+    let vault = folder.path().join("trunkline.vault");
+    let whole = fs::read(&vault).unwrap();
+    fs::write(&vault, b"something else").unwrap();
+    let ended = within(login_command(folder.path()).output()).await.unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && told.contains("trunkline.vault"), "{told}");
+    assert!(told.contains("damaged") && !told.contains("panicked"), "{told}");
+    assert_eq!(fs::read(&vault).unwrap(), b"something else");
+    fs::write(&vault, whole).unwrap();
+    // A disk without room, as far as a process can be shown one.
+    let full = folder.path().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::copy(folder.path().join("gateway.toml"), full.join("gateway.toml")).unwrap();
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" login s --config \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, TRUNKLINE]).arg(full.join("gateway.toml"));
+    let ended = within(command.output()).await.unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && told.contains("trunkline.vault"), "{told}");
+    assert!(told.contains("cannot read or write it") && !told.contains("panicked"), "{told}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_while_it_renews_a_token_starts_again() {
+    let server = protected().await;
+    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
+    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
+    server.takes("token-1", &["list", "call"]);
+    log_in(&gateway, &server, &gateway.modern()).await;
+    let folder = gateway.stop().await;
+    server.refuses("token-1");
+    server.gives("token-2", json!({ "refresh_token": "refresh-2" }));
+    let mut child = Command::new(TRUNKLINE)
+        .args(["serve", "--config"])
+        .arg(folder.path().join("gateway.toml"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    // The token is asked for when the server is listed, and nothing more is said.
+    within(async {
+        while server.token_requests().len() < 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    child.kill().await.unwrap();
+    // The first refresh token is used up.
+    server.gives_none("invalid_grant");
+    server.takes("token-2", &["list", "call"]);
+    let gateway = with_vault(&server, folder, "").await;
+    let said = call(&gateway.modern()).await;
+    if said.is_error() {
+        let link = link_in(&said);
+        server.gives("token-3", json!({}));
+        server.takes("token-3", &["list", "call"]);
+        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+        assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+    }
 }
