@@ -31,8 +31,10 @@ fn guarded_servers(issuer: &HttpServer) -> [(&'static str, HttpServer); 2] {
     ]
 }
 
-async fn gateway(server: &HttpServer, settings: &str) -> Gateway {
-    let lines = format!("url = \"{}\"\n[servers.s.oauth]\n{settings}\n", server.url());
+async fn gateway((issuer, server): (&HttpServer, &HttpServer), settings: &str) -> Gateway {
+    // FastMCP names its authorization server with a slash that is not part of its issuer.
+    let issuer = format!("issuer = \"http://127.0.0.1:{}\"", issuer.port);
+    let lines = format!("url = \"{}\"\n[servers.s.oauth]\n{issuer}\n{settings}\n", server.url());
     Gateway::with("s", lines)
         .toml(&client_table("ann", "key-of-ann", ""))
         .toml(&client_table("bob", "key-of-bob", ""))
@@ -76,7 +78,8 @@ fn link_in(text: &str) -> String {
 }
 
 async fn log_in_as_operator(gateway: &Gateway) {
-    let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+    let status = gateway.server("s").await;
+    let link = status["login"].as_str().unwrap_or_else(|| panic!("{status}")).to_owned();
     log_in(gateway, &link).await;
     gateway.ready("s").await;
 }
@@ -85,7 +88,7 @@ async fn log_in_as_operator(gateway: &Gateway) {
 async fn servers_of_the_sdks_see_each_users_own_grant() {
     let issuer = authorization_server(3600);
     for (name, server) in guarded_servers(&issuer) {
-        let gateway = gateway(&server, "").await;
+        let gateway = gateway((&issuer, &server), "").await;
         log_in_as_operator(&gateway).await;
         let mut digests = Vec::new();
         for key in ["key-of-ann", "key-of-bob"] {
@@ -106,7 +109,7 @@ async fn servers_of_the_sdks_see_each_users_own_grant() {
 async fn tokens_of_real_servers_are_renewed_in_mid_session() {
     let issuer = authorization_server(4);
     for (name, server) in guarded_servers(&issuer) {
-        let gateway = gateway(&server, "per = \"gateway\"").await;
+        let gateway = gateway((&issuer, &server), "per = \"gateway\"").await;
         log_in_as_operator(&gateway).await;
         for (era, client) in gateway.both_as("key-of-ann", "/mcp").await {
             let before = client.call("s__whoami", json!({})).await;
@@ -136,7 +139,7 @@ fn chromium() -> PathBuf {
 async fn a_person_connects_and_revokes_with_the_keyboard_alone() {
     let issuer = authorization_server(3600);
     let [_, (_, server)] = guarded_servers(&issuer);
-    let gateway = gateway(&server, "").await;
+    let gateway = gateway((&issuer, &server), "").await;
     log_in_as_operator(&gateway).await;
     let said = gateway.plain().key("key-of-ann").http("POST", "/connect").send().await.said().await;
     let link = said.json()["link"].as_str().unwrap().to_owned();

@@ -100,20 +100,23 @@ impl Discovery<'_> {
         Ok(None)
     }
 
+    /// The issuer to ask: the configured one if the server names it, else the first that it names.
     fn choose_issuer<'a>(
-        &self,
+        &'a self,
         place: &Url,
         found: &'a ResourceMetadata,
     ) -> Result<&'a str, LoginFault> {
         let first = found.issuers.first();
         let first = first.ok_or(MetadataFault::NoIssuer);
         let first = first.map_err(LoginFault::in_document(shown_url(place)))?;
-        match self.issuer {
-            None => Ok(first),
-            Some(expected) => {
-                let same = found.issuers.iter().find(|issuer| *issuer == expected);
-                same.map(String::as_str).ok_or_else(|| other_issuer(first, expected))
-            }
+        let Some(expected) = self.issuer else { return Ok(first) };
+        // Servers on the Python SDK add a slash to an issuer without a path. What the operator has
+        // written is the issuer, byte for byte, for everything that follows.
+        let is_named =
+            |issuer: &String| issuer == expected || issuer.strip_suffix('/') == Some(expected);
+        match found.issuers.iter().any(is_named) {
+            true => Ok(expected),
+            false => Err(other_issuer(first, expected)),
         }
     }
 

@@ -6,11 +6,11 @@ use url::form_urlencoded::Serializer;
 
 use crate::clock;
 use crate::mcp::MediaType;
-use crate::upstream::outbound::{OutboundRequest, shown_url};
+use crate::upstream::outbound::OutboundRequest;
 
 use super::fault::LoginFault;
 use super::grant::{OauthGrant, TokenSource};
-use super::token::{ClientProof, FORM, TokenRefusal};
+use super::token::{ClientProof, FORM, TokenRefusal, read_refusal};
 
 impl OauthGrant {
     /// Revokes its tokens: the refresh token first, which ends the grant where it can be ended.
@@ -26,10 +26,17 @@ impl OauthGrant {
             self.source.revoke(refresh.expose(), "refresh_token").await?;
         }
         let access = self.authorization.to_str().ok().and_then(|it| it.split_once(' '));
-        if let Some((_, token)) = access {
-            self.source.revoke(token, "access_token").await?;
+        let Some((_, token)) = access else { return Ok(true) };
+        match self.source.revoke(token, "access_token").await {
+            // The grant has ended with its refresh token, and the access token ends soon: many
+            // authorization servers cannot revoke those that servers verify by themselves.
+            Err(LoginFault::Token(TokenRefusal::Refused { code }))
+                if code == UNSUPPORTED && self.refresh.is_some() =>
+            {
+                Ok(true)
+            }
+            revoked => revoked.map(|()| true),
         }
-        Ok(true)
     }
 }
 
@@ -44,7 +51,7 @@ impl TokenSource {
         if answer.status.is_success() {
             return Ok(());
         }
-        Err(LoginFault::Status { url: shown_url(url), status: answer.status })
+        Err(read_refusal(answer.status, &answer.body).into())
     }
 
     /// The headers and the form of a request.
@@ -62,3 +69,6 @@ impl TokenSource {
         Ok((headers, form.finish()))
     }
 }
+
+/// The error code for tokens that cannot be revoked (RFC 7009, 2.2.1).
+const UNSUPPORTED: &str = "unsupported_token_type";

@@ -89,7 +89,7 @@ pub(super) struct TokenRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefusal {
     /// The authorization server refused.
-    #[error("the authorization server refused to give a token: {code}")]
+    #[error("the authorization server refused: {code}")]
     Refused {
         /// Its error code, or the HTTP status.
         code: String,
@@ -253,6 +253,17 @@ pub(super) struct GivenTokens {
     pub(super) scopes: Option<ScopeSet>,
 }
 
+/// Reads an error of an authorization server (RFC 6749, 5.2): its code, or the HTTP status.
+pub(super) fn read_refusal(status: http::StatusCode, body: &[u8]) -> TokenRefusal {
+    #[derive(Deserialize)]
+    struct ErrorDocument {
+        error: String,
+    }
+    let error = serde_json::from_slice::<ErrorDocument>(body).ok();
+    let code = error.map(|document| shown_code(&document.error));
+    TokenRefusal::Refused { code: code.unwrap_or_else(|| status.to_string()) }
+}
+
 /// Reads the answer of a token endpoint. An error code is read from any status that is no success.
 pub(super) fn read_tokens(
     status: http::StatusCode,
@@ -267,7 +278,9 @@ pub(super) fn read_tokens(
         refresh_token: Option<String>,
         scope: Option<String>,
     }
-    check_status(status, body)?;
+    if !status.is_success() {
+        return Err(read_refusal(status, body));
+    }
     let document: TokenDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
     let expected = wanted.scheme();
     if !document.token_type.eq_ignore_ascii_case(expected) {
@@ -294,7 +307,9 @@ pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secre
         access_token: String,
         issued_token_type: String,
     }
-    check_status(status, body)?;
+    if !status.is_success() {
+        return Err(read_refusal(status, body));
+    }
     let document: IdJagDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
     if document.issued_token_type != ID_JAG {
         let found = clip(&document.issued_token_type, LONGEST_NAME).to_owned();
@@ -302,20 +317,6 @@ pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secre
     }
     let token = document.access_token;
     if is_token(&token) { Ok(Secret::new(token)) } else { Err(TokenRefusal::Shape) }
-}
-
-/// Refuses an answer that is no success, with its error code.
-fn check_status(status: http::StatusCode, body: &[u8]) -> Result<(), TokenRefusal> {
-    #[derive(Deserialize)]
-    struct ErrorDocument {
-        error: String,
-    }
-    if status.is_success() {
-        return Ok(());
-    }
-    let error = serde_json::from_slice::<ErrorDocument>(body).ok();
-    let code = error.map(|document| shown_code(&document.error));
-    Err(TokenRefusal::Refused { code: code.unwrap_or_else(|| status.to_string()) })
 }
 
 fn is_token(text: &str) -> bool {
