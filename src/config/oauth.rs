@@ -276,8 +276,7 @@ impl OauthProblem {
     pub(super) fn help(self) -> &'static str {
         match self {
             Self::NoClientId => "add the client_id, or remove the setting",
-            Self::NoCredentials => "add them",
-            Self::GrantNeeds { .. } => "add them",
+            Self::NoCredentials | Self::GrantNeeds { .. } => "add them",
             Self::OtherGrant { .. } => "remove it, or choose that grant",
             Self::ManyIssuers => "write subject_issuer = \"NAME\" with the NAME of [issuers.NAME]",
             Self::UnknownIssuer => "write the NAME of a table [issuers.NAME]",
@@ -345,7 +344,6 @@ impl OauthConfig {
     fn missing(&self) -> Option<OauthProblem> {
         let lacks = |needed| Some(OauthProblem::GrantNeeds { grant: self.grant.as_str(), needed });
         match self.grant {
-            GrantKind::AuthorizationCode | GrantKind::ClientCredentials => None,
             // The tokens of clients would go to whatever authorization server the server names.
             GrantKind::TokenExchange if self.client_id.is_none() || self.issuer.is_none() => {
                 lacks("`client_id` and `issuer`")
@@ -363,7 +361,7 @@ impl OauthConfig {
             {
                 lacks("`subject_token` or `subject_token_file` for `per = \"gateway\"`")
             }
-            GrantKind::TokenExchange | GrantKind::IdJag | GrantKind::JwtBearer => None,
+            _ => None,
         }
     }
 

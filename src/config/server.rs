@@ -316,7 +316,7 @@ pub enum ServerKind {
     /// A child process.
     Command(CommandConfig),
     /// An HTTP server.
-    Http(HttpConfig),
+    Http(Box<HttpConfig>),
     /// A plain HTTP API with an OpenAPI document.
     OpenApi(Box<OpenApiConfig>),
 }
@@ -348,7 +348,8 @@ impl SectionPart for ServerKind {
                 refuse_keys_of_others(owner, table, reader);
                 match owner {
                     "command" => CommandConfig::read_fields(table, reader).map(Self::Command),
-                    "url" => HttpConfig::read_fields(table, reader).map(Self::Http),
+                    "url" => HttpConfig::read_fields(table, reader)
+                        .map(|http| Self::Http(Box::new(http))),
                     _ => OpenApiConfig::read_fields(table, reader)
                         .map(|openapi| Self::OpenApi(Box::new(openapi))),
                 }

@@ -18,7 +18,7 @@ use crate::jsonrpc::FrameFault;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
 use crate::upstream::transport::child::SpawnError;
-use crate::upstream::transport::http::SignatureFault;
+use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
 
 /// Why a call to a server failed. Cheap to clone: a lost connection fails many

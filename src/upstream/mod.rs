@@ -48,9 +48,9 @@ pub use supervisor::restart;
 pub use supervisor::shared::{ServerContext, StopGuard};
 pub use supervisor::state::{InstanceView, LifeState, ServerOverview};
 pub use transport::child;
+pub use transport::http::aws::SignatureFault;
 pub use transport::http::{
-    HttpClient, ResponseBody, SessionCell, SignatureFault, TransportError, client_tls,
-    is_session_lost,
+    HttpClient, ResponseBody, SessionCell, TransportError, client_tls, is_session_lost,
 };
 pub use transport::openapi::{ApiSurvey, DocumentFault, MANY_TOOLS, SurveyedTool, survey_api};
 pub use transport::peer::{ChangeCapabilities, Peer};

@@ -164,14 +164,14 @@ pub(super) fn choose_use(
     algorithms: Option<&[String]>,
 ) -> Result<TokenUse, DpopFault> {
     let is_listed = algorithms.map(|all| all.iter().any(|name| name == "ES256"));
-    match (choice, wanted, is_listed) {
-        (DpopChoice::Off, ..) | (DpopChoice::Auto, TokenUse::Bearer, _) => Ok(TokenUse::Bearer),
-        (DpopChoice::Auto, TokenUse::Dpop, Some(true)) => Ok(TokenUse::Dpop),
-        (DpopChoice::Auto, TokenUse::Dpop, _) => Ok(TokenUse::Bearer),
-        (DpopChoice::Required, _, Some(false)) => Err(DpopFault::Algorithm),
+    let is_bound = match choice {
+        DpopChoice::Off => false,
+        DpopChoice::Auto => wanted == TokenUse::Dpop && is_listed == Some(true),
+        DpopChoice::Required if is_listed == Some(false) => return Err(DpopFault::Algorithm),
         // An authorization server that does not say tells by the type of its tokens.
-        (DpopChoice::Required, _, Some(true) | None) => Ok(TokenUse::Dpop),
-    }
+        DpopChoice::Required => true,
+    };
+    Ok(if is_bound { TokenUse::Dpop } else { TokenUse::Bearer })
 }
 
 /// The SHA-256 of a token, as proofs have it (`ath`).

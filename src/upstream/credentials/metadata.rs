@@ -170,10 +170,8 @@ impl ResourceMetadata {
         let issuers = document.authorization_servers.into_iter().filter(is_usable);
         let issuers: Vec<_> = issuers.take(MOST_ISSUERS).collect();
         let scopes = document.scopes_supported.iter().map(String::as_str).collect();
-        let wants = match document.dpop_bound_access_tokens_required {
-            true => TokenUse::Dpop,
-            false => TokenUse::Bearer,
-        };
+        let is_bound = document.dpop_bound_access_tokens_required;
+        let wants = if is_bound { TokenUse::Dpop } else { TokenUse::Bearer };
         Ok(Self { resource: document.resource, issuers, scopes, wants })
     }
 }

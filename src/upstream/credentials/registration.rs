@@ -58,10 +58,9 @@ impl OauthClient {
             TokenEndpointAuth::Basic => ClientAuth::Basic,
             TokenEndpointAuth::Post => ClientAuth::Post,
             TokenEndpointAuth::PrivateKeyJwt => ClientAuth::PrivateKeyJwt,
-            TokenEndpointAuth::None => ClientAuth::None,
             TokenEndpointAuth::Auto if idp.private_key.is_some() => ClientAuth::PrivateKeyJwt,
             TokenEndpointAuth::Auto if idp.client_secret.is_some() => ClientAuth::Post,
-            TokenEndpointAuth::Auto => ClientAuth::None,
+            TokenEndpointAuth::None | TokenEndpointAuth::Auto => ClientAuth::None,
         };
         Self { id: idp.client_id.clone(), secret: idp.client_secret.clone(), auth }
     }

@@ -56,7 +56,7 @@ pub(super) enum WantedToken {
 /// How an access token is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::upstream) enum TokenUse {
-    /// By whoever has it.
+    /// By anybody who has it.
     #[default]
     Bearer,
     /// With proofs of a key that it is bound to (RFC 9449).

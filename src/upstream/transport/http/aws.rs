@@ -168,7 +168,7 @@ mod tests {
             SignableRequest { method: &method, uri: &uri, host: &host, body: body.as_bytes() };
         let pairs =
             more.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160);
+        let now = SystemTime::UNIX_EPOCH + Duration::from_mins(24_015_636);
         let headers: HeaderMap = pairs.collect();
         let signed = signer(service).sign(&request, &headers, now).unwrap();
         assert!(signed.iter().all(|(_, value)| value.is_sensitive()));

@@ -228,7 +228,7 @@ impl HttpClient {
         target: &RequestTarget,
         (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
     ) -> Result<Response<ResponseBody>, UpstreamError> {
-        let request = self.signed_request(target, (method, headers), body.clone())?;
+        let request = self.signed_request(target, (method, headers), &body)?;
         let response = self.pool.send(target, request).await.map_err(connect_or_broken)?;
         if is_redirect(response.status()) {
             return self.follow(target, response, (method, headers, body)).await;
@@ -252,7 +252,7 @@ impl HttpClient {
             if next != method {
                 (method, body) = (next, Bytes::new());
             }
-            let request = self.signed_request(&target, (&method, headers), body.clone())?;
+            let request = self.signed_request(&target, (&method, headers), &body)?;
             response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
             if !is_redirect(response.status()) {
                 response.extensions_mut().insert(RedirectedTo(target.uri));
@@ -302,11 +302,11 @@ impl HttpClient {
         &self,
         target: &RequestTarget,
         (method, headers): (&Method, &impl RequestHeaders),
-        body: Bytes,
+        body: &Bytes,
     ) -> Result<Request<Full<Bytes>>, UpstreamError> {
         let mut request = self.request(method, headers, body.clone());
         let RequestTarget { uri, host, .. } = target;
-        let signable = SignableRequest { method, uri, host, body: &body };
+        let signable = SignableRequest { method, uri, host, body };
         headers.sign(&signable, request.headers_mut())?;
         Ok(request)
     }

@@ -6,7 +6,7 @@
 //! has lost it.
 
 mod authorized;
-mod aws;
+pub(in crate::upstream) mod aws;
 mod body;
 mod client;
 mod streamed_call;
@@ -40,7 +40,6 @@ use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id, Response};
 use crate::mcp::{Era, LogLevel, Method};
 use crate::policy::CallTarget;
-
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::message;
 use crate::upstream::notifications::Inbox;
@@ -50,12 +49,11 @@ use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
 pub(in crate::upstream) use authorized::RequestCredentials;
-pub use aws::SignatureFault;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
-pub(in crate::upstream::transport) use headers::ApiHeaders;
 pub(in crate::upstream) use headers::SignableRequest;
+pub(in crate::upstream::transport) use headers::ApiHeaders;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;
 pub use pool::TransportError;

@@ -271,10 +271,9 @@ impl ApiShared {
         request: ApiRequest,
         call: &Call,
     ) -> Result<ApiAnswer, UpstreamError> {
-        let mut headers = HeaderMap::new();
-        self.caller_headers.add_to(&mut headers, call);
-        headers.extend(request.headers);
-        let headers = ApiHeaders { headers, call };
+        let mut headers = ApiHeaders { headers: HeaderMap::new(), call };
+        self.caller_headers.add_to(&mut headers.headers, call);
+        headers.headers.extend(request.headers);
         let sent = current.client.send_to_path(
             &request.target,
             (&operation.method, &headers),
