@@ -67,9 +67,8 @@ impl McpService {
             return self.give_link(request, peer).await;
         }
         let (head, body) = request.into_parts();
-        let body = match timeout(FORM_TIME, collect(body, LARGEST_FORM)).await {
-            Ok(Ok(body)) => body,
-            _ => return response::empty(StatusCode::BAD_REQUEST),
+        let Ok(Ok(body)) = timeout(FORM_TIME, collect(body, LARGEST_FORM)).await else {
+            return response::empty(StatusCode::BAD_REQUEST);
         };
         let page = PageRequest {
             query: head.uri.query().unwrap_or_default().to_owned(),

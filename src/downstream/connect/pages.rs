@@ -119,12 +119,11 @@ impl Visitor<'_> {
             let content = "<p>Nothing was done, and the link is used up.</p>\n".to_owned();
             return Ok(Page::new("Cancelled", content).into_response());
         }
-        let (own, cookie) = match &browser.owner {
-            Some(_) => (browser.id, None),
-            None => {
-                let (own, cookie) = self.admit(Some(offer.owner))?;
-                (own.id, cookie)
-            }
+        let (own, cookie) = if browser.owner.is_some() {
+            (browser.id, None)
+        } else {
+            let (own, cookie) = self.admit(Some(offer.owner))?;
+            (own.id, cookie)
         };
         let place = self.grants.accept_ticket(&form.ticket, Some(own), Some(browser.id))?;
         let connections = self.grants.page_path(GrantBook::CONNECT_PATH);
@@ -212,7 +211,7 @@ impl Visitor<'_> {
     async fn start_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let (browser, owner) = match self.sender_with_owner(request) {
             Ok(sender) => sender,
-            Err(refusal) => return Ok(refusal),
+            Err(refusal) => return Ok(*refusal),
         };
         let Some(member) = self.find_server(&owner, &request.form.server) else {
             return Ok(response::empty(StatusCode::NOT_FOUND));
@@ -238,7 +237,7 @@ impl Visitor<'_> {
     async fn revoke_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let (browser, owner) = match self.sender_with_owner(request) {
             Ok(sender) => sender,
-            Err(refusal) => return Ok(refusal),
+            Err(refusal) => return Ok(*refusal),
         };
         let Some(member) = self.find_server(&owner, &request.form.server) else {
             return Ok(response::empty(StatusCode::NOT_FOUND));
@@ -280,10 +279,10 @@ impl Visitor<'_> {
     fn sender_with_owner(
         &self,
         request: &PageRequest,
-    ) -> Result<(&KnownBrowser, GrantOwner), Response<Body>> {
+    ) -> Result<(&KnownBrowser, GrantOwner), Box<Response<Body>>> {
         let sender = self.sender_of(&request.headers, &request.form.form_key);
-        let sender = sender.ok_or_else(foreign_form)?;
-        let owner = sender.owner.clone().ok_or_else(unknown_visitor)?;
+        let sender = sender.ok_or_else(|| Box::new(foreign_form()))?;
+        let owner = sender.owner.clone().ok_or_else(|| Box::new(unknown_visitor()))?;
         Ok((sender, owner))
     }
 

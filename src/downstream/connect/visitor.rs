@@ -103,10 +103,9 @@ fn is_same_site(headers: &HeaderMap) -> bool {
     let site = text(&HeaderName::from_static("sec-fetch-site"));
     let origin = text(&header::ORIGIN).and_then(|origin| origin.split_once("://"));
     let is_own = match (text(&header::ORIGIN), origin, text(&header::HOST)) {
-        (None, ..) => true,
-        (Some(_), Some((_, place)), Some(host)) => place.eq_ignore_ascii_case(host),
         // HTTP/2 has the host elsewhere; the guard of the listener has judged the origin.
-        (Some(_), Some(_), None) => true,
+        (None, ..) | (Some(_), Some(_), None) => true,
+        (Some(_), Some((_, place)), Some(host)) => place.eq_ignore_ascii_case(host),
         (Some(_), None, _) => false,
     };
     is_own && site.is_none_or(|site| site == "same-origin")

@@ -195,12 +195,16 @@ impl GrantBook {
     /// The slot of an owner, which may be new.
     pub(super) fn slot(&self, key: GrantKey) -> Arc<GrantSlot> {
         let mut slots = self.slots.lock();
-        if !slots.contains_key(&key) && slots.len() >= MOST_SLOTS {
+        if slots.len() >= MOST_SLOTS && !slots.contains_key(&key) {
             // Those without a grant are only there for a login that did not come about.
             slots.retain(|_, slot| slot.grant.load().is_some() || Arc::strong_count(slot) > 1);
         }
-        let new = || Arc::new(GrantSlot::new(key.clone()));
-        Arc::clone(slots.entry(key.clone()).or_insert_with(new))
+        if let Some(slot) = slots.get(&key) {
+            return Arc::clone(slot);
+        }
+        let slot = Arc::new(GrantSlot::new(key.clone()));
+        slots.insert(key, Arc::clone(&slot));
+        slot
     }
 
     /// The slot of an owner, if there is one.

@@ -114,10 +114,10 @@ impl Discovery<'_> {
         // written is the issuer, byte for byte, for everything that follows.
         let is_named =
             |issuer: &String| issuer == expected || issuer.strip_suffix('/') == Some(expected);
-        match found.issuers.iter().any(is_named) {
-            true => Ok(expected),
-            false => Err(other_issuer(first, expected)),
+        if found.issuers.iter().any(is_named) {
+            return Ok(expected);
         }
+        Err(other_issuer(first, expected))
     }
 
     /// The metadata of an issuer; `None` if there is none.
