@@ -5,6 +5,7 @@
 //! call. Only a Legacy server's session is shared, and reopened when the server
 //! has lost it.
 
+mod aside;
 mod authorized;
 pub(in crate::upstream) mod aws;
 mod body;
@@ -37,23 +38,23 @@ use crate::call::{Answer, Call, Reply, ServerFault, ServerName, VersionFault};
 use crate::clock;
 use crate::config::EraChoice;
 use crate::era::{lift, lower};
-use crate::jsonrpc::{self, Frame, Id, Response};
+use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Era, LogLevel, Method};
 use crate::policy::CallTarget;
 use crate::upstream::interaction::deadline::Deadline;
-use crate::upstream::interaction::questions::message;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::notifications::levels::{self, LogLevelControl};
+use crate::upstream::notifications::levels::LogLevelControl;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{InstanceKey, UpstreamError};
+use aside::{ASIDE, ASIDES};
 pub(in crate::upstream) use authorized::RequestCredentials;
 pub use body::ResponseBody;
 pub(in crate::upstream::transport) use client::RedirectedTo;
 pub use client::{HttpClient, client_tls};
-pub(in crate::upstream) use headers::SignableRequest;
 pub(in crate::upstream::transport) use headers::ApiHeaders;
+pub(in crate::upstream) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
 use large_result::PartialAnswer;
 pub use pool::TransportError;
@@ -337,29 +338,6 @@ impl HttpShared {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// Sets a Legacy server's log level to what its clients want.
-    async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
-        if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
-            return;
-        }
-        let Some(level) = self.levels.before(wants, self.session.number()) else { return };
-        // Boxed to keep the usual call small: most calls set no level.
-        let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
-        // A call must not fail because its log lines are missing.
-        match tokio::time::timeout(ASIDE, setting).await {
-            Ok(Ok(Answer::Result(_))) => {}
-            Ok(Ok(Answer::Error(error))) => {
-                let code = error.code();
-                tracing::debug!(server = %self.server, ?level, code, "the log level is refused");
-            }
-            Ok(Err(fault)) => {
-                let fault = self.inbox.describe(&fault);
-                tracing::debug!(server = %self.server, ?level, fault, "the log level is not set");
-            }
-            Err(_) => tracing::debug!(server = %self.server, ?level, "no answer to a log level"),
-        }
-    }
-
     /// A stream of events that is resumed when its connection ends. Resumptions
     /// carry the client's `own` headers.
     fn resumable(
@@ -460,43 +438,7 @@ impl HttpShared {
         }
         reply
     }
-
-    /// Sends a Legacy server the answer to its request, within [`ASIDE`].
-    async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
-        let mut headers = HeaderMap::new();
-        self.session.add_to(&mut headers);
-        let post = self.client.post(&headers, message(id, response));
-        match tokio::time::timeout(ASIDE, post).await {
-            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(UpstreamError::Status { status: refused.status() }),
-            Ok(Err(fault)) => Err(fault),
-            Err(_) => Err(UpstreamError::Timeout { after: ASIDE }),
-        }
-    }
-
-    /// Sends a message outside of the calls. Messages over the limit are dropped.
-    fn send_aside(self: &Arc<Self>, body: Bytes) {
-        let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
-            tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
-            return;
-        };
-        let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            let mut headers = HeaderMap::new();
-            shared.session.add_to(&mut headers);
-            let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
-            if let Ok(Err(fault)) = sent {
-                tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "a message was lost");
-            }
-            drop(place);
-        });
-    }
 }
-
-/// How long a message outside of a call may take.
-const ASIDE: Duration = Duration::from_secs(5);
-/// The most such messages in flight at once.
-const ASIDES: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,78 @@
+//! Messages to a Legacy server that are no call of a client: answers to its requests, notifications
+//! and log levels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::call::Answer;
+use crate::jsonrpc::{Id, Response};
+use crate::mcp::{Era, LogLevel, Method};
+use crate::upstream::UpstreamError;
+use crate::upstream::interaction::questions::message;
+use crate::upstream::notifications::levels;
+
+use super::HttpShared;
+
+impl HttpShared {
+    /// Sets a Legacy server's log level to what its clients want.
+    pub(super) async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
+        if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
+            return;
+        }
+        let Some(level) = self.levels.before(wants, self.session.number()) else { return };
+        // Boxed to keep the usual call small: most calls set no level.
+        let setting = Box::pin(self.request(&Method::SetLevel, levels::params(level)));
+        // A call must not fail because its log lines are missing.
+        match tokio::time::timeout(ASIDE, setting).await {
+            Ok(Ok(Answer::Result(_))) => {}
+            Ok(Ok(Answer::Error(error))) => {
+                let code = error.code();
+                tracing::debug!(server = %self.server, ?level, code, "the log level is refused");
+            }
+            Ok(Err(fault)) => {
+                let fault = self.inbox.describe(&fault);
+                tracing::debug!(server = %self.server, ?level, fault, "the log level is not set");
+            }
+            Err(_) => tracing::debug!(server = %self.server, ?level, "no answer to a log level"),
+        }
+    }
+
+    /// Sends a Legacy server the answer to its request, within [`ASIDE`].
+    pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
+        let mut headers = HeaderMap::new();
+        self.session.add_to(&mut headers);
+        let post = self.client.post(&headers, message(id, response));
+        match tokio::time::timeout(ASIDE, post).await {
+            Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
+            Ok(Ok(refused)) => Err(UpstreamError::Status { status: refused.status() }),
+            Ok(Err(fault)) => Err(fault),
+            Err(_) => Err(UpstreamError::Timeout { after: ASIDE }),
+        }
+    }
+
+    /// Sends a message outside of the calls. Messages over the limit are dropped.
+    pub(super) fn send_aside(self: &Arc<Self>, body: Bytes) {
+        let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
+            tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
+            return;
+        };
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut headers = HeaderMap::new();
+            shared.session.add_to(&mut headers);
+            let sent = tokio::time::timeout(ASIDE, shared.client.post(&headers, body)).await;
+            if let Ok(Err(fault)) = sent {
+                tracing::debug!(server = %shared.server, fault = shared.inbox.describe(&fault), "a message was lost");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// How long a message outside of a call may take.
+pub(super) const ASIDE: Duration = Duration::from_secs(5);
+/// The most such messages in flight at once.
+pub(super) const ASIDES: usize = 64;
