@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 101] = [
+const TESTS: [(&str, &str, &str); 102] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -23,6 +23,7 @@ const TESTS: [(&str, &str, &str); 101] = [
     ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
     ("events.timeout", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
+    ("gateway.command_refresh", RELOAD, "a_commands_new_output_is_sent_without_a_lost_call"),
     ("gateway.client_rate", LIMITS, "every_rate_is_enforced_and_told_by_its_name"),
     (
         "gateway.drain",
@@ -325,6 +326,7 @@ const LISTENER: &str = "tests/listener/limits.rs";
 const LIVES: &str = "tests/gateway/input/lives.rs";
 const KEPT: &str = "tests/gateway/transforms/kept_results.rs";
 const OWN_TOOLS: &str = "tests/gateway/transforms/own_tools.rs";
+const RELOAD: &str = "tests/system/reload.rs";
 const RETRIES: &str = "tests/gateway/transforms/retries.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
 const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";

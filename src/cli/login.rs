@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::serve::vault_keeper::{VaultKeyError, open_vault};
+use super::serve::vault_keeper::{VaultOpenError, open_vault};
 use super::{
     CONFIG_FAULT, CommonArgs, ConfigOption, WRONG_USE, print_error, report_error, write_to_stdout,
 };
@@ -55,7 +55,7 @@ enum LoginError {
     #[error("cannot listen on a port of this machine")]
     Listen(#[source] std::io::Error),
     #[error(transparent)]
-    Key(#[from] VaultKeyError),
+    Key(#[from] VaultOpenError),
     #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]
@@ -81,8 +81,7 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
     };
     if !config.vault.is_on() {
         print_error(
-            "there is no vault to keep the login in: set `keys` or `key_command` in [vault]; see \
-             docs/credentials.md",
+            "there is no vault to keep the login in: set `keys` in [vault]; see docs/credentials.md",
         );
         return CONFIG_FAULT.into_code();
     }

@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::clock;
 use crate::text::{clip, escape_controls};
 
 use super::secret::Secret;
@@ -87,6 +88,7 @@ pub(super) fn program_of(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
 }
 
+#[expect(clippy::disallowed_methods, reason = "on a blocking thread, and without a runtime at all")]
 fn run(line: &str) -> Result<String, CommandFault> {
     let mut words = line.split_whitespace();
     let program = words.next().ok_or(CommandFault::Empty)?;
@@ -106,15 +108,16 @@ fn run(line: &str) -> Result<String, CommandFault> {
             let _ = told.send((at, read.map(|_| bytes)));
         });
     }
-    let until = Instant::now() + PATIENCE;
+    let until = clock::real_now() + PATIENCE;
     let mut streams = [Vec::new(), Vec::new()];
     for _ in 0..streams.len() {
-        let (at, read) = match ended.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(read) => read,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return Err(give_up(&mut child));
-            }
-        };
+        let (at, read) =
+            match ended.recv_timeout(until.saturating_duration_since(clock::real_now())) {
+                Ok(read) => read,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Err(give_up(&mut child));
+                }
+            };
         let read = read?;
         if read.len() > usize::try_from(MAX_OUTPUT).unwrap_or(usize::MAX) {
             give_up(&mut child);
@@ -128,7 +131,7 @@ fn run(line: &str) -> Result<String, CommandFault> {
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
-            None if Instant::now() > until => return Err(give_up(&mut child)),
+            None if clock::real_now() > until => return Err(give_up(&mut child)),
             None => thread::sleep(PAUSE),
         }
     };
@@ -206,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_end_is_given_up() {
-        let began = Instant::now();
+        let began = clock::real_now();
         assert!(matches!(run("sleep 60").unwrap_err(), CommandFault::Timeout));
         assert!(began.elapsed() < PATIENCE * 2);
     }

@@ -5,6 +5,7 @@ use super::problem::ConfigProblem;
 
 impl ConfigProblem {
     /// The help of problems with a constant help.
+    #[expect(clippy::too_many_lines, reason = "a table with a row for each problem")]
     pub(super) fn fixed_help(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => {

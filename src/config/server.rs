@@ -314,7 +314,7 @@ choice! {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerKind {
     /// A child process.
-    Command(CommandConfig),
+    Command(Box<CommandConfig>),
     /// An HTTP server.
     Http(Box<HttpConfig>),
     /// A plain HTTP API with an OpenAPI document.
@@ -347,7 +347,9 @@ impl SectionPart for ServerKind {
                 let owner = if is_openapi { "openapi" } else { *key };
                 refuse_keys_of_others(owner, table, reader);
                 match owner {
-                    "command" => CommandConfig::read_fields(table, reader).map(Self::Command),
+                    "command" => {
+                        CommandConfig::read_fields(table, reader).map(Box::new).map(Self::Command)
+                    }
                     "url" => HttpConfig::read_fields(table, reader)
                         .map(|http| Self::Http(Box::new(http))),
                     _ => OpenApiConfig::read_fields(table, reader)

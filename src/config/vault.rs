@@ -9,7 +9,6 @@ use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
 use super::secret::Secret;
 use super::setting::Setting;
-use super::substitute::SubstitutedText;
 
 section! {
     /// The vault: a file with the grants and the registered clients of servers with OAuth. With a key
@@ -22,9 +21,6 @@ section! {
             /// The keys that seal it, of at least 32 bytes each, the newest first. What is sealed with
             /// an older key is sealed with the newest at the start.
             keys: Vec<Secret> as Vec<VaultKeySetting> = [],
-            /// A program and its arguments that print the newest key, such as
-            /// `["pass", "show", "trunkline"]`. It is run at the start, and has 30 seconds.
-            key_command: Vec<String> as Vec<SubstitutedText> = [],
         }
     }
 }
@@ -32,7 +28,7 @@ section! {
 impl VaultConfig {
     /// Whether there is a vault.
     pub fn is_on(&self) -> bool {
-        !self.keys.is_empty() || !self.key_command.is_empty()
+        !self.keys.is_empty()
     }
 
     /// The least bytes of a key.

@@ -63,7 +63,7 @@ pub enum ServeError {
     Baselines(#[from] BaselineError),
     /// Logins cannot be kept as the configuration says.
     #[error(transparent)]
-    Vault(#[from] vault_keeper::VaultKeyError),
+    Vault(#[from] vault_keeper::VaultOpenError),
     /// The vault cannot be read.
     #[error(transparent)]
     VaultRows(#[from] crate::vault::VaultError),

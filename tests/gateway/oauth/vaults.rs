@@ -120,7 +120,7 @@ async fn a_gateway_without_a_key_keeps_logins_in_memory_only() {
 #[tokio::test]
 async fn the_key_may_come_from_a_program() {
     let server = protected().await;
-    let vault = format!("[vault]\nkey_command = [\"printf\", \"%s\\\\n\", \"{KEY}\"]\n");
+    let vault = format!("[vault]\nkeys = [\"${{command:echo {KEY}}}\"]\n");
     let lines = server.lines("s", "");
     let gateway = Gateway::with("s", lines).toml(&vault).start().await;
     server.gives("token-1", json!({}));
