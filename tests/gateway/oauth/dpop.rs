@@ -12,9 +12,9 @@ use trunkline::crypto::sha256;
 use crate::support::api::Page;
 use crate::support::oauth::parameters;
 use crate::support::upstream::Received;
-use crate::support::{Gateway, OauthServer, Upstream, client_table};
+use crate::support::{Browser, Gateway, OauthServer, Upstream, client_table};
 
-use super::{call, come_back, gateway, link_in, log_in, protected};
+use super::{agree, call, gateway, link_in, log_in, protected};
 
 async fn binding() -> OauthServer {
     let server = protected().await;
@@ -67,8 +67,9 @@ async fn each_request_has_a_proof_of_its_own() {
         let gateway = gateway(&server, "").await;
         let client = gateway.modern();
         gives_bound(&server, "t", json!({}));
-        let link = link_in(&call(&client).await);
-        assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+        let browser = Browser::of(&gateway);
+        let link = browser.agrees(&link_in(&call(&client).await)).await;
+        assert_eq!(browser.opens(&server.agrees(&link)).await.status, 200);
         gateway.ready("s").await;
         for _ in 0..3 {
             assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
@@ -101,13 +102,13 @@ async fn no_two_owners_have_the_same_key() {
         .await;
     gives_bound(&server, "of-operator", json!({}));
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
-    assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+    assert_eq!(agree(&gateway, &server, &link).await.status, 200);
     gateway.ready("s").await;
     for name in ["ann", "bob"] {
         let client = gateway.modern().key(&format!("key-of-{name}"));
         let link = link_in(&call(&client).await);
         gives_bound(&server, &format!("of-{name}"), json!({}));
-        assert_eq!(come_back(&gateway, &server.agrees(&link)).await.status, 200);
+        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
         assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
     }
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -154,7 +155,7 @@ async fn a_nonce_that_is_refused_again_and_again_ends_the_request() {
     let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);
     server.api.sets("/token", refusal.header("dpop-nonce", "always-the-same"));
     let link = link_in(&call(&client).await);
-    let page = come_back(&gateway, &server.agrees(&link)).await;
+    let page = agree(&gateway, &server, &link).await;
     assert!(page.status == 400 && page.body.contains("use_dpop_nonce"), "{page:?}");
     assert_eq!(server.api.calls("/token").len(), 2);
     // Nor does a server go on for ever that wants another one each time.

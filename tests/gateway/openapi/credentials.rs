@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::oauth::{come_back, link_in};
+use crate::oauth::link_in;
 use crate::support::api::{Page, PlainApi};
-use crate::support::{Client, Gateway, Said};
+use crate::support::{Browser, Client, Gateway, Said};
 
 use super::shop;
 
@@ -79,10 +79,12 @@ async fn a_person_logs_in_to_an_api() {
     let gateway = Gateway::with("shop", format!("{lines}{}", settings(&issuer, ""))).start().await;
     let client = gateway.modern();
     let link = link_in(&read(&client).await);
+    let browser = Browser::of(&gateway);
+    let link = browser.agrees(&link).await;
     assert!(link.starts_with(&issuer.url("/authorize")), "{link}");
     let asked = crate::support::oauth::parameters(&link);
     let back = format!("/oauth/callback?code=c1&state={}", asked["state"]);
-    assert_eq!(come_back(&gateway, &back).await.status, 200);
+    assert_eq!(browser.opens(&back).await.status, 200);
     assert!(!read(&client).await.is_error());
     assert_eq!(api.last().header("authorization"), Some("Bearer t"));
     let status: Value = gateway.server("shop").await;
