@@ -76,7 +76,7 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         way("a rule in CEL about the caller and the tool", settled, None),
         way("a rule in CEL that reads arguments", condition, None),
         way("the audit log", &audit, None),
-        way("token, rate, CEL rule and audit log", &all, Some(&token)),
+        way(ALL, &all, Some(&token)),
     ]
 }
 
@@ -103,5 +103,7 @@ fn issue_token(folder: &Path) -> (String, String) {
     (text, token)
 }
 
+/// The name of all checks together.
+pub const ALL: &str = "token, rate, CEL rule and audit log";
 const PUBLIC_URL: &str = "public_url = \"https://mcp.example.com\"\n";
 const ISSUER: &str = "https://login.example.com";
