@@ -251,7 +251,7 @@ pub enum OauthProblem {
     /// Tokens of several issuers.
     #[error("there are several issuers, and this server does not say whose tokens it exchanges")]
     ManyIssuers,
-    /// The name of an issuer that is none.
+    /// A name that no table of issuers has.
     #[error("there is no issuer of this name")]
     UnknownIssuer,
     /// A way to authenticate without what it needs.

@@ -7,6 +7,14 @@ use crate::support::{Gateway, Issuer, Upstream, client_table};
 const MAPPED: &str = "call_headers = { X-Crm-Token = \"t-${header:x-crm}\", \
                       X-User = \"${claim:sub}\", X-Unit = \"${claim:org.unit}/${env:SITE}\" }";
 
+async fn gateway_before(upstream: &Upstream, issuer: &Issuer) -> Gateway {
+    Gateway::with("s", upstream.http() + MAPPED)
+        .toml(&issuer.table("idp", ""))
+        .variable("SITE", "here")
+        .start()
+        .await
+}
+
 /// The headers of the last call.
 fn sent(upstream: &Upstream) -> [Option<String>; 3] {
     let call = upstream.calls().pop().unwrap();
@@ -18,11 +26,7 @@ fn sent(upstream: &Upstream) -> [Option<String>; 3] {
 async fn servers_get_headers_and_claims_of_each_call_and_of_no_other() {
     let issuer = Issuer::start().await;
     for upstream in Upstream::both().await {
-        let gateway = Gateway::with("s", upstream.http() + MAPPED)
-            .toml(&issuer.table("idp", ""))
-            .variable("SITE", "here")
-            .start()
-            .await;
+        let gateway = gateway_before(&upstream, &issuer).await;
         let resource = format!("http://{}/mcp", gateway.running.address);
         for (name, unit) in [("ann", json!(7)), ("bob", json!("ops"))] {
             let claims = json!({ "sub": name, "org": { "unit": unit } });
@@ -79,11 +83,7 @@ async fn a_call_without_a_usable_claim_is_not_made() {
 #[tokio::test]
 async fn a_header_that_a_client_sends_itself_is_no_claim() {
     let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
-    let gateway = Gateway::with("s", upstream.http() + MAPPED)
-        .toml(&issuer.table("idp", ""))
-        .variable("SITE", "here")
-        .start()
-        .await;
+    let gateway = gateway_before(&upstream, &issuer).await;
     let resource = format!("http://{}/mcp", gateway.running.address);
     let claims = json!({ "sub": "ann", "org": { "unit": "ops" } });
     let client = gateway.modern().key(&issuer.token(&resource, claims));

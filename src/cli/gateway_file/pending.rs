@@ -38,8 +38,9 @@ impl Environment for PendingFiles {
     }
 }
 
-/// An environment in which every variable is set, and every command succeeds: those that are missing,
-/// and commands, have a value that names them. So two servers that use the same variable are equal wherever they are compared.
+/// An environment in which every variable is set, and every command succeeds: a variable that is
+/// missing, and a command, have a value that names them. So two servers that use the same one are
+/// equal wherever they are compared.
 #[derive(Debug)]
 pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
 

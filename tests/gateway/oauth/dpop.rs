@@ -121,14 +121,19 @@ async fn no_two_owners_have_the_same_key() {
     assert_eq!(distinct.len(), 3, "{keys:?}");
 }
 
+/// How an authorization server asks for a nonce in the proof (RFC 9449, 8).
+fn nonce_refusal(nonce: &str) -> Page {
+    let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);
+    refusal.header("dpop-nonce", nonce)
+}
+
 #[tokio::test]
 async fn the_nonces_of_both_endpoints_are_used_and_renewed() {
     let server = binding().await;
     let gateway = gateway(&server, "").await;
     let client = gateway.modern();
     gives_bound(&server, "t", json!({}));
-    let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);
-    server.api.sets_once("/token", refusal.header("dpop-nonce", "of-issuer"));
+    server.api.sets_once("/token", nonce_refusal("of-issuer"));
     server.wants_nonce("first");
     log_in(&gateway, &server, &client).await;
     gateway.ready("s").await;
@@ -152,8 +157,7 @@ async fn a_nonce_that_is_refused_again_and_again_ends_the_request() {
     let gateway = gateway(&server, "").await;
     let client = gateway.modern();
     gives_bound(&server, "t", json!({}));
-    let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);
-    server.api.sets("/token", refusal.header("dpop-nonce", "always-the-same"));
+    server.api.sets("/token", nonce_refusal("always-the-same"));
     let link = link_in(&call(&client).await);
     let page = agree(&gateway, &server, &link).await;
     assert!(page.status == 400 && page.body.contains("use_dpop_nonce"), "{page:?}");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -20,14 +20,25 @@ async fn with_vault(server: &OauthServer, folder: TempDir, more: &str) -> Gatewa
     Gateway::with("s", server.lines("s", "")).toml(&vault).in_folder(folder).start().await
 }
 
+/// Logs in for `token-1`, which the authorization server gives with more members.
+async fn log_in_with(gateway: &Gateway, server: &OauthServer, more: Value) {
+    server.gives("token-1", more);
+    server.takes("token-1", &["list", "call"]);
+    log_in(gateway, server, &gateway.modern()).await;
+}
+
+/// The folder of a gateway that was logged in and has ended.
+async fn keep_login(server: &OauthServer, more: Value) -> TempDir {
+    let gateway = with_vault(server, tempfile::tempdir().unwrap(), "").await;
+    log_in_with(&gateway, server, more).await;
+    gateway.stop().await
+}
+
 #[tokio::test]
 async fn a_login_and_a_client_outlive_the_gateway() {
     let server = protected().await;
-    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    server.gives("token-1", json!({ "expires_in": 3600, "refresh_token": "refresh-1" }));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
-    let folder = gateway.stop().await;
+    let folder =
+        keep_login(&server, json!({ "expires_in": 3600, "refresh_token": "refresh-1" })).await;
     let file = fs::read(folder.path().join("trunkline.vault")).unwrap();
     for secret in ["token-1", "refresh-1", "client-secret-1", KEY] {
         assert!(!file.windows(secret.len()).any(|it| it == secret.as_bytes()), "{secret}");
@@ -53,11 +64,7 @@ async fn a_login_and_a_client_outlive_the_gateway() {
 #[tokio::test]
 async fn a_used_up_grant_in_the_vault_leads_to_a_login() {
     let server = protected().await;
-    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
-    let folder = gateway.stop().await;
+    let folder = keep_login(&server, json!({ "refresh_token": "refresh-1" })).await;
     // As if the gateway had been killed after the authorization server had renewed the tokens, and
     // before they were written.
     server.refuses("token-1");
@@ -73,11 +80,7 @@ async fn a_used_up_grant_in_the_vault_leads_to_a_login() {
 #[tokio::test]
 async fn a_login_of_another_issuer_or_client_is_not_used() {
     let server = protected().await;
-    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
-    let folder = gateway.stop().await;
+    let folder = keep_login(&server, json!({ "refresh_token": "refresh-1" })).await;
     let settings = "client_id = \"another\"\nclient_secret = \"another-secret\"";
     let vault = format!("[vault]\nkeys = [\"{KEY}\"]\n");
     let before = server.upstream.received().len();
@@ -92,9 +95,7 @@ async fn a_login_of_another_issuer_or_client_is_not_used() {
 async fn a_revoked_login_is_gone_from_the_vault() {
     let server = protected().await;
     let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    server.gives("token-1", json!({}));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
+    log_in_with(&gateway, &server, json!({})).await;
     let browser = crate::support::Browser::of(&gateway);
     let page = browser.opens("/connect").await;
     let form = crate::support::browser::fields(&page.body);
@@ -109,9 +110,7 @@ async fn a_revoked_login_is_gone_from_the_vault() {
 async fn a_gateway_without_a_key_keeps_logins_in_memory_only() {
     let server = protected().await;
     let gateway = Gateway::with("s", server.lines("s", "")).start().await;
-    server.gives("token-1", json!({}));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
+    log_in_with(&gateway, &server, json!({})).await;
     let folder = gateway.stop().await;
     let names = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["gateway.toml"]);
@@ -123,9 +122,7 @@ async fn the_key_may_come_from_a_program() {
     let vault = format!("[vault]\nkeys = [\"${{command:echo {KEY}}}\"]\n");
     let lines = server.lines("s", "");
     let gateway = Gateway::with("s", lines).toml(&vault).start().await;
-    server.gives("token-1", json!({}));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
+    log_in_with(&gateway, &server, json!({})).await;
     let folder = gateway.stop().await;
     // The same key by the configuration.
     let gateway = with_vault(&server, folder, "").await;
@@ -205,11 +202,7 @@ async fn a_login_at_a_terminal_needs_a_vault_that_can_be_used() {
 #[tokio::test]
 async fn a_gateway_that_is_killed_while_it_renews_a_token_starts_again() {
     let server = protected().await;
-    let gateway = with_vault(&server, tempfile::tempdir().unwrap(), "").await;
-    server.gives("token-1", json!({ "refresh_token": "refresh-1" }));
-    server.takes("token-1", &["list", "call"]);
-    log_in(&gateway, &server, &gateway.modern()).await;
-    let folder = gateway.stop().await;
+    let folder = keep_login(&server, json!({ "refresh_token": "refresh-1" })).await;
     server.refuses("token-1");
     server.gives("token-2", json!({ "refresh_token": "refresh-2" }));
     let mut child = Command::new(TRUNKLINE)
