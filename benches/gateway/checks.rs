@@ -1,5 +1,5 @@
-//! What each check costs: user instructions per call of a Modern client, with one check after the
-//! other switched on, and with all of them together.
+//! What each check costs, and each kind of credential: user instructions per call of a Modern
+//! client, with one after the other switched on, and with all checks together.
 
 use std::path::Path;
 
@@ -13,12 +13,15 @@ use url::Url;
 use crate::instructions::{Count, KEY, KEY_HASH};
 use crate::plan::{BASICS, servers};
 use crate::process::Process;
+use crate::tokens::ProtectedMock;
 
 /// A configuration whose calls are counted.
 struct CheckedWay {
     name: &'static str,
     /// What the configuration has besides the servers.
     text: String,
+    /// What each of the servers has besides its address.
+    of_servers: &'static str,
     /// The key or token of the client.
     credential: Option<String>,
 }
@@ -33,6 +36,11 @@ pub async fn count() {
         let ratio = own as f64 / *plain.get_or_insert(own) as f64;
         println!("| {} | {own} | {ratio:.3} |", way.name);
     }
+    let protected = ProtectedMock::start();
+    let text = ["modern", "legacy"].map(|server| protected.table_for(server)).concat();
+    let way = CheckedWay { name: "a token for the server", text, of_servers: "", credential: None };
+    let own = way.count(&protected.mock.url).await;
+    println!("| {} | {own} | {:.3} |", way.name, own as f64 / plain.unwrap_or(own) as f64);
 }
 
 /// The name and the instructions of a call that passes all checks.
@@ -44,7 +52,7 @@ pub async fn count_all(mock: &Url) -> (String, u64) {
 
 impl CheckedWay {
     async fn count(&self, mock: &Url) -> u64 {
-        let text = format!("{BASICS}{}{}", self.text, servers(mock, ""));
+        let text = format!("{BASICS}{}{}", servers(mock, self.of_servers), self.text);
         // As behind a name of its own: without it, the URL is read from each request.
         let text = text.replacen("[gateway]\n", &format!("[gateway]\n{PUBLIC_URL}"), 1);
         let count = Count::new(&self.name.replace(' ', "-"));
@@ -66,12 +74,21 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
     let way = |name, text: &str, credential: Option<&str>| CheckedWay {
         name,
         text: text.to_owned(),
+        of_servers: "",
         credential: credential.map(str::to_owned),
     };
+    let of_servers = |way, of_servers| CheckedWay { of_servers, ..way };
+    let (of_header, of_claim) = (
+        way("a header of the server from one of the client", "", None),
+        way("a token, and a header of the server from its claims", &issuer, Some(&token)),
+    );
     vec![
         way("the default policy", "", None),
         way("an API key and its rate", &key, Some(KEY)),
         way("a token, known by its digest", &issuer, Some(&token)),
+        of_servers(way("a header of the server", "", None), "headers = { X-Team = \"bench\" }\n"),
+        of_servers(of_header, "call_headers = { X-Method = \"${header:mcp-method}\" }\n"),
+        of_servers(of_claim, "call_headers = { X-User = \"${claim:sub}\" }\n"),
         way("a rule with a pattern", pattern, None),
         way("a rule in CEL about the caller and the tool", settled, None),
         way("a rule in CEL that reads arguments", condition, None),

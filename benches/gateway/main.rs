@@ -48,6 +48,7 @@ mod process;
 mod report;
 mod table;
 mod targets;
+mod tokens;
 mod watch;
 
 use std::path::Path;

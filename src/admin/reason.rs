@@ -31,6 +31,9 @@ pub(super) fn instance_reason(view: &InstanceView) -> String {
 /// What the clients that share an instance have in common.
 fn shared_reason(told: &ClientDeclaration) -> String {
     let capabilities = capability_names(&told.capabilities);
+    if let Some(account) = &told.account {
+        return format!("the lists of the account of {}", account.as_str());
+    }
     match (told.other_era.is_some(), capabilities.is_empty()) {
         (true, true) => "Legacy clients".to_owned(),
         (true, false) => format!("Legacy clients; client capabilities: {capabilities}"),
@@ -66,7 +69,7 @@ mod tests {
 
     fn view(whose: InstanceScope, other_era: Option<Era>, capabilities: &str) -> InstanceView {
         let capabilities = capabilities.to_owned().into();
-        let told = ClientDeclaration { other_era, capabilities };
+        let told = ClientDeclaration { other_era, account: None, capabilities };
         InstanceView {
             owner: Arc::new(InstanceKey { whose, told: told.clone() }),
             told,

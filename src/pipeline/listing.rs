@@ -118,12 +118,15 @@ pub(super) fn request_lists(
     kind: Kind,
 ) -> Vec<impl Future<Output = ()> + Send + use<>> {
     let client = &context.client;
-    if client.abilities().are_none() && client.version.era() == Era::Modern {
+    let is_plain = client.abilities().are_none() && client.version.era() == Era::Modern;
+    if is_plain && !snapshot.grants.has_accounts() {
         return Vec::new();
     }
     let holder = Holder::identify(&context.principal, context.address);
     let servers = snapshot.servers_of(view);
-    servers.map(|member| member.server.list_on_behalf(client, &holder, kind)).collect()
+    servers
+        .map(|member| member.server.list_on_behalf((client, &context.principal), &holder, kind))
+        .collect()
 }
 
 /// How long a client waits for lists that depend on its abilities, from its request on.

@@ -240,7 +240,10 @@ impl Gateway {
         let abilities = (!abilities.are_none()).then(|| abilities.clone());
         let is_legacy = context.client.version.era() == Era::Legacy;
         let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
-        ViewKey { endpoint: context.endpoint.clone(), abilities, era, ..ViewKey::default() }
+        let has_accounts = self.snapshots.grants().has_accounts();
+        let account = has_accounts.then(|| context.principal.clone());
+        let endpoint = context.endpoint.clone();
+        ViewKey { endpoint, abilities, era, account, ..ViewKey::default() }
     }
 
     /// Makes one call of any method that servers answer. A failure becomes the active call's
@@ -324,7 +327,7 @@ fn await_reply(
             view = snapshot.view(&key, &call.context);
         }
         let is_legacy = call.context.client.version.era() == Era::Legacy;
-        if (key.abilities.is_some() || is_legacy)
+        if (key.abilities.is_some() || key.account.is_some() || is_legacy)
             && !route::exists(&snapshot, &view, &call, active.asker())
         {
             // A server may list it for clients like this one, of which no server has been told yet.

@@ -36,7 +36,7 @@ use crate::identity::Identity;
 use crate::mcp::Era;
 use crate::policy::{DefinitionScreen, Policy, RequestedElement};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
-use crate::upstream;
+use crate::upstream::{self, GrantBook};
 
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;
@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub plain: Arc<View>,
     views: ViewCache,
     departed: Arc<DepartedTools>,
+    /// The grants at servers with OAuth.
+    pub grants: Arc<GrantBook>,
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,
@@ -124,7 +126,7 @@ impl Snapshot {
     fn view_of(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
-        if key.abilities.is_none() && key.era.is_none() {
+        if key.abilities.is_none() && key.era.is_none() && key.account.is_none() {
             if profile.is_none() && narrowing.is_none() && key.rights.is_none() {
                 return Arc::clone(&self.plain);
             }
@@ -136,9 +138,15 @@ impl Snapshot {
             });
         }
         // Lists for certain clients change within a snapshot.
-        let version = self.servers().map(|member| member.server.lists_version()).sum();
+        let of_servers = self.servers().map(|member| member.server.lists_version());
+        // Who has logged out of an account has no longer its lists.
+        let of_accounts = key.account.iter().map(|_| self.grants.version());
+        let version = of_servers.chain(of_accounts).sum();
         self.views.find((key, version), context, |maker| match self.lists_for(key) {
-            None => self.view_of(&ViewKey { abilities: None, era: None, ..key.clone() }, context),
+            None => self.view_of(
+                &ViewKey { abilities: None, era: None, account: None, ..key.clone() },
+                context,
+            ),
             Some(lists) => {
                 let of = (profile, narrowing, key.rights.as_ref());
                 let lists = (&lists, &*self.screen);
@@ -155,7 +163,7 @@ impl Snapshot {
         let none = Abilities::none();
         let abilities = key.abilities.as_ref().unwrap_or(&none);
         let own = self.servers.iter().filter_map(|(name, member)| {
-            let own = member.server.list_for(era, abilities)?;
+            let own = member.server.list_for(era, abilities, key.account.as_ref())?;
             let same = plain.get(name).is_some_and(|list| Arc::ptr_eq(list, &own));
             (!same).then(|| (name.clone(), own))
         });

@@ -91,6 +91,7 @@ impl Snapshots {
             servers,
             generation: 1,
             departed: Arc::default(),
+            grants: Arc::clone(&surroundings.grants),
         };
         let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
         let (first, warnings, news) = parts.compile(&registry, &maker, &definitions);
@@ -222,8 +223,15 @@ impl Snapshots {
         upstream::follow_issuers(&identity, &self.surroundings);
         let generation = before.generation + 1;
         let departed = Arc::clone(&before.departed);
-        let parts =
-            SnapshotParts { config: Arc::new(config), identity, servers, generation, departed };
+        let grants = Arc::clone(&before.grants);
+        let parts = SnapshotParts {
+            config: Arc::new(config),
+            identity,
+            servers,
+            generation,
+            departed,
+            grants,
+        };
         self.publish(|_| parts).await;
         self.loaded_at.send_replace(clock::wall_now());
         self.metrics.record_config_load(self.loaded_at());
@@ -371,6 +379,7 @@ struct SnapshotParts {
     servers: HashMap<ServerName, Arc<upstream::Server>>,
     generation: u64,
     departed: Arc<DepartedTools>,
+    grants: Arc<GrantBook>,
 }
 
 impl SnapshotParts {
@@ -384,6 +393,7 @@ impl SnapshotParts {
                 .collect(),
             generation: snapshot.generation,
             departed: Arc::clone(&snapshot.departed),
+            grants: Arc::clone(&snapshot.grants),
         }
     }
 
@@ -410,6 +420,7 @@ impl SnapshotParts {
             plain: Arc::new(plain),
             views: ViewCache::new(maker.clone(), &self.config),
             departed: Arc::clone(&self.departed),
+            grants: Arc::clone(&self.grants),
             counts: PrincipalCounts::new(&self.config, &maker.metrics),
             policy: Policy::new(registry.limits(&self.config))
                 .with_authorization(Authorization::compile(&self.config))

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::call::{Abilities, Endpoint, Named, PublicName, ServerName};
+use crate::call::{Abilities, Endpoint, Named, Principal, PublicName, ServerName};
 use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList, ToolEntry};
 use crate::mcp::Era;
 use crate::policy::{CallerRights, RequestedElement};
@@ -20,6 +20,8 @@ pub struct ViewKey {
     /// The era of a Legacy client, where servers have other lists for Legacy
     /// clients than for Modern ones.
     pub era: Option<Era>,
+    /// The client, where servers may have other lists for its own account.
+    pub account: Option<Principal>,
     /// What the client may see, which a snapshot fills in; `None` if there are no rules.
     pub rights: Option<CallerRights>,
 }

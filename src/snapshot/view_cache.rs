@@ -214,7 +214,8 @@ impl CachedViews {
 /// Whether only the configuration determines a view: not a query, nor what a client can do or may
 /// see.
 pub(super) fn is_configured(key: &ViewKey) -> bool {
-    key.endpoint.narrowing.is_none() && key.abilities.is_none() && key.rights.is_none()
+    let is_own = key.abilities.is_some() || key.account.is_some() || key.rights.is_some();
+    key.endpoint.narrowing.is_none() && !is_own
 }
 
 /// The bytes that a client wrote into a key.

@@ -73,6 +73,8 @@ pub struct ClientDeclaration {
     /// The clients' era, at a server that speaks it beside the era of its main
     /// instance.
     pub other_era: Option<Era>,
+    /// The client whose account at the server is meant, where each client has its own.
+    pub account: Option<Principal>,
     /// The raw capabilities: of each request to a Modern server, of the
     /// `initialize` of a Legacy one.
     pub capabilities: Bytes,
@@ -81,7 +83,7 @@ pub struct ClientDeclaration {
 impl ClientDeclaration {
     /// What the main instance declares: its own era, and no capabilities.
     pub fn main() -> Self {
-        Self { other_era: None, capabilities: Bytes::from_static(b"{}") }
+        Self { other_era: None, account: None, capabilities: Bytes::from_static(b"{}") }
     }
 
     /// What clients with these abilities declare to a server with which the
@@ -92,13 +94,17 @@ impl ClientDeclaration {
             Era::Modern => abilities.raw().clone(),
             Era::Legacy => lower::common_capabilities(abilities, version),
         };
-        Self { other_era: None, capabilities }
+        Self { other_era: None, account: None, capabilities }
     }
 
     /// What one client declares to a Legacy server of this version, in an
     /// instance of its own.
     fn of_one_client(version: ProtocolVersion, abilities: &Abilities) -> Self {
-        Self { other_era: None, capabilities: lower::capabilities(abilities, version) }
+        Self {
+            other_era: None,
+            account: None,
+            capabilities: lower::capabilities(abilities, version),
+        }
     }
 
     /// What Legacy clients with these abilities declare to a server whose main
@@ -108,11 +114,28 @@ impl ClientDeclaration {
         Self { other_era, ..Self::new(ProtocolVersion::LATEST_LEGACY, abilities) }
     }
 
+    /// Whether the main instance can make it: with its own era and account.
+    pub(super) fn is_made_by_main(&self) -> bool {
+        self.other_era.is_none() && self.account.is_none()
+    }
+
+    /// Whether another declaration is of the same other era and account.
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+        (self.other_era, &self.account) == (other.other_era, &other.account)
+    }
+
+    /// The same of the client that has this account.
+    pub(super) fn with_account(self, account: Option<&Principal>) -> Self {
+        Self { account: account.cloned(), ..self }
+    }
+
     /// The declaration as the server receives it, by its configuration.
     pub(super) fn adapt_to(self, config: &ServerConfig) -> Self {
         match config.client_capabilities {
             CapabilitiesChoice::Declare => self,
-            CapabilitiesChoice::Hide => Self { other_era: self.other_era, ..Self::main() },
+            CapabilitiesChoice::Hide => {
+                Self { other_era: self.other_era, account: self.account, ..Self::main() }
+            }
         }
     }
 }
@@ -150,7 +173,7 @@ impl InstanceKey {
             return self.told.clone();
         }
         let capabilities = lower::common_part(&self.told.capabilities);
-        ClientDeclaration { other_era: self.told.other_era, capabilities }
+        ClientDeclaration { capabilities, ..self.told.clone() }
     }
 
     /// Whether such an instance reads the server's lists. An instance of a

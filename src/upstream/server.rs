@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::call::{Abilities, Call, Client, Context, Failure, Reply, ReplyWatch, ServerName};
+use crate::call::{
+    Abilities, Call, Client, Context, Failure, Principal, Reply, ReplyWatch, ServerName,
+};
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
@@ -68,8 +70,13 @@ impl Server {
     /// The last list for clients of this era with these capabilities, if they
     /// may have another one than all. Until it is known, another one of the same
     /// era.
-    pub fn list_for(&self, era: Era, abilities: &Abilities) -> Option<Arc<ServerList>> {
-        self.told(era, abilities).and_then(|told| self.kin.lists.known(&told))
+    pub fn list_for(
+        &self,
+        era: Era,
+        abilities: &Abilities,
+        account: Option<&Principal>,
+    ) -> Option<Arc<ServerList>> {
+        self.told(era, abilities, account).and_then(|told| self.kin.lists.known(&told))
     }
 
     /// A number that changes with each list for particular capabilities.
@@ -90,7 +97,7 @@ impl Server {
     /// client has asked for too many lists. The caller bounds the time.
     pub fn list_on_behalf(
         &self,
-        client: &Client,
+        (client, principal): (&Client, &Principal),
         holder: &Holder,
         kind: Kind,
     ) -> impl Future<Output = ()> + Send + use<> {
@@ -98,7 +105,7 @@ impl Server {
         if self.kin.version().is_some_and(|version| self.kin.wants_legacy(version, era)) {
             self.kin.retry_legacy(holder);
         }
-        let told = self.told(era, client.abilities());
+        let told = self.told(era, client.abilities(), Some(principal));
         let told = told.and_then(|told| self.kin.declaration_to_list(told));
         let told = told.filter(|_| self.list().is_some());
         let asked = told.and_then(|told| {
@@ -118,14 +125,21 @@ impl Server {
 
     /// What the server is told of these clients; `None` if it is no more than of
     /// all, or if its version is unknown.
-    fn told(&self, era: Era, abilities: &Abilities) -> Option<ClientDeclaration> {
+    fn told(
+        &self,
+        era: Era,
+        abilities: &Abilities,
+        account: Option<&Principal>,
+    ) -> Option<ClientDeclaration> {
         let version = self.kin.version()?;
         let told = if self.kin.serves_legacy(version, era) {
             ClientDeclaration::of_legacy_client(abilities)
         } else {
             ClientDeclaration::new(version, abilities)
         };
-        let told = told.adapt_to(&self.kin.config);
+        let authorizer = self.kin.authorizer.as_ref();
+        let account = account.filter(|it| authorizer.is_some_and(|own| own.has_account(it)));
+        let told = told.adapt_to(&self.kin.config).with_account(account);
         let is_special =
             told != ClientDeclaration::main() && told != self.kin.main_declaration(version);
         (is_special && !self.kin.config.has_one_instance()).then_some(told)
@@ -148,7 +162,7 @@ impl Server {
     ) {
         let lists = &self.kin.lists;
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
-        if is_modern && told.other_era.is_none() {
+        if is_modern && told.is_made_by_main() {
             match (&*self.main.state.borrow(), standing) {
                 (LifeState::Ready, ListFreshness::New) => lists.wanted.notify_one(),
                 (LifeState::Idle, ListFreshness::New) => self.main.want_list(),

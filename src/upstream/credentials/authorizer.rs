@@ -117,6 +117,11 @@ impl ServerAuthorizer {
         self.oauth.per == GrantOwnership::User && self.book.knows_clients()
     }
 
+    /// Whether a client has an account of its own, and is logged in to it.
+    pub(in crate::upstream) fn has_account(&self, client: &Principal) -> bool {
+        self.tells_clients_apart() && self.has_grant(&self.owner_of(Some(client)))
+    }
+
     /// How long a link can be used.
     pub(in crate::upstream) fn login_time(&self) -> Duration {
         self.oauth.login_time

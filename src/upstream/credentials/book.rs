@@ -1,7 +1,7 @@
 //! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use super::ticket::TicketBook;
 #[derive(Default)]
 pub struct GrantBook {
     slots: Mutex<HashMap<GrantKey, Arc<GrantSlot>>>,
+    accounts: Arc<AccountChanges>,
     /// The links that are out.
     pub(super) tickets: TicketBook,
     /// The clients that the gateway has registered.
@@ -61,9 +62,14 @@ pub(super) struct ClientPlace {
     pub(super) redirect: Url,
 }
 
+/// Counts how often a client has got an account of its own at a server, or lost it.
+#[derive(Default)]
+struct AccountChanges(AtomicU64);
+
 /// One owner's grant at one server.
 pub(super) struct GrantSlot {
     pub(super) key: GrantKey,
+    accounts: Arc<AccountChanges>,
     pub(super) grant: ArcSwapOption<OauthGrant>,
     /// Counts the logins that have ended, with a grant or without.
     pub(super) ended: watch::Sender<u64>,
@@ -78,10 +84,11 @@ pub(super) struct GrantSlot {
 }
 
 impl GrantSlot {
-    fn new(key: GrantKey) -> Self {
+    fn new(key: GrantKey, accounts: Arc<AccountChanges>) -> Self {
         let (grant, ended) = (ArcSwapOption::empty(), watch::Sender::new(0));
         Self {
             key,
+            accounts,
             grant,
             ended,
             turn: AsyncMutex::default(),
@@ -94,8 +101,21 @@ impl GrantSlot {
     /// Stores a grant.
     pub(super) fn store(&self, grant: OauthGrant) -> Arc<OauthGrant> {
         let grant = Arc::new(grant);
-        self.grant.store(Some(Arc::clone(&grant)));
+        let before = self.grant.swap(Some(Arc::clone(&grant)));
+        self.count_change(before.is_none());
         grant
+    }
+
+    /// Forgets the grant.
+    pub(super) fn drop_grant(&self) {
+        let before = self.grant.swap(None);
+        self.count_change(before.is_some());
+    }
+
+    fn count_change(&self, is_change: bool) {
+        if is_change && self.key.owner != GrantOwner::Gateway {
+            self.accounts.0.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Whether a link is out, used or not.
@@ -121,6 +141,18 @@ pub(super) struct LoginLink {
 }
 
 impl GrantBook {
+    /// Whether clients have, or have had, accounts of their own at servers.
+    #[inline]
+    pub fn has_accounts(&self) -> bool {
+        self.version() > 0
+    }
+
+    /// A number that changes when a client gets an account of its own at a server, or loses it.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.accounts.0.load(Ordering::Acquire)
+    }
+
     /// The path that browsers come back to, below the gateway's URL.
     pub const CALLBACK_PATH: &'static str = "/oauth/callback";
     /// The path of a user's connections, below the gateway's URL.
@@ -202,7 +234,7 @@ impl GrantBook {
         if let Some(slot) = slots.get(&key) {
             return Arc::clone(slot);
         }
-        let slot = Arc::new(GrantSlot::new(key.clone()));
+        let slot = Arc::new(GrantSlot::new(key.clone(), Arc::clone(&self.accounts)));
         slots.insert(key, Arc::clone(&slot));
         slot
     }

@@ -115,7 +115,7 @@ impl GrantBook {
     /// # Errors
     /// [`LoginFault::Vault`] if the vault still has it.
     pub(super) async fn drop_grant(&self, slot: &GrantSlot) -> Result<(), LoginFault> {
-        slot.grant.store(None);
+        slot.drop_grant();
         self.delete_row(slot.key.row_name()).await
     }
 

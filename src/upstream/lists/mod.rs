@@ -99,8 +99,9 @@ impl Instance {
             Era::Modern => {
                 let recent = lists.recent().into_iter();
                 let (own, others): (Vec<_>, Vec<_>) =
-                    recent.partition(|told| told.other_era.is_none());
-                for told in others.iter().filter(|_| has_changed) {
+                    recent.partition(ClientDeclaration::is_made_by_main);
+                // The list of an account may have changed by itself.
+                for told in others.iter().filter(|told| has_changed || told.account.is_some()) {
                     self.kin.relist_for(told);
                 }
                 has_changed |= self.list_further(connection, own).await;

@@ -137,10 +137,12 @@ impl OfferedLists {
         !self.is_current.load(Ordering::Acquire) && self.base.load().is_some()
     }
 
-    /// The lists to keep for the next run, besides that for all clients.
+    /// The lists to keep for the next run, besides that for all clients: none that came with the
+    /// account of one client.
     pub(super) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
         let further = self.further();
-        let mut slots: Vec<_> = further.iter().filter(|(_, slot)| slot.list.is_some()).collect();
+        let kept = further.iter().filter(|(told, _)| told.account.is_none());
+        let mut slots: Vec<_> = kept.filter(|(_, slot)| slot.list.is_some()).collect();
         slots.sort_by(|(one, first), (other, second)| {
             let by_use = second.asked.cmp(&first.asked);
             by_use.then_with(|| one.capabilities.cmp(&other.capabilities))
@@ -173,7 +175,7 @@ impl OfferedLists {
     pub(in crate::upstream) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         let sibling = || {
             let further = self.further();
-            let mut same = further.iter().filter(|(key, _)| key.other_era == told.other_era);
+            let mut same = further.iter().filter(|(key, _)| key.is_of_same(told));
             same.find_map(|(_, slot)| slot.list.clone())
         };
         self.of(told).or_else(|| told.other_era.and_then(|_| sibling()))
@@ -188,7 +190,8 @@ impl OfferedLists {
     pub(in crate::upstream) fn are_same_in_both_eras(&self) -> bool {
         let Some(base) = self.base.load_full() else { return true };
         let further = self.further();
-        let known = further.iter().filter_map(|(told, slot)| Some((told, slot.list.as_ref()?)));
+        let of_all = further.iter().filter(|(told, _)| told.account.is_none());
+        let known = of_all.filter_map(|(told, slot)| Some((told, slot.list.as_ref()?)));
         let mut of_both = known.clone().filter(|(told, _)| told.other_era.is_some());
         let mut others = known.filter(|(_, list)| !list.offers_the_same(&base));
         of_both.next().is_none() || others.next().is_none()
@@ -216,11 +219,18 @@ impl OfferedLists {
             let tried = slot.tried.map(|tried| ListFreshness::Tried(now - tried));
             return Some(tried.unwrap_or(ListFreshness::New));
         }
+        let has_account = told.account.is_some();
+        let most = if has_account { MOST_ACCOUNTS } else { MOST };
+        let alike = |key: &ClientDeclaration| key.account.is_some() == has_account;
         let own = |slot: &CapabilityList| slot.holder.as_ref() == Some(holder);
-        if further.values().filter(|slot| own(slot)).count() >= each {
-            remove_unused(&mut further, own)?;
-        } else if further.len() >= MOST {
-            remove_unused(&mut further, |_| true)?;
+        let count = |is_own: bool| {
+            let alike = further.iter().filter(|(key, slot)| alike(key) && (!is_own || own(slot)));
+            alike.count()
+        };
+        if count(true) >= each {
+            remove_unused(&mut further, |key, slot| alike(key) && own(slot))?;
+        } else if count(false) >= most {
+            remove_unused(&mut further, |key, _| alike(key))?;
         }
         let slot = CapabilityList::unknown(Some(holder.clone()));
         further.insert(told.clone(), slot);
@@ -308,7 +318,7 @@ impl OfferedLists {
     pub(super) fn untried(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
-        let own = untried.filter(|(told, _)| told.other_era.is_none());
+        let own = untried.filter(|(told, _)| told.is_made_by_main());
         own.map(|(told, _)| told.clone()).collect()
     }
 
@@ -326,7 +336,7 @@ impl OfferedLists {
         };
         let base = self.base.load_full().filter(is_same);
         let mut further = self.further();
-        let siblings = further.iter().filter(|(key, _)| key.other_era == told.other_era);
+        let siblings = further.iter().filter(|(key, _)| key.is_of_same(told));
         let sibling = siblings.filter_map(|(_, slot)| slot.list.as_ref());
         let sibling = sibling.into_iter().find(|sibling| is_same(sibling)).cloned();
         // The entry was removed because no client asked for it.
@@ -353,10 +363,10 @@ impl OfferedLists {
 /// time; `None` if all are in use.
 fn remove_unused(
     further: &mut HashMap<ClientDeclaration, CapabilityList>,
-    may: impl Fn(&CapabilityList) -> bool,
+    may: impl Fn(&ClientDeclaration, &CapabilityList) -> bool,
 ) -> Option<()> {
-    let unused = |slot: &CapabilityList| may(slot) && slot.asked.elapsed() >= IN_USE;
-    let oldest = further.iter().filter(|(_, slot)| unused(slot));
+    let is_unused = |slot: &CapabilityList| slot.asked.elapsed() >= IN_USE;
+    let oldest = further.iter().filter(|(key, slot)| may(key, slot) && is_unused(slot));
     let oldest = oldest.min_by_key(|(_, slot)| slot.asked);
     let oldest = oldest.map(|(told, _)| told.clone())?;
     further.remove(&oldest);
@@ -365,6 +375,9 @@ fn remove_unused(
 
 /// The most sets of capabilities whose lists are kept for one server.
 pub(in crate::upstream) const MOST: usize = 64;
+/// The most accounts of clients whose lists are kept for one server, with a few sets of capabilities
+/// each.
+const MOST_ACCOUNTS: usize = 1024;
 /// How many of them each client may have, where clients can be distinguished.
 pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
 /// A list that a client asked for within this time makes room for no other.
@@ -387,6 +400,7 @@ mod tests {
         let holder = Holder::Client("anyone".into());
         let told = |other_era, capabilities: &'static str| ClientDeclaration {
             other_era,
+            account: None,
             capabilities: Bytes::from_static(capabilities.as_bytes()),
         };
         let rooted = told(Some(Era::Legacy), r#"{"roots":{}}"#);

@@ -122,13 +122,13 @@ impl Server {
         };
         let told = clients
             .iter()
-            .map(|client| self.told(client.version.era(), client.abilities()))
+            .map(|client| self.told(client.version.era(), client.abilities(), None))
             .map(|told| told.filter(|told| lists.of(told).is_some()));
         let told: Vec<_> = told.collect();
         // A Modern server returns those lists together with the one for all clients.
         let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
         let has_own = |told: &Option<ClientDeclaration>| {
-            told.as_ref().is_some_and(|told| !is_modern || told.other_era.is_some())
+            told.as_ref().is_some_and(|told| !is_modern || !told.is_made_by_main())
         };
         let base = told.is_empty() || !told.iter().all(has_own);
         RefreshPlan { base, own: told.into_iter().flatten().collect() }

@@ -226,7 +226,8 @@ impl Instance {
     /// Whose grant the instance uses, where it acts for no client of its own.
     pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
         let authorizer = self.kin.authorizer.as_ref()?;
-        Some(authorizer.owner_of(self.owner.whose.principal()))
+        let told = &self.owner.told;
+        Some(authorizer.owner_of(self.owner.whose.principal().or(told.account.as_ref())))
     }
 
     /// Whether the owner of its grant has logged in, or is about to, and no other login is needed.
@@ -372,12 +373,22 @@ impl Instance {
         fault.into_failure(self.name())
     }
 
+    /// The era of an instance that is not the main one. Each client's account is listed in the
+    /// era of the main instance; otherwise only servers that speak Legacy have further instances.
+    pub(in crate::upstream) fn further_era(&self) -> Option<Era> {
+        let told = &self.owner.told;
+        if told.account.is_some() && told.other_era.is_none() {
+            return self.kin.version().map(ProtocolVersion::era);
+        }
+        Some(Era::Legacy)
+    }
+
     /// A summary for status pages.
     pub(in crate::upstream) fn view(&self) -> InstanceView {
         let state = self.state.borrow().clone();
         let connected = self.connection.load().as_ref().map(|it| it.peer().era());
-        // Only servers that speak Legacy have further instances.
-        let era = connected.or_else(|| (!self.is_main()).then_some(Era::Legacy));
+        let further = || (!self.is_main()).then(|| self.further_era()).flatten();
+        let era = connected.or_else(further);
         let told = match era {
             Some(Era::Legacy) => self.declared_owner().told.clone(),
             _ => self.owner.told.clone(),

@@ -214,7 +214,8 @@ mod tests {
     /// A shared instance with these capabilities.
     fn shared(capabilities: &'static str) -> InstanceKey {
         let capabilities = Bytes::from_static(capabilities.as_bytes());
-        InstanceKey::lister(ClientDeclaration { other_era: Some(Era::Legacy), capabilities })
+        let other_era = Some(Era::Legacy);
+        InstanceKey::lister(ClientDeclaration { other_era, account: None, capabilities })
     }
 
     fn refused(code: i64) -> UpstreamError {

@@ -74,11 +74,10 @@ impl<'a> Life<'a> {
             ServerKind::Http(_) | ServerKind::OpenApi(_) => usize::MAX,
         };
         Self {
-            // Only servers that speak Legacy have further instances.
             known: if instance.is_main() {
                 instance.kin.era.assumed_era(clock::unix_now().as_secs())
             } else {
-                Some(Era::Legacy)
+                instance.further_era()
             },
             instance,
             restarts: RestartPolicy::new(budget, config.restart_window),

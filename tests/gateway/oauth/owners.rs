@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::oauth::parameters;
+use crate::support::upstream::tool;
 use crate::support::{Client, Gateway, OauthServer, Step, Upstream, client_table};
 
 use super::{agree, call, link_in, protected};
@@ -49,6 +50,52 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
         let calls = server.upstream.calls();
         let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
         assert_eq!(tokens, ["Bearer of-ann", "Bearer of-bob"]);
+    }
+}
+
+#[tokio::test]
+async fn each_client_sees_what_its_own_account_lists() {
+    for upstream in Upstream::both().await {
+        upstream.when_asked("tools/list", |asked| {
+            let sent = asked.header("authorization").unwrap_or_default();
+            let whose = sent.strip_prefix("Bearer of-").unwrap_or_default();
+            let tools = ["echo", whose].map(tool);
+            vec![Step::Result(json!({ "tools": tools, "ttlMs": 60_000, "cacheScope": "private" }))]
+        });
+        let server = OauthServer::before(upstream).await;
+        let (gateway, clients) = shared_by_two(&server, "per = \"user\"").await;
+        log_in_as_operator(&gateway, &server, "of-operator").await;
+        let own = |whose: &str| [format!("s__{whose}"), "s__echo".to_owned()];
+        let listed = async |client: &Client| {
+            let mut names = client.tool_names().await;
+            names.sort_by_key(|name| name == "s__echo");
+            names
+        };
+        // Who is not logged in has the operator's.
+        for client in &clients {
+            assert_eq!(listed(client).await, own("operator"));
+        }
+        for (client, name) in clients.iter().zip(["ann", "bob"]) {
+            let link = link_in(&call(client).await);
+            let token = format!("of-{name}");
+            server.gives(&token, json!({}));
+            server.takes(&token, &["list", "call"]);
+            assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+            assert_eq!(listed(client).await, own(name));
+        }
+        let [ann, bob] = &clients;
+        assert_eq!(listed(ann).await, own("ann"), "his login changes nothing of hers");
+        let calls = server.upstream.calls().len();
+        let said = ann.call("s__bob", json!({})).await;
+        assert!(said.body.contains("unknown tool"), "{said:?}");
+        assert_eq!(server.upstream.calls().len(), calls);
+        bob.call("s__bob", json!({})).await;
+        assert_eq!(server.upstream.calls().len(), calls + 1);
+        // Who has lost the account no longer has its list.
+        server.refuses("of-ann");
+        link_in(&call(ann).await);
+        assert_eq!(listed(ann).await, own("operator"));
+        assert_eq!(listed(bob).await, own("bob"));
     }
 }
 

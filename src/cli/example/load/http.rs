@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
+use url::Url;
 
 use super::answers::{Answers, LoadAnswer, LoadSession};
 use crate::codec::body::collect;
@@ -27,6 +28,14 @@ pub(super) struct LoadServer {
     pub(super) answers: Answers,
     pub(super) latency: Duration,
     pub(super) events: bool,
+    /// What requests without a token are told.
+    pub(super) challenge: Option<HeaderValue>,
+}
+
+/// The challenge of a protected resource whose metadata is at this URL (RFC 9728, section 5.1).
+pub(super) fn challenge(metadata: &Url) -> HeaderValue {
+    let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
+    HeaderValue::try_from(challenge).expect("a URL has only visible ASCII characters")
 }
 
 /// What ends a server besides a signal.
@@ -119,6 +128,12 @@ async fn respond(
     sessions: &AtomicU64,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    let challenge = server.challenge.as_ref();
+    if let Some(challenge) = challenge.filter(|_| !request.headers().contains_key(AUTHORIZATION)) {
+        let mut response = empty(StatusCode::UNAUTHORIZED);
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
+        return Ok(response);
+    }
     let session = request.headers().get(SESSION_ID).map(HeaderValue::as_bytes);
     let session = match session {
         Some(id) if id.starts_with(PREFIX.as_bytes()) => LoadSession::Open,

@@ -14,6 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use url::Url;
+
 pub(super) use http::{Until, announce};
 
 /// The options of the server for load tests.
@@ -37,6 +39,9 @@ pub struct LoadArgs {
     /// Answer calls with event streams instead of JSON
     #[arg(long, requires = "listen")]
     pub sse: bool,
+    /// Refuse requests without a token: the metadata of the protected resource is at this URL
+    #[arg(long, requires = "listen", value_name = "URL")]
+    pub challenge: Option<Url>,
     /// The number of threads that serve HTTP
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
@@ -52,7 +57,8 @@ pub(super) fn serve(args: &LoadArgs) -> io::Result<()> {
         None => stdio::serve(&answers, latency),
         Some(address) => {
             let until = Until::of(args.until_eof);
-            let server = http::LoadServer { answers, latency, events: args.sse };
+            let challenge = args.challenge.as_ref().map(http::challenge);
+            let server = http::LoadServer { answers, latency, events: args.sse, challenge };
             http::run(address, args.threads.into(), until, server)
         }
     }

@@ -11,6 +11,7 @@ fn args() -> LoadArgs {
         tool_bytes: 10,
         latency: 0,
         sse: false,
+        challenge: None,
         threads: 1,
         until_eof: false,
     }
@@ -76,4 +77,11 @@ fn the_list_has_as_many_tools_as_asked_for() {
     assert_eq!(tools.len(), 2);
     assert_eq!(tools[1]["name"], "search_2");
     assert_eq!(tools[0]["inputSchema"]["type"], "object");
+}
+
+#[test]
+fn a_server_that_wants_a_token_says_where_to_get_one() {
+    let metadata = "http://127.0.0.1:9/resource".parse().unwrap();
+    let challenge = super::http::challenge(&metadata);
+    assert_eq!(challenge, "Bearer resource_metadata=\"http://127.0.0.1:9/resource\"");
 }

@@ -136,7 +136,8 @@ impl KeptRecord {
         }
         let further = self.further.into_iter().filter_map(|(told, position)| {
             let other_era = told.legacy.then_some(Era::Legacy);
-            let told = ClientDeclaration { other_era, capabilities: told.capabilities.into() };
+            let capabilities = told.capabilities.into();
+            let told = ClientDeclaration { other_era, account: None, capabilities };
             Some((told, Arc::clone(lists.get(position)?)))
         });
         Some(KnownServer {

@@ -42,6 +42,7 @@ pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
     let base = list(tool, Era::Modern);
     let told = |other_era, capabilities: &'static str| ClientDeclaration {
         other_era,
+        account: None,
         capabilities: Bytes::from_static(capabilities.as_bytes()),
     };
     KnownServer {
