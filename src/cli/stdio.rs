@@ -19,6 +19,7 @@ use crate::downstream::stdio::{self, BridgeBounds, BridgeEnd, Here, There};
 use crate::telemetry::log::{self, AccessLogSwitch, LogFormat, LogLevels};
 use crate::upstream::{HttpClient, UpstreamError};
 
+use super::serve::core_dumps::limit_core_dumps;
 use super::serve::{Doors, Running, guardian, not_started, signals, start_log};
 use super::{CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, report_error};
 
@@ -80,6 +81,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         Ok(log) => log,
         Err(error) => return report_error(&error),
     };
+    limit_core_dumps(&config);
     run_in_runtime(async {
         let doors = Doors { clients: listen, operators: admin };
         // Responses of servers are already limited by `max_response`.

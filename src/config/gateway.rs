@@ -80,6 +80,9 @@ section! {
             anonymous: AnonymousAccess = "loopback",
             /// The number of threads that serve clients. By default one per core.
             threads: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
+            /// Whether a crash may write a core dump, which holds the keys and tokens that the gateway
+            /// has in memory. Read at the start.
+            core_dumps: bool = false,
             /// How long calls in flight may take to finish when the gateway stops.
             drain: Duration = "10s",
             /// How often an idle stream carries a comment, so that no proxy on the path closes it.

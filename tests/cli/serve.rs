@@ -163,3 +163,28 @@ fn a_configuration_is_reloaded_when_it_says_so_and_never_otherwise() {
     eventually("SIGHUP is ignored", || off.log().contains("SIGHUP is ignored"));
     assert_eq!(generation(&off), 1);
 }
+
+/// The limits of a process and its children, of one kind.
+fn limits(pid: &str, kind: &str) -> Vec<String> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    line.split_whitespace().take(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crash_writes_no_core_dump_of_the_gateway_or_its_servers_unless_that_is_allowed() {
+    let own = limits("self", "Max core file size");
+    for (line, expected) in [("", vec!["0".to_owned(); 2]), ("core_dumps = true\n", own)] {
+        let tag = Tag::new();
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("gateway.toml");
+        let lines = text(&clock(&tag)).replacen("[gateway]\n", &format!("[gateway]\n{line}"), 1);
+        std::fs::write(&config, lines).unwrap();
+        let gateway = Process::start_with(folder, &config, &[]);
+        gateway.ready(&["clock"]);
+        let child = gateway.server("clock")["pid"].to_string();
+        for pid in [gateway.pid().to_string(), child] {
+            assert_eq!(limits(&pid, "Max core file size"), expected, "{line:?} {pid}");
+        }
+    }
+}

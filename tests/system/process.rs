@@ -60,6 +60,11 @@ impl Process {
         process
     }
 
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The reading end of its standard output, if that is a pipe.
     pub fn take_stdout(&mut self) -> ChildStdout {
         self.child.stdout.take().unwrap()

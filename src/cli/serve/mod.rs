@@ -5,6 +5,7 @@ pub mod settings;
 
 mod approvals;
 mod audit_log;
+pub(super) mod core_dumps;
 mod event_delivery;
 mod quotas;
 mod reload;
@@ -81,6 +82,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
         Ok(log) => log,
         Err(error) => return report_error(&error),
     };
+    core_dumps::limit_core_dumps(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),

@@ -1,0 +1,18 @@
+//! Core dumps: a crash writes no memory to a disk, unless the configuration says so.
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::config::Config;
+use crate::text::error_chain;
+
+/// Forbids core dumps of this process and of its children, for good: neither can raise the limit.
+/// Nothing happens if the configuration allows them.
+pub(in crate::cli) fn limit_core_dumps(config: &Config) {
+    if config.gateway.core_dumps {
+        return;
+    }
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(reason = error_chain(&error), "core dumps cannot be forbidden");
+    }
+}
