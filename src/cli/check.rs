@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::login::describe_logins;
 use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
@@ -77,11 +78,13 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if let Err(code) = check_sandboxes(&config) {
         return code;
     }
-    let servers = config.servers.len();
+    let (servers, logins) = (config.servers.len(), describe_logins(&config));
     if args.scan && !scan_servers(config) {
         return FAILURE.into_code();
     }
-    write_to_stdout(&format!("{}: fine, with {servers} server(s)\n", common.config.path.display()))
+    let logins: String = logins.iter().map(|login| format!("{login}\n")).collect();
+    let path = common.config.path.display();
+    write_to_stdout(&format!("{logins}{path}: fine, with {servers} server(s)\n"))
 }
 
 /// Reports baselines that cannot be used; warns where there are none but should be.

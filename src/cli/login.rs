@@ -22,13 +22,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::serve::core_dumps::limit_core_dumps;
+use super::serve::settings::browser_url;
 use super::serve::vault_keeper::{VaultOpenError, open_vault};
 use super::{
     CONFIG_FAULT, CommonArgs, ConfigOption, WRONG_USE, print_error, report_error, write_to_stdout,
 };
 use crate::call::{Principal, ServerName};
 use crate::clock;
-use crate::config::{Config, ServerConfig};
+use crate::config::{Config, GrantKind, GrantOwnership, ServerConfig};
 use crate::upstream::{GrantBook, GrantOwner, LoginFault, begin_terminal_login};
 use crate::vault::VaultError;
 
@@ -85,6 +87,7 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
         );
         return CONFIG_FAULT.into_code();
     }
+    limit_core_dumps(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report_error(&error),
@@ -93,6 +96,47 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
         Ok(()) => write_to_stdout(&format!("You are logged in to {}.\n", server.name)),
         Err(error) => report_error(&error),
     }
+}
+
+/// What `trunkline check` says of the servers that a person has to log in to: who, and where. Whether
+/// somebody has is for `/status` to say.
+pub(super) fn describe_logins(config: &Config) -> Vec<String> {
+    let base = browser_url(config, Some(config.gateway.listen));
+    let connect = base
+        .map(|base| format!("{}{}", base.as_str().trim_end_matches('/'), GrantBook::CONNECT_PATH));
+    let describe = |server: &Arc<ServerConfig>| {
+        let oauth = server.oauth().filter(|it| it.grant == GrantKind::AuthorizationCode)?;
+        let name = &server.name;
+        let has_own_users = oauth.per == GrantOwnership::User && config.authenticates();
+        let by_link = match (&connect, has_own_users) {
+            (None, _) => None,
+            (Some(connect), true) => Some(format!(
+                "each client has to log in to it, at {connect} or by the link that its calls get; \
+                 if its lists need a login, its operator has to log in to it as well: the \
+                 gateway's status has the link"
+            )),
+            (Some(_), false) if config.authenticates() => Some(
+                "its operator has to log in to it first: the gateway's status has the link"
+                    .to_owned(),
+            ),
+            (Some(connect), false) => Some(format!(
+                "its user has to log in to it first, at {connect} or by the link that calls get"
+            )),
+        };
+        let by_terminal = match (config.vault.is_on(), has_own_users) {
+            (true, true) => format!("`trunkline login {name} --client NAME`"),
+            (true, false) => format!("`trunkline login {name}`"),
+            (false, _) => format!("`trunkline login {name}`, which needs [vault]"),
+        };
+        Some(match by_link {
+            Some(by_link) => format!("servers.{name}: {by_link}. At a terminal: {by_terminal}"),
+            None => format!(
+                "servers.{name}: somebody has to log in to it first, with {by_terminal}: browsers \
+                 cannot come back to a gateway on this address without `public_url`"
+            ),
+        })
+    };
+    config.servers.iter().filter_map(describe).collect()
 }
 
 /// The server, and whose login it is to be.

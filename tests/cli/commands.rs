@@ -369,3 +369,38 @@ fn a_hostile_document_takes_bounded_memory() {
         assert!(peak < 512 * 1024, "{name}: {peak} KiB");
     }
 }
+
+#[test]
+fn check_says_who_has_to_log_in_and_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = |name: &str, more: &str| {
+        format!(
+            "[servers.{name}]\nurl = \"https://mcp.example/{name}\"\n[servers.{name}.oauth]\n{more}\n"
+        )
+    };
+    let own = "grant = \"client_credentials\"\nclient_id = \"us\"\nclient_secret = \"mine\"";
+    let alone = file(folder.path(), &(server("a", "") + &server("b", own)));
+    let ran = trunkline(&["check", "--config", &alone]).exits_with(DONE).prints(&[
+        "servers.a: its user has to log in to it first, at http://127.0.0.1:8080/connect",
+        "`trunkline login a`, which needs [vault]",
+    ]);
+    assert!(!String::from_utf8_lossy(&ran.0.stdout).contains("servers.b"), "nobody has to");
+    let clients = "[gateway]\npublic_url = \"https://gateway.example/tools\"\n\
+                   [clients.ann]\nkey = \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
+    let vault =
+        "[vault]\npath = \"logins.vault\"\nkeys = [\"a long key of the vault that is random\"]\n";
+    let shared = server("a", "") + &server("b", "per = \"gateway\"");
+    let several = file(folder.path(), &format!("{clients}{vault}{shared}"));
+    trunkline(&["check", "--config", &several]).exits_with(DONE).prints(&[
+        "servers.a: each client has to log in to it, at https://gateway.example/tools/connect",
+        "`trunkline login a --client NAME`",
+        "servers.b: its operator has to log in to it first: the gateway's status has the link",
+        "`trunkline login b`",
+    ]);
+    let far = "listen = \"0.0.0.0:8080\"\nallowed_hosts = [\"gateway.example\"]";
+    let far = clients.replace("public_url = \"https://gateway.example/tools\"", far);
+    let unreachable = file(folder.path(), &format!("{far}{}", server("a", "")));
+    trunkline(&["check", "--config", &unreachable])
+        .exits_with(DONE)
+        .prints(&["somebody has to log in", "without `public_url`"]);
+}
