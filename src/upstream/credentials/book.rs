@@ -1,7 +1,7 @@
 //! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ pub(super) struct GrantSlot {
     pub(super) caller: Mutex<Option<CallerToken>>,
     /// What the authorization server was given and has refused, as its SHA-256.
     pub(super) refused: Mutex<Option<[u8; 32]>>,
+    /// How often the server has asked for other scopes since the grant was new.
+    step_ups: AtomicUsize,
 }
 
 impl GrantSlot {
@@ -95,6 +97,7 @@ impl GrantSlot {
             link: Mutex::default(),
             caller: Mutex::default(),
             refused: Mutex::default(),
+            step_ups: AtomicUsize::new(0),
         }
     }
 
@@ -106,9 +109,22 @@ impl GrantSlot {
         grant
     }
 
-    /// Forgets the grant.
+    /// Counts a request of the server for other scopes.
+    ///
+    /// # Errors
+    /// [`LoginFault::StepUps`] beyond the limit, until there is another login.
+    pub(super) fn count_step_up(&self) -> Result<(), LoginFault> {
+        if self.step_ups.fetch_add(1, Ordering::Relaxed) < MOST_STEP_UPS {
+            return Ok(());
+        }
+        self.step_ups.store(MOST_STEP_UPS, Ordering::Relaxed);
+        Err(LoginFault::StepUps { limit: MOST_STEP_UPS })
+    }
+
+    /// Drops the grant.
     pub(super) fn drop_grant(&self) {
         let before = self.grant.swap(None);
+        self.step_ups.store(0, Ordering::Relaxed);
         self.count_change(before.is_some());
     }
 
@@ -285,6 +301,8 @@ impl GrantBook {
     }
 }
 
+/// How often a server may ask for other scopes than a grant has.
+const MOST_STEP_UPS: usize = 10;
 /// The most clients that are kept.
 const MOST_CLIENTS: usize = 1000;
 /// The most owners that are kept without a grant.

@@ -115,6 +115,15 @@ pub enum LoginFault {
         /// What it asks for.
         scopes: String,
     },
+    /// The server asks for other scopes again and again.
+    #[error(
+        "the server has asked for other scopes {limit} times since the login: set `scopes` to all \
+         that its calls need"
+    )]
+    StepUps {
+        /// How often it may.
+        limit: usize,
+    },
 }
 
 impl LoginFault {

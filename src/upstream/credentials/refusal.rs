@@ -121,13 +121,17 @@ impl ServerAuthorizer {
             // Told in the log: the grant is of no use, whether the vault has it or not.
             let _ = self.book.drop_grant(slot).await;
         }
+        let needs_person = self.oauth.grant == GrantKind::AuthorizationCode;
+        if !needs_person && refused.before > 0 {
+            return Ok(AfterRefusal::Final);
+        }
+        if refused.status == StatusCode::FORBIDDEN && known.is_some() {
+            slot.count_step_up()?;
+        }
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
-        if self.oauth.grant == GrantKind::AuthorizationCode {
+        if needs_person {
             let link = self.start_login(slot, &discovered, (&refused.challenge, &asked)).await?;
             return Ok(AfterRefusal::Login(self.demand(owner, &link)));
-        }
-        if refused.before > 0 {
-            return Ok(AfterRefusal::Final);
         }
         let source = self.client_source(&discovered, (&refused.challenge, &asked))?;
         let grant = self.obtain_alone(seeker, source).await?;
