@@ -14,7 +14,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::json;
 use tempfile::NamedTempFile;
@@ -22,22 +22,26 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use support::api::Page;
 use support::client::{Ask, Client};
 use support::collector::Collector;
 use support::gateway::key_digest;
 use support::issuer::{SigningKey, forge, now};
-use support::{Gateway, Issuer, Upstream, client_table};
+use support::{Browser, Gateway, Issuer, OauthServer, Step, Upstream, client_table};
 
 const KEY: &str = "key-of-ci-4f1c9a77d2";
 const ENDED_KEY: &str = "key-of-old-0b8e5d31c6";
 
 /// What this process logs at any level, of any crate, from now on.
-fn capture_log() -> NamedTempFile {
-    let log = NamedTempFile::new().unwrap();
-    let writer = Arc::new(log.reopen().unwrap());
-    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
-    tracing_subscriber::registry().with(layer.with_filter(LevelFilter::TRACE)).init();
-    log
+fn capture_log() -> &'static NamedTempFile {
+    static LOG: OnceLock<NamedTempFile> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let log = NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
+        tracing_subscriber::registry().with(layer.with_filter(LevelFilter::TRACE)).init();
+        log
+    })
 }
 
 /// Credentials of every kind: accepted, and refused for each reason.
@@ -155,6 +159,134 @@ async fn no_part_of_a_key_or_token_is_logged_traced_recorded_or_answered() {
             if let Some(at) = leak {
                 let near = text.get(at.saturating_sub(300)..text.len().min(at + 80));
                 panic!("{kind} is in {place}: {near:?}");
+            }
+        }
+    }
+}
+
+/// What an OAuth server and its authorization server are sent, and repeat.
+const TOKEN: &str = "live-token-5d0c1a9be2f7";
+const REFRESH: &str = "refresh-token-77ab03cd91";
+const CLIENT_SECRET: &str = "client-secret-4e21f09a";
+const CODE: &str = "the-code-1";
+
+/// What a server answers to calls with the token, and what its authorization server says.
+fn repeated(issuer: &str) -> Vec<(u16, Vec<(String, String)>, String)> {
+    let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    let challenge = format!(
+        "Bearer error=\"invalid_token\", error_description=\"{TOKEN} is no good\", \
+         resource_metadata=\"{issuer}/prm\""
+    );
+    vec![
+        (200, header("content-type", &format!("text/{TOKEN}")), String::new()),
+        (
+            302,
+            header("location", &format!("https://elsewhere.example/?key={TOKEN}")),
+            String::new(),
+        ),
+        (403, header("www-authenticate", &challenge), format!("no {TOKEN}")),
+        (500, header("x-token", TOKEN), format!("no {TOKEN}")),
+        (401, header("www-authenticate", &challenge), format!("no {TOKEN}")),
+    ]
+}
+
+#[tokio::test]
+async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answered() {
+    let log = capture_log();
+    let collector = Collector::start().await;
+    let mut shown = Vec::new();
+    let server = OauthServer::before(Upstream::modern().await).await;
+    let client = json!({ "client_id": "registered", "client_secret": CLIENT_SECRET });
+    server.api.sets("/register", Page::new(201, "application/json", client.to_string()));
+    server.publishes(json!({ "revocation_endpoint": server.api.url("/revoke") }));
+    let gateway = Gateway::with("s", server.lines("s", ""))
+        .toml("[audit]\nfile = \"audit.jsonl\"\narguments = true\n")
+        .toml("[events]\nfile = \"events.jsonl\"\ntypes = [\"*\"]\n")
+        .toml(&format!(
+            "[telemetry]\nendpoint = {:?}\nsample = 1.0\nheaders = {{ x-key = \"secret\" }}\n",
+            collector.url
+        ))
+        .start()
+        .await;
+    let browser = Browser::of(&gateway);
+    let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+    // A token endpoint that repeats the code and the client's secret, as a text and as the code.
+    let refusal = |error: &str| {
+        let text = json!({ "error": error, "error_description": format!("no {error}") });
+        Page::new(400, "application/json", text.to_string())
+    };
+    server.api.sets("/token", refusal(&format!("{CODE}.{CLIENT_SECRET}")));
+    let page = browser.opens(&server.agrees(&browser.agrees(&link).await)).await;
+    assert_eq!(page.status, 400, "{page:?}");
+    shown.push(("page of a refused login", page.body));
+    let link = gateway
+        .wait_for(|status| status["servers"][0]["login"].as_str().is_some_and(|it| it != link))
+        .await["servers"][0]["login"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    server.gives(TOKEN, json!({ "refresh_token": REFRESH, "expires_in": 3600 }));
+    server.takes(TOKEN, &["list", "call"]);
+    let page = browser.opens(&server.agrees(&browser.agrees(&link).await)).await;
+    assert_eq!(page.status, 200, "{page:?}");
+    gateway.ready("s").await;
+    // A JSON-RPC error is the server's own answer, and passes as it is.
+    let client = gateway.modern();
+    server.upstream.does("echo", |call| {
+        let sent = call.header("authorization").unwrap_or_default();
+        vec![Step::Error(json!({ "code": -32000, "message": format!("no {sent}") }))]
+    });
+    let said = client.call("s__echo", json!({})).await;
+    assert!(said.body.contains(TOKEN), "{said:?}");
+    // A redirect of the token endpoint, and then an error.
+    let elsewhere = format!("https://elsewhere.example/?t={REFRESH}&{CLIENT_SECRET}");
+    server.api.sets("/token", refusal(&format!("{REFRESH}-{CLIENT_SECRET}")));
+    server.api.sets_once("/token", Page::new(302, "text/plain", "").header("location", &elsewhere));
+    let answers = repeated(&server.issuer());
+    let next = Arc::new(Mutex::new(None));
+    let guard = Arc::clone(&next);
+    server.upstream.guards(move |received| {
+        let is_call = received.method == "tools/call";
+        guard.lock().unwrap().clone().filter(|_| is_call)
+    });
+    for answer in answers.iter().chain(answers.last()) {
+        *next.lock().unwrap() = Some(answer.clone());
+        let said = client.call("s__echo", json!({})).await;
+        assert!(said.is_error(), "{answer:?}: {said:?}");
+        shown.push(("answer of the gateway", said.body));
+        shown.push(("status", gateway.status().await.to_string()));
+    }
+    // The refresh token was refused; a login whose revocation is refused.
+    *next.lock().unwrap() = None;
+    server.gives(TOKEN, json!({ "refresh_token": REFRESH }));
+    let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+    let page = browser.opens(&server.agrees(&browser.agrees(&link).await)).await;
+    assert_eq!(page.status, 200, "{page:?}");
+    server.api.sets("/revoke", refusal(REFRESH));
+    let form = support::browser::fields(&browser.opens("/connect").await.body);
+    let form = [("form_key", &*form["form_key"]), ("server", "s")];
+    browser.sends("/connect/revoke", &form).await;
+    let page = browser.opens("/connect").await;
+    assert!(page.body.contains("has not revoked"), "{page:?}");
+    shown.push(("page of a revocation", page.body));
+    shown.push(("metrics", gateway.metrics().await));
+    let folder = gateway.stop().await;
+    for file in ["audit.jsonl", "events.jsonl"] {
+        shown.push((file, std::fs::read_to_string(folder.path().join(file)).unwrap()));
+    }
+    let (spans, metrics) = collector.rest().await;
+    assert!(!spans.is_empty());
+    shown.push(("spans", format!("{spans:?} {metrics:?}")));
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    for line in ["text/***", "elsewhere.example/?key=***", "elsewhere.example/?t=***"] {
+        assert!(log.contains(line), "{line} is not in the log");
+    }
+    shown.push(("log", log));
+    for secret in [TOKEN, REFRESH, CLIENT_SECRET, CODE] {
+        for (place, text) in &shown {
+            if let Some(at) = text.find(secret) {
+                let near = text.get(at.saturating_sub(300)..text.len().min(at + 80));
+                panic!("{secret} is in {place}: {near:?}");
             }
         }
     }

@@ -56,6 +56,7 @@ mod reader;
 mod sandbox;
 mod secret;
 mod server;
+mod sent_secrets;
 mod server_secrets;
 mod setting;
 mod source;

@@ -2,45 +2,62 @@
 //! were given, in error messages and on standard error.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
+use super::sent_secrets::SentSecrets;
 use super::setting::SectionPart;
 
-/// What a server was given that others must not read: the values of its `env` and `headers`, and
-/// everything that was substituted in its table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ServerSecrets(Vec<Secret>);
+/// What a server was given that others must not read: the values of its `env` and `headers`,
+/// everything that was substituted in its table, and what it was sent since, such as tokens.
+#[derive(Debug, Clone, Default)]
+pub struct ServerSecrets {
+    configured: Vec<Secret>,
+    /// Shared by all clones.
+    sent: Arc<SentSecrets>,
+}
+
+impl PartialEq for ServerSecrets {
+    // Compares both sides of a reload: what was sent is no part of the configuration.
+    fn eq(&self, other: &Self) -> bool {
+        self.configured == other.configured
+    }
+}
+
+impl Eq for ServerSecrets {}
 
 impl ServerSecrets {
     /// The secrets among these values: their lines, and long words in these lines, because servers
     /// quote parts of them; the name and the password of a `Basic` credential; and all of these as
     /// they are written in URLs, in JSON and in base64.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut parts = Vec::new();
-        for line in values.into_iter().flat_map(str::lines) {
-            let words = line.split_whitespace().filter(|word| word.len() >= SHORTEST_WORD);
-            parts.extend(std::iter::once(line.trim()).chain(words).map(str::to_owned));
-            parts.extend(basic_credential(line).into_iter().flatten());
+        Self { configured: hidden_forms(values), sent: Arc::default() }
+    }
+
+    /// Notes a secret that the configuration does not have and that the server is sent now. It is
+    /// hidden in this value and in all its clones.
+    pub fn note_sent(&self, value: &str) {
+        self.sent.note(value);
+    }
+
+    /// Notes a secret in a header of a request to the server. Like [`Self::note_sent`].
+    pub fn note_header(&self, value: &HeaderValue) {
+        if let Ok(text) = value.to_str() {
+            self.note_sent(text);
         }
-        parts.retain(|part| part.len() >= SHORTEST);
-        let encoded: Vec<_> = parts.iter().flat_map(|part| encoded_forms(part)).collect();
-        parts.extend(encoded);
-        // Longest first, so that no remainder of a longer one is left.
-        parts.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
-        parts.dedup();
-        Self(parts.into_iter().map(Secret::new).collect())
     }
 
     /// The text with `***` for each secret in it.
     pub fn hide_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut shown = Cow::Borrowed(text);
-        for secret in self.0.iter().filter(|secret| text.contains(secret.expose())) {
-            shown = Cow::Owned(shown.replace(secret.expose(), "***"));
+        let mut shown = hide_all(&self.configured, Cow::Borrowed(text));
+        for sent in self.sent.list() {
+            shown = hide_all(sent.forms(), shown);
         }
         shown
     }
@@ -54,7 +71,9 @@ impl ServerSecrets {
             let mut ends = ends.rev().take_while(|end| *end >= SHORTEST);
             ends.find(|end| secret.expose().get(..*end).is_some_and(|it| shown.ends_with(it)))
         };
-        match self.0.iter().filter_map(begun).max() {
+        let sent = self.sent.list();
+        let all = self.configured.iter().chain(sent.iter().flat_map(|sent| sent.forms()));
+        match all.filter_map(begun).max() {
             Some(length) => {
                 let kept = shown.get(..shown.len() - length).unwrap_or_default();
                 Cow::Owned(format!("{kept}***"))
@@ -62,6 +81,33 @@ impl ServerSecrets {
             None => shown,
         }
     }
+}
+
+/// What is hidden of these values, the longest first.
+pub(super) fn hidden_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Secret> {
+    let mut parts = Vec::new();
+    for line in values.into_iter().flat_map(str::lines) {
+        let words = line.split_whitespace().filter(|word| word.len() >= SHORTEST_WORD);
+        parts.extend(std::iter::once(line.trim()).chain(words).map(str::to_owned));
+        parts.extend(basic_credential(line).into_iter().flatten());
+    }
+    parts.retain(|part| part.len() >= SHORTEST);
+    let encoded: Vec<_> = parts.iter().flat_map(|part| encoded_forms(part)).collect();
+    parts.extend(encoded);
+    // Longest first, so that no remainder of a longer one is left.
+    parts.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+    parts.dedup();
+    parts.into_iter().map(Secret::new).collect()
+}
+
+/// The text with `***` for each of these secrets, the longest of which come first.
+fn hide_all<'a>(secrets: &[Secret], mut text: Cow<'a, str>) -> Cow<'a, str> {
+    for secret in secrets {
+        if text.contains(secret.expose()) {
+            text = Cow::Owned(text.replace(secret.expose(), "***"));
+        }
+    }
+    text
 }
 
 /// The credential in the value of an `Authorization` header, and its password (RFC 7617).
@@ -198,6 +244,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_a_server_was_sent_is_hidden_and_no_change_of_the_configuration() {
+        let secrets = ServerSecrets::new(["hunter2-configured"]);
+        let (clone, before) = (secrets.clone(), ServerSecrets::new(["hunter2-configured"]));
+        secrets.note_sent("Bearer token/of-ann");
+        let text = "hunter2-configured, token/of-ann, token%2Fof%2Dann";
+        assert_eq!(clone.hide_in(text), "***, ***, ***");
+        assert_eq!(clone.hide_in_cut("no token/of-a"), "no ***");
+        assert_eq!(secrets, before);
+        assert_eq!(before.hide_in("token/of-ann"), "token/of-ann");
     }
 
     #[test]

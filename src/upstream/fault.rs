@@ -208,7 +208,26 @@ impl UpstreamError {
 
     /// Like [`Self::chain`], without the server's secrets: servers repeat what they were given.
     pub fn chain_without(&self, secrets: &ServerSecrets) -> String {
-        error_chain_with(self, |chain| secrets.hide_in(chain))
+        error_chain_with(&self.without(secrets), |chain| secrets.hide_in(chain))
+    }
+
+    /// The same error without the server's secrets in what it quotes of a response. The quotes are
+    /// cut, so that the secrets have to be hidden in each of them.
+    #[must_use]
+    pub fn without(&self, secrets: &ServerSecrets) -> Self {
+        let hide = |text: &String| secrets.hide_in_cut(text).into_owned();
+        match self {
+            Self::Redirect { to } => Self::Redirect { to: hide(to) },
+            Self::MediaType { found } => Self::MediaType { found: hide(found) },
+            Self::Refused { code, message } => {
+                Self::Refused { code: *code, message: hide(message) }
+            }
+            Self::Versions(VersionFault::Unsupported { offered }) => {
+                let offered = offered.iter().map(hide).collect();
+                Self::Versions(VersionFault::Unsupported { offered })
+            }
+            other => other.clone(),
+        }
     }
 
     /// What a client may learn: no addresses, no file names, and nothing that
@@ -244,9 +263,10 @@ impl UpstreamError {
         }
     }
 
-    /// The outward form. Details that a client may not see are only logged.
-    pub fn into_failure(self, server: &ServerName) -> Failure {
-        let (server, fault) = (server.clone(), self.public());
+    /// The outward form, without the server's secrets. Details that a client may not see are only
+    /// logged.
+    pub fn into_failure(self, server: &ServerName, secrets: &ServerSecrets) -> Failure {
+        let (server, fault) = (server.clone(), self.without(secrets).public());
         match self {
             Self::Timeout { after } => Failure::ServerTimeout { server, after },
             Self::LoginNeeded(demand) => match demand.audience {
@@ -331,6 +351,21 @@ mod tests {
     }
 
     #[test]
+    fn a_client_learns_no_secret_that_the_server_repeats() {
+        let (secrets, server) = (ServerSecrets::default(), ServerName::new("s").unwrap());
+        secrets.note_sent("Bearer live-token-1");
+        let text = || "no live-token-1, and no live-tok".to_owned();
+        for fault in [
+            UpstreamError::MediaType { found: text() },
+            UpstreamError::Refused { code: 1, message: text() },
+            UpstreamError::Versions(VersionFault::Unsupported { offered: [text()].into() }),
+        ] {
+            let shown = fault.into_failure(&server, &secrets).to_string();
+            assert!(shown.contains("no ***, and no ***") && !shown.contains("live"), "{shown}");
+        }
+    }
+
+    #[test]
     fn a_client_learns_no_path_no_address_and_nothing_that_the_child_wrote() {
         let secret = "hunter2";
         let error = || Arc::new(io::Error::other(secret));
@@ -347,7 +382,8 @@ mod tests {
         ];
         for fault in faults {
             assert!(fault.chain().contains(secret), "the log tells all: {fault:?}");
-            let failure = fault.into_failure(&ServerName::new("s").unwrap());
+            let failure =
+                fault.into_failure(&ServerName::new("s").unwrap(), &ServerSecrets::default());
             assert!(!failure.to_string().contains(secret), "{failure}");
         }
     }

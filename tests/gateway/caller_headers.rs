@@ -91,3 +91,25 @@ async fn a_header_that_a_client_sends_itself_is_no_claim() {
     assert_eq!(ask.send().await.said().await.text(), "{}");
     assert_eq!(sent(&upstream)[1].as_deref(), Some("ann"));
 }
+
+#[tokio::test]
+async fn a_header_of_a_client_that_its_server_repeats_is_not_shown() {
+    let upstream = Upstream::modern().await;
+    let lines = upstream.http()
+        + "forward_headers = [\"x-own\"]\ncall_headers = { X-Mapped = \"key ${header:x-theirs}\" }\n";
+    let gateway = Gateway::with("s", lines).start().await;
+    gateway.ready("s").await;
+    for header in ["x-own", "x-mapped"] {
+        upstream.guards(move |received| {
+            let sent = received.header(header).filter(|_| received.method == "tools/call")?;
+            let repeated = format!("text/{}", sent.replace(' ', "+"));
+            Some((200, vec![("content-type".to_owned(), repeated)], String::new()))
+        });
+        let client = gateway.modern();
+        let ask = client.ask_call("s__echo", json!({}));
+        let ask = ask.header("x-own", "secret-of-ann-1").header("x-theirs", "secret-of-ann-2");
+        let said = ask.send().await.said().await;
+        assert!(said.body.contains("text/") && said.body.contains("***"), "{said:?}");
+        assert!(!said.body.contains("secret-of-ann"), "{said:?}");
+    }
+}

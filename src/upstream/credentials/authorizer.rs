@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -12,12 +14,15 @@ use url::Url;
 use crate::call::{CallerToken, Principal, ServerName};
 use crate::clock;
 use crate::codec::file::FileReader;
-use crate::config::{GrantKind, GrantOwnership, OauthConfig, ServerConfig, ServerKind};
+use crate::config::{
+    GrantKind, GrantOwnership, OauthConfig, ServerConfig, ServerKind, ServerSecrets,
+};
 use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use super::assertion::AssertionKey;
 use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
+use super::dpop::DPOP;
 use super::exchange::{HeldTokens, TokenSeeker};
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
@@ -30,6 +35,8 @@ pub(in crate::upstream) struct ServerAuthorizer {
     pub(super) server: ServerName,
     pub(super) url: Url,
     pub(super) oauth: OauthConfig,
+    /// Where the tokens that the server is sent are noted.
+    secrets: ServerSecrets,
     pub(super) scopes: ScopeSet,
     pub(super) outbound: OutboundClient,
     pub(super) book: Arc<GrantBook>,
@@ -70,12 +77,12 @@ impl ServerAuthorizer {
             ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
             ServerKind::Command(_) => return None,
         };
-        Some(Self::new(&config.name, (oauth, (url, ca.as_ref())), book))
+        Some(Self::new(config, (oauth, (url, ca.as_ref())), book))
     }
 
     /// The tokens of a server at this URL, with the CA certificates that are trusted there.
     fn new(
-        server: &ServerName,
+        config: &ServerConfig,
         (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
         book: &Arc<GrantBook>,
     ) -> Arc<Self> {
@@ -88,7 +95,8 @@ impl ServerAuthorizer {
             OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
         let authorizer = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
-            server: server.clone(),
+            server: config.name.clone(),
+            secrets: config.secrets.clone(),
             url,
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
             held: HeldTokens::new(&oauth),
@@ -100,6 +108,14 @@ impl ServerAuthorizer {
         });
         book.meet_authorizer(&authorizer);
         authorizer
+    }
+
+    /// Notes what authorizes a request to the server, which may repeat it in what the gateway logs
+    /// or shows.
+    pub(in crate::upstream) fn note_sent(&self, headers: &HeaderMap) {
+        for value in [AUTHORIZATION, DPOP].iter().filter_map(|name| headers.get(name)) {
+            self.secrets.note_header(value);
+        }
     }
 
     /// Whose grant a principal's requests use; without one, those that are made for nobody.

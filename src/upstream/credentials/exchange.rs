@@ -5,18 +5,16 @@
 
 use std::sync::Arc;
 
-use http::Method;
-
 use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::{ExchangedType, GrantKind, IdpConfig, OauthConfig, Secret};
 use crate::crypto::sha256;
-use crate::upstream::outbound::OutboundRequest;
 
 use super::assertion::AssertionKey;
 use super::authorizer::ServerAuthorizer;
 use super::book::GrantSlot;
 use super::fault::LoginFault;
+use super::form_post::FormPost;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::held_token::{HeldToken, check_audience};
 use super::registration::OauthClient;
@@ -149,10 +147,8 @@ impl ServerAuthorizer {
             scopes: &source.scopes,
         };
         let (headers, form) = request.write(clock::unix_now())?;
-        let (method, url) = (Method::POST, &idp.token_endpoint);
-        let request = OutboundRequest { method, url, headers, body: form.into() };
-        let answer = self.outbound.send(request).await?;
-        Ok(read_id_jag(answer.status, &answer.body)?)
+        let post = FormPost { url: &idp.token_endpoint, headers, form, client: &client };
+        Ok(post.send(&self.outbound).await?.read(read_id_jag)?)
     }
 
     /// Gives the JWT of the platform for tokens. One that was refused is not given again (Workload

@@ -12,12 +12,13 @@ use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
 use crate::upstream::UpstreamError;
-use crate::upstream::outbound::{OutboundAnswer, OutboundClient, OutboundRequest, shown_url};
+use crate::upstream::outbound::{OutboundClient, shown_url};
 use crate::upstream::transport::http::SignableRequest;
 
 use super::assertion::AssertionKey;
 use super::dpop::{DPOP, DpopFault, DpopKey, ProofAudience, ProvenRequest, hash_token};
 use super::fault::LoginFault;
+use super::form_post::{FormAnswer, FormPost};
 use super::registration::OauthClient;
 use super::scopes::ScopeSet;
 use super::token::{GivenTokens, TokenGrant, TokenRefusal, TokenRequest, TokenUse, read_tokens};
@@ -64,17 +65,18 @@ impl TokenSource {
             scopes: &self.scopes,
         };
         let Some(key) = &self.dpop else {
-            let answer = self.send(&request, None).await?;
-            return Ok(read_tokens(answer.status, &answer.body, TokenUse::Bearer)?);
+            let sent = self.send(&request, None).await?;
+            return Ok(sent.read(|status, body| read_tokens(status, body, TokenUse::Bearer))?);
         };
-        let mut answer = self.send(&request, Some(key)).await?;
-        let has_nonce = key.keep_nonce(ProofAudience::Issuer, &answer.headers);
-        let mut tokens = read_tokens(answer.status, &answer.body, TokenUse::Dpop);
+        let read = |status, body: &[u8]| read_tokens(status, body, TokenUse::Dpop);
+        let mut sent = self.send(&request, Some(key)).await?;
+        let has_nonce = key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
+        let mut tokens = sent.read(read);
         // Once more with the nonce of the authorization server (RFC 9449, 8).
         if has_nonce && tokens.as_ref().is_err_and(TokenRefusal::needs_nonce) {
-            answer = self.send(&request, Some(key)).await?;
-            key.keep_nonce(ProofAudience::Issuer, &answer.headers);
-            tokens = read_tokens(answer.status, &answer.body, TokenUse::Dpop);
+            sent = self.send(&request, Some(key)).await?;
+            key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
+            tokens = sent.read(read);
         }
         Ok(tokens?)
     }
@@ -83,7 +85,7 @@ impl TokenSource {
         &self,
         request: &TokenRequest<'_>,
         key: Option<&Arc<DpopKey>>,
-    ) -> Result<OutboundAnswer, LoginFault> {
+    ) -> Result<FormAnswer, LoginFault> {
         let (url, now) = (&self.token_endpoint, clock::unix_now());
         let (mut headers, form) = request.write(now)?;
         if let Some(key) = key {
@@ -95,8 +97,8 @@ impl TokenSource {
             };
             headers.insert(DPOP, key.prove(&proven, now)?);
         }
-        let request = OutboundRequest { method: Method::POST, url, headers, body: form.into() };
-        Ok(self.outbound.send(request).await?)
+        let post = FormPost { url, headers, form, client: &self.client };
+        Ok(post.send(&self.outbound).await?)
     }
 }
 

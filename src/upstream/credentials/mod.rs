@@ -22,6 +22,7 @@ mod discovery;
 mod dpop;
 mod exchange;
 mod fault;
+mod form_post;
 mod grant;
 mod held_token;
 mod keeping;

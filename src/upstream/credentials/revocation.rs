@@ -1,14 +1,14 @@
 //! Revocation at the authorization server (RFC 7009).
 
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, StatusCode};
 use url::form_urlencoded::Serializer;
 
 use crate::clock;
 use crate::mcp::MediaType;
-use crate::upstream::outbound::OutboundRequest;
 
 use super::fault::LoginFault;
+use super::form_post::FormPost;
 use super::grant::{OauthGrant, TokenSource};
 use super::token::{ClientProof, FORM, TokenRefusal, read_refusal};
 
@@ -44,14 +44,9 @@ impl TokenSource {
     async fn revoke(&self, token: &str, hint: &str) -> Result<(), LoginFault> {
         let Some(url) = &self.revocation_endpoint else { return Ok(()) };
         let (headers, form) = self.write_revocation(token, hint)?;
-        let body = form.into();
-        let request = OutboundRequest { method: Method::POST, url, headers, body };
-        let answer = self.outbound.send(request).await?;
-        // RFC 7009, 2.2: a token that is unknown there is answered with 200, too.
-        if answer.status.is_success() {
-            return Ok(());
-        }
-        Err(read_refusal(answer.status, &answer.body).into())
+        let post = FormPost { url, headers, form, client: &self.client };
+        let answer = post.send(&self.outbound).await?;
+        Ok(answer.read(read_revocation)?)
     }
 
     /// The headers and the form of a request.
@@ -68,6 +63,11 @@ impl TokenSource {
         proof.add_to(&mut headers, &mut form, clock::unix_now())?;
         Ok((headers, form.finish()))
     }
+}
+
+/// Reads the answer. A token that is unknown there is answered with 200, too (RFC 7009, 2.2).
+fn read_revocation(status: StatusCode, body: &[u8]) -> Result<(), TokenRefusal> {
+    if status.is_success() { Ok(()) } else { Err(read_refusal(status, body)) }
 }
 
 /// The error code for tokens that cannot be revoked (RFC 7009, 2.2.1).

@@ -31,7 +31,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::call::ServerName;
+use crate::call::{Failure, ServerName};
 use crate::catalog::MAX_URI;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::object;
@@ -176,7 +176,16 @@ impl Inbox {
 
     /// The chain of causes of an error in one line, for the log.
     pub(in crate::upstream) fn describe(&self, fault: &UpstreamError) -> String {
-        self.secrets.get().map_or_else(|| fault.chain(), |secrets| fault.chain_without(secrets))
+        fault.chain_without(self.secrets())
+    }
+
+    /// The outward form of an error of the server `name`.
+    pub(in crate::upstream) fn fail(&self, name: &ServerName, fault: UpstreamError) -> Failure {
+        fault.into_failure(name, self.secrets())
+    }
+
+    fn secrets(&self) -> &ServerSecrets {
+        self.secrets.get_or_init(ServerSecrets::default)
     }
 
     /// Sets the metrics that count log lines without a recipient.

@@ -22,7 +22,7 @@ use url::Url;
 
 use crate::codec::body::{BodyError, collect};
 use crate::codec::file::{FileReader, ReadError};
-use crate::config::{HttpConfig, HttpTransport, is_safe_url};
+use crate::config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
 
 use super::UpstreamError;
 use super::transport::http::{HttpClient, TransportError};
@@ -97,6 +97,17 @@ pub enum OutboundFault {
         /// The URL.
         url: String,
     },
+}
+
+impl OutboundFault {
+    /// The same fault without these secrets in what it quotes of a response.
+    #[must_use]
+    pub(in crate::upstream) fn without(mut self, secrets: &ServerSecrets) -> Self {
+        if let Self::Request { source, .. } | Self::Body { source, .. } = &mut self {
+            **source = source.without(secrets);
+        }
+        self
+    }
 }
 
 impl OutboundClient {

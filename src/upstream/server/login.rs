@@ -71,7 +71,7 @@ impl Server {
             Some(demand) => UpstreamError::LoginNeeded(Box::new(demand)),
             None => UpstreamError::Down(Box::new(ServerFault::LoginNeeded)),
         };
-        Some(fault.into_failure(self.name()))
+        Some(fault.into_failure(self.name(), &self.kin.config.secrets))
     }
 
     /// Waits for the login that a client was asked for, and then for the server's list, within a

@@ -370,7 +370,7 @@ impl Instance {
     pub(in crate::upstream) fn fail(&self, fault: UpstreamError) -> Failure {
         let text = fault.chain_without(&self.config().secrets);
         tracing::debug!(server = %self.name(), fault = text, "a call failed");
-        fault.into_failure(self.name())
+        fault.into_failure(self.name(), &self.config().secrets)
     }
 
     /// The era of an instance that is not the main one. Each client's account is listed in the

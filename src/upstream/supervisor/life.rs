@@ -215,7 +215,8 @@ impl<'a> Life<'a> {
         if let LossReason::Lost(fault) = &ended {
             // Set before the connection is closed, which may take time, so that
             // calls in the meantime wait for the next start.
-            instance.notes().told = Some(fault.public());
+            let told = fault.without(&instance.config().secrets).public();
+            instance.notes().told = Some(told);
             enter(&instance, LifeState::Connecting);
             instance.connection.store(None);
         }
@@ -369,8 +370,9 @@ impl<'a> Life<'a> {
         let text = fault.chain_without(&self.instance.config().secrets);
         let owner = self.instance.owner.whose.as_str();
         tracing::warn!(server = %self.instance.name(), owner, "{text}");
+        let told = fault.without(&self.instance.config().secrets).public();
         let mut notes = self.instance.notes();
-        notes.told = Some(fault.public());
+        notes.told = Some(told);
         notes.last_error = Some((clock::wall_now(), text));
     }
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::call::{Call, Context, Failure, find_claim};
-use crate::config::{CallText, CallTextPart, ServerConfig};
+use crate::config::{CallText, CallTextPart, ServerConfig, ServerSecrets};
 use crate::mcp::header;
 
 /// Which headers of a server's calls come from the client.
@@ -13,12 +13,15 @@ use crate::mcp::header;
 pub(in crate::upstream) struct CallerHeaders {
     forwarded: Vec<HeaderName>,
     mapped: Vec<(HeaderName, CallText)>,
+    /// Where what is sent is noted: clients' credentials may be among it.
+    secrets: ServerSecrets,
 }
 
 impl CallerHeaders {
     /// Those of a server.
     pub(in crate::upstream) fn of(config: &ServerConfig) -> Self {
-        Self { forwarded: config.forward_headers.clone(), mapped: config.call_headers.clone() }
+        let (forwarded, mapped) = (config.forward_headers.clone(), config.call_headers.clone());
+        Self { forwarded, mapped, secrets: config.secrets.clone() }
     }
 
     /// Adds the client's trace context, and the headers that come from the client.
@@ -26,11 +29,13 @@ impl CallerHeaders {
         add_trace(headers, call);
         for name in &self.forwarded {
             if let Some(value) = call.context.headers.get(name) {
+                self.secrets.note_header(value);
                 headers.insert(name.clone(), value.clone());
             }
         }
         for (name, text) in &self.mapped {
             if let Ok(Some(value)) = header_value(text, &call.context) {
+                self.secrets.note_header(&value);
                 headers.insert(name.clone(), value);
             }
         }

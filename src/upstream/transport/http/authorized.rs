@@ -29,6 +29,7 @@ pub(in crate::upstream) struct RequestCredentials {
 struct AuthorizedHeaders<'a, H> {
     headers: &'a H,
     grant: Option<&'a OauthGrant>,
+    authorizer: &'a ServerAuthorizer,
 }
 
 impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
@@ -46,7 +47,10 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
         request: &SignableRequest<'_>,
         headers: &mut HeaderMap,
     ) -> Result<(), UpstreamError> {
-        self.grant.map_or(Ok(()), |grant| grant.add_proof(request, headers))
+        let Some(grant) = self.grant else { return Ok(()) };
+        grant.add_proof(request, headers)?;
+        self.authorizer.note_sent(headers);
+        Ok(())
     }
 }
 
@@ -74,7 +78,7 @@ impl HttpClient {
                 Some(grant) => Some(grant),
                 None => authorizer.grant_for(&owner, caller).await,
             };
-            let with_token = AuthorizedHeaders { headers, grant: grant.as_deref() };
+            let with_token = AuthorizedHeaders { headers, grant: grant.as_deref(), authorizer };
             let response =
                 self.send_once_signed(target, (method, &with_token, body.clone())).await?;
             let status = response.status();

@@ -22,6 +22,7 @@ use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Scanner};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::notifications::Inbox;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
@@ -110,6 +111,7 @@ impl PartialAnswer {
             limit: self.limit,
             id: id.clone(),
             server: shared.server.clone(),
+            inbox: Arc::clone(&shared.inbox),
             deadline,
         };
         Ok(Ok(Passing::new(shared.server.clone(), era, way.pieces())))
@@ -193,6 +195,7 @@ struct PassingAnswer {
     limit: usize,
     id: Id,
     server: ServerName,
+    inbox: Arc<Inbox>,
     deadline: Deadline,
 }
 
@@ -200,8 +203,9 @@ impl PassingAnswer {
     fn pieces(mut self) -> impl Stream<Item = Result<Bytes, Failure>> + Send {
         try_stream! {
             while let Some(piece) = self.piece().await.map_err(|fault| {
-                tracing::warn!(server = %self.server, fault = %fault.chain(), "an answer breaks off");
-                fault.into_failure(&self.server)
+                let reason = self.inbox.describe(&fault);
+                tracing::warn!(server = %self.server, fault = reason, "an answer breaks off");
+                self.inbox.fail(&self.server, fault)
             })? {
                 yield piece;
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::{sleep, timeout};
 
-use crate::call::{Answer, Passing, VersionFault};
+use crate::call::{Answer, Failure, Passing, VersionFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
 use crate::upstream::UpstreamError;
@@ -47,6 +47,11 @@ impl HttpShared {
             Ok(passing) => Ok(Ok(passing)),
             Err(frame) => Ok(Err(self.answer(HttpReply::Message(frame), id)?)),
         }
+    }
+
+    /// The outward form of an error.
+    pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
+        self.inbox.fail(&self.server, fault)
     }
 
     /// The meaning of an HTTP error. If a Modern server sends an error without

@@ -194,7 +194,7 @@ impl StreamedCall {
                 events.finish();
             }
             let answer = answer.and_then(|answer| shared.checked(answer));
-            yield Event::Answer(answer.map_err(|fault| fault.into_failure(&shared.server)));
+            yield Event::Answer(answer.map_err(|fault| shared.fail(fault)));
         }
     }
 
@@ -237,7 +237,7 @@ impl StreamedCall {
             Ok(reply) => shared.answer(reply, &id),
             Err(fault) => Err(fault),
         };
-        Event::Answer(answer.map_err(|fault| fault.into_failure(&shared.server)))
+        Event::Answer(answer.map_err(|fault| shared.fail(fault)))
     }
 
     fn aside(&mut self, aside: SideMessage) -> Option<Event> {

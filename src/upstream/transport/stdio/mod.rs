@@ -224,7 +224,7 @@ impl OnItsWay {
             };
             let answer = answer
                 .map(|answer| answer.sent_by(&self.info))
-                .map_err(|fault| fault.into_failure(self.wire.server()));
+                .map_err(|fault| self.wire.fail(fault));
             // Before the client has its answer: a call that timed out is cancelled here.
             drop(self);
             yield Event::Answer(answer);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::call::{Answer, Notice, Question, ServerName};
+use crate::call::{Answer, Failure, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response};
@@ -80,9 +80,9 @@ impl ChildLink {
         wire
     }
 
-    /// The name of the server.
-    pub(super) fn server(&self) -> &ServerName {
-        &self.server
+    /// The outward form of an error.
+    pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
+        fault.into_failure(&self.server, &self.secrets)
     }
 
     /// Registers a pending request, before it is sent. Messages that precede

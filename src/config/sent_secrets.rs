@@ -1,0 +1,70 @@
+//! The secrets that a server was sent last, such as access tokens: the configuration does not have
+//! them, and they change while the gateway runs.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::secret::Secret;
+use super::server_secrets::hidden_forms;
+
+/// The values that a server was sent last. Bounded: the oldest is forgotten first, and noted again
+/// when it is sent again.
+#[derive(Debug, Default)]
+pub(super) struct SentSecrets(Mutex<VecDeque<Arc<SentSecret>>>);
+
+/// A value that was sent.
+#[derive(Debug)]
+pub(super) struct SentSecret {
+    value: Secret,
+    /// What is hidden of it. Few values are ever looked for.
+    forms: OnceLock<Vec<Secret>>,
+}
+
+impl SentSecrets {
+    /// Notes a value that is sent now.
+    pub(super) fn note(&self, value: &str) {
+        let mut sent = self.0.lock();
+        if sent.iter().any(|known| known.value.expose() == value) {
+            return;
+        }
+        if sent.len() >= MOST_SENT {
+            sent.pop_front();
+        }
+        let value = Secret::new(value.to_owned());
+        sent.push_back(Arc::new(SentSecret { value, forms: OnceLock::new() }));
+    }
+
+    /// The values, without the lock.
+    pub(super) fn list(&self) -> Vec<Arc<SentSecret>> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+impl SentSecret {
+    /// What is hidden of it, the longest first.
+    pub(super) fn forms(&self) -> &[Secret] {
+        self.forms.get_or_init(|| hidden_forms([self.value.expose()]))
+    }
+}
+
+/// The most values that are remembered for a server.
+const MOST_SENT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_value_is_forgotten_and_none_is_kept_twice() {
+        let sent = SentSecrets::default();
+        for number in 0..=MOST_SENT {
+            sent.note(&format!("token-{number}"));
+            sent.note(&format!("token-{number}"));
+        }
+        let values: Vec<_> = sent.list().iter().map(|one| one.value.clone()).collect();
+        assert_eq!(values.len(), MOST_SENT);
+        assert_eq!(values.first().map(Secret::expose), Some("token-1"));
+    }
+}

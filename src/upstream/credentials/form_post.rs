@@ -1,0 +1,137 @@
+//! Forms that are posted to an authorization server: token requests, exchanges and revocations.
+//!
+//! An authorization server may repeat what it was sent, in an error code as well as in a text. No
+//! fault quotes a secret of the form: what was sent is known here, and is hidden in the answer before
+//! a fault is made of it.
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method, StatusCode};
+use url::{Url, form_urlencoded};
+
+use crate::config::{Secret, ServerSecrets};
+use crate::upstream::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest};
+
+use super::dpop::DPOP;
+use super::registration::OauthClient;
+use super::token::TokenRefusal;
+
+/// A form for an authorization server.
+pub(super) struct FormPost<'a> {
+    pub(super) url: &'a Url,
+    pub(super) headers: HeaderMap,
+    pub(super) form: String,
+    pub(super) client: &'a OauthClient,
+}
+
+/// The answer to a form.
+pub(super) struct FormAnswer {
+    pub(super) answer: OutboundAnswer,
+    sent: SentForm,
+}
+
+/// What was sent.
+struct SentForm {
+    headers: HeaderMap,
+    form: Bytes,
+    client_secret: Option<Secret>,
+}
+
+impl FormPost<'_> {
+    /// Posts the form.
+    ///
+    /// # Errors
+    /// [`OutboundFault`] if there is no answer.
+    pub(super) async fn send(self, outbound: &OutboundClient) -> Result<FormAnswer, OutboundFault> {
+        let Self { url, headers, form, client } = self;
+        let body = Bytes::from(form);
+        let (form, client_secret) = (body.clone(), client.secret.clone());
+        let sent = SentForm { headers: headers.clone(), form, client_secret };
+        let request = OutboundRequest { method: Method::POST, url, headers, body };
+        match outbound.send(request).await {
+            Ok(answer) => Ok(FormAnswer { answer, sent }),
+            Err(fault) => Err(fault.without(&sent.secrets())),
+        }
+    }
+}
+
+impl FormAnswer {
+    /// Reads the answer. A refusal quotes nothing of what was sent.
+    pub(super) fn read<T>(
+        &self,
+        read: impl Fn(StatusCode, &[u8]) -> Result<T, TokenRefusal>,
+    ) -> Result<T, TokenRefusal> {
+        let OutboundAnswer { status, body, .. } = &self.answer;
+        read(*status, body).map_err(|_| {
+            let shown = self.sent.secrets().hide_in(&String::from_utf8_lossy(body)).into_owned();
+            read(*status, shown.as_bytes()).err().unwrap_or(TokenRefusal::Shape)
+        })
+    }
+}
+
+impl SentForm {
+    fn secrets(&self) -> ServerSecrets {
+        let form = form_urlencoded::parse(&self.form);
+        let form = form.filter(|(name, _)| !PUBLIC.contains(&&**name)).map(|(_, value)| value);
+        let form: Vec<_> = form.collect();
+        let headers = [AUTHORIZATION, DPOP];
+        let headers = headers.iter().filter_map(|name| self.headers.get(name)?.to_str().ok());
+        let client_secret = self.client_secret.as_ref().map(Secret::expose);
+        ServerSecrets::new(form.iter().map(|value| &**value).chain(headers).chain(client_secret))
+    }
+}
+
+/// The members of forms that are no secrets.
+const PUBLIC: [&str; 12] = [
+    "grant_type",
+    "resource",
+    "scope",
+    "client_id",
+    "redirect_uri",
+    "audience",
+    "client_assertion_type",
+    "subject_token_type",
+    "actor_token_type",
+    "requested_token_type",
+    "token_type_hint",
+    "token_type",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::token::{TokenUse, read_tokens};
+    use super::*;
+
+    #[test]
+    fn a_refusal_quotes_nothing_of_what_was_sent() {
+        let secrets = ["refresh/secret+1=", "client secret 1", "proof.of.possession"];
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "refresh_token")
+            .append_pair("refresh_token", secrets[0])
+            .finish();
+        let headers = HeaderMap::from_iter([(DPOP, secrets[2].parse().unwrap())]);
+        for secret in secrets {
+            for (status, body) in [
+                (400, serde_json::json!({ "error": secret })),
+                (400, serde_json::json!({ "error": format!("no.{secret}.token") })),
+                (200, serde_json::json!({ "access_token": "a", "token_type": secret })),
+            ] {
+                let sent = SentForm {
+                    headers: headers.clone(),
+                    form: form.clone().into(),
+                    client_secret: Some(Secret::new(secrets[1].to_owned())),
+                };
+                let answer = OutboundAnswer {
+                    status: StatusCode::from_u16(status).unwrap(),
+                    headers: HeaderMap::new(),
+                    body: body.to_string().into(),
+                };
+                let read = |status, body: &[u8]| read_tokens(status, body, TokenUse::Bearer);
+                let refusal = FormAnswer { answer, sent }.read(read).unwrap_err().to_string();
+                for part in ["secret", "possession"] {
+                    assert!(!refusal.contains(part), "{body} becomes {refusal}");
+                }
+            }
+        }
+    }
+}
