@@ -56,6 +56,11 @@ pub enum UpstreamError {
         /// The `Content-Type`.
         found: String,
     },
+    /// A content coding, which the gateway never asks for and does not decode.
+    Encoding {
+        /// The `Content-Encoding`.
+        found: String,
+    },
     /// The response is larger than the configuration allows.
     TooLarge {
         /// The most bytes allowed.
@@ -219,6 +224,7 @@ impl UpstreamError {
         match self {
             Self::Redirect { to } => Self::Redirect { to: hide(to) },
             Self::MediaType { found } => Self::MediaType { found: hide(found) },
+            Self::Encoding { found } => Self::Encoding { found: hide(found) },
             Self::Refused { code, message } => {
                 Self::Refused { code: *code, message: hide(message) }
             }
@@ -243,6 +249,7 @@ impl UpstreamError {
             Self::Status { status } => ServerFault::Status { status: *status },
             Self::Redirect { .. } => ServerFault::Redirect,
             Self::MediaType { found } => ServerFault::MediaType { found: found.clone() },
+            Self::Encoding { found } => ServerFault::Encoding { found: found.clone() },
             Self::TooLarge { limit } => ServerFault::TooLarge { limit: *limit },
             Self::Chatter { limit } => ServerFault::Chatter { limit: *limit },
             Self::Frame(fault) => ServerFault::Frame(*fault),
@@ -287,6 +294,7 @@ impl UpstreamError {
             | Self::Versions(_) => Failure::server_down(server, fault),
             Self::Status { .. }
             | Self::MediaType { .. }
+            | Self::Encoding { .. }
             | Self::TooLarge { .. }
             | Self::Chatter { .. }
             | Self::Frame(_)
@@ -357,6 +365,7 @@ mod tests {
         let text = || "no live-token-1, and no live-tok".to_owned();
         for fault in [
             UpstreamError::MediaType { found: text() },
+            UpstreamError::Encoding { found: text() },
             UpstreamError::Refused { code: 1, message: text() },
             UpstreamError::Versions(VersionFault::Unsupported { offered: [text()].into() }),
         ] {

@@ -53,6 +53,12 @@ pub enum ServerFault {
         /// The `Content-Type`, truncated.
         found: String,
     },
+    /// A content coding, which the gateway never asks for and does not decode.
+    #[error("its response is encoded with {found:?}, which it was not asked for")]
+    Encoding {
+        /// The `Content-Encoding`, truncated.
+        found: String,
+    },
     /// The response is larger than the configuration allows.
     #[error("its response is larger than {limit} bytes")]
     TooLarge {

@@ -20,12 +20,12 @@ use ipnet::IpNet;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::codec::body::{BodyError, collect};
+use crate::codec::body::collect;
 use crate::codec::file::{FileReader, ReadError};
 use crate::config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
 
 use super::UpstreamError;
-use super::transport::http::{HttpClient, TransportError};
+use super::transport::http::{HttpClient, check_encoding};
 use guard::OutboundGuard;
 pub(in crate::upstream) use guard::Remedy;
 
@@ -170,12 +170,14 @@ impl OutboundClient {
         let response = response.map_err(failed)?;
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status, head.headers);
+        let unreadable =
+            |source| OutboundFault::Body { url: shown.to_owned(), source: Box::new(source) };
+        if status.is_success() {
+            check_encoding(&headers).map_err(unreadable)?;
+        }
         let body = collect(body, MAX_ANSWER).await;
-        let unreadable = |error: BodyError<TransportError>| OutboundFault::Body {
-            url: shown.to_owned(),
-            source: Box::new(error.into()),
-        };
-        Ok(OutboundAnswer { status, headers, body: body.map_err(unreadable)? })
+        let body = body.map_err(|error| unreadable(error.into()))?;
+        Ok(OutboundAnswer { status, headers, body })
     }
 }
 

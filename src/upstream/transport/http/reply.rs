@@ -16,6 +16,7 @@ use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response as RpcResponse}
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
 
+use super::headers::check_encoding;
 use super::large_result::{self, PartialAnswer};
 use super::{ResponseBody, TransportError};
 
@@ -55,6 +56,7 @@ impl HttpReply {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(Self::Empty);
         }
+        check_encoding(response.headers())?;
         match MediaType::of(response.headers()) {
             MediaType::Json => {}
             MediaType::EventStream => {

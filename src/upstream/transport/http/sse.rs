@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::ResponseBody;
 use super::client::{HttpClient, same_origin_as};
+use super::headers::check_encoding;
 use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
@@ -93,6 +94,7 @@ fn events_of(
     if !response.status().is_success() {
         return Err(UpstreamError::Status { status: response.status() });
     }
+    check_encoding(response.headers())?;
     if MediaType::of(response.headers()) != MediaType::EventStream {
         return Err(UpstreamError::MediaType { found: quote_content_type(response.headers()) });
     }

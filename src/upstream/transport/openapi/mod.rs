@@ -54,7 +54,9 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::caller_headers::CallerHeaders;
-use crate::upstream::transport::http::{ApiHeaders, HttpClient, RequestCredentials};
+use crate::upstream::transport::http::{
+    ApiHeaders, HttpClient, RequestCredentials, check_encoding,
+};
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
@@ -279,7 +281,11 @@ impl ApiShared {
             (&operation.method, &headers),
             request.body,
         );
-        let (head, body) = sent.await?.into_parts();
+        let response = sent.await?;
+        if response.status().is_success() {
+            check_encoding(response.headers())?;
+        }
+        let (head, body) = response.into_parts();
         let body = collect(body, self.loader.server.max_response).await?;
         Ok(ApiAnswer { status: head.status, headers: head.headers, body })
     }

@@ -20,7 +20,7 @@ use crate::config::{
 };
 use crate::crypto::sha256;
 use crate::text::clip;
-use crate::upstream::transport::http::{HttpClient, RedirectedTo};
+use crate::upstream::transport::http::{HttpClient, RedirectedTo, check_encoding};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::document::{ApiDescription, DocumentFault, describe_api};
@@ -231,6 +231,7 @@ impl DocumentLoader {
         if !response.status().is_success() {
             return Err(UpstreamError::Status { status: response.status() });
         }
+        check_encoding(response.headers())?;
         let (head, body) = response.into_parts();
         let redirected = head.extensions.get::<RedirectedTo>();
         let address = redirected.and_then(|to| Url::parse(&to.0.to_string()).ok());
