@@ -27,6 +27,11 @@ impl Browser {
         self.cookie.lock().unwrap().clone()
     }
 
+    /// Somebody has put this cookie there.
+    pub fn has(&self, cookie: Option<String>) {
+        *self.cookie.lock().unwrap() = cookie;
+    }
+
     /// Opens a page, by its path or its whole URL.
     pub async fn opens(&self, place: &str) -> Said {
         let path = place.strip_prefix(&self.origin).unwrap_or(place);

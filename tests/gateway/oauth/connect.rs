@@ -260,3 +260,20 @@ async fn a_client_that_was_removed_has_no_page_any_more() {
     gateway.reload_text(&text.replace("[clients.ann]", "[clients.other]")).await;
     assert_eq!(browser.opens("/connect").await.status, 401);
 }
+
+#[tokio::test]
+async fn a_cookie_from_before_somebody_agreed_is_worth_nothing_after() {
+    let server = protected().await;
+    let (gateway, _) = shared_by_two(&server).await;
+    let link = visit_link(&gateway, "key-of-ann").await;
+    let (browser, planted) = (Browser::of(&gateway), Browser::of(&gateway));
+    let page = browser.opens(&link).await;
+    let form = form_of(&page);
+    planted.has(browser.cookie());
+    // The page of that cookie may send its forms as long as nobody has agreed.
+    browser.agrees(&link).await;
+    assert_ne!(browser.cookie(), planted.cookie());
+    let said = planted.sends("/connect/leave", &answer(&form, "")).await;
+    assert_eq!(said.status, 403, "{said:?}");
+    assert_eq!(browser.opens("/connect").await.status, 200);
+}

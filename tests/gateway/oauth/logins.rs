@@ -220,3 +220,29 @@ async fn a_user_who_does_not_open_the_link_ends_the_call() {
     assert!(said.is_error() && said.text().contains("declined"), "{said:?}");
     assert!(server.token_requests().is_empty());
 }
+
+#[tokio::test]
+async fn a_legacy_client_is_asked_or_told_the_link() {
+    let server = protected().await;
+    let gateway = gateway(&server, "").await;
+    // One that can open no pages has one sentence with the link.
+    for client in [
+        gateway.legacy().await,
+        gateway.legacy().await.offering(json!({ "elicitation": { "form": {} } })).await,
+        gateway.legacy_of("2025-06-18").await.offering(json!({ "elicitation": {} })).await,
+    ] {
+        assert!(link_in(&call(&client).await).contains("/connect/link?ticket="));
+    }
+    let client = gateway.legacy().await.offering(json!({ "elicitation": { "url": {} } })).await;
+    let mut reply = client.ask_call("s__echo", json!({ "a": 1 })).send().await;
+    let asked = reply.message().await.expect("a request of the gateway");
+    assert_eq!(asked["method"], "elicitation/create", "{asked}");
+    assert_eq!(asked["params"]["mode"], "url", "{asked}");
+    assert!(asked["params"]["elicitationId"].is_string(), "{asked}");
+    let link = asked["params"]["url"].as_str().unwrap().to_owned();
+    server.gives("t", json!({}));
+    server.takes("t", &["list", "call"]);
+    client.respond(&asked["id"], json!({ "action": "accept" })).await;
+    assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+    assert_eq!(reply.said().await.text(), r#"{"a":1}"#);
+}

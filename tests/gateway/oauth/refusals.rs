@@ -161,3 +161,78 @@ async fn a_code_that_is_refused_leaves_no_grant() {
     assert_ne!(another, link);
     assert_eq!(gateway.server("s").await["state"], Value::from("login"));
 }
+
+#[tokio::test]
+async fn the_callback_takes_only_what_an_authorization_server_sends() {
+    let server = protected().await;
+    let (gateway, link) = waiting(&server).await;
+    server.gives("t", json!({}));
+    server.takes("t", &["list", "call"]);
+    let browser = Browser::of(&gateway);
+    let back = server.agrees(&browser.agrees(&link).await);
+    // No form, and no other method.
+    let said = browser.sends(&back, &[("code", "the-code-1")]).await;
+    assert_eq!(said.status, 404, "{said:?}");
+    let said = gateway.plain().http("DELETE", &back).send().await;
+    assert_eq!(said.status(), 405);
+    for more in ["code=other", "state=other", "iss=https://other.example"] {
+        let said = browser.opens(&format!("{back}&{more}")).await;
+        assert_eq!(said.status, 400, "{more}: {said:?}");
+    }
+    // Nothing of what it is sent is repeated or kept, however much it is.
+    for size in [4 << 10, 32 << 10, 60 << 10] {
+        let long = format!("/oauth/callback?code={}&state=unknown", "x".repeat(size));
+        let said = browser.opens(&long).await;
+        assert!((400..500).contains(&said.status), "{size}: {}", said.status);
+        assert!(!said.body.contains("xxxx"), "{size}");
+    }
+    assert_eq!(server.api.calls("/token").len(), 0);
+}
+
+#[tokio::test]
+async fn one_user_has_one_open_login_for_each_server() {
+    let server = protected().await;
+    let (gateway, link) = waiting(&server).await;
+    let client = gateway.modern();
+    for _ in 0..20 {
+        assert_eq!(link_in(&call(&client).await), link, "the link that is out");
+    }
+    // A login that is agreed to again replaces the one before.
+    let browser = Browser::of(&gateway);
+    let (first, second) = (browser.agrees(&link).await, browser.agrees(&link).await);
+    server.gives("t", json!({}));
+    server.takes("t", &["list", "call"]);
+    assert_eq!(browser.opens(&server.agrees(&first)).await.status, 400);
+    assert_eq!(browser.opens(&server.agrees(&second)).await.status, 200);
+    assert_eq!(server.api.calls("/token").len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_other_scopes_without_end_is_asked_no_more() {
+    let server = protected().await;
+    server.gives("own", json!({ "expires_in": 3600 }));
+    server.takes("own", &["list", "call"]);
+    let settings = "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"mine\"";
+    let gateway = gateway(&server, settings).await;
+    gateway.ready("s").await;
+    let before = server.token_requests().len();
+    let metadata = server.api.url("/prm");
+    server.upstream.guards(move |received| {
+        let challenge = format!(
+            "Bearer error=\"insufficient_scope\", scope=\"more-{}\", \
+             resource_metadata=\"{metadata}\"",
+            received.number
+        );
+        let headers = vec![("WWW-Authenticate".to_owned(), challenge)];
+        (received.method == "tools/call").then(|| (403, headers, String::new()))
+    });
+    let client = gateway.modern();
+    for call_number in 1..=20 {
+        let sent = server.upstream.calls().len();
+        let said = call(&client).await;
+        assert!(said.is_error(), "{said:?}");
+        let sent = server.upstream.calls().len() - sent;
+        assert!(sent <= 2, "call {call_number} was sent {sent} times");
+    }
+    assert_eq!(server.token_requests().len() - before, 10, "and no more");
+}
