@@ -5,7 +5,7 @@
 //! a policy reads, with sorted keys. Its digest is what pins compare, and an entity tag.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::item::MAX_ITEM_DEPTH;
 use super::kind::Kind;
 use super::scan::ScanFindings;
+use super::search::AnalysedElement;
 use crate::crypto::sha256;
 use crate::jsonrpc::parse_strict;
 
@@ -22,6 +23,7 @@ use crate::jsonrpc::parse_strict;
 pub(super) struct DefinitionCells {
     pub(super) digest: OnceLock<DefinitionDigest>,
     pub(super) findings: OnceLock<ScanFindings>,
+    pub(super) words: OnceLock<Arc<AnalysedElement>>,
 }
 
 /// SHA-256 of a definition's kind and canonical form.

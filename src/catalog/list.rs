@@ -71,6 +71,11 @@ impl CatalogList {
         &self.bytes
     }
 
+    /// The element at a position.
+    pub(super) fn element(&self, position: usize) -> Option<&[u8]> {
+        self.bytes.get(self.spans.get(position)?.clone())
+    }
+
     /// The object with the array as its only member: the complete result of a
     /// list request that has nothing to add.
     pub fn list_result(&self) -> &Bytes {

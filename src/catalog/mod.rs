@@ -29,6 +29,7 @@ mod param_headers;
 mod rules;
 mod scan;
 mod schema;
+mod search;
 mod selection;
 mod server_list;
 mod tool;
@@ -64,6 +65,10 @@ pub use scan::{ConfusableNames, ScanFindings, ScanRule};
 pub use schema::{
     ArgumentEditFault, ArgumentSchema, CoercedArguments, MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH,
     SchemaError, is_usable_pattern,
+};
+pub use search::{
+    AnalysedElement, Analyser, DocumentId, MAX_DOCUMENTS, MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES,
+    MAX_QUERY_WORDS, SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
 };
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
@@ -118,6 +123,8 @@ pub struct Catalog {
     prompts: Named<PublicName, ElementOrigin>,
     uris: CatalogUris,
     lists: ByKind<CatalogList>,
+    /// The positions of tools whose description the configuration replaces.
+    described_anew: HashSet<usize>,
 }
 
 impl Catalog {
@@ -173,6 +180,8 @@ impl Catalog {
             skills: list_skills(&uris, sources, fresh.skills),
         };
 
+        let described = tools.iter().enumerate().filter(|(_, one)| one.description.is_some());
+        let described_anew = described.map(|(position, _)| position).collect();
         let entries: Vec<_> = tools
             .into_iter()
             .map(|one| ToolEntry {
@@ -192,7 +201,7 @@ impl Catalog {
         let of_apps = app_tools(&entries);
         let own = own.into_iter().map(|tool| (PublicName::new(tool.native.as_str()), tool));
         let (own, prompts) = (own.collect(), prompts.collect());
-        (Self { entries, by_name, of_apps, own, prompts, uris, lists }, warnings)
+        (Self { entries, by_name, of_apps, own, prompts, uris, lists, described_anew }, warnings)
     }
 
     /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own
@@ -231,6 +240,38 @@ impl Catalog {
     /// All tools in listing order: file order of servers, then each server's own.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &ToolEntry> {
         self.entries.iter()
+    }
+
+    /// The definition of a tool as clients see it, raw JSON, by its position in [`Self::entries`].
+    pub fn tool_definition(&self, position: usize) -> Option<&[u8]> {
+        self.lists.tools.element(self.own.len() + position)
+    }
+
+    /// An index of all tools, to be searched; a document's id is the position in [`Self::entries`].
+    /// The definitions are analysed when the first index is built that has them, and never if nobody
+    /// searches.
+    ///
+    /// The catalog of a view has only what its clients may see, so an index of it tells nothing of
+    /// anything else.
+    pub fn build_search_index(&self, synonyms: Arc<SynonymGroups>) -> SearchIndex {
+        let mut analyser = Analyser::default();
+        let documents: Vec<_> = self
+            .entries
+            .iter()
+            .enumerate()
+            .map(|(place, entry)| {
+                let is_described = self.described_anew.contains(&place);
+                let shown = self.tool_definition(place).filter(|_| is_described);
+                let element = match shown {
+                    Some(shown) => Arc::new(analyser.analyse(shown)),
+                    None => entry.tool.analyse_words(&mut analyser),
+                };
+                let is_renamed = !entry.public.as_str().ends_with(entry.native().as_str());
+                let renamed = is_renamed.then_some(entry.public.as_str());
+                SearchDocument { element, server: entry.server.as_str(), renamed }
+            })
+            .collect();
+        SearchIndex::build(documents, synonyms, &mut analyser)
     }
 
     /// Whether clients see any tool, prompt, resource or template of a server.

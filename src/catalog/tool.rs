@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -14,6 +15,7 @@ use super::kind::Kind;
 use super::offers::{ServerOffers, TaskForm};
 use super::param_headers::{self, ParamHeader};
 use super::schema::{self, ArgumentSchema, PatternBudget, SchemaError};
+use super::search::{AnalysedElement, Analyser};
 use super::tool_transform::ToolTransform;
 use crate::call::NativeName;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
@@ -144,6 +146,12 @@ impl Tool {
     /// The tool object as the server sent it.
     pub fn raw(&self) -> &Bytes {
         &self.raw
+    }
+
+    /// Its words for search, analysed when they are first asked for.
+    pub(super) fn analyse_words(&self, analyser: &mut Analyser) -> Arc<AnalysedElement> {
+        let words = &self.definition.words;
+        Arc::clone(words.get_or_init(|| Arc::new(analyser.analyse(&self.raw))))
     }
 
     /// Where what is computed of its definition is kept.

@@ -1,0 +1,339 @@
+//! What a tool does, and what a question asks for: reading, creating, changing, deleting, sending.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::stems::{is_question_filler, is_stop_word, stem_english};
+use super::weights::{NEUTRAL, OPPOSED, RELATED, SAME};
+use super::words::split_words;
+use crate::text::clip;
+
+/// The kind of effect that a verb names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing changes.
+    Read,
+    /// Something comes to be.
+    Create,
+    /// Something is changed.
+    Update,
+    /// Something goes away.
+    Delete,
+    /// Something is sent to somebody.
+    Send,
+}
+
+impl Action {
+    /// The action of an element's name: that of its first verb, which is its first word almost
+    /// always (`delete_file`), or its last (`issue_read`).
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let words = split_words(clip(name, 256));
+        let texts: Vec<&str> = words
+            .iter()
+            .flat_map(|word| {
+                let whole = std::slice::from_ref(&word.text);
+                if word.parts.is_empty() { whole } else { &word.parts }
+            })
+            .map(String::as_str)
+            .collect();
+        let (first, last) = (texts.first(), texts.last());
+        let ordered = || first.into_iter().chain(last).chain(&texts).copied();
+        let verb = ordered().find(|text| !NOUNS.contains(text) && Self::of_verb(text).is_some());
+        verb.or_else(|| ordered().find(|text| Self::of_verb(text).is_some()))
+            .and_then(Self::of_verb)
+    }
+
+    /// The action that a verb names, folded, in any of its forms.
+    pub(super) fn of_verb(word: &str) -> Option<Self> {
+        static STEMS: LazyLock<HashMap<String, Action>> = LazyLock::new(|| {
+            let verbs = VERBS
+                .iter()
+                .flat_map(|(action, verbs)| verbs.iter().map(|verb| (stem_english(verb), *action)));
+            verbs.collect()
+        });
+        STEMS.get(&stem_english(word)).copied()
+    }
+
+    /// The action that a question asks for, of its words in order, folded. A question that begins
+    /// with an interrogative wants to know something, whatever verbs it has.
+    pub(super) fn of_question<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut words = words.into_iter().peekable();
+        if let Some(first) = words.peek() {
+            let first = *first;
+            if INTERROGATIVES.contains(&first) {
+                return Some(Self::Read);
+            }
+            if first == "how" {
+                words.next();
+                if words.peek().is_some_and(|next| QUANTITIES.contains(next)) {
+                    return Some(Self::Read);
+                }
+            }
+        }
+        let content = words.filter(|word| !is_stop_word(word) && !is_question_filler(word));
+        content.take(HEAD).find_map(Self::of_verb)
+    }
+
+    /// How well an element of this action serves a question that asks for another: a factor of its
+    /// score.
+    pub(super) fn suitability(self, asked: Self) -> f32 {
+        match (asked, self) {
+            (asked, own) if asked == own => SAME,
+            (Self::Create, Self::Send) | (Self::Send, Self::Create) => RELATED,
+            (Self::Create, Self::Update) | (Self::Update, Self::Create) => RELATED,
+            (Self::Update, Self::Send) | (Self::Send, Self::Update) => NEUTRAL,
+            (Self::Delete, Self::Update) => NEUTRAL,
+            _ => OPPOSED,
+        }
+    }
+}
+
+/// A verb among so many words that say something is the question's.
+const HEAD: usize = 3;
+
+const INTERROGATIVES: [&str; 14] = [
+    "what", "which", "who", "whose", "where", "when", "why", "is", "are", "does", "do", "did",
+    "has", "was",
+];
+
+/// What follows "how" where it asks for a figure.
+const QUANTITIES: [&str; 8] = ["many", "much", "long", "far", "big", "large", "old", "often"];
+
+/// Verbs that are nouns as often in names of tools.
+const NOUNS: [&str; 22] = [
+    "book", "build", "comment", "copy", "count", "draft", "email", "export", "format", "import",
+    "message", "post", "query", "record", "review", "schedule", "search", "share", "start",
+    "status", "store", "text",
+];
+
+/// The verbs of names of tools, by what they do.
+const VERBS: [(Action, &[&str]); 5] = [
+    (
+        Action::Read,
+        &[
+            "get",
+            "list",
+            "show",
+            "read",
+            "view",
+            "fetch",
+            "search",
+            "find",
+            "query",
+            "lookup",
+            "describe",
+            "check",
+            "count",
+            "retrieve",
+            "browse",
+            "inspect",
+            "explain",
+            "analyze",
+            "analyse",
+            "compare",
+            "download",
+            "export",
+            "summarize",
+            "summarise",
+            "see",
+            "display",
+            "scan",
+            "watch",
+            "monitor",
+            "look",
+            "explore",
+            "discover",
+            "calculate",
+            "validate",
+            "verify",
+            "whoami",
+            "extract",
+            "load",
+            "ls",
+            "cat",
+            "which",
+            "what",
+            "where",
+            "who",
+            "when",
+            "whose",
+            "review",
+            "tail",
+            "print",
+        ],
+    ),
+    (
+        Action::Create,
+        &[
+            "create",
+            "add",
+            "new",
+            "make",
+            "insert",
+            "register",
+            "generate",
+            "build",
+            "open",
+            "start",
+            "upload",
+            "import",
+            "clone",
+            "copy",
+            "init",
+            "initialize",
+            "provision",
+            "write",
+            "save",
+            "store",
+            "record",
+            "append",
+            "put",
+            "book",
+            "schedule",
+            "fork",
+            "install",
+            "duplicate",
+            "draft",
+            "deploy",
+            "launch",
+            "compose",
+        ],
+    ),
+    (
+        Action::Update,
+        &[
+            "update",
+            "edit",
+            "modify",
+            "change",
+            "set",
+            "rename",
+            "move",
+            "replace",
+            "patch",
+            "configure",
+            "assign",
+            "enable",
+            "disable",
+            "merge",
+            "mark",
+            "toggle",
+            "resize",
+            "restart",
+            "adjust",
+            "fix",
+            "correct",
+            "increase",
+            "decrease",
+            "transfer",
+            "close",
+            "reopen",
+            "resolve",
+            "restore",
+            "sort",
+            "reorder",
+            "format",
+        ],
+    ),
+    (
+        Action::Delete,
+        &[
+            "delete",
+            "remove",
+            "drop",
+            "erase",
+            "destroy",
+            "clear",
+            "purge",
+            "uninstall",
+            "unlink",
+            "wipe",
+            "trash",
+            "revoke",
+            "terminate",
+            "cancel",
+            "discard",
+            "rm",
+            "prune",
+            "unassign",
+            "unsubscribe",
+            "dismiss",
+        ],
+    ),
+    (
+        Action::Send,
+        &[
+            "send",
+            "post",
+            "publish",
+            "reply",
+            "notify",
+            "share",
+            "email",
+            "forward",
+            "submit",
+            "invite",
+            "message",
+            "comment",
+            "tweet",
+            "respond",
+            "broadcast",
+            "text",
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_action_wherever_its_verb_is() {
+        for (name, action) in [
+            ("get_issue", Some(Action::Read)),
+            ("deleteFile", Some(Action::Delete)),
+            ("issue_read", Some(Action::Read)),
+            ("slack_post_message", Some(Action::Send)),
+            ("git_commit", None),
+            ("email_get", Some(Action::Read)),
+            ("", None),
+        ] {
+            assert_eq!(Action::of_name(name), action, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_question_tells_its_action() {
+        for (question, action) in [
+            ("please delete the old branch", Some(Action::Delete)),
+            ("I want to create a new issue", Some(Action::Create)),
+            ("how do I send a message", Some(Action::Send)),
+            ("which files were deleted", Some(Action::Read)),
+            ("how many users are there", Some(Action::Read)),
+            ("creating issues", Some(Action::Create)),
+            ("github issues", None),
+        ] {
+            assert_eq!(
+                Action::of_question(question.to_lowercase().split(' ')),
+                action,
+                "{question}"
+            );
+        }
+    }
+
+    #[test]
+    fn reading_and_deleting_are_opposed() {
+        assert!(Action::Read.suitability(Action::Read) > 1.0);
+        assert!(Action::Delete.suitability(Action::Read) < 1.0);
+    }
+
+    #[test]
+    fn no_verb_has_two_actions() {
+        let verbs = VERBS.iter().flat_map(|(_, verbs)| verbs.iter());
+        let mut all: Vec<_> = verbs.map(|verb| stem_english(verb)).collect();
+        all.sort_unstable();
+        all.dedup_by(|one, other| one == other && one == "initi");
+        let doubled: Vec<_> = all.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+        assert!(doubled.is_empty(), "{doubled:?}");
+    }
+}

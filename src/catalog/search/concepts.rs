@@ -1,0 +1,268 @@
+//! From a question's words to terms of an index: each word with everything that may stand for it.
+
+use super::SearchIndex;
+use super::actions::Action;
+use super::languages::Translation;
+use super::question::{QueryWord, SearchQuery};
+use super::ranking::Ranking;
+use super::spelling::{LetterSet, Misspelling};
+use super::stems::{is_everyday_word, stem_english};
+use super::thesaurus::{Synonym, SynonymGroups};
+use super::weights::{
+    EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE, TRANSLATED, VERB_SHARE, WEAK,
+};
+
+/// One thing that a question speaks of: a word, or a phrase.
+#[derive(Debug, Default)]
+pub(super) struct Concept {
+    /// Its words; a document's scores for them are added.
+    pub(super) slots: Vec<Slot>,
+    /// What stands for the whole phrase.
+    pub(super) alternatives: Vec<Variant>,
+    /// Its share of what the question says.
+    pub(super) weight: f32,
+}
+
+/// A word, and what stands for it; the best of a document counts.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) variants: Vec<Variant>,
+    /// How much the word tells, in nats: the rarer, the more.
+    pub(super) information: f32,
+    /// Whether variants may tell more than that.
+    pub(super) is_bounded: bool,
+}
+
+/// Terms that a document has to have, all of them.
+#[derive(Debug)]
+pub(super) struct Variant {
+    /// Positions in the vocabulary.
+    pub(super) terms: Vec<usize>,
+    /// What a match is worth, at most 1.
+    pub(super) discount: f32,
+}
+
+impl Variant {
+    /// How much of the word a document with these terms has for certain. What is far from the word is
+    /// little evidence that the document is meant.
+    pub(super) fn certainty(&self) -> f32 {
+        self.discount * self.discount
+    }
+}
+
+/// Reads the words of a question against an index.
+pub(super) struct ConceptReader<'a> {
+    index: &'a SearchIndex,
+    ranking: &'a Ranking<'a>,
+    /// How many more words may be compared with the whole vocabulary.
+    corrections: usize,
+}
+
+impl<'a> ConceptReader<'a> {
+    pub(super) fn new(index: &'a SearchIndex, ranking: &'a Ranking<'a>) -> Self {
+        Self { index, ranking, corrections: MAX_CORRECTIONS }
+    }
+
+    /// The concepts of a question, in order. A phrase of a group of synonyms is one concept; a word
+    /// that the question repeats counts once.
+    pub(super) fn read(mut self, query: &SearchQuery) -> Vec<Concept> {
+        let mut concepts = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        let mut rest = &*query.words;
+        while let Some((word, others)) = rest.split_first() {
+            if let Some((phrase, count)) = self.find_phrase(rest) {
+                concepts.push(phrase);
+                rest = rest.get(count..).unwrap_or_default();
+                continue;
+            }
+            rest = others;
+            if word.is_stop || seen.contains(&&*word.stem) {
+                continue;
+            }
+            seen.push(&word.stem);
+            concepts.extend(self.read_word(word, others.first()));
+        }
+        concepts.extend(query.shapes.iter().filter_map(|words| self.read_shape(words)));
+        concepts
+    }
+
+    /// The longest phrase at the start that has synonyms, and its number of words.
+    fn find_phrase(&self, rest: &[QueryWord]) -> Option<(Concept, usize)> {
+        let longest = self.groups().map(SynonymGroups::longest_phrase).into_iter().max()?;
+        (2..=longest.min(rest.len())).rev().find_map(|count| {
+            let words = rest.get(..count)?;
+            let stems: Vec<_> = words.iter().map(|word| &*word.stem).collect();
+            let key = stems.join(" ");
+            if !self.groups().iter().any(|groups| groups.knows(&key)) {
+                return None;
+            }
+            let mut concept = Concept::default();
+            for word in words.iter().filter(|word| !word.is_stop) {
+                let mut slot = self.open_slot(word);
+                self.add_variant(&mut slot.variants, &word.parts, PARTS);
+                concept.weight += slot.information;
+                concept.slots.push(slot);
+            }
+            self.add_synonyms(&mut concept.alternatives, &key, 1.0);
+            if concept.slots.is_empty() {
+                let known = concept.alternatives.iter().flat_map(|variant| &variant.terms);
+                concept.weight =
+                    known.map(|term| self.ranking.information(*term)).fold(0.0, f32::max);
+            }
+            Some((concept, count))
+        })
+    }
+
+    /// What the shape of a word stands for; nothing that could be missed.
+    fn read_shape(&self, words: &[&str]) -> Option<Concept> {
+        let mut slot = Slot::default();
+        for word in words {
+            let stem = stem_english(word);
+            self.add_variant(&mut slot.variants, &[&*stem], SHAPE);
+            self.add_synonyms(&mut slot.variants, &stem, SHAPE);
+        }
+        (!slot.variants.is_empty()).then(|| Concept { slots: vec![slot], ..Concept::default() })
+    }
+
+    fn read_word(&mut self, word: &QueryWord, next: Option<&QueryWord>) -> Option<Concept> {
+        let mut slot = self.open_slot(word);
+        self.add_variant(&mut slot.variants, &word.parts, PARTS);
+        if let Some(next) = next {
+            // `screen shot` for `screenshot`; the next word has its own concept besides.
+            let joined = stem_english(&[&*word.text, &*next.text].concat());
+            self.add_variant(&mut slot.variants, &[joined], JOINED);
+        }
+        for translation in &word.translations {
+            self.add_translation(&mut slot.variants, translation);
+        }
+        if word.translations.is_empty() {
+            self.add_synonyms(&mut slot.variants, &word.stem, 1.0);
+        }
+        if slot.variants.is_empty() && !word.is_fragment && word.translations.is_empty() {
+            self.add_divided(&mut slot.variants, &word.text);
+            self.add_corrections(&mut slot.variants, word);
+        }
+        if slot.variants.is_empty() && word.is_fragment {
+            return None;
+        }
+        if !slot.is_bounded {
+            let known = slot.variants.iter().filter(|variant| variant.discount > WEAK);
+            let known = known.flat_map(|variant| &variant.terms);
+            let best = known.map(|term| self.ranking.information(*term)).fold(0.0, f32::max);
+            slot.information = if best > 0.0 { best } else { self.ranking.most_information() };
+        }
+        let is_verb = Action::of_verb(&word.text).is_some()
+            || word.translations.iter().any(|one| Action::of_verb(one.english).is_some());
+        let mut share = if is_verb { VERB_SHARE } else { 1.0 };
+        if word.is_quoted {
+            share *= QUOTED;
+            slot.variants.iter_mut().for_each(|variant| variant.discount *= QUOTED);
+        } else if is_everyday_word(&word.text) {
+            share *= EVERYDAY_SHARE;
+            if let Some(own) = slot.variants.first_mut().filter(|_| slot.is_bounded) {
+                own.discount *= EVERYDAY;
+            }
+        }
+        Some(Concept {
+            weight: slot.information * share,
+            slots: vec![slot],
+            alternatives: Vec::new(),
+        })
+    }
+
+    /// A slot with the word itself, if a document has it.
+    fn open_slot(&self, word: &QueryWord) -> Slot {
+        let mut slot = Slot { information: self.ranking.most_information(), ..Slot::default() };
+        if let Some(term) = self.find_term(&word.stem) {
+            slot.information = self.ranking.information(term);
+            slot.is_bounded = true;
+            slot.variants.push(Variant { terms: vec![term], discount: 1.0 });
+        }
+        slot
+    }
+
+    /// The place of a term in the vocabulary, if a document that may be found has it.
+    fn find_term(&self, term: &str) -> Option<usize> {
+        let found = *self.index.terms.get(term)?;
+        (self.ranking.frequency(found) > 0).then_some(found)
+    }
+
+    fn add_variant(&self, variants: &mut Vec<Variant>, terms: &[impl AsRef<str>], discount: f32) {
+        let found = terms.iter().map(|term| self.find_term(term.as_ref()));
+        let Some(terms) = found.collect::<Option<Vec<_>>>() else { return };
+        if terms.is_empty() || variants.len() >= MAX_VARIANTS {
+            return;
+        }
+        match variants.iter_mut().find(|variant| variant.terms == terms) {
+            Some(variant) => variant.discount = variant.discount.max(discount),
+            None => variants.push(Variant { terms, discount }),
+        }
+    }
+
+    fn groups(&self) -> [&SynonymGroups; 2] {
+        [&self.index.synonyms, SynonymGroups::built_in()]
+    }
+
+    fn add_synonyms(&self, variants: &mut Vec<Variant>, key: &str, discount: f32) {
+        for groups in self.groups() {
+            for Synonym { terms, discount: own } in groups.find(key) {
+                self.add_variant(variants, terms, own * discount);
+            }
+        }
+    }
+
+    fn add_translation(&self, variants: &mut Vec<Variant>, translation: &Translation) {
+        self.add_variant(variants, &translation.terms, TRANSLATED);
+        self.add_synonyms(variants, &translation.key, TRANSLATED);
+    }
+
+    /// `pullrequest` for `pull request`.
+    fn add_divided(&self, variants: &mut Vec<Variant>, text: &str) {
+        if !text.is_ascii() || text.len() > MAX_DIVIDED {
+            return;
+        }
+        for at in MIN_PIECE..text.len().saturating_sub(MIN_PIECE - 1) {
+            let (first, second) = text.split_at(at);
+            self.add_variant(variants, &[stem_english(first), stem_english(second)], PARTS);
+        }
+    }
+
+    /// What may have been meant by a word that no document has.
+    fn add_corrections(&mut self, variants: &mut Vec<Variant>, word: &QueryWord) {
+        let is_known = self.groups().iter().any(|groups| groups.knows(&word.stem));
+        let Some(misspelling) = Misspelling::new(&word.text) else { return };
+        if is_known || self.corrections == 0 {
+            return;
+        }
+        self.corrections -= 1;
+        let mut near = Vec::new();
+        for (place, term) in self.index.vocabulary.iter().enumerate() {
+            if let Some(similarity) = misspelling.similarity(&term.text, term.letters)
+                && self.ranking.frequency(place) > 0
+            {
+                near.push((similarity, &*term.text));
+            }
+        }
+        let words = SynonymGroups::built_in().words().filter_map(|word| {
+            Some((misspelling.similarity(word, LetterSet::of_word(word))?, word))
+        });
+        near.extend(words);
+        near.sort_unstable_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+        near.dedup();
+        for (similarity, term) in near.into_iter().take(MAX_NEAR) {
+            self.add_variant(variants, &[term], similarity);
+            self.add_synonyms(variants, term, similarity);
+        }
+    }
+}
+
+/// The most words of a question that are compared with the whole vocabulary.
+const MAX_CORRECTIONS: usize = 8;
+/// The most words that a misspelt one may have been.
+const MAX_NEAR: usize = 6;
+/// The most that stands for one word.
+const MAX_VARIANTS: usize = 48;
+/// The longest word that is divided in two.
+const MAX_DIVIDED: usize = 24;
+/// The shortest part of a divided word.
+const MIN_PIECE: usize = 3;

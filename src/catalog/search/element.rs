@@ -1,0 +1,284 @@
+//! One element's definition, analysed: which terms each of its fields has, and what it does.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::actions::Action;
+use super::schema_text::visit_schema;
+use super::stems::{TermMaker, stem_english};
+use super::words::{fold_text, split_words, visit_words};
+use crate::text::clip;
+
+/// A part of an element that has a weight of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    /// The name.
+    Name,
+    /// The title.
+    Title,
+    /// The first sentence of the description.
+    Summary,
+    /// The rest of the description.
+    Description,
+    /// The names of the parameters.
+    ParameterName,
+    /// What the schema says of the parameters: descriptions, enumerated values, names below.
+    ParameterText,
+    /// The name of the server.
+    Server,
+}
+
+/// How many fields there are.
+pub(super) const FIELDS: usize = 7;
+
+/// The most words that are kept of each field, in the order of [`Field`]. A longer text says the same
+/// again, or is meant to be found for everything.
+pub(super) const MAX_WORDS: [usize; FIELDS] = [32, 32, 64, 512, 256, 1024, 16];
+
+/// How often a term is in each field.
+pub(super) type FieldCounts = [u8; FIELDS];
+
+/// The analysis of one definition, shared by all indexes that have it.
+#[derive(Debug)]
+pub struct AnalysedElement {
+    /// Each term once, with its counts.
+    pub(super) terms: Box<[(Arc<str>, FieldCounts)]>,
+    /// The number of words of each field.
+    pub(super) lengths: [u16; FIELDS],
+    /// What it does to what it works on, as far as its name tells.
+    pub(super) action: Option<Action>,
+    /// The letters and digits of its name, folded.
+    pub(super) name_key: Box<str>,
+}
+
+impl AnalysedElement {
+    /// The approximate size in memory, in bytes. Terms are shared with other elements.
+    pub fn size(&self) -> usize {
+        self.terms.len() * size_of::<(Arc<str>, FieldCounts)>() + size_of::<Self>()
+    }
+}
+
+/// Analyses definitions. Words that several of them have are analysed once, so one analyser should
+/// see all of a catalog.
+pub struct Analyser {
+    maker: TermMaker,
+    found: HashMap<Arc<str>, FieldCounts>,
+    lengths: [u16; FIELDS],
+}
+
+/// The members of an element that are searched.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ElementMembers<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    title: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    description: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "inputSchema")]
+    schema: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    annotations: ElementHints,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ElementHints {
+    title: Option<String>,
+    read_only_hint: Option<bool>,
+}
+
+impl Default for Analyser {
+    fn default() -> Self {
+        Self { maker: TermMaker::new(), found: HashMap::default(), lengths: [0; FIELDS] }
+    }
+}
+
+impl std::fmt::Debug for Analyser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Analyser").finish_non_exhaustive()
+    }
+}
+
+impl Analyser {
+    /// Analyses a tool or prompt as its server lists it, raw JSON. What cannot be read has no words.
+    pub fn analyse(&mut self, raw: &[u8]) -> AnalysedElement {
+        let members: ElementMembers<'_> = serde_json::from_slice(raw).unwrap_or_default();
+        let name = members.name.as_deref().unwrap_or_default();
+        self.add_text(Field::Name, name);
+        self.add_joined_neighbours(name);
+        let title = members.title.as_deref().or(members.annotations.title.as_deref());
+        self.add_text(Field::Title, title.unwrap_or_default());
+        let description = members.description.as_deref().unwrap_or_default();
+        let (summary, rest) = split_summary(description);
+        self.add_text(Field::Summary, summary);
+        self.add_text(Field::Description, rest);
+        for schema in [members.schema, members.arguments].into_iter().flatten() {
+            visit_schema(schema.get(), &mut |field, text| self.add_text(field, text));
+        }
+        let is_reader = members.annotations.read_only_hint == Some(true);
+        let action = Action::of_name(name).or(is_reader.then_some(Action::Read));
+        let mut terms: Vec<_> = self.found.drain().collect();
+        terms.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        AnalysedElement {
+            terms: terms.into_boxed_slice(),
+            lengths: std::mem::take(&mut self.lengths),
+            action,
+            name_key: name_key(name).into(),
+        }
+    }
+
+    /// The terms of a short text, such as a server's name.
+    pub(super) fn terms_of(&mut self, text: &str) -> Vec<Arc<str>> {
+        let mut terms: Vec<Arc<str>> = Vec::new();
+        for word in split_words(clip(text, MAX_SHORT_TEXT)) {
+            self.maker.visit_terms(&word, |term| {
+                if !terms.contains(term) {
+                    terms.push(Arc::clone(term));
+                }
+            });
+        }
+        terms
+    }
+
+    fn add_text(&mut self, field: Field, text: &str) {
+        let index = field as usize;
+        let most = MAX_WORDS.get(index).copied().unwrap_or_default();
+        // Longer words than this are rare; a text of one endless word must not be read to its end.
+        let text = clip(text, most * BYTES_A_WORD);
+        let Self { maker, found, lengths } = self;
+        let Some(length) = lengths.get_mut(index) else { return };
+        visit_words(text, |word| {
+            maker.visit_terms(&word, |term| {
+                if usize::from(*length) >= most {
+                    return;
+                }
+                *length += 1;
+                let counts = match found.get_mut(term) {
+                    Some(counts) => counts,
+                    None => found.entry(Arc::clone(term)).or_default(),
+                };
+                if let Some(count) = counts.get_mut(index) {
+                    *count = count.saturating_add(1);
+                }
+            });
+        });
+    }
+
+    /// A name's neighbours as one word, too: `screen_shot` is found by "screenshot".
+    fn add_joined_neighbours(&mut self, name: &str) {
+        let words = split_words(clip(name, MAX_SHORT_TEXT));
+        for pair in words.windows(2) {
+            let [first, second] = pair else { continue };
+            let joined = [&*first.text, &*second.text].concat();
+            if joined.len() > MAX_JOINED || !joined.is_ascii() {
+                continue;
+            }
+            let term: Arc<str> = stem_english(&joined).into();
+            let counts = self.found.entry(term).or_default();
+            if let Some(count) = counts.get_mut(Field::Name as usize) {
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// The letters and digits of a name, folded: what is equal if two names differ in spelling only.
+pub(super) fn name_key(name: &str) -> String {
+    fold_text(clip(name, MAX_SHORT_TEXT)).chars().filter(|c| c.is_alphanumeric()).collect()
+}
+
+/// The first sentence of a description, and the rest.
+pub(in crate::catalog) fn split_summary(description: &str) -> (&str, &str) {
+    let text = description.trim_start();
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        let ends = match character {
+            '.' | '!' | '?' => {
+                next.is_none_or(char::is_whitespace) && !ends_in_abbreviation(text, at)
+            }
+            '。' | '！' | '？' => true,
+            '\n' => at > 0 && next.is_none_or(|next| next == '\n' || next == '\r' || next == '-'),
+            _ => false,
+        };
+        if ends {
+            return text.split_at(at + character.len_utf8());
+        }
+    }
+    (text, "")
+}
+
+/// Whether the full stop at this place belongs to an abbreviation.
+fn ends_in_abbreviation(text: &str, at: usize) -> bool {
+    let before = text.get(..at).unwrap_or_default();
+    ["e.g", "i.e", "etc", "vs", "approx"].iter().any(|end| {
+        before.strip_suffix(end).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
+    })
+}
+
+/// What is read of a text for each word that may be kept of it, in bytes.
+const BYTES_A_WORD: usize = 16;
+/// The most bytes that are read of a name.
+const MAX_SHORT_TEXT: usize = 256;
+/// The longest word that two neighbours make.
+const MAX_JOINED: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(element: &AnalysedElement, term: &str) -> FieldCounts {
+        let found = element.terms.iter().find(|(one, _)| &**one == term);
+        found.map(|(_, counts)| *counts).unwrap_or_default()
+    }
+
+    #[test]
+    fn every_field_has_its_own_counts() {
+        let raw = r#"{"name":"create_issue","title":"New issue","description":"Creates an issue. The issue is new.",
+            "inputSchema":{"type":"object","properties":{"issue_title":{"type":"string","description":"Title of the issue"},
+            "state":{"enum":["open","closed"]}}},"annotations":{"readOnlyHint":false}}"#;
+        let element = Analyser::default().analyse(raw.as_bytes());
+        assert_eq!(counts(&element, "issu"), [1, 1, 1, 1, 1, 1, 0]);
+        assert_eq!(counts(&element, "creat"), [1, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(counts(&element, "close")[Field::ParameterText as usize], 1);
+        assert_eq!(counts(&element, "createissu")[Field::Name as usize], 1);
+        assert_eq!((element.action, &*element.name_key), (Some(Action::Create), "createissue"));
+    }
+
+    #[test]
+    fn a_text_without_end_is_bounded() {
+        let words: Vec<_> = (0..100_000).map(|number| format!("w{number}x")).collect();
+        let raw = serde_json::json!({"name": words.join("_"), "description": words.join(" ")});
+        let element = Analyser::default().analyse(raw.to_string().as_bytes());
+        let lengths = element.lengths.map(usize::from);
+        assert!(lengths.iter().zip(MAX_WORDS).all(|(length, most)| *length <= most), "{lengths:?}");
+    }
+
+    #[test]
+    fn what_is_no_element_has_no_words() {
+        for raw in ["", "[]", "{", r#"{"name":7}"#] {
+            assert!(Analyser::default().analyse(raw.as_bytes()).terms.is_empty(), "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_summary_is_the_first_sentence() {
+        for (text, summary) in [
+            ("Reads a file. Then stops.", "Reads a file."),
+            ("Reads files, e.g. of v1.2 logs. More.", "Reads files, e.g. of v1.2 logs."),
+            ("Reads a file\n\nArgs:\n path", "Reads a file\n"),
+            ("ファイルを読む。次", "ファイルを読む。"),
+            ("no end", "no end"),
+            ("", ""),
+        ] {
+            assert_eq!(split_summary(text).0, summary);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Questions in other languages: which language it is, and what its commonest words are in English.
+//!
+//! Definitions of tools are in English almost always, questions are not. A list of about 180 words in
+//! seven languages says what is asked for; what it does not know is searched as it is.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
+
+use rust_stemmers::Algorithm;
+
+use super::stems::{is_question_filler, is_stop_word, stem_english, stem_word};
+use super::thesaurus::{MAX_PHRASE, SynonymGroups};
+use super::words::{fold_text, split_words};
+
+/// A language of questions that has spaces between words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Language {
+    German,
+    French,
+    Spanish,
+    Portuguese,
+    Italian,
+}
+
+impl Language {
+    const ALL: [Self; 5] =
+        [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian];
+
+    /// The language of a question in these words, folded; `None` for English, and for words that
+    /// tell nothing.
+    pub(super) fn detect(words: &[&str]) -> Option<Self> {
+        let dictionary = Dictionary::built_in();
+        let is_english = |word: &&&str| {
+            let known = || SynonymGroups::built_in().knows(&stem_english(word));
+            is_stop_word(word) || is_question_filler(word) || known()
+        };
+        let english = words.iter().filter(is_english).count();
+        let knows = |language: Self, word: &str| {
+            language.is_stop_word(word) || !dictionary.find(language, word).is_empty()
+        };
+        let scores = Self::ALL.map(|language| {
+            let known = words.iter().filter(|word| knows(language, word));
+            let own = known.clone().filter(|word| !is_english(word)).count();
+            (known.count() + own, own, language)
+        });
+        // The first of equal ones: a word that several languages have means the same in all.
+        let best = scores.into_iter().rev().max_by_key(|(score, ..)| *score);
+        best.filter(|(score, own, _)| *own > 0 && *score > english).map(|(.., language)| language)
+    }
+
+    /// Whether a word, folded, tells no text of the language from another.
+    pub(super) fn is_stop_word(self, word: &str) -> bool {
+        static WORDS: LazyLock<[HashSet<&str>; 5]> = LazyLock::new(|| {
+            let lists = [GERMAN, FRENCH, SPANISH, PORTUGUESE, ITALIAN];
+            lists.map(|list| list.split_ascii_whitespace().collect())
+        });
+        WORDS.get(self as usize).is_some_and(|words| words.contains(word))
+    }
+
+    fn algorithm(self) -> Algorithm {
+        match self {
+            Self::German => Algorithm::German,
+            Self::French => Algorithm::French,
+            Self::Spanish => Algorithm::Spanish,
+            Self::Portuguese => Algorithm::Portuguese,
+            Self::Italian => Algorithm::Italian,
+        }
+    }
+}
+
+/// An English word or phrase.
+#[derive(Debug)]
+pub(super) struct Translation {
+    /// As it is written in the list.
+    pub(super) english: &'static str,
+    /// Its stems, separated by spaces.
+    pub(super) key: Box<str>,
+    /// Its stems.
+    pub(super) terms: Box<[Arc<str>]>,
+}
+
+/// The list of words in other languages.
+pub(super) struct Dictionary {
+    translations: Vec<Translation>,
+    /// By language and stems, separated by spaces: indexes of translations.
+    spaced: HashMap<(Language, Box<str>), Vec<usize>>,
+    /// Of Japanese and Chinese.
+    unspaced: HashMap<Box<str>, Vec<usize>>,
+    /// The most characters of a word in `unspaced`.
+    longest: usize,
+}
+
+/// What was recognised at the start of a run of characters without spaces.
+pub(super) struct UnspacedWord<'a> {
+    pub(super) text: &'a str,
+    /// The rest of the run.
+    pub(super) rest: &'a str,
+    /// Empty if the text is not in the list.
+    pub(super) translations: Vec<&'static Translation>,
+}
+
+impl Dictionary {
+    pub(super) fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Dictionary> = LazyLock::new(|| Dictionary::read(LIST));
+        &BUILT_IN
+    }
+
+    fn read(list: &'static str) -> Self {
+        let mut read = Self {
+            translations: Vec::new(),
+            spaced: HashMap::new(),
+            unspaced: HashMap::new(),
+            longest: 1,
+        };
+        for line in list.lines().filter(|line| !line.starts_with('#')) {
+            let Some((english, others)) = line.split_once(':') else { continue };
+            let index = read.translations.len();
+            let stems: Vec<_> = english.split(' ').map(stem_english).collect();
+            read.translations.push(Translation {
+                english,
+                key: stems.join(" ").into(),
+                terms: stems.iter().map(|stem| Arc::from(&**stem)).collect(),
+            });
+            for (column, words) in others.split('|').enumerate() {
+                let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
+                for word in words {
+                    match Language::ALL.get(column) {
+                        Some(language) => read.add_spaced(*language, word, index),
+                        None => read.add_unspaced(word, index),
+                    }
+                }
+            }
+        }
+        read
+    }
+
+    fn add_spaced(&mut self, language: Language, word: &str, index: usize) {
+        let mut spellings = vec![word.to_owned()];
+        if language == Language::German && word.contains(['ä', 'ö', 'ü']) {
+            // As it is typed without these letters.
+            spellings.push(word.replace('ä', "ae").replace('ö', "oe").replace('ü', "ue"));
+        }
+        for spelling in spellings {
+            let words = split_words(&spelling);
+            let key: Vec<_> =
+                words.iter().map(|word| stem_word(language.algorithm(), &word.text)).collect();
+            let known = self.spaced.entry((language, key.join(" ").into())).or_default();
+            if !known.contains(&index) {
+                known.push(index);
+            }
+        }
+    }
+
+    fn add_unspaced(&mut self, word: &str, index: usize) {
+        let word = fold_text(word);
+        self.longest = self.longest.max(word.chars().count());
+        let known = self.unspaced.entry(word.into()).or_default();
+        if !known.contains(&index) {
+            known.push(index);
+        }
+    }
+
+    /// The English of a word, or of a phrase with spaces between its words, folded.
+    pub(super) fn find(&self, language: Language, phrase: &str) -> Vec<&Translation> {
+        let stems: Vec<_> =
+            phrase.split(' ').map(|word| stem_word(language.algorithm(), word)).collect();
+        self.resolve(self.spaced.get(&(language, stems.join(" ").into())))
+    }
+
+    /// The English of both parts of a German compound (`Benutzerkonto`).
+    pub(super) fn find_compound(&self, word: &str) -> Vec<&Translation> {
+        let cuts = word.char_indices().map(|(at, _)| at).filter(|at| (3..=24).contains(at));
+        for at in cuts {
+            let (first, second) = word.split_at(at);
+            if second.len() < 3 {
+                break;
+            }
+            let second = self.find(Language::German, second);
+            if second.is_empty() {
+                continue;
+            }
+            let linked = [Some(first), first.strip_suffix('s'), first.strip_suffix('n')];
+            let first = linked.into_iter().flatten().map(|one| self.find(Language::German, one));
+            if let Some(first) = first.into_iter().find(|found| !found.is_empty()) {
+                return first.into_iter().chain(second).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// The words of a phrase in a language at most.
+    pub(super) const LONGEST_PHRASE: usize = MAX_PHRASE;
+
+    /// The longest word of the list that a run without spaces begins with; otherwise what comes
+    /// before the next one.
+    pub(super) fn find_unspaced<'a>(&'static self, run: &'a str) -> UnspacedWord<'a> {
+        let mut end = 0;
+        for (at, _) in run.char_indices() {
+            if let Some((length, found)) = self.longest_at(run.get(at..).unwrap_or_default()) {
+                if at > 0 {
+                    break;
+                }
+                let (text, rest) = run.split_at(length);
+                return UnspacedWord { text, rest, translations: self.resolve(Some(found)) };
+            }
+            end = at + run.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        }
+        let (text, rest) = run.split_at(end);
+        UnspacedWord { text, rest, translations: Vec::new() }
+    }
+
+    /// The longest word that a run begins with: its length in bytes, and its translations.
+    fn longest_at(&self, run: &str) -> Option<(usize, &Vec<usize>)> {
+        let ends: Vec<_> =
+            run.char_indices().map(|(at, c)| at + c.len_utf8()).take(self.longest).collect();
+        ends.into_iter().rev().find_map(|end| Some((end, self.unspaced.get(run.get(..end)?)?)))
+    }
+
+    fn resolve(&self, indexes: Option<&Vec<usize>>) -> Vec<&Translation> {
+        let indexes = indexes.into_iter().flatten();
+        indexes.filter_map(|index| self.translations.get(*index)).collect()
+    }
+}
+
+const LIST: &str = include_str!("thesaurus/languages.txt");
+
+// Folded words that say nothing of what is wanted.
+const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
+    vom zu zum zur in im ins auf an am aus bei beim fur fuer nach uber ueber um bis durch ohne gegen \
+    ist sind war wird werden wurde hat habe haben ich du er sie es wir ihr mir mich dir dich uns \
+    mein meine meinen meinem meiner dein deine sein seine unser unsere was wer wie wo wann warum \
+    welche welcher welches welchen kann konnen koennen konnte konntest muss mochte moechte will \
+    soll bitte nicht kein keine auch noch nur alle diese dieser dieses diesen diesem dort hier da \
+    man sich als wenn dass ob gibt gib brauche einmal mal";
+const FRENCH: &str = "le la les l un une des du de d et ou mais avec pour par sur sous dans en au aux \
+    a est sont etait sera ai as avons avez ont je tu il elle nous vous ils elles me moi te toi se \
+    mon ma mes ton ta tes son sa ses notre nos votre vos leur leurs ce cet cette ces que qui quoi \
+    quel quelle quels quelles comment ou quand pourquoi peux peut pouvez veux voudrais dois faut \
+    fait faire ne pas plus aussi tous toutes y s n j m t c qu est-ce besoin plait";
+const SPANISH: &str = "el la los las un una unos unas y e o u pero con de del al a en por para sin \
+    sobre entre es son era fue ser estar esta estan este estos esta estas ese esa eso yo tu el ella \
+    nosotros me mi mis te ti tu tus se su sus nuestro nuestra que quien cual cuales como donde \
+    cuando porque puedo puede puedes quiero quisiera necesito debo hay hacer haz no mas tambien lo \
+    le les favor si";
+const PORTUGUESE: &str = "o a os as um uma uns umas e ou mas com de do da dos das em no na nos nas ao \
+    aos por pelo pela para sem sobre entre e sao era foi ser estar esta estao este esta isto esse \
+    essa isso eu tu ele ela nos me mim meu minha meus minhas te seu sua seus suas nosso nossa que \
+    quem qual quais como onde quando porque posso pode quero queria preciso devo ha fazer faca nao \
+    mais tambem favor se";
+const ITALIAN: &str = "il lo la i gli le l un uno una e ed o ma con di del dello della dei degli delle \
+    da dal dalla in nel nella nei nelle su sul sulla per tra fra senza a al allo alla ai agli alle \
+    e sono era essere stato questo questa questi queste quello quella io tu lui lei noi mi mio mia \
+    miei mie ti tuo tua si suo sua nostro nostra che chi quale quali come dove quando perche posso \
+    puo puoi voglio vorrei devo c ce fare fai non piu anche favore se ci";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(text: &str) -> Option<Language> {
+        let words = split_words(text);
+        Language::detect(&words.iter().map(|word| &*word.text).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_question_tells_its_language() {
+        for (text, language) in [
+            ("Lösche die Datei im Ordner", Some(Language::German)),
+            ("zeige offene Tickets", Some(Language::German)),
+            ("supprimer un fichier", Some(Language::French)),
+            ("buscar los archivos de la carpeta", Some(Language::Spanish)),
+            ("criar uma nova tarefa no projeto", Some(Language::Portuguese)),
+            ("crea un nuovo file nella cartella", Some(Language::Italian)),
+            ("create an issue in the repo", None),
+            ("delete a file", None),
+            ("", None),
+        ] {
+            assert_eq!(detect(text), language, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_and_phrases_are_translated() {
+        let dictionary = Dictionary::built_in();
+        let english = |language, text: &str| -> Vec<_> {
+            dictionary.find(language, &fold_text(text)).iter().map(|one| one.english).collect()
+        };
+        assert!(english(Language::German, "Löschen").contains(&"delete"));
+        assert!(english(Language::German, "loeschen").contains(&"delete"));
+        assert!(english(Language::German, "Dateien").contains(&"file"));
+        assert!(english(Language::Spanish, "base de datos").contains(&"database"));
+        assert!(english(Language::French, "xyz").is_empty());
+        let compound: Vec<_> =
+            dictionary.find_compound("benutzerkonto").iter().map(|one| one.english).collect();
+        assert!(compound.contains(&"user") && compound.contains(&"account"), "{compound:?}");
+    }
+
+    #[test]
+    fn words_without_spaces_are_recognised() {
+        let mut rest = "を検索する";
+        let mut found = Vec::new();
+        while !rest.is_empty() {
+            let word = Dictionary::built_in().find_unspaced(rest);
+            found.push((word.text, word.translations.first().map(|one| one.english)));
+            rest = word.rest;
+        }
+        assert_eq!(found, [("を", None), ("検索", Some("search")), ("する", None)]);
+    }
+
+    #[test]
+    fn every_line_of_the_list_has_all_languages() {
+        for line in LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            assert_eq!(line.split('|').count(), 7, "{line}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Search over the catalog's elements: which tools serve what a question asks for.
+//!
+//! An element is analysed once ([`Analyser`], [`AnalysedElement`]): its words by field, as stems of
+//! English. A [`SearchIndex`] is assembled of analysed elements, and answers a [`SearchQuery`] by
+//! BM25F. A question's words are also found by what stands for them: synonyms (built in, and
+//! [`SynonymGroups`] of the configuration), abbreviations, translations, and words that are spelt
+//! nearly the same.
+//!
+//! Rights are inside of the search: elements that a caller may not see have no influence on an
+//! answer, neither on its order, nor on its scores, nor on what a limit cuts off. Everything here takes values and
+//! returns values; who keeps an index, and for how long, is decided in `snapshot`.
+
+mod actions;
+mod concepts;
+mod element;
+mod languages;
+mod question;
+mod ranking;
+mod schema_text;
+mod shapes;
+mod spelling;
+mod stems;
+mod thesaurus;
+mod weights;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+
+use actions::Action;
+use concepts::ConceptReader;
+pub(super) use element::split_summary;
+pub use element::{AnalysedElement, Analyser};
+use element::{FIELDS, Field, FieldCounts, name_key};
+pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
+use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
+use spelling::LetterSet;
+pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
+use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT};
+
+/// The place of a document among those that an index was built of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DocumentId(pub usize);
+
+/// An element that is to be found.
+#[derive(Debug, Clone)]
+pub struct SearchDocument<'a> {
+    /// What its definition says.
+    pub element: Arc<AnalysedElement>,
+    /// The name of its server; empty for the gateway's own.
+    pub server: &'a str,
+    /// The name that the configuration gives it, if it is another than its server's.
+    pub renamed: Option<&'a str>,
+}
+
+/// A document that answers a question.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SearchHit {
+    /// The document.
+    pub id: DocumentId,
+    /// How well it answers: more is better, and nothing else. More than 0.
+    pub score: f32,
+    /// Whether it has most of what the question says. An answer without a confident hit may be about
+    /// something else.
+    pub is_confident: bool,
+}
+
+/// The elements that are searched together. Immutable.
+pub struct SearchIndex {
+    documents: Vec<IndexedDocument>,
+    /// The place of each term in the vocabulary.
+    terms: HashMap<Arc<str>, usize>,
+    vocabulary: Vec<VocabularyTerm>,
+    /// The sums of all documents' lengths.
+    totals: [u64; FIELDS],
+    /// The most words that a document has of each field.
+    longest: [u16; FIELDS],
+    synonyms: Arc<SynonymGroups>,
+}
+
+struct IndexedDocument {
+    /// The place of its server among those of the index.
+    server: usize,
+    /// The number of words of each field.
+    lengths: [u16; FIELDS],
+    action: Option<Action>,
+    /// The letters and digits of its names.
+    keys: [Box<str>; 2],
+}
+
+/// A term, and the documents that have it.
+struct VocabularyTerm {
+    text: Arc<str>,
+    letters: LetterSet,
+    /// In order of documents.
+    postings: Vec<Posting>,
+}
+
+/// How often a document has a term.
+struct Posting {
+    document: u32,
+    counts: FieldCounts,
+    /// How much of the term the document has, among all documents.
+    saturated: f32,
+}
+
+impl Posting {
+    fn document(&self) -> usize {
+        self.document as usize
+    }
+}
+
+impl SearchIndex {
+    /// Assembles an index. At most [`MAX_DOCUMENTS`] documents are taken, the first ones. Synonyms are
+    /// those of the configuration.
+    pub fn build<'a>(
+        documents: impl IntoIterator<Item = SearchDocument<'a>>,
+        synonyms: Arc<SynonymGroups>,
+        analyser: &mut Analyser,
+    ) -> Self {
+        let mut built = Self {
+            documents: Vec::new(),
+            terms: HashMap::default(),
+            vocabulary: Vec::new(),
+            totals: [0; FIELDS],
+            longest: [0; FIELDS],
+            synonyms,
+        };
+        let mut servers: HashMap<&str, (usize, Vec<Arc<str>>)> = HashMap::default();
+        for document in documents.into_iter().take(MAX_DOCUMENTS) {
+            let SearchDocument { element, server, renamed } = document;
+            let place = servers.len();
+            let (server, terms) =
+                servers.entry(server).or_insert_with(|| (place, analyser.terms_of(server)));
+            let mut added: Vec<_> =
+                terms.iter().map(|term| (Arc::clone(term), Field::Server)).collect();
+            if let Some(name) = renamed {
+                let terms = analyser.terms_of(name).into_iter();
+                added.extend(terms.map(|term| (term, Field::Name)));
+            }
+            built.add_document((*server, &element), added, renamed);
+        }
+        built.saturate_counts();
+        built
+    }
+
+    /// Computes what every question to all documents would compute again.
+    fn saturate_counts(&mut self) {
+        let weights = OccurrenceWeights::new(&self.totals, self.documents.len(), &self.longest);
+        for posting in self.vocabulary.iter_mut().flat_map(|term| &mut term.postings) {
+            if let Some(document) = self.documents.get(posting.document()) {
+                posting.saturated = weights.saturate(&posting.counts, &document.lengths);
+            }
+        }
+    }
+
+    fn add_document(
+        &mut self,
+        (server, element): (usize, &AnalysedElement),
+        mut added: Vec<(Arc<str>, Field)>,
+        renamed: Option<&str>,
+    ) {
+        let document = u32::try_from(self.documents.len()).unwrap_or(u32::MAX);
+        let mut lengths = element.lengths;
+        for (_, field) in &added {
+            if let Some(length) = lengths.get_mut(*field as usize) {
+                *length = length.saturating_add(1);
+            }
+        }
+        for (term, counts) in &element.terms {
+            let mut counts = *counts;
+            added.retain(|(one, field)| {
+                let is_same = one == term;
+                if is_same {
+                    count_in(&mut counts, *field);
+                }
+                !is_same
+            });
+            self.add_posting(term, Posting { document, counts, saturated: 0.0 });
+        }
+        added.sort_by(|one, other| one.0.cmp(&other.0));
+        for same in added.chunk_by(|one, other| one.0 == other.0) {
+            let mut counts = FieldCounts::default();
+            same.iter().for_each(|(_, field)| count_in(&mut counts, *field));
+            if let Some((term, _)) = same.first() {
+                self.add_posting(term, Posting { document, counts, saturated: 0.0 });
+            }
+        }
+        add_lengths(&mut self.totals, &lengths);
+        for (longest, length) in self.longest.iter_mut().zip(lengths) {
+            *longest = length.max(*longest);
+        }
+        let renamed_action = renamed.and_then(Action::of_name);
+        self.documents.push(IndexedDocument {
+            server,
+            lengths,
+            action: renamed_action.or(element.action),
+            keys: [element.name_key.clone(), name_key(renamed.unwrap_or_default()).into()],
+        });
+    }
+
+    fn add_posting(&mut self, term: &Arc<str>, posting: Posting) {
+        let place = match self.terms.get(term) {
+            Some(place) => *place,
+            None => {
+                let place = self.vocabulary.len();
+                self.terms.insert(Arc::clone(term), place);
+                let letters = LetterSet::of_word(term);
+                let text = Arc::clone(term);
+                self.vocabulary.push(VocabularyTerm { text, letters, postings: Vec::new() });
+                place
+            }
+        };
+        if let Some(entry) = self.vocabulary.get_mut(place) {
+            entry.postings.push(posting);
+        }
+    }
+
+    /// The best answers to a question among the documents for which `is_visible` is true, best first;
+    /// documents that answer equally well in their own order.
+    ///
+    /// The answer is exactly that of an index which was built of these documents alone: what may not
+    /// be seen changes neither the order nor a score. The time that it takes is not hidden.
+    pub fn find(
+        &self,
+        query: &SearchQuery,
+        limit: usize,
+        is_visible: impl Fn(DocumentId) -> bool,
+    ) -> Vec<SearchHit> {
+        if query.is_empty() || limit == 0 {
+            return Vec::new();
+        }
+        let ranking = Ranking::new(self, is_visible);
+        let concepts = ConceptReader::new(self, &ranking).read(query);
+        let count = self.documents.len();
+        let mut all = MatchMap::new(count);
+        let mut scratch = std::array::from_fn(|_| MatchMap::new(count));
+        for concept in &concepts {
+            ranking.add_concept(concept, &mut scratch, &mut all);
+        }
+        let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
+        let mut hits = Vec::new();
+        all.drain(|place, found| {
+            if let Some(document) = self.documents.get(place) {
+                hits.push(judge_match(query, document, DocumentId(place), (found, total)));
+            }
+        });
+        self.prefer_servers(&mut hits);
+        let rank = |one: &SearchHit, other: &SearchHit| {
+            other.score.total_cmp(&one.score).then(one.id.cmp(&other.id))
+        };
+        if hits.len() > limit {
+            hits.select_nth_unstable_by(limit, rank);
+            hits.truncate(limit);
+        }
+        hits.sort_unstable_by(rank);
+        hits
+    }
+
+    /// Raises the scores of servers several of whose elements answer: what is in one server is about
+    /// one thing, while chance finds something everywhere.
+    fn prefer_servers(&self, hits: &mut [SearchHit]) {
+        let server_of = |hit: &SearchHit| self.documents.get(hit.id.0).map(|one| one.server);
+        let mut best: HashMap<usize, [f32; SERVER_HITS]> = HashMap::default();
+        for hit in hits.iter() {
+            let Some(server) = server_of(hit) else { continue };
+            let mut score = hit.score.min(NAMED);
+            for place in best.entry(server).or_default() {
+                if score > *place {
+                    std::mem::swap(place, &mut score);
+                }
+            }
+        }
+        let sums = best.into_iter().map(|(server, scores)| (server, scores.iter().sum::<f32>()));
+        let sums: HashMap<_, _> = sums.collect();
+        let most = sums.values().copied().fold(0.0, f32::max);
+        for hit in hits {
+            let sum = server_of(hit).and_then(|server| sums.get(&server)).copied();
+            if most > 0.0 {
+                hit.score *= 1.0 + SERVER_SHARE * sum.unwrap_or_default() / most;
+            }
+        }
+    }
+
+    /// The approximate size in memory, in bytes, without the elements that it was built of.
+    pub fn size(&self) -> usize {
+        let postings: usize = self.vocabulary.iter().map(|term| term.postings.capacity()).sum();
+        postings * size_of::<Posting>()
+            + self.vocabulary.len() * (size_of::<VocabularyTerm>() + 64)
+            + self.documents.len() * (size_of::<IndexedDocument>() + 48)
+    }
+
+    /// The number of documents.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether there are no documents.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+}
+
+impl std::fmt::Debug for SearchIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (documents, terms) = (self.documents.len(), self.vocabulary.len());
+        f.debug_struct("SearchIndex").field("documents", &documents).field("terms", &terms).finish()
+    }
+}
+
+/// The score of a document that has some of a question's words, for everything else that it is.
+fn judge_match(
+    query: &SearchQuery,
+    document: &IndexedDocument,
+    id: DocumentId,
+    (found, total): (Match, f32),
+) -> SearchHit {
+    let share = if total > 0.0 { (found.share / total).min(1.0) } else { 0.0 };
+    let is_named = document.keys.iter().any(|key| !key.is_empty() && **key == *query.key);
+    let mut score = found.score * (1.0 - SHARE_WEIGHT + SHARE_WEIGHT * share);
+    if let (Some(asked), Some(own)) = (query.action, document.action) {
+        score *= own.suitability(asked);
+    }
+    if is_named {
+        score += NAMED;
+    }
+    SearchHit { id, score, is_confident: is_named || share >= CONFIDENT_SHARE }
+}
+
+fn count_in(counts: &mut FieldCounts, field: Field) {
+    if let Some(count) = counts.get_mut(field as usize) {
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The most documents of an index.
+pub const MAX_DOCUMENTS: usize = 100_000;

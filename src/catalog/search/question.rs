@@ -1,0 +1,271 @@
+//! A question, read: its words, their English, and what it asks to be done. Nothing here depends on
+//! what there is to be found.
+
+use super::actions::Action;
+use super::element::name_key;
+use super::languages::{Dictionary, Language, Translation};
+use super::shapes::find_shapes;
+use super::stems::{is_question_filler, is_stop_word, stem_english, visit_pairs};
+use super::words::{Script, Word, split_words};
+use crate::text::clip;
+
+/// What is searched for.
+#[derive(Debug)]
+pub struct SearchQuery {
+    pub(super) words: Vec<QueryWord>,
+    /// What the shapes of its words mean: terms, any of which may be meant.
+    pub(super) shapes: Vec<&'static [&'static str]>,
+    /// What is to be done, if the question tells.
+    pub(super) action: Option<Action>,
+    /// Its letters and digits, folded: equal to the name of an element that is asked for by name.
+    pub(super) key: String,
+}
+
+/// A word or phrase of a question.
+#[derive(Debug, Default)]
+pub(super) struct QueryWord {
+    /// As it was written, folded.
+    pub(super) text: String,
+    /// Its stem.
+    pub(super) stem: String,
+    /// The stems of its parts, if it has an inner structure, or its pairs of characters.
+    pub(super) parts: Vec<String>,
+    /// What it is in English, if it is a word of another language.
+    pub(super) translations: Vec<&'static Translation>,
+    /// It says nothing, unless it is a part of a phrase.
+    pub(super) is_stop: bool,
+    /// It is quoted: a name or a value that is given to a tool, rather than what the tool does.
+    pub(super) is_quoted: bool,
+    /// Characters without spaces that are in no list: they count if they are found, and are not
+    /// missed if they are not.
+    pub(super) is_fragment: bool,
+}
+
+impl SearchQuery {
+    /// Reads a question, in any of the languages that are known. At most [`MAX_QUERY_BYTES`] bytes and
+    /// [`MAX_QUERY_WORDS`] words of it count.
+    pub fn parse(question: &str) -> Self {
+        let question = clip(question, MAX_QUERY_BYTES);
+        let mut found: Vec<_> = split_quotations(question)
+            .into_iter()
+            .map(|(is_quoted, text)| (is_quoted, split_words(text)))
+            .collect();
+        let mut room = MAX_QUERY_WORDS;
+        for (_, words) in &mut found {
+            words.truncate(room);
+            room -= words.len();
+        }
+        let all = found.iter().flat_map(|(_, words)| words);
+        let spaced = all.filter(|word| word.script == Script::Spaced);
+        let texts: Vec<_> = spaced.map(|word| &*word.text).collect();
+        let language = Language::detect(&texts);
+        let mut words = Vec::new();
+        for (is_quoted, found) in &found {
+            let read = read_words(found, language).into_iter();
+            words.extend(read.map(|word| QueryWord { is_quoted: *is_quoted, ..word }));
+        }
+        words.truncate(MAX_QUERY_WORDS);
+        let translated = words.iter().flat_map(|word| &word.translations);
+        let action = match (language, translated.clone().next()) {
+            (None, None) => Action::of_question(texts),
+            (None, Some(_)) => {
+                let mut words = translated;
+                words.find_map(|word| Action::of_verb(word.english))
+            }
+            (Some(_), _) => words.iter().find_map(QueryWord::own_action),
+        };
+        let shapes = find_shapes(question).into_iter().map(|(_, words)| words).collect();
+        Self { words, shapes, action, key: name_key(question) }
+    }
+
+    /// Whether there is nothing that could be searched for.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| word.is_stop) && self.shapes.is_empty()
+    }
+}
+
+impl QueryWord {
+    /// A word of English, or of a language that has no list.
+    fn from_word(word: &Word) -> Self {
+        let parts = word.parts.iter().filter(|part| part.len() > 1 && !is_stop_word(part));
+        let is_letter = word.text.len() < 2;
+        Self {
+            stem: stem_english(&word.text),
+            parts: parts.map(|part| stem_english(part)).collect(),
+            is_stop: is_letter || is_stop_word(&word.text) || is_question_filler(&word.text),
+            text: word.text.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn own_action(&self) -> Option<Action> {
+        if self.is_stop {
+            return None;
+        }
+        let translated = self.translations.iter().find_map(|one| Action::of_verb(one.english));
+        translated.or_else(|| self.translations.is_empty().then(|| Action::of_verb(&self.text))?)
+    }
+}
+
+fn read_words(found: &[Word], language: Option<Language>) -> Vec<QueryWord> {
+    let mut words = Vec::with_capacity(found.len());
+    let mut rest = found;
+    while let Some((word, others)) = rest.split_first() {
+        if word.script == Script::Unspaced {
+            read_unspaced(&word.text, &mut words);
+            rest = others;
+            continue;
+        }
+        if let Some((phrase, count)) = language.and_then(|language| find_phrase(language, rest)) {
+            words.push(phrase);
+            rest = rest.get(count..).unwrap_or_default();
+            continue;
+        }
+        words.push(read_word(word, language));
+        rest = others;
+    }
+    words
+}
+
+/// A phrase of several words at the start that is in the list of a language, and its number of words.
+fn find_phrase(language: Language, rest: &[Word]) -> Option<(QueryWord, usize)> {
+    (2..=Dictionary::LONGEST_PHRASE.min(rest.len())).rev().find_map(|count| {
+        let texts = rest.get(..count)?.iter().map(|word| &*word.text);
+        let text = texts.collect::<Vec<_>>().join(" ");
+        let translations = Dictionary::built_in().find(language, &text);
+        if translations.is_empty() {
+            return None;
+        }
+        Some((QueryWord { stem: text.clone(), text, translations, ..QueryWord::default() }, count))
+    })
+}
+
+fn read_word(word: &Word, language: Option<Language>) -> QueryWord {
+    let mut read = QueryWord::from_word(word);
+    let Some(language) = language else { return read };
+    read.is_stop |= language.is_stop_word(&word.text);
+    read.translations = Dictionary::built_in().find(language, &word.text);
+    if read.translations.is_empty() && language == Language::German {
+        read.translations = Dictionary::built_in().find_compound(&word.text);
+    }
+    // `lista` and `liste` are in a list of stop words of no language; `note` says something in French.
+    read.is_stop &= read.translations.is_empty();
+    read
+}
+
+/// Divides a run of characters without spaces into the words that are known, and the pairs between
+/// them.
+fn read_unspaced(run: &str, words: &mut Vec<QueryWord>) {
+    let mut rest = run;
+    while !rest.is_empty() && words.len() < MAX_QUERY_WORDS {
+        let word = Dictionary::built_in().find_unspaced(rest);
+        let mut parts = Vec::new();
+        visit_pairs(word.text, |pair| parts.push(pair.to_owned()));
+        let is_fragment = word.translations.is_empty();
+        words.push(QueryWord {
+            text: word.text.to_owned(),
+            stem: word.text.to_owned(),
+            parts,
+            translations: word.translations,
+            is_stop: is_fragment && word.text.chars().count() < 2,
+            is_quoted: false,
+            is_fragment,
+        });
+        rest = word.rest;
+    }
+}
+
+/// The parts of a question, each with whether it is quoted. A question that is nothing but a
+/// quotation is not quoted.
+fn split_quotations(question: &str) -> Vec<(bool, &str)> {
+    let mut parts = Vec::new();
+    let mut rest = question;
+    while let Some(open) = rest.find(|c| find_closing_quote(c).is_some()) {
+        let (before, quoted) = rest.split_at(open);
+        let Some(mark) = quoted.chars().next() else { break };
+        let inner = quoted.get(mark.len_utf8()..).unwrap_or_default();
+        let closing = find_closing_quote(mark).unwrap_or(mark);
+        let Some(close) = inner.find(closing) else { break };
+        let (inner, after) = inner.split_at(close);
+        parts.extend([(false, before), (true, inner)]);
+        rest = after.get(closing.len_utf8()..).unwrap_or_default();
+    }
+    parts.push((false, rest));
+    let is_unquoted = |(is_quoted, text): &(bool, &str)| {
+        !is_quoted && text.contains(|c: char| c.is_alphanumeric())
+    };
+    if !parts.iter().any(is_unquoted) {
+        parts.iter_mut().for_each(|(is_quoted, _)| *is_quoted = false);
+    }
+    parts
+}
+
+fn find_closing_quote(opening: char) -> Option<char> {
+    Some(match opening {
+        '"' | '`' => opening,
+        '“' | '„' => '”',
+        '«' => '»',
+        '「' => '」',
+        '『' => '』',
+        '《' => '》',
+        _ => return None,
+    })
+}
+
+/// The most bytes of a question that count.
+pub const MAX_QUERY_BYTES: usize = 400;
+/// The most words of a question that count.
+pub const MAX_QUERY_WORDS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(question: &str) -> Vec<String> {
+        let query = SearchQuery::parse(question);
+        let words = query.words.into_iter().filter(|word| !word.is_stop);
+        words
+            .map(|word| match word.translations.first() {
+                Some(translation) => format!("{}={}", word.text, translation.english),
+                None => word.text,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_says_nothing_is_left_out() {
+        assert_eq!(kept("I would like to create a new issue, please"), ["create", "new", "issue"]);
+        assert!(SearchQuery::parse("what can you do for me?").is_empty());
+        assert!(SearchQuery::parse("").is_empty());
+    }
+
+    #[test]
+    fn words_of_other_languages_are_translated() {
+        assert_eq!(kept("Lösche bitte die Datei"), ["losche=delete", "datei=file"]);
+        assert_eq!(kept("consulta la base de datos"), ["consulta=query", "base de datos=database"]);
+        assert_eq!(kept("ファイルを検索する")[..2], ["ファイル=file", "検索=search"]);
+        assert_eq!(kept("创建文件"), ["创建=create", "文件=file"]);
+        assert_eq!(SearchQuery::parse("Lösche die Datei").action, Some(Action::Delete));
+        assert_eq!(SearchQuery::parse("删除文件").action, Some(Action::Delete));
+    }
+
+    #[test]
+    fn what_is_quoted_is_told_from_the_rest() {
+        let quoted = |question: &str| -> Vec<String> {
+            let words = SearchQuery::parse(question).words.into_iter();
+            words.filter(|word| word.is_quoted).map(|word| word.text).collect()
+        };
+        assert_eq!(quoted(r#"create a task "buy milk" today"#), ["buy", "milk"]);
+        assert_eq!(quoted("rename `a` to «b b»"), ["a", "b", "b"]);
+        assert!(quoted(r#""create a task""#).is_empty());
+        assert!(quoted(r#"an open " quote, and `one more"#).is_empty());
+    }
+
+    #[test]
+    fn a_question_is_bounded() {
+        let query = SearchQuery::parse(&"ab ".repeat(10_000));
+        assert!(query.words.len() <= MAX_QUERY_WORDS);
+        let query = SearchQuery::parse(&"漢字".repeat(10_000));
+        assert!(query.words.len() <= MAX_QUERY_WORDS);
+    }
+}

@@ -1,0 +1,258 @@
+//! BM25F: how well each document answers a question.
+//!
+//! The formula is that of S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25
+//! and Beyond" (2009), section 3.6: the counts of a term are weighted and normalised for each field,
+//! added, and saturated once. Every figure is made of the documents that may be found, and of no
+//! others, so that a document that may not be found changes nothing.
+
+use super::concepts::{Concept, Slot, Variant};
+use super::element::{FIELDS, FieldCounts};
+use super::weights::{FIELD_WEIGHTS, SATURATION};
+use super::{DocumentId, Posting, SearchIndex};
+
+/// The documents that may be found, and what the formula has to know of them.
+pub(super) struct Ranking<'a> {
+    index: &'a SearchIndex,
+    /// By document; `None` if all may be found.
+    shown: Option<Vec<bool>>,
+    /// How many may be found.
+    count: usize,
+    /// Those of the documents that may be found, if these are not all.
+    weights: Option<OccurrenceWeights>,
+}
+
+/// By field and number of words: the weight of one occurrence.
+#[derive(Default)]
+pub(super) struct OccurrenceWeights([Vec<f32>; FIELDS]);
+
+/// What a document has of a question.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Match {
+    /// The score; 0 if it has nothing.
+    pub(super) score: f32,
+    /// How much of the question it has: the sum of weights.
+    pub(super) share: f32,
+}
+
+/// Matches by document, of which few have any.
+pub(super) struct MatchMap {
+    matches: Vec<Match>,
+    touched: Vec<usize>,
+}
+
+impl<'a> Ranking<'a> {
+    pub(super) fn new(index: &'a SearchIndex, is_visible: impl Fn(DocumentId) -> bool) -> Self {
+        let shown: Vec<_> =
+            (0..index.documents.len()).map(|id| is_visible(DocumentId(id))).collect();
+        let count = shown.iter().filter(|shown| **shown).count();
+        if count == shown.len() {
+            return Self { index, shown: None, count, weights: None };
+        }
+        let mut totals = [0_u64; FIELDS];
+        for (document, _) in index.documents.iter().zip(&shown).filter(|(_, shown)| **shown) {
+            add_lengths(&mut totals, &document.lengths);
+        }
+        let weights = Some(OccurrenceWeights::new(&totals, count, &index.longest));
+        Self { index, shown: Some(shown), count, weights }
+    }
+
+    /// How many of the documents that may be found have a term.
+    pub(super) fn frequency(&self, term: usize) -> usize {
+        let postings = self.postings(term);
+        match &self.shown {
+            None => postings.len(),
+            Some(_) => postings.iter().filter(|posting| self.shows(posting)).count(),
+        }
+    }
+
+    /// How much a term tells, in nats.
+    pub(super) fn information(&self, term: usize) -> f32 {
+        self.information_of(self.frequency(term))
+    }
+
+    /// How much a term would tell that no document has.
+    pub(super) fn most_information(&self) -> f32 {
+        self.information_of(0)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
+    fn information_of(&self, frequency: usize) -> f32 {
+        let (count, frequency) = (self.count as f32, frequency as f32);
+        (1.0 + (count - frequency + 0.5) / (frequency + 0.5)).ln()
+    }
+
+    /// Adds what each document has of a concept.
+    pub(super) fn add_concept(
+        &self,
+        concept: &Concept,
+        scratch: &mut [MatchMap; 3],
+        all: &mut MatchMap,
+    ) {
+        let [whole, best, terms] = scratch;
+        let total: f32 = concept.slots.iter().map(|slot| slot.information).sum();
+        for slot in &concept.slots {
+            self.match_slot(slot, best, terms);
+            let part = if total > 0.0 { slot.information / total } else { 0.0 };
+            best.drain(|document, found| {
+                whole.add(document, Match { score: found.score, share: found.share * part });
+            });
+        }
+        for variant in &concept.alternatives {
+            self.match_variant(variant, f32::INFINITY, terms);
+            terms.drain(|document, found| whole.raise(document, found));
+        }
+        whole.drain(|document, found| {
+            all.add(document, Match { score: found.score, share: found.share * concept.weight });
+        });
+    }
+
+    fn match_slot(&self, slot: &Slot, best: &mut MatchMap, terms: &mut MatchMap) {
+        let most = if slot.is_bounded { slot.information } else { f32::INFINITY };
+        for variant in &slot.variants {
+            if let [term] = *variant.terms {
+                let worth = self.information(term).min(most) * variant.discount;
+                self.visit_counts(term, |document, saturated| {
+                    best.raise(
+                        document,
+                        Match { score: worth * saturated, share: variant.certainty() },
+                    );
+                });
+            } else {
+                self.match_variant(variant, most, terms);
+                terms.drain(|document, found| best.raise(document, found));
+            }
+        }
+    }
+
+    /// The documents that have all terms of a variant.
+    fn match_variant(&self, variant: &Variant, most: f32, matches: &mut MatchMap) {
+        #[expect(clippy::cast_precision_loss, reason = "a phrase has few words")]
+        let (each, needed) = (1.0 / variant.terms.len() as f32, variant.terms.len() as f32);
+        for term in &variant.terms {
+            let worth = self.information(*term).min(most) * variant.discount;
+            self.visit_counts(*term, |document, saturated| {
+                matches.add(document, Match { score: worth * saturated, share: 1.0 });
+            });
+        }
+        matches.retain(|found| {
+            let has_all = found.share >= needed;
+            // A bounded word is not worth more for being written as several.
+            if most.is_finite() {
+                found.score *= each;
+            }
+            found.share = variant.certainty();
+            has_all
+        });
+    }
+
+    /// Calls `visit` with each document that may be found and has a term, and with how much of it the
+    /// document has, between 0 and 1.
+    fn visit_counts(&self, term: usize, mut visit: impl FnMut(usize, f32)) {
+        let Some(weights) = &self.weights else {
+            self.postings(term).iter().for_each(|one| visit(one.document(), one.saturated));
+            return;
+        };
+        for posting in self.postings(term).iter().filter(|posting| self.shows(posting)) {
+            let place = posting.document();
+            if let Some(document) = self.index.documents.get(place) {
+                visit(place, weights.saturate(&posting.counts, &document.lengths));
+            }
+        }
+    }
+
+    fn postings(&self, term: usize) -> &[Posting] {
+        self.index.vocabulary.get(term).map_or(&[], |term| &term.postings)
+    }
+
+    fn shows(&self, posting: &Posting) -> bool {
+        let shown = self.shown.as_ref();
+        shown.is_none_or(|shown| shown.get(posting.document()).copied().unwrap_or_default())
+    }
+}
+
+impl OccurrenceWeights {
+    /// Of so many documents, whose fields have so many words together, and at most so many each.
+    pub(super) fn new(totals: &[u64; FIELDS], count: usize, longest: &[u16; FIELDS]) -> Self {
+        let mut all = Self::default();
+        let fields = all.0.iter_mut().zip(totals).zip(longest).zip(FIELD_WEIGHTS);
+        for (((weights, total), longest), (weight, normalisation)) in fields {
+            #[expect(clippy::cast_precision_loss, reason = "counts of words are small")]
+            let mean = *total as f32 / count.max(1) as f32;
+            weights.extend((0..=*longest).map(|length| {
+                let relative = if mean > 0.0 { f32::from(length) / mean } else { 1.0 };
+                weight / (1.0 - normalisation + normalisation * relative)
+            }));
+        }
+        all
+    }
+
+    /// How much of a term a document has, between 0 and 1: the counts of its fields, weighted and
+    /// added.
+    pub(super) fn saturate(&self, counts: &FieldCounts, lengths: &[u16; FIELDS]) -> f32 {
+        let fields = counts.iter().zip(lengths).zip(&self.0);
+        let present = fields.filter(|((count, _), _)| **count > 0);
+        let weighted = present.map(|((count, length), weights)| {
+            f32::from(*count) * weights.get(usize::from(*length)).copied().unwrap_or_default()
+        });
+        let frequency: f32 = weighted.sum();
+        frequency / (SATURATION + frequency)
+    }
+}
+
+impl MatchMap {
+    pub(super) fn new(documents: usize) -> Self {
+        Self { matches: vec![Match::default(); documents], touched: Vec::new() }
+    }
+
+    fn find_entry(&mut self, document: usize) -> Option<&mut Match> {
+        let entry = self.matches.get_mut(document)?;
+        if entry.score == 0.0 {
+            self.touched.push(document);
+        }
+        Some(entry)
+    }
+
+    fn add(&mut self, document: usize, found: Match) {
+        if let Some(entry) = self.find_entry(document) {
+            entry.score += found.score;
+            entry.share += found.share;
+        }
+    }
+
+    /// Keeps the better of what is there and what was found.
+    fn raise(&mut self, document: usize, found: Match) {
+        if let Some(entry) = self.find_entry(document) {
+            entry.score = entry.score.max(found.score);
+            entry.share = entry.share.max(found.share);
+        }
+    }
+
+    /// Changes all matches, and forgets those for which `keep` is false.
+    fn retain(&mut self, mut keep: impl FnMut(&mut Match) -> bool) {
+        let matches = &mut self.matches;
+        self.touched.retain(|document| {
+            let Some(entry) = matches.get_mut(*document) else { return false };
+            let kept = keep(entry);
+            if !kept {
+                *entry = Match::default();
+            }
+            kept
+        });
+    }
+
+    /// Takes all matches out.
+    pub(super) fn drain(&mut self, mut visit: impl FnMut(usize, Match)) {
+        for document in self.touched.drain(..) {
+            if let Some(entry) = self.matches.get_mut(document) {
+                visit(document, std::mem::take(entry));
+            }
+        }
+    }
+}
+
+/// Adds the lengths of a document's fields.
+pub(super) fn add_lengths(totals: &mut [u64; FIELDS], lengths: &[u16; FIELDS]) {
+    for (total, length) in totals.iter_mut().zip(lengths) {
+        *total += u64::from(*length);
+    }
+}

@@ -1,0 +1,294 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A server and its tools: names, and descriptions.
+type Listed = (&'static str, &'static [(&'static str, &'static str)]);
+
+const SERVERS: [Listed; 4] = [
+    (
+        "github",
+        &[
+            ("create_issue", "Create a new issue in a repository."),
+            ("list_issues", "List the issues of a repository."),
+            ("get_issue", "Get one issue by its number."),
+            ("delete_branch", "Delete a branch of a repository."),
+            ("create_pull_request", "Open a pull request."),
+            ("list_branches", "List the branches of a repository."),
+        ],
+    ),
+    (
+        "files",
+        &[
+            ("read_file", "Read the content of a file."),
+            ("write_file", "Write text to a file."),
+            ("delete_file", "Delete a file."),
+            ("list_directory", "List the files in a directory."),
+        ],
+    ),
+    (
+        "jira",
+        &[
+            ("create_issue", "Create an issue in a project."),
+            ("list_issues", "List the issues of a project."),
+        ],
+    ),
+    ("clock", &[("get_current_time", "Tell the current time in a time zone.")]),
+];
+
+struct Corpus {
+    keys: Vec<String>,
+    servers: Vec<String>,
+    elements: Vec<Arc<AnalysedElement>>,
+    analyser: Analyser,
+}
+
+impl Corpus {
+    fn new(tools: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let mut analyser = Analyser::default();
+        let (mut keys, mut servers, mut elements) = (Vec::new(), Vec::new(), Vec::new());
+        for (server, tool) in tools {
+            keys.push(format!("{server}/{}", tool["name"].as_str().unwrap_or_default()));
+            elements.push(Arc::new(analyser.analyse(tool.to_string().as_bytes())));
+            servers.push(server);
+        }
+        Self { keys, servers, elements, analyser }
+    }
+
+    fn of_servers() -> Self {
+        Self::new(SERVERS.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(name, description)| {
+                ((*server).to_owned(), json!({"name": name, "description": description}))
+            })
+        }))
+    }
+
+    /// An index of the documents that `keep` names.
+    fn index(&mut self, keep: impl Fn(usize) -> bool, synonyms: SynonymGroups) -> SearchIndex {
+        let documents = (0..self.keys.len()).filter(|place| keep(*place));
+        let documents: Vec<_> = documents
+            .map(|place| SearchDocument {
+                element: Arc::clone(&self.elements[place]),
+                server: &self.servers[place],
+                renamed: None,
+            })
+            .collect();
+        SearchIndex::build(documents, Arc::new(synonyms), &mut self.analyser)
+    }
+
+    fn ask(&mut self, question: &str) -> Vec<String> {
+        self.ask_with(question, SynonymGroups::default())
+    }
+
+    fn ask_with(&mut self, question: &str, synonyms: SynonymGroups) -> Vec<String> {
+        let index = self.index(|_| true, synonyms);
+        let hits = index.find(&SearchQuery::parse(question), 5, |_| true);
+        hits.iter().map(|hit| self.keys[hit.id.0].clone()).collect()
+    }
+
+    fn first(&mut self, question: &str) -> String {
+        self.ask(question).into_iter().next().unwrap_or_default()
+    }
+}
+
+#[test]
+fn questions_find_the_tool_that_was_meant() {
+    let mut corpus = Corpus::of_servers();
+    for (question, key) in [
+        ("read a file", "files/read_file"),
+        ("show me the contents of this document", "files/read_file"),
+        ("erase a file", "files/delete_file"),
+        ("what files are in the folder", "files/list_directory"),
+        ("open a PR", "github/create_pull_request"),
+        ("new merge request", "github/create_pull_request"),
+        ("what time is it", "clock/get_current_time"),
+        ("createPullRequest", "github/create_pull_request"),
+        // Misspelt.
+        ("delte the brnach", "github/delete_branch"),
+        ("wirte a flie", "files/write_file"),
+        // In other languages.
+        ("Lösche die Datei", "files/delete_file"),
+        ("lire un fichier", "files/read_file"),
+        ("¿qué hora es?", "clock/get_current_time"),
+        ("删除文件", "files/delete_file"),
+        ("ファイルを読む", "files/read_file"),
+    ] {
+        assert_eq!(corpus.first(question), key, "{question}: {:?}", corpus.ask(question));
+    }
+}
+
+#[test]
+fn a_server_that_is_named_is_preferred() {
+    let mut corpus = Corpus::of_servers();
+    assert_eq!(
+        corpus.ask("github issues")[..3].iter().filter(|key| key.starts_with("github")).count(),
+        3
+    );
+    assert_eq!(corpus.first("create an issue in jira"), "jira/create_issue");
+    assert_eq!(corpus.first("list jira issues"), "jira/list_issues");
+}
+
+#[test]
+fn the_verb_of_a_question_decides_between_tools_of_one_noun() {
+    let mut corpus = Corpus::of_servers();
+    assert_eq!(corpus.first("show branches"), "github/list_branches");
+    assert_eq!(corpus.first("remove branch"), "github/delete_branch");
+    assert_eq!(corpus.first("which branches are there"), "github/list_branches");
+}
+
+#[test]
+fn synonyms_of_the_configuration_count() {
+    let mut corpus = Corpus::of_servers();
+    assert!(!corpus.ask("wombat").iter().any(|key| key == "github/list_branches"));
+    let groups =
+        || SynonymGroups::from_groups([["wombat", "branch"], ["kick the bucket", "delete"]]);
+    assert!(corpus.ask_with("wombat", groups()).contains(&"github/list_branches".to_owned()));
+    assert_eq!(corpus.ask_with("kick the bucket wombat", groups())[0], "github/delete_branch");
+}
+
+#[test]
+fn a_name_finds_its_tool_before_all_others() {
+    let mut corpus = Corpus::of_servers();
+    assert_eq!(corpus.first("list_directory"), "files/list_directory");
+    assert_eq!(corpus.first("get_issue"), "github/get_issue");
+}
+
+#[test]
+fn a_configured_name_is_found_too() {
+    let mut analyser = Analyser::default();
+    let element = Arc::new(analyser.analyse(br#"{"name":"x17","description":"Does it."}"#));
+    let document = SearchDocument { element, server: "s", renamed: Some("book_flight") };
+    let index = SearchIndex::build([document], Arc::default(), &mut analyser);
+    let hits = index.find(&SearchQuery::parse("book a flight"), 5, |_| true);
+    assert!(hits.len() == 1 && hits[0].is_confident, "{hits:?}");
+}
+
+#[test]
+fn a_question_that_nothing_answers_has_no_confident_answer() {
+    let mut corpus = Corpus::of_servers();
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    for question in
+        ["brew espresso with oat milk", "qwzx", "xyzzy plugh frobnicate", "", "the of and"]
+    {
+        let hits = index.find(&SearchQuery::parse(question), 5, |_| true);
+        assert!(hits.iter().all(|hit| !hit.is_confident), "{question}: {hits:?}");
+    }
+    let hits = index.find(&SearchQuery::parse("delete a file"), 5, |_| true);
+    assert!(hits[0].is_confident);
+}
+
+#[test]
+fn a_limit_keeps_the_best() {
+    let mut corpus = Corpus::of_servers();
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    let query = SearchQuery::parse("list issues of a repository");
+    let all = index.find(&query, 100, |_| true);
+    for limit in 0..all.len() {
+        assert_eq!(index.find(&query, limit, |_| true), all[..limit]);
+    }
+    assert!(all.is_sorted_by(|one, other| one.score >= other.score));
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    let index = SearchIndex::build([], Arc::default(), &mut Analyser::default());
+    assert!(
+        index.is_empty() && index.find(&SearchQuery::parse("anything"), 5, |_| true).is_empty()
+    );
+    let mut corpus = Corpus::of_servers();
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    assert!(index.find(&SearchQuery::parse("read a file"), 5, |_| false).is_empty());
+}
+
+#[test]
+fn ten_thousand_tools_are_searched_quickly_enough() {
+    let tools = (0..10_000).map(|number| {
+        let description = "Finds the items of a list, and shows them to those who ask. ".repeat(4);
+        let tool = json!({"name": format!("find_item_{number}"), "description": description});
+        (format!("server{}", number % 50), tool)
+    });
+    let mut corpus = Corpus::new(tools);
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    let begin = std::time::Instant::now();
+    let hits =
+        index.find(&SearchQuery::parse("show the items of a list that I asked for"), 5, |_| true);
+    // A release build takes about a thousandth of it.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_eq!(hits.len(), 5);
+}
+
+/// Words that documents and questions of property tests have in common.
+const WORDS: [&str; 18] = [
+    "create", "delete", "list", "get", "issue", "issues", "file", "folder", "branch", "repo",
+    "message", "send", "pull", "request", "weather", "serach", "löschen", "検索",
+];
+
+fn some_words(most: usize) -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(&WORDS[..]), 0..most)
+        .prop_map(|words| words.join(" "))
+}
+
+fn some_tool() -> impl Strategy<Value = (String, Value)> {
+    (
+        prop::sample::select(vec!["github", "files", "mail"]),
+        some_words(4),
+        some_words(12),
+        some_words(3),
+    )
+        .prop_map(|(server, name, description, parameter)| {
+            let tool = json!({
+                "name": name.replace(' ', "_"),
+                "description": description,
+                "inputSchema": {"properties": {parameter: {"type": "string"}}},
+            });
+            (server.to_owned(), tool)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn hidden_documents_change_nothing(
+        tools in prop::collection::vec((some_tool(), any::<bool>()), 0..24),
+        question in some_words(8),
+        limit in 1_usize..10,
+    ) {
+        let (tools, shown): (Vec<_>, Vec<_>) = tools.into_iter().unzip();
+        let mut corpus = Corpus::new(tools);
+        let whole = corpus.index(|_| true, SynonymGroups::default());
+        let part = corpus.index(|place| shown[place], SynonymGroups::default());
+        let places: Vec<_> = (0..shown.len()).filter(|place| shown[*place]).collect();
+        let query = SearchQuery::parse(&question);
+        let filtered = whole.find(&query, limit, |id| shown[id.0]);
+        let mut alone = part.find(&query, limit, |_| true);
+        alone.iter_mut().for_each(|hit| hit.id = DocumentId(places[hit.id.0]));
+        // Scores are compared exactly.
+        prop_assert_eq!(filtered, alone);
+    }
+
+    #[test]
+    fn any_text_is_analysed_and_searched(
+        name in any::<String>(),
+        description in any::<String>(),
+        question in any::<String>(),
+        raw in any::<String>(),
+    ) {
+        let schema = json!({"properties": {&*name: {"description": &*question}}});
+        let tool = json!({"name": &*name, "description": description, "inputSchema": schema});
+        let mut corpus = Corpus::new([("s".to_owned(), tool), ("t".to_owned(), json!({"name": "x"}))]);
+        Analyser::default().analyse(raw.as_bytes());
+        let index = corpus.index(|_| true, SynonymGroups::from_groups([[&*name, &*question]]));
+        let hits = index.find(&SearchQuery::parse(&question), 5, |_| true);
+        prop_assert!(hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+    }
+
+    #[test]
+    fn words_of_letters_are_stemmed_whatever_they_are(word in "[a-z]{1,60}", other in "[a-zäöüéñ' ]{0,80}") {
+        let query = SearchQuery::parse(&format!("{word} {other}"));
+        prop_assert!(query.words.len() <= MAX_QUERY_WORDS);
+    }
+}
