@@ -32,6 +32,7 @@ mod schema;
 mod search;
 mod selection;
 mod server_list;
+mod signature;
 mod tool;
 mod tool_transform;
 mod uris;
@@ -72,6 +73,7 @@ pub use search::{
 };
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
+pub use signature::ToolSignature;
 pub use tool::{HeaderRules, TaskSupport, Tool};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
