@@ -1,0 +1,233 @@
+//! How well and how fast search finds tools: the questions in `questions/` over the corpora in
+//! `corpora/`.
+//!
+//! `cargo bench --bench search`; `-- --misses HALF` shows the questions of a half that found nothing.
+//!
+//! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of grade
+//! 1, if no tool has grade 2), and else 0. Tokens are estimated: a quarter of the bytes of the answer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a bench that meets a surprise ends there, and measures from outside"
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+use trunkline::catalog::{
+    Analyser, SearchDocument, SearchIndex, SearchQuery, SynonymGroups, ToolSignature,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Deserialize)]
+struct ToolFile {
+    servers: Vec<ToolServer>,
+}
+
+#[derive(Deserialize)]
+struct ToolServer {
+    name: String,
+    tools: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    question: String,
+    kind: String,
+    half: String,
+    #[serde(default)]
+    wants: BTreeMap<String, u8>,
+}
+
+/// A tool of a corpus.
+struct CorpusTool {
+    server: String,
+    /// `server/tool`.
+    key: String,
+    raw: String,
+}
+
+/// The answers to a set of questions, counted.
+#[derive(Default)]
+struct Tally {
+    questions: usize,
+    first: usize,
+    five: usize,
+    ranks: f64,
+    confident: usize,
+    tokens: usize,
+}
+
+fn main() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/search");
+    let folder = std::env::var_os("SEARCH_CORPORA").map_or(folder, Into::into);
+    let tools: ToolFile = read_json(&folder.join("corpora/tools.json"));
+    let corpora: BTreeMap<String, Value> = read_json(&folder.join("corpora/corpora.json"));
+    let arguments: Vec<_> = std::env::args().collect();
+    let misses = arguments.iter().position(|argument| argument == "--misses");
+    let misses = misses.and_then(|at| arguments.get(at + 1)).map(String::as_str);
+    println!(
+        "recall@k: 1 if a wanted tool of grade 2 (of grade 1, if none has 2) is among the first k\n\
+         MRR: the mean of 1/rank of the first such tool among the first 10\n\
+         tokens: of five compact signatures, a quarter of their bytes\n\
+         none: questions that no tool answers, and how many of them got no confident answer\n"
+    );
+    let mut all: Vec<_> =
+        corpora.iter().map(|(name, servers)| (name, choose_tools(&tools, servers))).collect();
+    all.sort_by_key(|(_, tools)| tools.len());
+    for (name, tools) in all {
+        let questions: Vec<Question> = read_json(&folder.join(format!("questions/{name}.json")));
+        measure_corpus(name, &tools, &questions, misses);
+    }
+}
+
+fn measure_corpus(name: &str, tools: &[CorpusTool], questions: &[Question], misses: Option<&str>) {
+    let begin = Instant::now();
+    let mut analyser = Analyser::default();
+    let elements: Vec<_> =
+        tools.iter().map(|tool| Arc::new(analyser.analyse(tool.raw.as_bytes()))).collect();
+    let analysed = begin.elapsed();
+    let begin = Instant::now();
+    let documents = elements.iter().zip(tools).map(|(element, tool)| SearchDocument {
+        element: Arc::clone(element),
+        server: &tool.server,
+        renamed: None,
+    });
+    let index = SearchIndex::build(documents, Arc::new(SynonymGroups::default()), &mut analyser);
+    let built = begin.elapsed();
+    let bytes: usize = tools.iter().map(|tool| tool.raw.len()).sum();
+    println!(
+        "## {name}: {} tools, {} KB; analysed in {:.1} ms, index built in {:.1} ms, {} KB",
+        tools.len(),
+        bytes / 1000,
+        analysed.as_secs_f64() * 1e3,
+        built.as_secs_f64() * 1e3,
+        index.size() / 1000,
+    );
+    let mut tallies: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+    let (mut spent, mut longest, mut asked) = (Duration::ZERO, Duration::ZERO, 0_u32);
+    for question in questions {
+        let best = question.wants.values().max().copied().unwrap_or_default();
+        let best: Vec<&str> = question
+            .wants
+            .iter()
+            .filter(|(_, grade)| **grade == best)
+            .map(|(key, _)| &**key)
+            .collect();
+        let begin = Instant::now();
+        let hits = index.find(&SearchQuery::parse(&question.question), 10, |_| true);
+        let time = begin.elapsed();
+        (spent, longest, asked) = (spent + time, longest.max(time), asked + 1);
+        let rank = hits.iter().position(|hit| best.contains(&&*tools[hit.id.0].key));
+        let is_confident = hits.first().is_some_and(|hit| hit.is_confident);
+        let is_miss = match best.is_empty() {
+            true => is_confident,
+            false => rank.is_none_or(|rank| rank >= 5),
+        };
+        if is_miss && misses == Some(&*question.half) {
+            let shown =
+                hits.iter().take(5).map(|hit| format!("{} {:.1}", tools[hit.id.0].key, hit.score));
+            println!(
+                "  {} [{}] {rank:?} {is_confident} wants {best:?}\n      {}",
+                question.question,
+                question.kind,
+                shown.collect::<Vec<_>>().join(", ")
+            );
+        }
+        let tokens: usize = hits
+            .iter()
+            .take(5)
+            .map(|hit| {
+                ToolSignature::from_raw(tools[hit.id.0].raw.as_bytes()).to_string().len() / 4
+            })
+            .sum();
+        for kind in [&*question.kind, "all"] {
+            if kind == "all" && best.is_empty() {
+                continue;
+            }
+            let tally = tallies.entry((&question.half, kind)).or_default();
+            tally.add_answer(rank, is_confident, tokens);
+        }
+    }
+    println!("   questions of half, kind      n  recall@1  recall@5    MRR  confident  tokens");
+    for ((half, kind), tally) in &tallies {
+        tally.print_row(half, kind);
+    }
+    println!(
+        "   {:.0} µs a query on average, {:.0} µs the slowest\n",
+        spent.as_secs_f64() * 1e6 / f64::from(asked.max(1)),
+        longest.as_secs_f64() * 1e6
+    );
+}
+
+impl Tally {
+    fn add_answer(&mut self, rank: Option<usize>, is_confident: bool, tokens: usize) {
+        self.questions += 1;
+        self.first += usize::from(rank == Some(0));
+        self.five += usize::from(rank.is_some_and(|rank| rank < 5));
+        self.ranks += rank.map_or(0.0, |rank| 1.0 / (rank as f64 + 1.0));
+        self.confident += usize::from(is_confident);
+        self.tokens += tokens;
+    }
+
+    fn print_row(&self, half: &str, kind: &str) {
+        let share = |part: usize| part as f64 / self.questions as f64;
+        if kind == "none" {
+            println!(
+                "   {half:<10} {kind:<12} {:>5}  not confident: {:.3}",
+                self.questions,
+                1.0 - share(self.confident)
+            );
+            return;
+        }
+        println!(
+            "   {half:<10} {kind:<12} {:>5}     {:.3}     {:.3}  {:.3}      {:.3}   {:>5.0}",
+            self.questions,
+            share(self.first),
+            share(self.five),
+            self.ranks / self.questions as f64,
+            share(self.confident),
+            share(self.tokens)
+        );
+    }
+}
+
+/// The tools of a corpus: a list of servers, or a map from servers to `"*"` or the names of tools.
+fn choose_tools(file: &ToolFile, corpus: &Value) -> Vec<CorpusTool> {
+    let chosen: HashMap<&str, Option<&Vec<Value>>> = match corpus {
+        Value::Array(servers) => {
+            servers.iter().filter_map(|one| Some((one.as_str()?, None))).collect()
+        }
+        Value::Object(servers) => {
+            servers.iter().map(|(name, tools)| (&**name, tools.as_array())).collect()
+        }
+        _ => HashMap::new(),
+    };
+    let servers =
+        file.servers.iter().filter_map(|server| Some((server, chosen.get(&*server.name)?)));
+    let tools = servers.flat_map(|(server, only)| {
+        server.tools.iter().filter_map(move |tool| {
+            let name = tool.get("name")?.as_str()?;
+            let is_chosen = only.is_none_or(|only| only.iter().any(|one| one == name));
+            is_chosen.then(|| CorpusTool {
+                server: server.name.clone(),
+                key: format!("{}/{name}", server.name),
+                raw: tool.to_string(),
+            })
+        })
+    });
+    tools.collect()
+}
+
+fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> T {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|_| panic!("no {}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
