@@ -1,7 +1,7 @@
 //! Questions in other languages: which language it is, and what its commonest words are in English.
 //!
-//! Definitions of tools are in English almost always, questions are not. A list of about 180 words in
-//! seven languages says what is asked for; what it does not know is searched as it is.
+//! Definitions of tools are in English almost always, questions are not. A list of about 250 words in
+//! eight languages says what is asked for; what it does not know is searched as it is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -20,10 +20,15 @@ pub(super) enum Language {
     Spanish,
     Portuguese,
     Italian,
+    Russian,
 }
 
 impl Language {
-    const ALL: [Self; 5] =
+    const ALL: [Self; 6] =
+        [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian, Self::Russian];
+
+    /// The languages that have the first columns of the list.
+    const COLUMNS: [Self; 5] =
         [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian];
 
     /// The language of a question in these words, folded; `None` for English, and for words that
@@ -50,8 +55,8 @@ impl Language {
 
     /// Whether a word, folded, tells no text of the language from another.
     pub(super) fn is_stop_word(self, word: &str) -> bool {
-        static WORDS: LazyLock<[HashSet<&str>; 5]> = LazyLock::new(|| {
-            let lists = [GERMAN, FRENCH, SPANISH, PORTUGUESE, ITALIAN];
+        static WORDS: LazyLock<[HashSet<&str>; 6]> = LazyLock::new(|| {
+            let lists = [GERMAN, FRENCH, SPANISH, PORTUGUESE, ITALIAN, RUSSIAN];
             lists.map(|list| list.split_ascii_whitespace().collect())
         });
         WORDS.get(self as usize).is_some_and(|words| words.contains(word))
@@ -64,6 +69,7 @@ impl Language {
             Self::Spanish => Algorithm::Spanish,
             Self::Portuguese => Algorithm::Portuguese,
             Self::Italian => Algorithm::Italian,
+            Self::Russian => Algorithm::Russian,
         }
     }
 }
@@ -112,26 +118,34 @@ impl Dictionary {
             unspaced: HashMap::new(),
             longest: 1,
         };
-        for line in list.lines().filter(|line| !line.starts_with('#')) {
-            let Some((english, others)) = line.split_once(':') else { continue };
-            let index = read.translations.len();
-            let stems: Vec<_> = english.split(' ').map(stem_english).collect();
-            read.translations.push(Translation {
-                english,
-                key: stems.join(" ").into(),
-                terms: stems.iter().map(|stem| Arc::from(&**stem)).collect(),
-            });
+        for (english, others) in list.lines().filter_map(read_line) {
+            let index = read.add_translation(english);
             for (column, words) in others.split('|').enumerate() {
-                let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
-                for word in words {
-                    match Language::ALL.get(column) {
+                for word in split_list(words) {
+                    match Language::COLUMNS.get(column) {
                         Some(language) => read.add_spaced(*language, word, index),
                         None => read.add_unspaced(word, index),
                     }
                 }
             }
         }
+        for (english, words) in RUSSIAN_LIST.lines().filter_map(read_line) {
+            let index = read.add_translation(english);
+            for word in split_list(words) {
+                read.add_spaced(Language::Russian, word, index);
+            }
+        }
         read
+    }
+
+    fn add_translation(&mut self, english: &'static str) -> usize {
+        let stems: Vec<_> = english.split(' ').map(stem_english).collect();
+        self.translations.push(Translation {
+            english,
+            key: stems.join(" ").into(),
+            terms: stems.iter().map(|stem| Arc::from(&**stem)).collect(),
+        });
+        self.translations.len() - 1
     }
 
     fn add_spaced(&mut self, language: Language, word: &str, index: usize) {
@@ -222,7 +236,17 @@ impl Dictionary {
     }
 }
 
+/// A line of a list: the English, and the words of other languages.
+fn read_line(line: &'static str) -> Option<(&'static str, &'static str)> {
+    line.split_once(':').filter(|_| !line.starts_with('#'))
+}
+
+fn split_list(words: &str) -> impl Iterator<Item = &str> {
+    words.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
 const LIST: &str = include_str!("thesaurus/languages.txt");
+const RUSSIAN_LIST: &str = include_str!("thesaurus/russian.txt");
 
 // Folded words that say nothing of what is wanted.
 const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
@@ -253,6 +277,11 @@ const ITALIAN: &str = "il lo la i gli le l un uno una e ed o ma con di del dello
     miei mie ti tuo tua si suo sua nostro nostra che chi quale quali come dove quando perche posso \
     puo puoi voglio vorrei devo c ce fare fai non piu anche favore se ci";
 
+const RUSSIAN: &str = "и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по \
+    ее мне из ли от меня еще нет о ему для при это этот эта эти есть был была были быть мой моя мои \
+    мое наш наша наши какие какой какая какое кто где когда почему можно нужно надо хочу могу \
+    пожалуйста мне мой моей моем нам нас их или до под над между";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +300,7 @@ mod tests {
             ("buscar los archivos de la carpeta", Some(Language::Spanish)),
             ("criar uma nova tarefa no projeto", Some(Language::Portuguese)),
             ("crea un nuovo file nella cartella", Some(Language::Italian)),
+            ("покажи файлы в папке", Some(Language::Russian)),
             ("create an issue in the repo", None),
             ("delete a file", None),
             ("", None),

@@ -244,6 +244,7 @@ mod tests {
         assert_eq!(kept("Lösche bitte die Datei"), ["losche=delete", "datei=file"]);
         assert_eq!(kept("consulta la base de datos"), ["consulta=query", "base de datos=database"]);
         assert_eq!(kept("ファイルを検索する")[..2], ["ファイル=file", "検索=search"]);
+        assert_eq!(kept("удали файл"), ["удали=delete", "файл=file"]);
         assert_eq!(kept("创建文件"), ["创建=create", "文件=file"]);
         assert_eq!(SearchQuery::parse("Lösche die Datei").action, Some(Action::Delete));
         assert_eq!(SearchQuery::parse("删除文件").action, Some(Action::Delete));

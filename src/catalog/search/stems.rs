@@ -53,10 +53,14 @@ pub(super) fn stem_english(text: &str) -> String {
     stem_word(Algorithm::English, text)
 }
 
-/// The stem of a word in a language. A word with other letters than those without accents is its own
-/// stem.
+/// The stem of a word in a language. A word with other letters than those of the language, without
+/// accents, is its own stem.
 pub(super) fn stem_word(language: Algorithm, text: &str) -> String {
-    let has_stem = text.len() > 2 && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let has_letters = match language {
+        Algorithm::Russian => text.chars().all(|c| matches!(c, 'а'..='я' | 'ё')),
+        _ => text.bytes().all(|byte| byte.is_ascii_lowercase()),
+    };
+    let has_stem = text.len() > 2 && has_letters;
     if has_stem { Stemmer::create(language).stem(text).into_owned() } else { text.to_owned() }
 }
 

@@ -113,6 +113,7 @@ fn questions_find_the_tool_that_was_meant() {
         ("Lösche die Datei", "files/delete_file"),
         ("lire un fichier", "files/read_file"),
         ("¿qué hora es?", "clock/get_current_time"),
+        ("удали файл", "files/delete_file"),
         ("删除文件", "files/delete_file"),
         ("ファイルを読む", "files/read_file"),
     ] {
@@ -287,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn words_of_letters_are_stemmed_whatever_they_are(word in "[a-z]{1,60}", other in "[a-zäöüéñ' ]{0,80}") {
+    fn words_of_letters_are_stemmed_whatever_they_are(word in "[a-z]{1,60}", other in "[a-zäöüéñа-яё' ]{0,80}") {
         let query = SearchQuery::parse(&format!("{word} {other}"));
         prop_assert!(query.words.len() <= MAX_QUERY_WORDS);
     }
