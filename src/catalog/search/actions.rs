@@ -79,10 +79,9 @@ impl Action {
     pub(super) fn suitability(self, asked: Self) -> f32 {
         match (asked, self) {
             (asked, own) if asked == own => SAME,
-            (Self::Create, Self::Send) | (Self::Send, Self::Create) => RELATED,
-            (Self::Create, Self::Update) | (Self::Update, Self::Create) => RELATED,
-            (Self::Update, Self::Send) | (Self::Send, Self::Update) => NEUTRAL,
-            (Self::Delete, Self::Update) => NEUTRAL,
+            (Self::Create, Self::Send | Self::Update)
+            | (Self::Send | Self::Update, Self::Create) => RELATED,
+            (Self::Update, Self::Send) | (Self::Send | Self::Delete, Self::Update) => NEUTRAL,
             _ => OPPOSED,
         }
     }

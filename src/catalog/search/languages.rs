@@ -40,13 +40,13 @@ impl Language {
             is_stop_word(word) || is_question_filler(word) || known()
         };
         let english = words.iter().filter(is_english).count();
-        let knows = |language: Self, word: &str| {
+        let is_of = |language: Self, word: &str| {
             language.is_stop_word(word) || !dictionary.find(language, word).is_empty()
         };
         let scores = Self::ALL.map(|language| {
-            let known = words.iter().filter(|word| knows(language, word));
-            let own = known.clone().filter(|word| !is_english(word)).count();
-            (known.count() + own, own, language)
+            let found = words.iter().filter(|word| is_of(language, word));
+            let own = found.clone().filter(|word| !is_english(word)).count();
+            (found.count() + own, own, language)
         });
         // The first of equal ones: a word that several languages have means the same in all.
         let best = scores.into_iter().rev().max_by_key(|(score, ..)| *score);
@@ -60,6 +60,25 @@ impl Language {
             lists.map(|list| list.split_ascii_whitespace().collect())
         });
         WORDS.get(self as usize).is_some_and(|words| words.contains(word))
+    }
+
+    /// Whether a word, folded, begins a question about what there is.
+    pub(super) fn is_interrogative(self, word: &str) -> bool {
+        let words: &[&str] = match self {
+            Self::German => {
+                &["was", "wer", "wo", "wann", "welche", "welcher", "welches", "welchen"]
+            }
+            Self::French => {
+                &["quel", "quelle", "quels", "quelles", "qui", "combien", "quand", "ou"]
+            }
+            Self::Spanish => {
+                &["que", "quien", "cual", "cuales", "cuanto", "cuantos", "cuantas", "donde"]
+            }
+            Self::Portuguese => &["qual", "quais", "quem", "quanto", "quantos", "quantas", "onde"],
+            Self::Italian => &["quale", "quali", "chi", "quanto", "quanti", "quante", "dove"],
+            Self::Russian => &["какие", "какой", "какая", "кто", "где", "когда", "сколько"],
+        };
+        words.contains(&word)
     }
 
     fn algorithm(self) -> Algorithm {

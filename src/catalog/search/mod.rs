@@ -153,7 +153,7 @@ impl SearchIndex {
         let weights = OccurrenceWeights::new(&self.totals, self.documents.len(), &self.longest);
         for posting in self.vocabulary.iter_mut().flat_map(|term| &mut term.postings) {
             if let Some(document) = self.documents.get(posting.document()) {
-                posting.saturated = weights.saturate(&posting.counts, &document.lengths);
+                posting.saturated = weights.saturate(posting.counts, &document.lengths);
             }
         }
     }
@@ -185,7 +185,9 @@ impl SearchIndex {
         added.sort_by(|one, other| one.0.cmp(&other.0));
         for same in added.chunk_by(|one, other| one.0 == other.0) {
             let mut counts = FieldCounts::default();
-            same.iter().for_each(|(_, field)| count_in(&mut counts, *field));
+            for (_, field) in same {
+                count_in(&mut counts, *field);
+            }
             if let Some((term, _)) = same.first() {
                 self.add_posting(term, Posting { document, counts, saturated: 0.0 });
             }
@@ -204,17 +206,12 @@ impl SearchIndex {
     }
 
     fn add_posting(&mut self, term: &Arc<str>, posting: Posting) {
-        let place = match self.terms.get(term) {
-            Some(place) => *place,
-            None => {
-                let place = self.vocabulary.len();
-                self.terms.insert(Arc::clone(term), place);
-                let letters = LetterSet::of_word(term);
-                let text = Arc::clone(term);
-                self.vocabulary.push(VocabularyTerm { text, letters, postings: Vec::new() });
-                place
-            }
-        };
+        let place = self.terms.get(term).copied().unwrap_or_else(|| {
+            self.terms.insert(Arc::clone(term), self.vocabulary.len());
+            let (text, letters) = (Arc::clone(term), LetterSet::of_word(term));
+            self.vocabulary.push(VocabularyTerm { text, letters, postings: Vec::new() });
+            self.vocabulary.len() - 1
+        });
         if let Some(entry) = self.vocabulary.get_mut(place) {
             entry.postings.push(posting);
         }
@@ -308,7 +305,10 @@ impl SearchIndex {
 impl std::fmt::Debug for SearchIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (documents, terms) = (self.documents.len(), self.vocabulary.len());
-        f.debug_struct("SearchIndex").field("documents", &documents).field("terms", &terms).finish()
+        f.debug_struct("SearchIndex")
+            .field("documents", &documents)
+            .field("terms", &terms)
+            .finish_non_exhaustive()
     }
 }
 

@@ -72,6 +72,11 @@ impl SearchQuery {
                 let mut words = translated;
                 words.find_map(|word| Action::of_verb(word.english))
             }
+            (Some(language), _)
+                if texts.first().is_some_and(|first| language.is_interrogative(first)) =>
+            {
+                Some(Action::Read)
+            }
             (Some(_), _) => words.iter().find_map(QueryWord::own_action),
         };
         let shapes = find_shapes(question).into_iter().map(|(_, words)| words).collect();
@@ -195,7 +200,9 @@ fn split_quotations(question: &str) -> Vec<(bool, &str)> {
         !is_quoted && text.contains(|c: char| c.is_alphanumeric())
     };
     if !parts.iter().any(is_unquoted) {
-        parts.iter_mut().for_each(|(is_quoted, _)| *is_quoted = false);
+        for (is_quoted, _) in &mut parts {
+            *is_quoted = false;
+        }
     }
     parts
 }
@@ -247,6 +254,10 @@ mod tests {
         assert_eq!(kept("удали файл"), ["удали=delete", "файл=file"]);
         assert_eq!(kept("创建文件"), ["创建=create", "文件=file"]);
         assert_eq!(SearchQuery::parse("Lösche die Datei").action, Some(Action::Delete));
+        assert_eq!(
+            SearchQuery::parse("Welche Dateien wurden gelöscht?").action,
+            Some(Action::Read)
+        );
         assert_eq!(SearchQuery::parse("删除文件").action, Some(Action::Delete));
     }
 

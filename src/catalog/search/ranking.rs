@@ -155,7 +155,7 @@ impl<'a> Ranking<'a> {
         for posting in self.postings(term).iter().filter(|posting| self.shows(posting)) {
             let place = posting.document();
             if let Some(document) = self.index.documents.get(place) {
-                visit(place, weights.saturate(&posting.counts, &document.lengths));
+                visit(place, weights.saturate(posting.counts, &document.lengths));
             }
         }
     }
@@ -188,11 +188,11 @@ impl OccurrenceWeights {
 
     /// How much of a term a document has, between 0 and 1: the counts of its fields, weighted and
     /// added.
-    pub(super) fn saturate(&self, counts: &FieldCounts, lengths: &[u16; FIELDS]) -> f32 {
-        let fields = counts.iter().zip(lengths).zip(&self.0);
-        let present = fields.filter(|((count, _), _)| **count > 0);
+    pub(super) fn saturate(&self, counts: FieldCounts, lengths: &[u16; FIELDS]) -> f32 {
+        let fields = counts.into_iter().zip(lengths).zip(&self.0);
+        let present = fields.filter(|((count, _), _)| *count > 0);
         let weighted = present.map(|((count, length), weights)| {
-            f32::from(*count) * weights.get(usize::from(*length)).copied().unwrap_or_default()
+            f32::from(count) * weights.get(usize::from(*length)).copied().unwrap_or_default()
         });
         let frequency: f32 = weighted.sum();
         frequency / (SATURATION + frequency)

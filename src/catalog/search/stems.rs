@@ -80,9 +80,9 @@ pub(super) fn visit_pairs(text: &str, mut visit: impl FnMut(&str)) {
 /// Whether a word of a definition is kept: letters that stand alone, and small numbers, say
 /// nothing.
 fn is_kept(text: &str) -> bool {
-    let is_short = text.len() < 2;
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    !is_short && !(is_number && text.len() != 3 && text.len() != 4) && !is_stop_word(text)
+    let lengths = if is_number { 3..=4 } else { 2..=usize::MAX };
+    lengths.contains(&text.len()) && !is_stop_word(text)
 }
 
 /// Whether a word is so common in English that it tells no text from another.

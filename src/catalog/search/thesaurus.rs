@@ -142,7 +142,7 @@ const MAX_MEMBER_BYTES: usize = 64;
 /// The most words of a phrase.
 pub(super) const MAX_PHRASE: usize = 4;
 
-const LISTS: [&str; 7] = [
+const LISTS: [&str; 8] = [
     include_str!("thesaurus/spellings.txt"),
     include_str!("thesaurus/verbs.txt"),
     include_str!("thesaurus/software.txt"),
@@ -150,6 +150,7 @@ const LISTS: [&str; 7] = [
     include_str!("thesaurus/hints.txt"),
     include_str!("thesaurus/situations.txt"),
     include_str!("thesaurus/domains.txt"),
+    include_str!("thesaurus/trades.txt"),
 ];
 
 #[cfg(test)]

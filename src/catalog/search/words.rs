@@ -106,29 +106,27 @@ impl WordRun {
             return;
         }
         let at = self.folded.len();
-        match (self.last, class) {
-            // `createIssue`, `s3Object`
-            (Some(CharClass::Lower | CharClass::Digit), CharClass::Upper) if at > 0 => {
-                self.cuts.push(at);
-            }
-            // `HTTPServer`: the last capital belongs to the next part.
-            (Some(CharClass::Upper), CharClass::Lower) if self.last_at > 0 => {
-                if self.cuts.last() != Some(&self.last_at) {
-                    self.cuts.push(self.last_at);
-                }
-            }
-            // `base64`
-            (Some(CharClass::Lower | CharClass::Upper), CharClass::Digit)
-            | (Some(CharClass::Digit), CharClass::Lower)
-                if at > 0 =>
-            {
-                self.cuts.push(at);
-            }
-            _ => {}
+        if let Some(cut) = self.find_cut(class, at)
+            && self.cuts.last() != Some(&cut)
+        {
+            self.cuts.push(cut);
         }
         self.last_at = at;
         self.last = Some(class);
         fold_character(original, &mut self.folded);
+    }
+
+    /// Where a part begins, if one does with a character of this class.
+    fn find_cut(&self, class: CharClass, at: usize) -> Option<usize> {
+        match (self.last?, class) {
+            // `createIssue`, `s3Object`, `base64`, `3d`
+            (CharClass::Lower | CharClass::Digit, CharClass::Upper)
+            | (CharClass::Lower | CharClass::Upper, CharClass::Digit)
+            | (CharClass::Digit, CharClass::Lower) => Some(at).filter(|at| *at > 0),
+            // `HTTPServer`: the last capital belongs to the next part.
+            (CharClass::Upper, CharClass::Lower) => Some(self.last_at).filter(|at| *at > 0),
+            _ => None,
+        }
     }
 
     /// Ends the word.
