@@ -111,11 +111,13 @@ fn measure_corpus(name: &str, tools: &[CorpusTool], questions: &[Question], miss
     let built = begin.elapsed();
     let bytes: usize = tools.iter().map(|tool| tool.raw.len()).sum();
     println!(
-        "## {name}: {} tools, {} KB; analysed in {:.1} ms, index built in {:.1} ms, {} KB",
+        "## {name}: {} tools, {} KB; analysed in {:.1} ms, index built in {:.1} ms; \
+         the analysis takes {} KB, the index {} KB",
         tools.len(),
         bytes / 1000,
         analysis.as_secs_f64() * 1e3,
         built.as_secs_f64() * 1e3,
+        elements.iter().map(|element| element.size()).sum::<usize>() / 1000,
         index.size() / 1000,
     );
     let mut tallies: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
