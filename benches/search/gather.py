@@ -160,7 +160,7 @@ def spdx(stated: str) -> str | None:
         return stated.strip("()")
     known = [
         (r"(?i)^(License :: OSI Approved :: )?(The )?MIT( License)?\b", "MIT"),
-        (r"(?i)^(License :: OSI Approved :: )?Apache(-| )?(Software )?(License)?,? ?(Version |v)?(2(\.0)?)?$", "Apache-2.0"),
+        (r"(?i)^(License :: OSI Approved :: )?Apache[- ]?(Software )?(License)?,? ?(Version |v)?(2(\.0)?)?$", "Apache-2.0"),
         (r"(?i)^(License :: OSI Approved :: )?BSD( License)?$", "BSD-3-Clause"),
         (r"^Copyright .*\n[\s\S]*Permission is hereby granted, free of charge", "MIT"),
         (r"^\s*Apache License\s+Version 2\.0", "Apache-2.0"),
@@ -217,8 +217,13 @@ def gather(source: Source) -> Json | str:
         "package": entry["package"],
         "version": version,
         "licence": licence,
-        "tools": unique([compact_tool(tool) for tool in json.loads(json.dumps(tools).replace(str(source.home), "/home/user"))]),
+        "tools": unique([compact_tool(tool) for tool in without_folder(tools, source.home)]),
     }
+
+
+def without_folder(tools: list[Json], home: Path) -> list[Json]:
+    """Tools that do not tell where they were gathered."""
+    return json.loads(json.dumps(tools).replace(str(home), "/home/user"))
 
 
 def unique(tools: list[Json]) -> list[Json]:
