@@ -4,11 +4,11 @@
 use super::element::FIELDS;
 
 /// How fast further occurrences of a term count less: BM25's `k1`.
-pub(super) const SATURATION: f32 = 2.0;
+pub(super) const SATURATION: f32 = 3.5;
 /// The weight of each field, in the order of [`super::element::Field`], and how much its length counts:
 /// BM25F's `w` and `b`.
 pub(super) const FIELD_WEIGHTS: [(f32, f32); FIELDS] =
-    [(5.0, 0.5), (2.5, 0.5), (2.0, 0.4), (0.8, 0.6), (1.0, 0.6), (0.4, 0.7), (2.5, 0.0)];
+    [(5.0, 0.7), (2.5, 0.5), (2.0, 0.4), (0.8, 0.6), (1.0, 0.6), (0.4, 0.7), (2.5, 0.0)];
 /// How much of a score depends on the share of the question that a document has.
 pub(super) const SHARE_WEIGHT: f32 = 0.4;
 /// What is added for the name itself: more than any other score.
