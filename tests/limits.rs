@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 102] = [
+const TESTS: [(&str, &str, &str); 104] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -157,8 +157,10 @@ const TESTS: [(&str, &str, &str); 102] = [
         "without_a_valid_answer_a_call_fails_unless_it_may_go_on",
     ),
     ("interceptors.*.timeout", INTERCEPTORS, LEFT_ALONE),
+    ("profiles.*.budget", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
     ("profiles.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
     ("profiles.*.rate", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
+    ("search.clients.*", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
     ("servers.*.breaker.failures", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
     ("servers.*.breaker.minimum", BREAKER_PARTS, RATIO),
     ("servers.*.breaker.open_time", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
@@ -320,6 +322,7 @@ const SLOW_CALLS: &str = "tests/gateway/transforms/slow_calls.rs";
 const RESULTS: &str = "tests/gateway/transforms/results.rs";
 const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
 const AUDIT: &str = "tests/gateway/audit.rs";
+const DISCOVERY: &str = "tests/gateway/discovery.rs";
 const EVENTS: &str = "tests/gateway/events.rs";
 const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";
@@ -365,7 +368,7 @@ fn the_tests_in_the_table_exist_and_set_the_limit() {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let body = test_body(&text, test).unwrap_or_else(|| panic!("{key}: no {test} in {file}"));
         assert!(!body.contains("#[ignore"), "{test} is ignored");
-        let setting = key.rsplit('.').next().unwrap();
+        let setting = key.rsplit('.').find(|part| *part != "*").unwrap();
         assert!(sets(&text, setting), "{key}: {file} does not set {setting}");
     }
 }

@@ -170,8 +170,11 @@ const REFRESH: &str = "refresh-token-77ab03cd91";
 const CLIENT_SECRET: &str = "client-secret-4e21f09a";
 const CODE: &str = "the-code-1";
 
+/// Status, headers and body.
+type RepeatedAnswer = (u16, Vec<(String, String)>, String);
+
 /// What a server answers to calls with the token, and what its authorization server says.
-fn repeated(issuer: &str) -> Vec<(u16, Vec<(String, String)>, String)> {
+fn repeated(issuer: &str) -> Vec<RepeatedAnswer> {
     let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     let challenge = format!(
         "Bearer error=\"invalid_token\", error_description=\"{TOKEN} is no good\", \

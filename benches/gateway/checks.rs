@@ -78,16 +78,16 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         credential: credential.map(str::to_owned),
     };
     let of_servers = |way, of_servers| CheckedWay { of_servers, ..way };
-    let (of_header, of_claim) = (
-        way("a header of the server from one of the client", "", None),
-        way("a token, and a header of the server from its claims", &issuer, Some(&token)),
-    );
+    let of_claim =
+        way("a token, and a header for the server from its claims", &issuer, Some(&token));
     vec![
         way("the default policy", "", None),
         way("an API key and its rate", &key, Some(KEY)),
         way("a token, known by its digest", &issuer, Some(&token)),
-        of_servers(way("a header of the server", "", None), "headers = { X-Team = \"bench\" }\n"),
-        of_servers(of_header, "call_headers = { X-Method = \"${header:mcp-method}\" }\n"),
+        of_servers(
+            way("a fixed header for the server", "", None),
+            "headers = { X-Team = \"bench\" }\n",
+        ),
         of_servers(of_claim, "call_headers = { X-User = \"${claim:sub}\" }\n"),
         way("a rule with a pattern", pattern, None),
         way("a rule in CEL about the caller and the tool", settled, None),

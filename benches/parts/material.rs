@@ -95,7 +95,7 @@ pub fn catalog(tools: &ServerList) -> Catalog {
     let source = Listed { server: &tools.server, rules: &rules, list: Some(tools) };
     let naming = Naming::new(&read_config(String::new()).gateway);
     Catalog::merge(
-        &Rules { naming, uris: UriMode::Prefix, own_tools: Vec::new() },
+        &Rules { naming, uris: UriMode::Prefix, own_tools: Vec::new(), has_meta_tools: false },
         &[source],
         &Scope::default(),
     )

@@ -9,15 +9,17 @@ mod interceptor;
 mod request;
 mod server;
 mod token;
+mod tool_call;
 mod wire;
 
 pub use interceptor::{InterceptorFault, InterceptorOutage, InterceptorRefusal};
 pub use request::{
-    ArgumentViolations, ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability,
-    OtherViolations, ParamsFault, ParseFault, QueryFault, RequestFault, StateError,
+    ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability, ParamsFault,
+    ParseFault, QueryFault, RequestFault, StateError,
 };
 pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
 pub use token::{NeededScopes, TokenFault};
+pub use tool_call::{ArgumentViolations, MetaCallRefusal, OtherViolations};
 pub use wire::WireForm;
 
 use std::sync::Arc;
@@ -85,6 +87,9 @@ pub enum Failure {
         /// The name asked for.
         name: String,
     },
+    /// A meta-tool was asked to call what it cannot call.
+    #[error(transparent)]
+    MetaCallRefused(#[from] MetaCallRefusal),
     /// The prompt does not exist, or this principal may not use it.
     #[error("unknown prompt: {name}")]
     UnknownPrompt {
@@ -382,6 +387,7 @@ impl Failure {
                 self,
                 Self::InvalidArguments(_)
                     | Self::CallDenied
+                    | Self::MetaCallRefused(_)
                     | Self::NotConfirmed(_)
                     | Self::Intercepted(_)
                     | Self::InterceptorDown(_)

@@ -14,6 +14,7 @@ mod drain;
 mod failure;
 mod grants;
 mod input;
+mod meta_tool;
 mod names;
 mod params;
 mod passing;
@@ -30,12 +31,13 @@ pub use drain::{Drain, DrainSwitch, drain};
 pub use failure::{
     ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
     InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
-    NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault, QueryFault,
-    RequestFault, ServerFault, StateError, TaskFault, TokenFault, VersionFault, WireForm,
-    tool_error,
+    MetaCallRefusal, NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault,
+    QueryFault, RequestFault, ServerFault, StateError, TaskFault, TokenFault, VersionFault,
+    WireForm, tool_error,
 };
 pub use grants::{CallerToken, Grants, find_claim};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};
+pub use meta_tool::{CallIntent, MetaTool};
 pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };

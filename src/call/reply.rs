@@ -202,6 +202,27 @@ impl Reply {
         self.watch = watch.or(self.watch.take());
     }
 
+    /// The same reply, with what becomes of its failure if it fails before it begins.
+    #[must_use]
+    pub fn map_failure<F>(self, other: impl FnOnce(Failure) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Failure> + Send + 'static,
+    {
+        let source = match self.source {
+            ReplySource::Ready(Some(Err(failure))) => {
+                ReplySource::Starting(Box::pin(async { Err(other(failure).await) }))
+            }
+            ReplySource::Starting(begun) => ReplySource::Starting(Box::pin(async {
+                match begun.await {
+                    Ok(begun) => Ok(begun),
+                    Err(failure) => Err(other(failure).await),
+                }
+            })),
+            begun => begun,
+        };
+        Self { source, ..self }
+    }
+
     /// Sets the channel for responses to the server's input requests.
     #[must_use]
     pub fn with_answers(mut self, answers: Option<Answers>) -> Self {

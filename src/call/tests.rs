@@ -10,10 +10,10 @@ use crate::jsonrpc::{self, FrameFault};
 use crate::mcp::{header, meta};
 
 use super::{
-    ArgumentViolations, Blame, ConfirmRefusal, Failure, GatewayFault, HeaderFault, InputRefusal,
-    InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault, NeededCapability,
-    NeededScopes, OtherViolations, ParamsFault, RequestFault, ServerFault, ServerName, StateError,
-    TokenFault,
+    ArgumentViolations, Blame, CallIntent, ConfirmRefusal, Failure, GatewayFault, HeaderFault,
+    InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
+    MetaCallRefusal, NeededCapability, NeededScopes, OtherViolations, ParamsFault, RequestFault,
+    ServerFault, ServerName, StateError, TokenFault,
 };
 
 #[test]
@@ -76,7 +76,14 @@ fn after(failure: &Failure) -> Option<Failure> {
         Failure::UnsupportedVersion { .. } => Failure::MethodNotFound { method: detail() },
         Failure::MethodNotFound { .. } => Failure::UnknownTool { name: detail() },
         Failure::UnknownTool { .. } => Failure::DepartedTool { name: detail() },
-        Failure::DepartedTool { .. } => Failure::UnknownPrompt { name: detail() },
+        Failure::DepartedTool { .. } => {
+            MetaCallRefusal::UnknownTool { name: detail(), similar: Vec::new() }.into()
+        }
+        Failure::MetaCallRefused(MetaCallRefusal::UnknownTool { .. }) => {
+            let right = CallIntent::Destructive.tool_name();
+            MetaCallRefusal::OtherIntent { name: detail(), right }.into()
+        }
+        Failure::MetaCallRefused(_) => Failure::UnknownPrompt { name: detail() },
         Failure::UnknownPrompt { .. } => Failure::UnknownResource { uri: detail() },
         Failure::UnknownResource { .. } => Failure::UnknownTask { id: "ID".into() },
         Failure::UnknownTask { .. } => Failure::CallDenied,

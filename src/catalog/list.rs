@@ -71,11 +71,6 @@ impl CatalogList {
         &self.bytes
     }
 
-    /// The element at a position.
-    pub(super) fn element(&self, position: usize) -> Option<&[u8]> {
-        self.bytes.get(self.spans.get(position)?.clone())
-    }
-
     /// The object with the array as its only member: the complete result of a
     /// list request that has nothing to add.
     pub fn list_result(&self) -> &Bytes {
@@ -90,6 +85,16 @@ impl CatalogList {
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
+    }
+
+    /// The JSON of each element.
+    pub fn items(&self) -> impl Iterator<Item = Bytes> {
+        self.spans.iter().map(|span| self.bytes.slice(span.clone()))
+    }
+
+    /// The JSON of the element at this place.
+    pub fn item(&self, place: usize) -> Option<Bytes> {
+        self.spans.get(place).map(|span| self.bytes.slice(span.clone()))
     }
 
     /// At most `size` elements from a position on. A position past the end

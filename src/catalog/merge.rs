@@ -176,7 +176,7 @@ pub(super) fn name_tools<'a>(
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
 ) -> Vec<NameCandidate<'a, Tool>> {
-    let (naming, own) = (&rules.naming, reserved_names(&rules.own_tools));
+    let (naming, own) = (&rules.naming, reserved_names(rules));
     warnings.extend(sources.iter().flat_map(unlisted_overrides));
     let renames = configured_names(sources, warnings);
     let mut candidates: Vec<_> =

@@ -22,6 +22,7 @@ mod item;
 mod kind;
 mod list;
 mod merge;
+mod meta_tools;
 mod naming;
 mod offers;
 mod own_tools;
@@ -30,6 +31,7 @@ mod rules;
 mod scan;
 mod schema;
 mod search;
+mod searched;
 mod selection;
 mod server_list;
 mod signature;
@@ -45,6 +47,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::config::OwnToolConfig;
 use crate::text::clip;
@@ -55,6 +59,7 @@ pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
+pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListing, meta_tool};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, TaskForm};
 use own_tools::compile_own_tools;
@@ -74,7 +79,7 @@ pub use search::{
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
 pub use signature::ToolSignature;
-pub use tool::{HeaderRules, TaskSupport, Tool};
+pub use tool::{HeaderRules, TaskSupport, Tool, ToolHints};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
     BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
@@ -91,6 +96,8 @@ pub struct ToolEntry {
     pub server: ServerName,
     /// The tool as the server listed it, or as the configuration changes it.
     pub tool: Arc<Tool>,
+    /// Whether the configuration describes it in other words than its server.
+    pub is_redescribed: bool,
     /// How its results are changed; `None` if they stay as they are.
     pub results: Option<Arc<ResultTransform>>,
 }
@@ -111,6 +118,8 @@ pub struct Rules {
     pub uris: UriMode,
     /// The tools of the gateway itself.
     pub own_tools: Vec<OwnToolConfig>,
+    /// Whether clients have the meta-tools.
+    pub has_meta_tools: bool,
 }
 
 /// Everything that all servers list, immutable.
@@ -121,12 +130,11 @@ pub struct Catalog {
     /// The tools of servers with user interfaces (MCP Apps), by their own names, as far as these
     /// tell them apart.
     of_apps: Named<NativeName, usize>,
-    own: Named<PublicName, Arc<Tool>>,
+    /// The tools of the gateway itself, before all others in lists.
+    own: Vec<Arc<Tool>>,
     prompts: Named<PublicName, ElementOrigin>,
     uris: CatalogUris,
     lists: ByKind<CatalogList>,
-    /// The positions of tools whose description the configuration replaces.
-    described_anew: HashSet<usize>,
 }
 
 impl Catalog {
@@ -182,13 +190,12 @@ impl Catalog {
             skills: list_skills(&uris, sources, fresh.skills),
         };
 
-        let described = tools.iter().enumerate().filter(|(_, one)| one.description.is_some());
-        let described_anew = described.map(|(position, _)| position).collect();
         let entries: Vec<_> = tools
             .into_iter()
             .map(|one| ToolEntry {
                 public: PublicName::new(&one.name),
                 server: one.server.clone(),
+                is_redescribed: one.description.is_some(),
                 tool: one.item,
                 results: one.results,
             })
@@ -201,9 +208,8 @@ impl Catalog {
             (PublicName::new(&one.name), origin)
         });
         let of_apps = app_tools(&entries);
-        let own = own.into_iter().map(|tool| (PublicName::new(tool.native.as_str()), tool));
-        let (own, prompts) = (own.collect(), prompts.collect());
-        (Self { entries, by_name, of_apps, own, prompts, uris, lists, described_anew }, warnings)
+        let prompts = prompts.collect();
+        (Self { entries, by_name, of_apps, own, prompts, uris, lists }, warnings)
     }
 
     /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own
@@ -216,12 +222,24 @@ impl Catalog {
 
     /// The tool of the gateway itself with this name.
     pub fn find_own_tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        self.own.get(name)
+        self.own.iter().find(|tool| tool.native.as_str() == name)
+    }
+
+    /// The tools of the gateway itself.
+    pub fn own_tools(&self) -> &[Arc<Tool>] {
+        &self.own
     }
 
     /// The tool with a server's own name.
     pub fn find_listed_tool(&self, server: &ServerName, native: &NativeName) -> Option<&ToolEntry> {
         self.entries.iter().find(|entry| entry.server == *server && entry.native() == native)
+    }
+
+    /// A tool as it is listed, by its public name.
+    pub fn listed_tool(&self, public: &str) -> Option<Bytes> {
+        let own = || self.own.iter().position(|tool| tool.native.as_str() == public);
+        let place = self.by_name.get(public).map(|place| self.own.len() + place).or_else(own)?;
+        self.list(Kind::Tools).item(place)
     }
 
     /// Whether a tool has a user interface.
@@ -242,38 +260,6 @@ impl Catalog {
     /// All tools in listing order: file order of servers, then each server's own.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &ToolEntry> {
         self.entries.iter()
-    }
-
-    /// The definition of a tool as clients see it, raw JSON, by its position in [`Self::entries`].
-    pub fn tool_definition(&self, position: usize) -> Option<&[u8]> {
-        self.lists.tools.element(self.own.len() + position)
-    }
-
-    /// An index of all tools, to be searched; a document's id is the position in [`Self::entries`].
-    /// The definitions are analysed when the first index is built that has them, and never if nobody
-    /// searches.
-    ///
-    /// The catalog of a view has only what its clients may see, so an index of it tells nothing of
-    /// anything else.
-    pub fn build_search_index(&self, synonyms: Arc<SynonymGroups>) -> SearchIndex {
-        let mut analyser = Analyser::default();
-        let documents: Vec<_> = self
-            .entries
-            .iter()
-            .enumerate()
-            .map(|(place, entry)| {
-                let is_described = self.described_anew.contains(&place);
-                let shown = self.tool_definition(place).filter(|_| is_described);
-                let element = match shown {
-                    Some(shown) => Arc::new(analyser.analyse(shown)),
-                    None => entry.tool.analyse_words(&mut analyser),
-                };
-                let is_renamed = !entry.public.as_str().ends_with(entry.native().as_str());
-                let renamed = is_renamed.then_some(entry.public.as_str());
-                SearchDocument { element, server: entry.server.as_str(), renamed }
-            })
-            .collect();
-        SearchIndex::build(documents, synonyms, &mut analyser)
     }
 
     /// Whether clients see any tool, prompt, resource or template of a server.

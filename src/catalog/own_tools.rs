@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::Rules;
 use super::merge::MergeWarning;
 use super::selection::Scope;
 use super::tool::{HeaderRules, Tool};
+use crate::call::MetaTool;
 use crate::config::OwnToolConfig;
 
-/// Their names, whether or not they are shown: no other tool may have one.
-pub(super) fn reserved_names(tools: &[OwnToolConfig]) -> HashSet<&str> {
-    tools.iter().map(|tool| tool.name.as_str()).collect()
+/// Their names, whether or not they are shown, and those of the meta-tools: no other tool may have
+/// one.
+pub(super) fn reserved_names(rules: &Rules) -> HashSet<&str> {
+    let own = rules.own_tools.iter().map(|tool| tool.name.as_str());
+    let meta = MetaTool::ALL.iter().filter(|_| rules.has_meta_tools).map(|tool| tool.name());
+    own.chain(meta).collect()
 }
 
 /// Compiles those that are in scope. One whose schema cannot be used is left out.

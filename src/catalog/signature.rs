@@ -318,7 +318,7 @@ mod tests {
         ToolSignature::from_raw(tool.to_string().as_bytes()).to_string()
     }
 
-    fn typed(rules: Value) -> String {
+    fn typed(rules: &Value) -> String {
         let line = signature(&json!({"name": "t", "inputSchema": {"properties": {"a": rules}}}));
         line.strip_prefix("t(a?: ").and_then(|line| line.strip_suffix(')')).unwrap().to_owned()
     }
@@ -368,7 +368,7 @@ mod tests {
             (json!(true), "any"),
             (json!(false), "never"),
         ] {
-            assert_eq!(typed(rules.clone()), expected, "{rules}");
+            assert_eq!(typed(&rules), expected, "{rules}");
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
             (json!({"$ref": "https://example.com/x"}), "any*"),
             (json!({"type": "string", "not": {"const": "x"}}), "string*"),
         ] {
-            assert_eq!(typed(rules.clone()), expected, "{rules}");
+            assert_eq!(typed(&rules), expected, "{rules}");
         }
         let line = signature(
             &json!({"name": "t", "description": "One. Two.", "inputSchema": {"type": "object", "anyOf": []}}),

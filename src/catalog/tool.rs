@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::definition::DefinitionCells;
@@ -43,6 +44,15 @@ pub enum TaskSupport {
     Required,
 }
 
+/// What a server says of a tool's calls in `annotations`. Only that of a trusted server counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolHints {
+    /// `readOnlyHint`.
+    pub read_only: Option<bool>,
+    /// `destructiveHint`.
+    pub destructive: Option<bool>,
+}
+
 /// One tool of one server. Its bytes never change; a public name and an overriding description are
 /// spliced in when a listing is prepared.
 #[derive(Debug)]
@@ -74,6 +84,14 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// What its server says of its calls.
+    pub fn hints(&self) -> ToolHints {
+        let annotations = self.annotations();
+        let annotations = annotations.and_then(|raw| serde_json::from_str::<Value>(raw).ok());
+        let hint = |name: &str| annotations.as_ref()?.get(name)?.as_bool();
+        ToolHints { read_only: hint("readOnlyHint"), destructive: hint("destructiveHint") }
+    }
+
     /// Checks and compiles one element of a server's `tools`.
     ///
     /// # Errors

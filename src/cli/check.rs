@@ -82,7 +82,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if args.scan && !scan_servers(config) {
         return FAILURE.into_code();
     }
-    let logins: String = logins.iter().map(|login| format!("{login}\n")).collect();
+    let logins = logins.iter().fold(String::new(), |all, login| all + login + "\n");
     let path = common.config.path.display();
     write_to_stdout(&format!("{logins}{path}: fine, with {servers} server(s)\n"))
 }

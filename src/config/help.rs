@@ -36,6 +36,11 @@ impl ConfigProblem {
             | Self::ManyReceivers
             | Self::ManyAuditSinks => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
+            Self::MetaToolName { .. } => "give the tool another name",
+            Self::NoDiscovery => "set discovery = \"search\" or \"auto\", or remove it",
+            Self::ClientPattern => {
+                "write 1 to 128 characters, such as \"claude-code\" or \"cursor*\""
+            }
             Self::TemplateVariable => "write the name as it appears within { } in the template",
             Self::Nul => "remove the NUL byte",
             Self::EnvUnset { .. } => "set it before the gateway starts, or use ${file:PATH}",

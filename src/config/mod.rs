@@ -29,6 +29,7 @@ mod command_output;
 mod confirm;
 mod costs;
 mod definitions;
+mod discovery;
 mod docs;
 mod events;
 mod fault;
@@ -79,6 +80,7 @@ pub use command::{CommandConfig, child_inherits};
 pub use command_output::{CommandFault, renew_outputs};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
+pub use discovery::{DiscoveryChoice, SearchConfig, ToolAppetite};
 pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
@@ -174,6 +176,8 @@ section! {
             interceptors: Vec<InterceptorConfig> as NamedTables<InterceptorConfig> = {},
             /// Subsets of the catalog, each at a URL of its own.
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
+            /// How tools are found, in profiles with `discovery`.
+            search: SearchConfig = {},
             /// The clients that may call. By default every client that reaches the gateway.
             clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
             /// The authorization servers whose access tokens are accepted. By default none.
@@ -248,6 +252,11 @@ impl Config {
             let mut own = tools.map(|(_, tool)| tool.transforms.or_of_server(server));
             server.result.keep_results() || own.any(|own| own.result.bounds.keep_results())
         })
+    }
+
+    /// Whether clients of a profile have the meta-tools, or may have them.
+    pub fn has_meta_tools(&self) -> bool {
+        self.profiles.iter().any(|profile| profile.discovery != DiscoveryChoice::All)
     }
 
     /// Whether requests without credentials are rejected.

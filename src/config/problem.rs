@@ -103,6 +103,18 @@ pub enum ConfigProblem {
         /// The most similar one.
         meant: Option<String>,
     },
+    /// A tool of the gateway itself with the name of a meta-tool.
+    #[error("`{name}` is the tool that finds or calls others, in a profile with `discovery`")]
+    MetaToolName {
+        /// The name.
+        name: &'static str,
+    },
+    /// A setting of meta-tools in a profile that has none.
+    #[error("the profile has no `discovery`, which this belongs to")]
+    NoDiscovery,
+    /// An invalid pattern for the names of clients.
+    #[error("not a pattern for the name of a client")]
+    ClientPattern,
     /// A call that costs more than a rate or quota ever allows.
     #[error("a call would never pass `{limit}`, which allows {most} at once")]
     CostTooHigh {

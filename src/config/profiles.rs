@@ -2,10 +2,12 @@
 
 use crate::call::{ProfileName, ProfileNameError};
 
+use super::discovery::DiscoveryChoice;
 use super::gateway::UriChoice;
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
 use super::macros::section;
+use super::numbers::CountSetting;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
 use super::quota::DailyQuota;
@@ -36,6 +38,19 @@ section! {
             /// The resources and resource templates to show, by public URI. Every resource of a
             /// shown template can be read.
             resources: Option<Vec<Pattern>>,
+            /// How clients come to the tools.
+            discovery: DiscoveryChoice = "all",
+            /// With `discovery`: the tools that every client lists, by public name, because most
+            /// conversations need them.
+            pin: Vec<Pattern> = [],
+            /// With `discovery`: three tools instead of `call_tool`, `call_tool_read`,
+            /// `call_tool_write` and `call_tool_destructive`, so that a user can allow some calls
+            /// once and for all. Which of them accepts a tool is decided by the tool's hints, if its
+            /// server is `trusted`; a tool of any other server may destroy something.
+            intent: bool = false,
+            /// With `discovery = "auto"`: the tokens that the definitions of all tools may take up,
+            /// by estimate, before a client searches instead. By default 10,000.
+            budget: Option<usize> as Option<CountSetting<1, 100_000_000>>,
             /// Which URIs clients see, instead of `gateway.uris`.
             uris: Option<UriChoice>,
             /// The interceptors that calls through the profile pass, after those of the server.

@@ -151,6 +151,15 @@ impl ActiveCall {
         self.reply = reply;
     }
 
+    /// Replaces the failure of a reply that fails before it begins.
+    pub(super) fn map_failure<F>(&mut self, other: impl FnOnce(Failure) -> F + Send + 'static)
+    where
+        F: Future<Output = Failure> + Send + 'static,
+    {
+        let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
+        self.reply = reply.map_failure(other);
+    }
+
     /// Resumes a parked call and passes the client's answers to the server.
     pub(super) async fn resume(
         &mut self,

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::call::{Context, ServerName};
-use crate::catalog::{Kind, Naming, ServerOffers};
+use crate::call::{Context, MetaTool, ServerName};
+use crate::catalog::{Kind, MetaListing, Naming, ServerOffers};
 use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
@@ -51,7 +51,14 @@ impl Gateway {
                 "serverInfo": info(settings, title),
             }),
         };
-        let words = instructions(&snapshot, &view, words);
+        let found = snapshot.meta_list(&view, &context.client);
+        let found = found.filter(|list| list.form == MetaListing::Pinned);
+        let of_meta = found.map(|_| explain_meta_tools(&view));
+        let words = match (of_meta, words) {
+            (Some(of_meta), Some(words)) => Some(format!("{words}\n\n{of_meta}")),
+            (of_meta, words) => of_meta.or_else(|| words.cloned()),
+        };
+        let words = instructions(&snapshot, &view, words.as_ref());
         if let (Some(text), Some(result)) = (words, result.as_object_mut()) {
             result.insert("instructions".into(), json!(text));
         }
@@ -148,6 +155,28 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     all
 }
 
+/// What a model has to know where most tools are not listed: how they are found, and how many there are
+/// of which servers.
+fn explain_meta_tools(view: &View) -> String {
+    let mut servers: Vec<(&str, usize)> = Vec::new();
+    for entry in view.catalog.entries() {
+        match servers.last_mut() {
+            Some((server, count)) if *server == entry.server.as_str() => *count += 1,
+            _ => servers.push((entry.server.as_str(), 1)),
+        }
+    }
+    let more = servers.len().saturating_sub(MOST_SERVERS_NAMED);
+    let named = servers.iter().take(MOST_SERVERS_NAMED);
+    let mut named: Vec<_> = named.map(|(server, count)| format!("{server} ({count})")).collect();
+    named.extend((more > 0).then(|| format!("{more} more")));
+    format!(
+        "Most tools are not listed. `{}` finds them by what they do, and they are called through the \
+         other tools of the gateway. Servers, and how many tools they have: {}.",
+        MetaTool::Find.name(),
+        named.join(", ")
+    )
+}
+
 /// Clips a text to `limit` bytes, with an ellipsis if anything was cut.
 fn ellipsize(text: String, limit: usize) -> String {
     if text.len() > limit { format!("{}…", clip(&text, limit)) } else { text }
@@ -175,6 +204,8 @@ pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
 
+/// The most servers that are named where most tools are not listed.
+const MOST_SERVERS_NAMED: usize = 50;
 /// The most bytes of all servers' instructions together.
 const MOST: usize = 32 * 1024;
 /// The most bytes of one server's instructions among several.

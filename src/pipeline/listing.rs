@@ -1,5 +1,6 @@
 //! The story of one list request: prepared bytes, as a whole or one page.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use crate::call::{Context, Failure, InternalFault};
 use crate::catalog::Kind;
 use crate::clock;
 use crate::mcp::Era;
-use crate::policy::Holder;
+use crate::policy::{Holder, Patience};
 use crate::snapshot::{Digests, Snapshot, View};
 use crate::upstream::ListPatience;
 
@@ -55,8 +56,15 @@ impl Gateway {
         for member in snapshot.servers_of(&view) {
             member.server.wake(kind);
         }
-        let shown = view.digests();
-        let (list, listing) = (view.catalog.list(kind), view.listings.get(kind));
+        if kind == Kind::Tools && view.awaits_count() {
+            count_tokens(&snapshot, &view, context).await;
+        }
+        let shown = snapshot.digests_for(&view, &context.client);
+        let other = (kind == Kind::Tools).then(|| snapshot.meta_list(&view, &context.client));
+        let (list, listing) = match other.flatten() {
+            Some(other) => (&other.list, &other.listing),
+            None => (view.catalog.list(kind), view.listings.get(kind)),
+        };
         let digest = list.digest();
         let from = cursor.map(|cursor| self.cursors.open(kind, cursor, digest)).transpose()?;
         if let Some(authorization) = snapshot.policy.authorization() {
@@ -89,6 +97,17 @@ impl Gateway {
         drop((view, snapshot));
         pending.wait(&self.snapshots, patience).await;
     }
+}
+
+/// Counts the tokens of a view's tools, away from the threads that serve clients. If others' work takes
+/// too long, the usual number for their size counts.
+async fn count_tokens(snapshot: &Snapshot, view: &Arc<View>, context: &Context) {
+    let holder = Holder::identify(&context.principal, context.address);
+    let failure = Failure::OverLimit { limit: "counts".into(), retry_after: PATIENCE };
+    let patience = Patience { longest: PATIENCE, failure };
+    let counted = Arc::clone(view);
+    let count = move || counted.count_tokens();
+    let _ = snapshot.policy.large_work().run(&holder, patience, count).await;
 }
 
 /// Requests the lists that the servers of a view have for clients like the one

@@ -23,6 +23,7 @@ mod introduce;
 mod kept_results;
 mod listing;
 mod login;
+mod meta_tools;
 mod own_tools;
 mod record;
 mod release;
@@ -48,7 +49,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Client, Context, Endpoint, Failure, Principal, Reply, boxed};
+use crate::call::{Call, Client, Context, Endpoint, Failure, MetaTool, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
@@ -252,8 +253,7 @@ impl Gateway {
     /// # Cancel safety
     /// Dropping the future, or the active call, cancels the call.
     pub fn call(self: &Arc<Self>, snapshot: Arc<Snapshot>, call: Box<Call>) -> StartingCall {
-        let record = Record::begin(self, &snapshot, &call);
-        self.begin(snapshot, call, record)
+        self.start(snapshot, call, None)
     }
 
     /// Makes a call again, with the client's answers to the server's input requests, for a Legacy
@@ -267,9 +267,62 @@ impl Gateway {
         call: Box<Call>,
     ) -> StartingCall {
         let snapshot = self.snapshots.load_full();
-        let record = earlier.take_record();
+        let record = earlier.take_record().map(Record::mark_resumed);
+        self.start(snapshot, call, record)
+    }
+
+    /// Makes a call, with its record if it has one. A call of a meta-tool for calls is the call that
+    /// it names.
+    fn start(
+        self: &Arc<Self>,
+        snapshot: Arc<Snapshot>,
+        call: Box<Call>,
+        record: Option<Record>,
+    ) -> StartingCall {
+        if snapshot.has_meta_tools()
+            && let Some(tool) = meta_tools::named_meta_tool(&call)
+            && let view = snapshot.view(&self.view_key(&call.context), &call.context)
+            && meta_tools::is_offered(&view, tool)
+        {
+            return self.call_meta_tool((snapshot, view), tool, call, record);
+        }
         let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, &call));
-        self.begin(snapshot, call, record.mark_resumed())
+        self.begin(snapshot, call, record)
+    }
+
+    fn call_meta_tool(
+        self: &Arc<Self>,
+        (snapshot, view): (Arc<Snapshot>, Arc<View>),
+        tool: MetaTool,
+        call: Box<Call>,
+        record: Option<Record>,
+    ) -> StartingCall {
+        let unwrapped = match tool {
+            MetaTool::Call(intent) => {
+                Some(meta_tools::unwrap_call(&snapshot, &view, (tool, intent), &call))
+            }
+            MetaTool::Find | MetaTool::Describe => None,
+        };
+        let meant = match &unwrapped {
+            Some(Ok(inner)) => inner,
+            _ => &call,
+        };
+        let record = record.unwrap_or_else(|| Record::begin(self, &snapshot, meant));
+        if let Some(Ok(inner)) = unwrapped {
+            let asked = inner.params.name().unwrap_or_default().to_owned();
+            let begun = self.begin(Arc::clone(&snapshot), inner, record);
+            return Box::pin(async move {
+                let mut active = begun.await;
+                meta_tools::explain_to_model(&mut active, (&snapshot, &view), asked);
+                active
+            });
+        }
+        let mut active = boxed(|| ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
+        active.attach_reply(match unwrapped {
+            Some(Err(refused)) => Reply::ready(Err(refused)),
+            _ => meta_tools::answer(&snapshot, &view, tool, call),
+        });
+        Box::pin(async { active })
     }
 
     fn begin(

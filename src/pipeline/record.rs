@@ -282,6 +282,7 @@ fn failed_outcome(failure: &Failure) -> CallOutcome {
         | Failure::BreakerOpen { .. }
         | Failure::Intercepted(_)
         | Failure::UnknownTool { .. }
+        | Failure::MetaCallRefused(_)
         | Failure::DepartedTool { .. }
         | Failure::UnknownPrompt { .. }
         | Failure::UnknownResource { .. }

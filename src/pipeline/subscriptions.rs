@@ -304,7 +304,9 @@ impl Gateway {
 
     /// The digests of the lists that a client sees.
     pub fn shown(&self, context: &Context) -> Digests {
-        self.snapshots.load().view(&self.view_key(context), context).digests()
+        let snapshot = self.snapshots.load();
+        let view = snapshot.view(&self.view_key(context), context);
+        snapshot.digests_for(&view, &context.client)
     }
 
     /// Waits for the next notifications of the client's subscriptions.

@@ -6,7 +6,7 @@
 //! the digest of the request: `pipeline` opens it. It is good for one call
 //! ([`used_consents`](super::used_consents)).
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::call::{
     Call, ConfirmRefusal, Context, Failure, Named, NativeName, Question, ServerName,
@@ -122,10 +122,8 @@ impl ServerConfirm {
 
 /// Whether a server says that a tool of its own changes nothing, or nothing that matters.
 fn is_harmless(tool: &Tool) -> bool {
-    let annotations = tool.annotations();
-    let annotations = annotations.and_then(|raw| serde_json::from_str::<Value>(raw).ok());
-    let hint = |name: &str| annotations.as_ref()?.get(name)?.as_bool();
-    hint("readOnlyHint") == Some(true) || hint("destructiveHint") == Some(false)
+    let hints = tool.hints();
+    hints.read_only == Some(true) || hints.destructive == Some(false)
 }
 
 impl Policy {
@@ -291,7 +289,8 @@ mod tests {
             let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
             let params = Params::parse(Some(params.into())).unwrap();
             let question = rules.question(&Call { params, ..call("t") });
-            let params: Value = serde_json::from_slice(&question.params.unwrap()).unwrap();
+            let params: serde_json::Value =
+                serde_json::from_slice(&question.params.unwrap()).unwrap();
             params["message"].as_str().unwrap().to_owned()
         };
         assert_eq!(asked("{}"), "Allow the call of the tool s__t without arguments");

@@ -13,7 +13,9 @@
 mod counts;
 mod departed_tools;
 mod diff;
+mod discovery;
 mod endpoint;
+mod known_clients;
 mod listing;
 mod operations;
 mod publish;
@@ -21,6 +23,7 @@ mod view;
 mod view_cache;
 
 pub use diff::{ReloadPlan, plan};
+pub use discovery::{Discovery, FoundElement, MetaToolList};
 pub use listing::PreparedListing;
 pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
@@ -64,6 +67,8 @@ pub struct Snapshot {
     servers: Named<ServerName, SnapshotServer>,
     /// The number of configurations loaded so far, including this one.
     pub generation: u64,
+    /// Whether a profile has meta-tools.
+    has_meta_tools: bool,
     /// The version of those lists that depend on client abilities.
     lists_version: u64,
 }
@@ -115,6 +120,12 @@ impl Snapshot {
             None => self.view_of(key, context),
             rights => self.view_of(&ViewKey { rights, ..key.clone() }, context),
         }
+    }
+
+    /// Whether a profile has meta-tools.
+    #[inline]
+    pub fn has_meta_tools(&self) -> bool {
+        self.has_meta_tools
     }
 
     /// The view that a client would have without rules: to name the rule that hides something.

@@ -429,6 +429,7 @@ impl SnapshotParts {
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,
+            has_meta_tools: self.config.has_meta_tools(),
             lists_version,
             screen,
             config: self.config,

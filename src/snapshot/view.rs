@@ -9,6 +9,7 @@ use crate::policy::{CallerRights, RequestedElement};
 use crate::telemetry::metrics::ToolMetrics;
 
 use super::PreparedListing;
+use super::discovery::Discovery;
 
 /// The key of a view. Clients with equal keys see the same catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -36,6 +37,8 @@ pub struct View {
     /// The servers' lists that the view was built from; servers that have never
     /// listed are missing.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
+    /// How clients come to the tools; `None` if all are listed.
+    pub discovery: Option<Discovery>,
     /// What calls of the tools need besides the catalog.
     pub(super) tools: Named<PublicName, ViewedTool>,
     /// The rights of those who see the view; `None` if there are no rules.

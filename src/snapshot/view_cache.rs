@@ -12,10 +12,11 @@ use crate::catalog::{
     self, ByKind, CacheScope, Catalog, ElementFilter, Freshness, Kind, MergeSource, MergeWarning,
     Naming, Scope, Selection, ServerList, ServerRules,
 };
-use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
+use crate::config::{self, Config, DiscoveryChoice, ProfileConfig, TransformSettings, UriChoice};
 use crate::policy::{CallerRights, DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
+use super::discovery::Discovery;
 use super::view::ViewedTool;
 use super::{PreparedListing, View, ViewKey};
 
@@ -83,7 +84,8 @@ impl ViewBuilder {
             (entry.public.clone(), ViewedTool::new(handle))
         });
         let (tools, rights) = (tools.collect(), rights.cloned());
-        (View { catalog, listings, lists, tools, rights, scope, audience }, warnings)
+        let discovery = Discovery::of(profile, most, &self.info);
+        (View { catalog, listings, lists, discovery, tools, rights, scope, audience }, warnings)
     }
 }
 
@@ -228,7 +230,9 @@ fn key_size(key: &ViewKey) -> usize {
 /// era.
 fn size(view: &View) -> usize {
     let lists = Kind::ALL.map(|kind| 2 * view.catalog.list(kind).bytes().len());
-    lists.iter().sum::<usize>() + LEAST
+    // What is searched is about as large as what it is made of.
+    let searched = if view.discovery.is_some() { 2 } else { 1 };
+    lists.iter().sum::<usize>() * searched + LEAST
 }
 
 impl fmt::Debug for ViewCache {
@@ -249,7 +253,8 @@ fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
         UriChoice::Prefix => catalog::UriMode::Prefix,
         UriChoice::Original => catalog::UriMode::Original,
     };
-    catalog::Rules { naming, uris, own_tools: config.tools.clone() }
+    let has_meta_tools = profile.is_some_and(|it| it.discovery != DiscoveryChoice::All);
+    catalog::Rules { naming, uris, own_tools: config.tools.clone(), has_meta_tools }
 }
 
 fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {

@@ -4,6 +4,8 @@
 //! lines. They are clipped first, so that nobody floods a log or a response.
 //! This module knows nothing but text; every module may use it.
 
+pub mod tokens;
+
 use std::borrow::Cow;
 
 /// The start of a text, at most `limit` bytes of it, cut between two characters.

@@ -1,5 +1,6 @@
 //! One server as the rest of the gateway sees it.
 
+mod client_lists;
 mod login;
 mod refresh;
 
@@ -9,9 +10,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::call::{
-    Abilities, Call, Client, Context, Failure, Principal, Reply, ReplyWatch, ServerName,
-};
+use crate::call::{Abilities, Call, Context, Failure, Principal, Reply, ReplyWatch, ServerName};
 use crate::catalog::{Kind, ServerList};
 use crate::clock;
 use crate::config::{ServerConfig, ServerKind, StartChoice};
@@ -20,9 +19,8 @@ use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::first_list::{FirstList, ListPatience};
-use crate::upstream::lists::{self, ListFreshness};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
-use crate::upstream::owner::{ClientDeclaration, InstanceKey};
+use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::instance::{InUse, Instance, SOON};
 use crate::upstream::supervisor::legacy_side::LegacySupport;
 use crate::upstream::supervisor::shared::{ServerContext, ServerShared, StopGuard};
@@ -30,6 +28,7 @@ use crate::upstream::supervisor::state::{LifeState, ServerOverview};
 use crate::upstream::transport::connection::transport_name;
 use crate::upstream::transport::peer::Peer;
 
+use client_lists::LEAST_FRESH;
 pub use refresh::{ElementChanges, RefreshError};
 
 /// A configured server with its whole life. It outlives snapshots, for as long
@@ -88,107 +87,6 @@ impl Server {
     /// its own.
     pub fn inherit(&self, from: &Self) {
         self.kin.lists.inherit(&from.kin.lists);
-    }
-
-    /// Requests the lists for clients like this one, if they are due, without
-    /// waiting, and on the account of the client that asks. The
-    /// returned future waits until the server has answered or failed for the
-    /// first time; it is ready at once if there is no server to ask, or if the
-    /// client has asked for too many lists. The caller bounds the time.
-    pub fn list_on_behalf(
-        &self,
-        (client, principal): (&Client, &Principal),
-        holder: &Holder,
-        kind: Kind,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let era = client.version.era();
-        if self.kin.version().is_some_and(|version| self.kin.wants_legacy(version, era)) {
-            self.kin.retry_legacy(holder);
-        }
-        let told = self.told(era, client.abilities(), Some(principal));
-        let told = told.and_then(|told| self.kin.declaration_to_list(told));
-        let told = told.filter(|_| self.list().is_some());
-        let asked = told.and_then(|told| {
-            let standing = self.ask_for_list(&told, holder)?;
-            self.have_listed(&told, holder, (standing, kind));
-            Some((told, standing))
-        });
-        let kin = Arc::clone(&self.kin);
-        // Until the server is ready its clients have the lists of an earlier run.
-        let waits = !kin.lists.is_restored();
-        async move {
-            if waits && let Some((told, ListFreshness::New)) = asked {
-                kin.lists.tried(&told).await;
-            }
-        }
-    }
-
-    /// What the server is told of these clients; `None` if it is no more than of
-    /// all, or if its version is unknown.
-    fn told(
-        &self,
-        era: Era,
-        abilities: &Abilities,
-        account: Option<&Principal>,
-    ) -> Option<ClientDeclaration> {
-        let version = self.kin.version()?;
-        let told = if self.kin.serves_legacy(version, era) {
-            ClientDeclaration::of_legacy_client(abilities)
-        } else {
-            ClientDeclaration::new(version, abilities)
-        };
-        let authorizer = self.kin.authorizer.as_ref();
-        let account = account.filter(|it| authorizer.is_some_and(|own| own.has_account(it)));
-        let told = told.adapt_to(&self.kin.config).with_account(account);
-        let is_special =
-            told != ClientDeclaration::main() && told != self.kin.main_declaration(version);
-        (is_special && !self.kin.config.has_one_instance()).then_some(told)
-    }
-
-    /// Records that a client asks for a list; returns its state, or `None` if
-    /// there is no room for another one of this client's.
-    fn ask_for_list(&self, told: &ClientDeclaration, holder: &Holder) -> Option<ListFreshness> {
-        let has_shares = self.kin.surroundings.has_shares();
-        let each = if has_shares { lists::MOST_EACH } else { lists::MOST };
-        self.kin.lists.ask(told, holder, each)
-    }
-
-    /// Requests a list that is missing or may be stale.
-    fn have_listed(
-        &self,
-        told: &ClientDeclaration,
-        holder: &Holder,
-        (standing, kind): (ListFreshness, Kind),
-    ) {
-        let lists = &self.kin.lists;
-        let is_modern = self.kin.version().map(ProtocolVersion::era) == Some(Era::Modern);
-        if is_modern && told.is_made_by_main() {
-            match (&*self.main.state.borrow(), standing) {
-                (LifeState::Ready, ListFreshness::New) => lists.wanted.notify_one(),
-                (LifeState::Idle, ListFreshness::New) => self.main.want_list(),
-                (LifeState::Connecting, _) | (_, ListFreshness::Tried(_)) => {}
-                _ => lists.failed(told),
-            }
-            return;
-        }
-        let owner = InstanceKey::lister(told.clone());
-        let running = self.kin.pool.find(&owner);
-        if let Some(running) = &running {
-            running.touch();
-        }
-        let fresh = lists.freshness(told).filter(|_| running.is_some());
-        let fresh = fresh.map_or(Duration::ZERO, |fresh| fresh.get(kind).ttl).max(LEAST_FRESH);
-        if matches!(standing, ListFreshness::Tried(age) if age <= fresh) {
-            return;
-        }
-        match self.kin.pool.open_for(&self.kin, owner, holder) {
-            Ok(lister) => lister.want_list(),
-            Err(fault) => {
-                let fault = fault.chain_without(&self.kin.config.secrets);
-                tracing::warn!(server = %self.name(), fault, "no list for some clients");
-                lists.failed(told);
-            }
-        }
     }
 
     /// Keeps the server from being stopped while the guard lives. A snapshot
@@ -503,6 +401,3 @@ fn watch_reply(
         }
     }
 }
-
-/// The shortest time between two refreshes of a list for clients.
-const LEAST_FRESH: Duration = Duration::from_secs(5);

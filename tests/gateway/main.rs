@@ -33,6 +33,7 @@ mod connections;
 mod consents;
 mod definition_tags;
 mod departed_tools;
+mod discovery;
 mod encodings;
 mod events;
 mod failed_logins;

@@ -234,40 +234,6 @@ impl fmt::Display for LogLevelNames {
     }
 }
 
-/// Why the arguments of a call violate the schema of their tool.
-///
-/// The lines name paths, rules and kinds, never values: arguments may hold
-/// secrets, and the text goes to the model, to logs and to traces.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgumentViolations {
-    /// One line per violation: path, rule, what was expected and the kind
-    /// found.
-    pub lines: Vec<String>,
-    /// Whether there are more of them.
-    pub others: OtherViolations,
-}
-
-/// Whether arguments violate their schema in more ways than are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OtherViolations {
-    /// All violations are listed, or no more than the first was looked for.
-    None,
-    /// There are more. They are not counted.
-    Some,
-}
-
-impl fmt::Display for ArgumentViolations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))?;
-        match self.others {
-            OtherViolations::None => Ok(()),
-            OtherViolations::Some => f.write_str("\n… and more"),
-        }
-    }
-}
-
-impl std::error::Error for ArgumentViolations {}
-
 /// Why a cursor is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {

@@ -2,7 +2,7 @@
 
 use crate::mcp::code;
 
-use super::{Blame, Failure};
+use super::{Blame, Failure, MetaCallRefusal};
 
 /// A failure's representation on the wire and in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +42,15 @@ impl Failure {
             Self::MethodNotFound { .. } => {
                 row(code::METHOD_NOT_FOUND, 404, Client, false, "method_not_found")
             }
-            Self::UnknownTool { .. } => {
+            Self::UnknownTool { .. }
+            | Self::MetaCallRefused(MetaCallRefusal::UnknownTool { .. }) => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_tool")
             }
             Self::DepartedTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "departed_tool")
+            }
+            Self::MetaCallRefused(MetaCallRefusal::OtherIntent { .. }) => {
+                row(code::INVALID_PARAMS, 200, Client, false, "other_intent")
             }
             Self::UnknownPrompt { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")

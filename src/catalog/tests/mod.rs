@@ -81,7 +81,12 @@ fn merge(naming: impl Into<Naming>, servers: &[Server]) -> (Catalog, Vec<MergeWa
 }
 
 fn rules(naming: impl Into<Naming>) -> Rules {
-    Rules { naming: naming.into(), uris: UriMode::Prefix, own_tools: Vec::new() }
+    Rules {
+        naming: naming.into(),
+        uris: UriMode::Prefix,
+        own_tools: Vec::new(),
+        has_meta_tools: false,
+    }
 }
 
 /// The names that these settings of `[gateway]` make.

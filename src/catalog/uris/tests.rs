@@ -93,7 +93,12 @@ fn merged(mode: UriMode, servers: &[Server]) -> (Catalog, Vec<MergeWarning>) {
         .map(|(one, (rules, list))| MergeSource { server: &one.name, rules, list: list.as_ref() })
         .collect();
     Catalog::merge(
-        &Rules { naming: NamingChoice::Prefix.into(), uris: mode, own_tools: Vec::new() },
+        &Rules {
+            naming: NamingChoice::Prefix.into(),
+            uris: mode,
+            own_tools: Vec::new(),
+            has_meta_tools: false,
+        },
         &sources,
         &Scope::default(),
     )
@@ -281,8 +286,12 @@ fn a_resource_made_of_a_template_keeps_all_its_fields_but_the_key() {
     list.templates = vec![Arc::new(CatalogItem::parse(Kind::Templates, raw).unwrap())];
     let rules = ServerRules::default().with_variables(server.variables.clone());
     let source = MergeSource { server: &server.name, rules: &rules, list: Some(&list) };
-    let rules =
-        Rules { naming: NamingChoice::Prefix.into(), uris: UriMode::Prefix, own_tools: Vec::new() };
+    let rules = Rules {
+        naming: NamingChoice::Prefix.into(),
+        uris: UriMode::Prefix,
+        own_tools: Vec::new(),
+        has_meta_tools: false,
+    };
     let catalog = Catalog::merge(&rules, &[source], &Scope::default()).0;
     assert_eq!(
         catalog.list(Kind::Resources).bytes(),

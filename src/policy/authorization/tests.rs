@@ -349,7 +349,7 @@ fn known_call(rules: &Arc<Authorization>, name: &str, arguments: &str) -> (Call,
     let mut target = crate::upstream::tests::target(&server, "t");
     let tool = Arc::clone(target.tool.as_ref().unwrap());
     let public = PublicName::new("s__t");
-    let entry = ToolEntry { public, server, tool, results: None };
+    let entry = ToolEntry { public, server, tool, is_redescribed: false, results: None };
     let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
     let params = Params::parse(Some(params.into())).unwrap();
     let call = Call { params, context: caller(name, &[], &[]), ..call("t") };

@@ -175,7 +175,11 @@ mod tests {
             (r#"{"experimental":{"x":{}}}"#, false),
             ("[]", false),
         ] {
-            let told = ClientDeclaration { other_era: None, account: None, capabilities: capabilities.into() };
+            let told = ClientDeclaration {
+                other_era: None,
+                account: None,
+                capabilities: capabilities.into(),
+            };
             assert_eq!(is_among_all(&told), expected, "{capabilities}");
         }
         let all = declare_all(ProtocolVersion::LATEST_LEGACY);

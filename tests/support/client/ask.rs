@@ -54,10 +54,7 @@ impl<'a> Ask<'a> {
                     ask = ask.header("mcp-name", &name);
                 }
                 ask.meta("io.modelcontextprotocol/protocolVersion", json!("2026-07-28"))
-                    .meta(
-                        "io.modelcontextprotocol/clientInfo",
-                        json!({ "name": "a-test", "version": "1" }),
-                    )
+                    .meta("io.modelcontextprotocol/clientInfo", client.info.clone())
                     .meta("io.modelcontextprotocol/clientCapabilities", client.capabilities.clone())
             }
             Kind::Legacy { .. } => ask.of_session(),

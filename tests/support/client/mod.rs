@@ -24,6 +24,8 @@ pub struct Client {
     kind: Kind,
     /// What it lets servers ask of it.
     pub capabilities: Value,
+    /// Its `clientInfo`.
+    pub info: Value,
     next_id: AtomicU64,
     /// Where it sends its messages.
     endpoint: String,
@@ -49,6 +51,7 @@ impl Client {
             trust: None,
             kind,
             capabilities: json!({}),
+            info: json!({ "name": "a-test", "version": "1" }),
             next_id: AtomicU64::new(1),
             endpoint: "/mcp".into(),
             credential: None,
@@ -81,6 +84,12 @@ impl Client {
         Self::new(address, Kind::Legacy { session: None, version: version.into() })
     }
 
+    /// The same client under this name. A Legacy one says it when it opens its session.
+    pub fn named(mut self, name: &str, version: &str) -> Self {
+        self.info = json!({ "name": name, "version": version });
+        self
+    }
+
     /// The same client with a key.
     pub fn key(mut self, key: &str) -> Self {
         self.credential = Some(("authorization", format!("Bearer {key}")));
@@ -111,7 +120,7 @@ impl Client {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.capabilities,
-            "clientInfo": { "name": "a-test", "version": "1" },
+            "clientInfo": self.info,
         });
         self.ask("initialize", params)
             .without("mcp-protocol-version")

@@ -33,9 +33,9 @@ pub(super) struct LoadServer {
 }
 
 /// The challenge of a protected resource whose metadata is at this URL (RFC 9728, section 5.1).
-pub(super) fn challenge(metadata: &Url) -> HeaderValue {
-    let challenge = format!("Bearer resource_metadata=\"{metadata}\"");
-    HeaderValue::try_from(challenge).expect("a URL has only visible ASCII characters")
+pub(super) fn challenge(metadata: &Url) -> Option<HeaderValue> {
+    // A URL has only characters that a header may have.
+    HeaderValue::try_from(format!("Bearer resource_metadata=\"{metadata}\"")).ok()
 }
 
 /// What ends a server besides a signal.

@@ -57,7 +57,7 @@ pub(super) fn serve(args: &LoadArgs) -> io::Result<()> {
         None => stdio::serve(&answers, latency),
         Some(address) => {
             let until = Until::of(args.until_eof);
-            let challenge = args.challenge.as_ref().map(http::challenge);
+            let challenge = args.challenge.as_ref().and_then(http::challenge);
             let server = http::LoadServer { answers, latency, events: args.sse, challenge };
             http::run(address, args.threads.into(), until, server)
         }

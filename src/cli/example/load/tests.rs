@@ -82,6 +82,6 @@ fn the_list_has_as_many_tools_as_asked_for() {
 #[test]
 fn a_server_that_wants_a_token_says_where_to_get_one() {
     let metadata = "http://127.0.0.1:9/resource".parse().unwrap();
-    let challenge = super::http::challenge(&metadata);
+    let challenge = super::http::challenge(&metadata).unwrap();
     assert_eq!(challenge, "Bearer resource_metadata=\"http://127.0.0.1:9/resource\"");
 }

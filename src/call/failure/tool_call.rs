@@ -1,0 +1,80 @@
+//! Why a tool is not called: arguments that violate its schema, or the wrong meta-tool.
+
+use std::fmt;
+
+/// Why the arguments of a call violate the schema of their tool.
+///
+/// The lines name paths, rules and kinds, never values: arguments may hold
+/// secrets, and the text goes to the model, to logs and to traces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentViolations {
+    /// One line per violation: path, rule, what was expected and the kind
+    /// found.
+    pub lines: Vec<String>,
+    /// Whether there are more of them.
+    pub others: OtherViolations,
+}
+
+/// Whether arguments violate their schema in more ways than are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherViolations {
+    /// All violations are listed, or no more than the first was looked for.
+    None,
+    /// There are more. They are not counted.
+    Some,
+}
+
+impl ArgumentViolations {
+    /// Adds the schema that they violate, for a client that may not know it.
+    #[must_use]
+    pub fn with_schema(mut self, schema: &str) -> Self {
+        if std::mem::replace(&mut self.others, OtherViolations::None) == OtherViolations::Some {
+            self.lines.push("… and more".to_owned());
+        }
+        self.lines.push(format!("The schema: {schema}"));
+        self
+    }
+}
+
+impl fmt::Display for ArgumentViolations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))?;
+        match self.others {
+            OtherViolations::None => Ok(()),
+            OtherViolations::Some => f.write_str("\n… and more"),
+        }
+    }
+}
+
+impl std::error::Error for ArgumentViolations {}
+
+/// Why a meta-tool does not make a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MetaCallRefusal {
+    /// The tool does not exist, or this principal may not use it.
+    #[error(
+        "there is no tool {name:?}{}: find_tools finds the names of tools",
+        did_you_mean(similar)
+    )]
+    UnknownTool {
+        /// The name asked for.
+        name: String,
+        /// Names of tools that it may stand for.
+        similar: Vec<String>,
+    },
+    /// The tool is for another meta-tool.
+    #[error("{name} is not called by this tool, but by {right}")]
+    OtherIntent {
+        /// The name of the tool.
+        name: String,
+        /// The name of the meta-tool that calls it.
+        right: &'static str,
+    },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    if similar.is_empty() {
+        return String::new();
+    }
+    format!(", but {}", similar.join(", "))
+}

@@ -1,0 +1,69 @@
+//! The meta-tools: the gateway's own tools for finding and calling all others.
+
+/// A meta-tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaTool {
+    /// Finds tools by what they do.
+    Find,
+    /// Describes tools in full.
+    Describe,
+    /// Calls any tool, or one of an intent.
+    Call(Option<CallIntent>),
+}
+
+/// What a call may do, by the hints of its tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallIntent {
+    /// It changes nothing.
+    Read,
+    /// It adds something, and destroys nothing.
+    Write,
+    /// It may destroy something.
+    Destructive,
+}
+
+impl MetaTool {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Find,
+        Self::Describe,
+        Self::Call(None),
+        Self::Call(Some(CallIntent::Read)),
+        Self::Call(Some(CallIntent::Write)),
+        Self::Call(Some(CallIntent::Destructive)),
+    ];
+
+    /// The tool with this name.
+    pub fn with_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Its name for clients.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Find => "find_tools",
+            Self::Describe => "describe_tools",
+            Self::Call(None) => "call_tool",
+            Self::Call(Some(intent)) => intent.tool_name(),
+        }
+    }
+
+    /// Whether it is among those of a profile that tells intents apart, or of one that does not.
+    pub fn is_offered(self, by_intent: bool) -> bool {
+        match self {
+            Self::Find | Self::Describe => true,
+            Self::Call(intent) => intent.is_some() == by_intent,
+        }
+    }
+}
+
+impl CallIntent {
+    /// The meta-tool for calls of this intent.
+    pub fn tool_name(self) -> &'static str {
+        match self {
+            Self::Read => "call_tool_read",
+            Self::Write => "call_tool_write",
+            Self::Destructive => "call_tool_destructive",
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The meta-tools as clients see them, and lists of tools that have them.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::Catalog;
+use super::kind::Kind;
+use super::list::CatalogList;
+use super::tool::{HeaderRules, Tool};
+use crate::call::{CallIntent, MetaTool};
+use crate::config::Pattern;
+use crate::jsonrpc::{Members, object_of};
+
+/// Which tools a list has beside the meta-tools, and how it marks them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MetaListing {
+    /// The pinned ones only.
+    Pinned,
+    /// All, for clients that search by themselves. The pinned ones and the meta-tools have a mark:
+    /// [`ALWAYS_LOAD`].
+    Marked,
+}
+
+/// The member of a tool's `_meta` by which clients that search by themselves know which tools a
+/// model always needs. Clients without that knowledge ignore it.
+pub const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+
+/// A meta-tool, compiled.
+pub fn meta_tool(tool: MetaTool) -> Option<&'static Arc<Tool>> {
+    static ALL: LazyLock<Vec<(MetaTool, Arc<Tool>)>> = LazyLock::new(|| {
+        let compile = |tool: MetaTool| {
+            let listed = listed_form(tool).to_string();
+            let compiled = Tool::parse(listed.as_bytes(), HeaderRules::Ignore).ok()?;
+            Some((tool, Arc::new(compiled)))
+        };
+        MetaTool::ALL.into_iter().filter_map(compile).collect()
+    });
+    ALL.iter().find(|(one, _)| *one == tool).map(|(_, compiled)| compiled)
+}
+
+impl Catalog {
+    /// The list of tools for clients that find the others by the meta-tools: the tools of the
+    /// gateway itself and of servers whose public names match `pinned`, in the catalog's order,
+    /// before them all meta-tools.
+    pub fn list_with_meta_tools(
+        &self,
+        form: MetaListing,
+        pinned: &[Pattern],
+        by_intent: bool,
+    ) -> CatalogList {
+        let all = self.list(Kind::Tools);
+        let is_marked = form == MetaListing::Marked;
+        let write_meta = MetaTool::ALL.into_iter().filter(|tool| tool.is_offered(by_intent));
+        let write_meta = write_meta.filter_map(meta_tool).map(|tool| tool.raw().clone());
+        let write_meta = write_meta.map(|raw| if is_marked { mark(&raw) } else { raw });
+        let names = self.own.iter().map(|tool| tool.native.as_str());
+        let names = names.chain(self.entries.iter().map(|entry| entry.public.as_str()));
+        let is_pinned = |name: &str| pinned.iter().any(|pattern| pattern.matches(name));
+        let shown = names.zip(all.items()).filter_map(|(name, raw)| match form {
+            MetaListing::Pinned => is_pinned(name).then_some(raw),
+            MetaListing::Marked => Some(if is_pinned(name) { mark(&raw) } else { raw }),
+        });
+        let write = write_meta.chain(shown);
+        let write = write.map(|raw| move |out: &mut Vec<u8>| out.extend_from_slice(&raw));
+        CatalogList::write_list(Kind::Tools, all.freshness(), 0, write)
+    }
+}
+
+/// A tool with the mark; unchanged if its `_meta` cannot be read.
+fn mark(raw: &Bytes) -> Bytes {
+    let Ok(tool) = Members::parse(raw) else { return raw.clone() };
+    let own = tool.find("_meta").map_or("{}", |own| own.get());
+    let Ok(own) = Members::parse(own.as_bytes()) else { return raw.clone() };
+    let kept = own.0.iter().filter(|(name, _)| name != ALWAYS_LOAD);
+    let kept = kept.map(|(name, value)| (&**name, value.get().into()));
+    let own = object_of(kept.chain([(ALWAYS_LOAD, "true".into())]));
+    let Ok(own) = String::from_utf8(own) else { return raw.clone() };
+    let kept = tool.0.iter().filter(|(name, _)| name != "_meta");
+    let kept = kept.map(|(name, value)| (&**name, value.get().into()));
+    object_of(kept.chain([("_meta", own.into())])).into()
+}
+
+/// A meta-tool as an element of `tools`.
+fn listed_form(tool: MetaTool) -> Value {
+    let name = tool.name();
+    match tool {
+        MetaTool::Find => json!({
+            "name": name, "title": "Find tools",
+            "description": "Finds tools by what they do, the best first. Most tools are not listed: \
+                search before you say that something cannot be done. Each answer is a signature; \
+                `*` marks one that leaves something out, which describe_tools tells.",
+            "inputSchema": object_schema(&json!({
+                "query": {
+                    "type": "string", "minLength": 1, "maxLength": MAX_QUERY,
+                    "description": "What is to be done, in a few words.",
+                },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND,
+                    "description": format!("The most answers; {FOUND} by default.") },
+                "kind": {
+                    "enum": ["tools", "prompts", "resources", "skills"],
+                    "description": "What to find; tools by default.",
+                },
+            }), &["query"]),
+            "annotations": read_only(),
+        }),
+        MetaTool::Describe => json!({
+            "name": name, "title": "Describe tools",
+            "description": "Describes tools in full, with the schemas of their arguments.",
+            "inputSchema": object_schema(&json!({
+                "names": {
+                    "type": "array", "minItems": 1, "maxItems": MAX_DESCRIBED,
+                    "items": { "type": "string" },
+                    "description": "Names as find_tools tells them.",
+                },
+            }), &["names"]),
+            "annotations": read_only(),
+        }),
+        MetaTool::Call(intent) => {
+            let (title, what) = match intent {
+                None => ("Call a tool", "any tool"),
+                Some(CallIntent::Read) => ("Call a tool that reads", "a tool that changes nothing"),
+                Some(CallIntent::Write) => {
+                    ("Call a tool that writes", "a tool that changes something and deletes nothing")
+                }
+                Some(CallIntent::Destructive) => (
+                    "Call a tool that may destroy",
+                    "a tool that may overwrite or delete something",
+                ),
+            };
+            let annotations = match intent {
+                Some(CallIntent::Read) => json!({ "readOnlyHint": true }),
+                Some(CallIntent::Write) => {
+                    json!({ "readOnlyHint": false, "destructiveHint": false })
+                }
+                Some(CallIntent::Destructive) | None => {
+                    json!({ "readOnlyHint": false, "destructiveHint": true })
+                }
+            };
+            json!({
+                "name": name, "title": title,
+                "description": format!(
+                    "Calls {what} by the name that find_tools tells. The result is the tool's own."
+                ),
+                "inputSchema": object_schema(&json!({
+                    "name": { "type": "string", "description": "The name of the tool." },
+                    "arguments": {
+                        "type": "object", "description": "Its arguments, by its signature.",
+                    },
+                }), &["name"]),
+                "annotations": annotations,
+            })
+        }
+    }
+}
+
+fn object_schema(properties: &Value, required: &[&str]) -> Value {
+    json!({
+        "type": "object", "properties": properties, "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn read_only() -> Value {
+    json!({ "readOnlyHint": true, "openWorldHint": false })
+}
+
+/// How many answers `find_tools` has by default.
+pub const FOUND: usize = 6;
+/// The most answers that it can be asked for.
+pub const MAX_FOUND: usize = 20;
+/// The most characters of a question.
+const MAX_QUERY: usize = 400;
+/// The most tools that are described at once.
+const MAX_DESCRIBED: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_meta_tool_is_a_tool() {
+        for tool in MetaTool::ALL {
+            let compiled = meta_tool(tool).unwrap_or_else(|| panic!("{tool:?}"));
+            assert_eq!(compiled.native.as_str(), tool.name());
+        }
+    }
+
+    #[test]
+    fn a_mark_keeps_what_the_tool_has() {
+        for (tool, marked) in [
+            (
+                r#"{"name":"a","n":1.0}"#,
+                r#"{"name":"a","n":1.0,"_meta":{"anthropic/alwaysLoad":true}}"#,
+            ),
+            (
+                r#"{"_meta":{"x":[1, 2],"anthropic/alwaysLoad":false},"name":"a"}"#,
+                r#"{"name":"a","_meta":{"x":[1, 2],"anthropic/alwaysLoad":true}}"#,
+            ),
+            (r#"{"name":"a","_meta":7}"#, r#"{"name":"a","_meta":7}"#),
+        ] {
+            assert_eq!(mark(&Bytes::from_static(tool.as_bytes())), marked);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What search sees of the catalog's elements.
+
+use std::sync::Arc;
+
+use super::Catalog;
+use super::kind::Kind;
+use super::search::{AnalysedElement, Analyser};
+use crate::call::ServerName;
+use crate::jsonrpc::{Members, text};
+
+/// One element as search sees it.
+pub struct SearchedElement<'a> {
+    /// What its definition says.
+    pub element: Arc<AnalysedElement>,
+    /// Its server; `None` for the gateway's own.
+    pub server: Option<ServerName>,
+    /// Its public name, if that is not made of its native one.
+    pub renamed: Option<&'a str>,
+}
+
+impl Catalog {
+    /// The elements of a kind, in the order of its list. The definition of a tool is analysed once,
+    /// whatever catalogs have it.
+    pub fn searched_elements<'a>(
+        &'a self,
+        kind: Kind,
+        analyser: &mut Analyser,
+    ) -> Vec<SearchedElement<'a>> {
+        let list = self.list(kind);
+        if kind != Kind::Tools {
+            let items = list.items().map(|raw| SearchedElement {
+                server: self.server_of(kind, &raw),
+                element: Arc::new(analyser.analyse(&raw)),
+                renamed: None,
+            });
+            return items.collect();
+        }
+        let own = self.own.iter().map(|tool| (tool, None));
+        let entries = self.entries.iter().map(|entry| (&entry.tool, Some(entry)));
+        let tools = own.chain(entries).zip(list.items());
+        let searched = tools.map(|((tool, entry), listed)| {
+            let is_redescribed = entry.is_some_and(|entry| entry.is_redescribed);
+            let element = if is_redescribed {
+                Arc::new(analyser.analyse(&listed))
+            } else {
+                tool.analyse_words(analyser)
+            };
+            let public = entry.map(|entry| entry.public.as_str());
+            let renamed = public.filter(|public| !public.ends_with(tool.native.as_str()));
+            SearchedElement { element, server: entry.map(|entry| entry.server.clone()), renamed }
+        });
+        searched.collect()
+    }
+
+    /// The server of a listed prompt, resource, template or skill.
+    fn server_of(&self, kind: Kind, raw: &[u8]) -> Option<ServerName> {
+        let key = text(Members::parse(raw).ok()?.find(kind.key())?)?;
+        match kind {
+            Kind::Prompts => self.prompts.get(&*key).map(|origin| origin.server.clone()),
+            _ => self.uris.find_origin(&key).map(|origin| origin.server),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! How clients come to the tools of a profile: `discovery` of `[profiles.NAME]`, and `[search]`.
+
+use serde_json::{Value as Json, json};
+use toml::de::DeValue;
+
+use crate::call::MetaTool;
+
+use super::check::setting_value;
+use super::macros::{choice, section};
+use super::maps::NameKey;
+use super::numbers::CountSetting;
+use super::pattern::Pattern;
+use super::problem::ConfigProblem;
+use super::profiles::ProfileConfig;
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
+use super::setting::Setting;
+
+choice! {
+    /// How clients come to the tools of a profile.
+    pub enum DiscoveryChoice {
+        /// clients list all tools
+        "all" => All,
+        /// clients list the tools of `pin`, and `find_tools`, `describe_tools` and `call_tool` for
+        /// all others
+        "search" => Search,
+        /// each client gets what suits it: everything if it searches by itself, or takes so many
+        /// tools and their definitions fit into `budget`; otherwise as with `search`
+        "auto" => Auto,
+    }
+}
+
+section! {
+    /// How tools are found, in profiles with `discovery`.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct SearchConfig {
+        settings {
+            /// Groups of words that mean the same to those who search here, such as
+            /// `[["ticket", "issue"], ["kunde", "customer"]]`. English words and the most common
+            /// ones of a few other languages are known.
+            synonyms: Vec<Vec<String>> = [],
+            /// What clients get with `discovery = "auto"`, by the name in their `clientInfo`, in
+            /// addition to those that the documentation lists, and before them. A pattern with an
+            /// `@` after its first character is compared with `NAME@VERSION`.
+            clients: Vec<(Pattern, ToolAppetite)> = {},
+        }
+    }
+}
+
+/// How many tools a client can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolAppetite {
+    /// All: it searches by itself, or its users want so.
+    All,
+    /// As few as possible.
+    Search,
+    /// At most this many.
+    AtMost(usize),
+}
+
+impl Setting for ToolAppetite {
+    type Value = Self;
+
+    fn kind_word() -> String {
+        format!("`\"{ALL}\"`, `\"{SEARCH}\"` or {}", MostTools::kind_word())
+    }
+
+    fn example_value() -> String {
+        format!("\"{ALL}\", \"{SEARCH}\" or a number of tools such as 40")
+    }
+
+    fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
+        if let DeValue::Integer(_) = node.value {
+            return MostTools::read_value(node, reader).map(Self::AtMost);
+        }
+        match node.expect_plain_string::<Self>(reader)? {
+            ALL => Some(Self::All),
+            SEARCH => Some(Self::Search),
+            other => {
+                node.refuse_choice(other, &[ALL, SEARCH], reader);
+                None
+            }
+        }
+    }
+
+    fn json_schema() -> Json {
+        json!({ "anyOf": [{ "enum": [ALL, SEARCH] }, MostTools::json_schema()] })
+    }
+}
+
+impl NameKey<ToolAppetite> for Pattern {
+    const WORD: &'static str = "client's name";
+
+    fn parse_name(text: &str) -> Result<Self, ConfigProblem> {
+        Self::new(text).ok_or(ConfigProblem::ClientPattern)
+    }
+}
+
+/// The settings of meta-tools belong to `discovery`, whose tools have names of their own.
+pub(super) fn check_discovery(
+    profiles: &[ConfigTable<'_>],
+    own_tools: &[ConfigTable<'_>],
+    reader: &mut ConfigReader<'_>,
+) {
+    let choice = |profile: &ConfigTable<'_>, reader: &ConfigReader<'_>| {
+        setting_value::<ProfileConfig, DiscoveryChoice>(profile, "discovery", reader)
+    };
+    let lists_all = |profile: &&ConfigTable<'_>, reader: &ConfigReader<'_>| {
+        choice(profile, reader).is_none_or(|choice| choice == DiscoveryChoice::All)
+    };
+    for profile in profiles {
+        if lists_all(&profile, reader) {
+            for node in
+                ["pin", "intent", "budget"].into_iter().filter_map(|key| profile.find_node(key))
+            {
+                node.report_fault_at_key(reader, ConfigProblem::NoDiscovery);
+            }
+        }
+    }
+    if profiles.iter().all(|profile| lists_all(&profile, reader)) {
+        return;
+    }
+    for tool in own_tools {
+        if let Some(meta) = MetaTool::with_name(tool.name) {
+            let problem = ConfigProblem::MetaToolName { name: meta.name() };
+            reader.report_fault(tool.name_span.clone(), &tool.key, problem);
+        }
+    }
+}
+
+type MostTools = CountSetting<1, 100_000>;
+const ALL: &str = "all";
+const SEARCH: &str = "search";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigSource, SystemEnvironment};
+
+    fn read(text: &str) -> Result<Config, String> {
+        let (name, bytes) = ("gateway.toml".into(), text.as_bytes().to_vec());
+        let source = ConfigSource { name, folder: ".".into(), bytes };
+        Config::read(&source, &SystemEnvironment).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn a_profile_says_how_its_tools_are_found() {
+        let config = read(
+            "[profiles.p]\ndiscovery = \"search\"\npin = [\"a__*\"]\nintent = true\nbudget = 5000\n\
+             [search]\nsynonyms = [[\"a\", \"b\"]]\nclients = { x = 40, \"y@2.*\" = \"all\" }\n",
+        );
+        let config = config.unwrap();
+        let [profile] = &config.profiles[..] else { panic!("one profile") };
+        assert_eq!(profile.discovery, DiscoveryChoice::Search);
+        assert!(profile.intent && profile.pin.len() == 1 && profile.budget == Some(5000));
+        let expected = [ToolAppetite::AtMost(40), ToolAppetite::All];
+        assert!(config.search.clients.iter().map(|(_, it)| *it).eq(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (text, said) in [
+            ("[profiles.p]\ndiscovery = \"some\"\n", "all"),
+            ("[search]\nclients = { x = 0 }\n", "from 1 to 100000"),
+            ("[search]\nclients = { x = \"none\" }\n", "search"),
+            ("[search]\nclients = { \"\" = 1 }\n", "name of a client"),
+            (
+                "[profiles.p]\ndiscovery = \"search\"\n[tools.find_tools]\ndescription = \"\"\n\
+                 text = \"\"\n",
+                "find_tools",
+            ),
+            ("[profiles.p]\npin = [\"x\"]\n", "discovery"),
+            ("[profiles.p]\nintent = true\n", "discovery"),
+            ("[profiles.p]\nbudget = 1000\n", "discovery"),
+        ] {
+            let fault = read(text).unwrap_err();
+            assert!(fault.contains(said), "{text}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The meta-tools: the gateway answers `find_tools` and `describe_tools` itself, from the client's own
+//! view, so that nothing is named which the client may not use. A call of `call_tool` becomes the
+//! call that it names before anything else sees it: from there on it is that call, with its record,
+//! rates, checks, questions and progress.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::call::{
+    Answer, ArgumentViolations, Call, CallIntent, Context, Failure, InternalFault, MetaCallRefusal,
+    MetaTool, Params, ParamsFault, Reply, ResultBody, tool_error,
+};
+use crate::catalog::{FOUND, Kind, MAX_FOUND, ToolHints, ToolSignature, meta_tool};
+use crate::config::SearchConfig;
+use crate::jsonrpc::{Members, object_of, string};
+use crate::mcp::Method;
+use crate::policy::{Holder, Patience};
+use crate::snapshot::{FoundElement, Snapshot, View};
+use crate::text::clip;
+
+use super::active_call::ActiveCall;
+
+/// The meta-tool with the name that a call asks for.
+pub(super) fn named_meta_tool(call: &Call) -> Option<MetaTool> {
+    let name = call.params.name().filter(|_| call.method == Method::ToolsCall)?;
+    MetaTool::with_name(name)
+}
+
+/// Whether the clients of a view have this meta-tool.
+pub(super) fn is_offered(view: &View, tool: MetaTool) -> bool {
+    view.discovery.as_ref().is_some_and(|discovery| tool.is_offered(discovery.by_intent))
+}
+
+/// The call that a call of `call_tool` stands for.
+///
+/// # Errors
+/// [`Failure::InvalidArguments`] if it names none, and [`Failure::MetaCallRefused`] if the tool is for
+/// another meta-tool.
+pub(super) fn unwrap_call(
+    snapshot: &Snapshot,
+    view: &View,
+    (meta, intent): (MetaTool, Option<CallIntent>),
+    call: &Call,
+) -> Result<Box<Call>, Failure> {
+    let arguments = checked_arguments(meta, call)?;
+    let asked: AskedCall<'_> = read(&arguments)?;
+    if let Some(intent) = intent
+        && let Some(right) = intent_of(snapshot, view, &asked.name)
+        && right != intent
+    {
+        let (name, right) = (asked.name.into_owned(), right.tool_name());
+        return Err(MetaCallRefusal::OtherIntent { name, right }.into());
+    }
+    let name = string(&asked.name);
+    let inner = asked.arguments.map_or("{}", RawValue::get);
+    let members = Members::parse(call.params.raw());
+    let members = members.map_err(|_| NO_ARGUMENTS)?;
+    let kept = members.0.iter().filter(|(key, _)| key != "name" && key != "arguments");
+    let kept = kept.map(|(key, value)| (&**key, Cow::Borrowed(value.get())));
+    let own = [("name", Cow::Owned(name)), ("arguments", inner.into())];
+    let raw: Bytes = object_of(own.into_iter().chain(kept)).into();
+    let params = Params::parse(Some(raw)).map_err(InternalFault::Params)?;
+    // The parameters in the headers are those of the meta-tool.
+    let context = Context { peer: None, ..call.context.clone() };
+    Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: call.input.clone() }))
+}
+
+/// Tells a model that called a tool by a meta-tool what it has to know to call it rightly.
+pub(super) fn explain_to_model(
+    active: &mut ActiveCall,
+    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
+    asked: String,
+) {
+    let holder = active.asker().holder();
+    let (snapshot, view) = (Arc::clone(snapshot), Arc::clone(view));
+    active.map_failure(move |failure| async move {
+        match failure {
+            Failure::InvalidArguments(violations) => {
+                let raw = view.catalog.listed_tool(&asked);
+                explain_violations(violations, raw.as_deref().unwrap_or_default())
+            }
+            Failure::UnknownTool { name } => {
+                let find = move |search: &SearchConfig| similar_names(&view, &asked, search);
+                let similar = run_search(&snapshot, &holder, find).await.unwrap_or_default();
+                MetaCallRefusal::UnknownTool { name, similar }.into()
+            }
+            failure => failure,
+        }
+    });
+}
+
+/// The reply of `find_tools` or `describe_tools`.
+pub(super) fn answer(
+    snapshot: &Arc<Snapshot>,
+    view: &Arc<View>,
+    tool: MetaTool,
+    call: Box<Call>,
+) -> Reply {
+    let (snapshot, view) = (Arc::clone(snapshot), Arc::clone(view));
+    Reply::starting(async move {
+        let arguments = checked_arguments(tool, &call)?;
+        let holder = Holder::identify(&call.context.principal, call.context.address);
+        let make = move |search: &SearchConfig| match tool {
+            MetaTool::Find => find_elements(&view, &arguments, search),
+            MetaTool::Describe | MetaTool::Call(_) => describe_tools(&view, &arguments),
+        };
+        let raw = run_search(&snapshot, &holder, make).await??;
+        let result = ResultBody::parse(raw.into()).map_err(InternalFault::Result)?;
+        Ok(Reply::ready(Ok(Answer::Result(result))))
+    })
+}
+
+/// Searches away from the threads that serve clients: the first search of a view makes its index.
+async fn run_search<T: Send + 'static>(
+    snapshot: &Arc<Snapshot>,
+    holder: &Holder,
+    search: impl FnOnce(&SearchConfig) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let failure = Failure::OverLimit { limit: "searches".into(), retry_after: SOON };
+    let patience = Patience { longest: LONGEST_WAIT, failure };
+    let config = Arc::clone(&snapshot.config);
+    snapshot.policy.large_work().run(holder, patience, move || search(&config.search)).await
+}
+
+/// The arguments of a call of a meta-tool.
+fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Failure> {
+    let raw = call.params.arguments().unwrap_or(b"{}");
+    let Some(tool) = meta_tool(tool) else { return Ok(Bytes::copy_from_slice(raw)) };
+    match tool.arguments.check(Some(raw)) {
+        Ok(()) => Ok(Bytes::copy_from_slice(raw)),
+        // Models often write an object as a string.
+        Err(violations) => match tool.arguments.coerce(raw) {
+            Some(coerced) => Ok(coerced.raw.into()),
+            None => Err(explain_violations(violations, tool.raw())),
+        },
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(arguments: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(arguments).map_err(|_| NO_ARGUMENTS.into())
+}
+
+#[derive(Deserialize)]
+struct AskedCall<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct AskedSearch<'a> {
+    #[serde(borrow)]
+    query: Cow<'a, str>,
+    limit: Option<usize>,
+    kind: Option<AskedKind>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AskedKind {
+    Tools,
+    Prompts,
+    Resources,
+    Skills,
+}
+
+#[derive(Deserialize)]
+struct AskedNames {
+    names: Vec<String>,
+}
+
+/// The result of `find_tools`.
+fn find_elements(view: &View, arguments: &[u8], search: &SearchConfig) -> Result<Vec<u8>, Failure> {
+    let asked: AskedSearch<'_> = read(arguments)?;
+    let kind = match asked.kind {
+        None | Some(AskedKind::Tools) => Kind::Tools,
+        Some(AskedKind::Prompts) => Kind::Prompts,
+        Some(AskedKind::Resources) => Kind::Resources,
+        Some(AskedKind::Skills) => Kind::Skills,
+    };
+    let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
+    let found = view.search(kind, &asked.query, limit, search);
+    let lines: Vec<_> = found.iter().map(|one| line_of(kind, one)).collect();
+    let count = view.catalog.list(kind).len();
+    let noun = kind.member();
+    let head = match found.first() {
+        None => format!("None of {count} {noun} fits. Ask in other words."),
+        Some(best) if !best.is_confident => {
+            format!("None of {count} {noun} fits well. The nearest:")
+        }
+        Some(_) => format!("{} of {count} {noun}, the best first:", lines.len()),
+    };
+    let message = [&[head][..], &lines].concat().join("\n");
+    let structured = json!({ noun: lines }).to_string();
+    Ok(tool_result(&message, &structured))
+}
+
+/// An element in one line.
+fn line_of(kind: Kind, found: &FoundElement) -> String {
+    if kind == Kind::Tools {
+        return ToolSignature::from_raw(&found.raw).to_string();
+    }
+    let members = Members::parse(&found.raw).ok();
+    let member = |name: &str| {
+        let raw = members.as_ref()?.find(name)?;
+        serde_json::from_str::<String>(raw.get()).ok()
+    };
+    let name = member(if kind == Kind::Prompts { "name" } else { "uri" }).unwrap_or_default();
+    match member("description").or_else(|| member("title")).or_else(|| member("name")) {
+        Some(text) => {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("{name} — {}", clip(&text, LONGEST_TEXT))
+        }
+        None => name,
+    }
+}
+
+/// The result of `describe_tools`.
+fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
+    let asked: AskedNames = read(arguments)?;
+    let (mut described, mut missing, mut size) = (Vec::new(), Vec::new(), 0);
+    for name in asked.names {
+        match view.catalog.listed_tool(&name) {
+            Some(raw) if size + raw.len() <= MOST_DESCRIBED => {
+                size += raw.len();
+                described.push(String::from_utf8_lossy(&raw).into_owned());
+            }
+            Some(_) => missing.push(format!("{name} (too long to come with the others)")),
+            None => missing.push(name),
+        }
+    }
+    if described.is_empty() {
+        return Ok(tool_error(&format!(
+            "There is no tool {}: find_tools finds the names of tools",
+            missing.join(", ")
+        )));
+    }
+    let list = format!("[{}]", described.join(","));
+    let structured = object_of([("tools", list.into())]);
+    let structured = String::from_utf8_lossy(&structured).into_owned();
+    let missing = (!missing.is_empty()).then(|| format!("Not described: {}", missing.join(", ")));
+    let message = described.into_iter().chain(missing).collect::<Vec<_>>().join("\n");
+    Ok(tool_result(&message, &structured))
+}
+
+fn tool_result(message: &str, structured: &str) -> Vec<u8> {
+    let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
+    object_of([("content", Cow::Owned(item)), ("structuredContent", structured.into())])
+}
+
+/// The names of tools that an unknown one may stand for.
+fn similar_names(view: &View, name: &str, search: &SearchConfig) -> Vec<String> {
+    let found = view.search(Kind::Tools, name, MOST_SIMILAR, search);
+    let names = found.iter().filter_map(|one| {
+        let name = Members::parse(&one.raw).ok()?.find("name")?;
+        serde_json::from_str(name.get()).ok()
+    });
+    names.collect()
+}
+
+/// The failure for arguments that violate the schema of a tool, with that schema unless it is too
+/// long for a hint.
+fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> Failure {
+    let members = Members::parse(raw).ok();
+    let schema = members.and_then(|members| members.find("inputSchema")).map(RawValue::get);
+    let schema = schema.filter(|schema| schema.len() <= LONGEST_SCHEMA);
+    Failure::InvalidArguments(match schema {
+        Some(schema) => violations.with_schema(schema),
+        None => violations,
+    })
+}
+
+/// What a call of a tool may do; `None` if there is no such tool.
+fn intent_of(snapshot: &Snapshot, view: &View, name: &str) -> Option<CallIntent> {
+    let Some(entry) = view.catalog.find_tool(name) else {
+        // The gateway's own tools call others, which may do anything.
+        return view.catalog.find_own_tool(name).map(|_| CallIntent::Destructive);
+    };
+    let is_trusted = snapshot.server(&entry.server)?.config.definitions.trusted;
+    let hints = if is_trusted { entry.tool.hints() } else { ToolHints::default() };
+    Some(match (hints.read_only, hints.destructive) {
+        (Some(true), _) => CallIntent::Read,
+        (_, Some(false)) => CallIntent::Write,
+        _ => CallIntent::Destructive,
+    })
+}
+
+/// The fault of arguments that cannot be read although they fit their schema.
+const NO_ARGUMENTS: ParamsFault = ParamsFault::Missing { member: "arguments" };
+/// How long a search waits for the searches of others, and when it may be tried again.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(1);
+/// The most bytes of an element's text in a line, and of the schema that a refusal carries.
+const LONGEST_TEXT: usize = 160;
+const LONGEST_SCHEMA: usize = 16 << 10;
+/// The most bytes of all definitions in one answer.
+const MOST_DESCRIBED: usize = 256 << 10;
+/// How many names are suggested for an unknown one.
+const MOST_SIMILAR: usize = 3;

@@ -1,0 +1,223 @@
+//! How clients come to the tools of a view that does not simply list them all: which list each
+//! client gets, and what is searched.
+//!
+//! What a client gets depends on its view, which clients with the same rights share, on what its
+//! request says of it, and on the configuration; never on its connection or on earlier requests
+//! (MCP 2026-07-28, Tools, "Listing Tools").
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::call::Client;
+use crate::catalog::{
+    Analyser, ByKind, CacheScope, Catalog, CatalogList, Freshness, Kind, MetaListing,
+    SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
+};
+use crate::config::{DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, ToolAppetite};
+use crate::text::tokens::TokenCounter;
+
+use super::known_clients::known_appetite;
+use super::{Digests, PreparedListing, Snapshot, View};
+
+/// The discovery of a view's tools.
+pub struct Discovery {
+    choice: DiscoveryChoice,
+    pinned: Vec<Pattern>,
+    /// Whether there is a meta-tool for each intent of a call.
+    pub by_intent: bool,
+    /// The most tokens that a list of all tools may take up.
+    budget: usize,
+    /// How long its lists are fresh at most, and for whom.
+    most: Freshness,
+    /// The gateway's raw `serverInfo`.
+    info: Bytes,
+    pinned_list: OnceLock<MetaToolList>,
+    marked_list: OnceLock<MetaToolList>,
+    /// The tokens of a list of all tools, by estimate.
+    tokens: OnceLock<usize>,
+    indexes: ByKind<OnceLock<SearchIndex>>,
+}
+
+/// A list with meta-tools, prepared.
+#[derive(Debug)]
+pub struct MetaToolList {
+    /// Which tools it has beside the meta-tools.
+    pub form: MetaListing,
+    /// The list.
+    pub list: CatalogList,
+    /// The prepared results of list requests.
+    pub listing: PreparedListing,
+}
+
+/// An element that answers a question.
+#[derive(Debug, Clone)]
+pub struct FoundElement {
+    /// Its definition, as clients see it.
+    pub raw: Bytes,
+    /// Whether it has most of what the question says.
+    pub is_confident: bool,
+}
+
+impl Discovery {
+    /// The discovery that a profile wants; `None` if its tools are all listed.
+    pub(super) fn of(
+        profile: Option<&ProfileConfig>,
+        most: Freshness,
+        info: &Bytes,
+    ) -> Option<Self> {
+        let profile = profile.filter(|profile| profile.discovery != DiscoveryChoice::All)?;
+        // What a client gets depends on its own request.
+        let depends = profile.discovery == DiscoveryChoice::Auto;
+        let scope = if depends { CacheScope::Private } else { most.scope };
+        Some(Self {
+            choice: profile.discovery,
+            pinned: profile.pin.clone(),
+            by_intent: profile.intent,
+            budget: profile.budget.unwrap_or(BUDGET),
+            most: Freshness { scope, ..most },
+            info: info.clone(),
+            pinned_list: OnceLock::new(),
+            marked_list: OnceLock::new(),
+            tokens: OnceLock::new(),
+            indexes: ByKind::default(),
+        })
+    }
+
+    /// Which list a client gets; `None` if that of all tools, without meta-tools.
+    fn form_for(
+        &self,
+        catalog: &Catalog,
+        client: &Client,
+        search: &SearchConfig,
+    ) -> Option<MetaListing> {
+        let appetite = match self.choice {
+            DiscoveryChoice::All => return None,
+            DiscoveryChoice::Search => return Some(MetaListing::Pinned),
+            DiscoveryChoice::Auto => appetite_of(client, search),
+        };
+        let is_too_much = match appetite {
+            Some(ToolAppetite::All) => return Some(MetaListing::Marked),
+            Some(ToolAppetite::Search) => true,
+            Some(ToolAppetite::AtMost(most)) => catalog.list(Kind::Tools).len() > most,
+            None => self.known_tokens(catalog) > self.budget,
+        };
+        is_too_much.then_some(MetaListing::Pinned)
+    }
+
+    /// The tokens of a list of all tools; as many as is usual for its size until they are counted.
+    fn known_tokens(&self, catalog: &Catalog) -> usize {
+        let usual = || TokenCounter::usual_count(catalog.list(Kind::Tools).bytes().len());
+        self.tokens.get().copied().unwrap_or_else(usual)
+    }
+}
+
+/// How many tools a client can take, by its name: as the configuration says, or as is known.
+fn appetite_of(client: &Client, search: &SearchConfig) -> Option<ToolAppetite> {
+    let (name, version) = client.name_and_version();
+    let whole = format!("{name}@{version}");
+    let is_meant = |pattern: &Pattern| {
+        let has_version = pattern.as_str().get(1..).is_some_and(|rest| rest.contains('@'));
+        pattern.matches(if has_version { &whole } else { &name })
+    };
+    let configured = search.clients.iter().find(|(pattern, _)| is_meant(pattern));
+    configured.map(|(_, appetite)| *appetite).or_else(|| known_appetite(&name, &version))
+}
+
+impl Snapshot {
+    /// The list of tools with meta-tools that a client gets; `None` if it lists all tools.
+    pub fn meta_list<'a>(&self, view: &'a View, client: &Client) -> Option<&'a MetaToolList> {
+        view.meta_list(client, &self.config.search)
+    }
+
+    /// The digests of the lists that a client sees of a view.
+    pub fn digests_for(&self, view: &View, client: &Client) -> Digests {
+        let digests = view.digests();
+        match self.meta_list(view, client) {
+            Some(other) => Digests { tools: *other.list.digest(), ..digests },
+            None => digests,
+        }
+    }
+}
+
+impl View {
+    fn meta_list(&self, client: &Client, search: &SearchConfig) -> Option<&MetaToolList> {
+        let discovery = self.discovery.as_ref()?;
+        let form = discovery.form_for(&self.catalog, client, search)?;
+        let place = match form {
+            MetaListing::Pinned => &discovery.pinned_list,
+            MetaListing::Marked => &discovery.marked_list,
+        };
+        Some(place.get_or_init(|| {
+            let (pinned, by_intent) = (&discovery.pinned, discovery.by_intent);
+            let list = self.catalog.list_with_meta_tools(form, pinned, by_intent);
+            let (most, info) = (discovery.most, &discovery.info);
+            let listing = PreparedListing::prepare(Kind::Tools, &list, most, info);
+            MetaToolList { form, list, listing }
+        }))
+    }
+
+    /// Whether the tokens of the list of all tools have to be counted before a client can list.
+    pub fn awaits_count(&self) -> bool {
+        self.discovery.as_ref().is_some_and(|discovery| {
+            discovery.choice == DiscoveryChoice::Auto && discovery.tokens.get().is_none()
+        })
+    }
+
+    /// Counts the tokens of the list of all tools, as far as it matters whether they exceed the
+    /// budget. Takes up to a second.
+    pub fn count_tokens(&self) {
+        let Some(discovery) = &self.discovery else { return };
+        discovery.tokens.get_or_init(|| {
+            let list = self.catalog.list(Kind::Tools).bytes();
+            // No token is shorter than a byte.
+            if list.len() <= discovery.budget {
+                return list.len();
+            }
+            TokenCounter::load().count(&String::from_utf8_lossy(list))
+        });
+    }
+
+    /// The elements of a kind that answer a question, best first. The first question makes the
+    /// index, which takes up to a second.
+    pub fn search(
+        &self,
+        kind: Kind,
+        question: &str,
+        limit: usize,
+        search: &SearchConfig,
+    ) -> Vec<FoundElement> {
+        let Some(discovery) = &self.discovery else { return Vec::new() };
+        let index = discovery.indexes.get(kind).get_or_init(|| self.build_index(kind, search));
+        let list = self.catalog.list(kind);
+        // The view has no element that the client may not see.
+        let hits = index.find(&SearchQuery::parse(question), limit, |_| true);
+        let found = hits.iter().filter_map(|SearchHit { id, is_confident, .. }| {
+            Some(FoundElement { raw: list.item(id.0)?, is_confident: *is_confident })
+        });
+        found.collect()
+    }
+
+    fn build_index(&self, kind: Kind, search: &SearchConfig) -> SearchIndex {
+        let mut analyser = Analyser::default();
+        let elements = self.catalog.searched_elements(kind, &mut analyser);
+        let documents = elements.iter().map(|searched| SearchDocument {
+            element: Arc::clone(&searched.element),
+            server: searched.server.as_ref().map_or("", |server| server.as_str()),
+            renamed: searched.renamed,
+        });
+        let groups = search.synonyms.iter().map(|group| group.iter().map(String::as_str));
+        let synonyms = Arc::new(SynonymGroups::from_groups(groups));
+        SearchIndex::build(documents, synonyms, &mut analyser)
+    }
+}
+
+impl fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discovery").field("choice", &self.choice).finish_non_exhaustive()
+    }
+}
+
+/// The default of `budget`, in tokens.
+const BUDGET: usize = 10_000;
