@@ -1,6 +1,6 @@
 //! What is known of how many tools clients can take, for `discovery = "auto"`.
 //!
-//! Only what their makers document is here. An operator adds to it by `[search] clients`.
+//! Their makers say so; none of it was measured. An operator adds to it by `[search] clients`.
 
 use crate::config::ToolAppetite;
 
