@@ -225,11 +225,6 @@ impl Catalog {
         self.own.iter().find(|tool| tool.native.as_str() == name)
     }
 
-    /// The tools of the gateway itself.
-    pub fn own_tools(&self) -> &[Arc<Tool>] {
-        &self.own
-    }
-
     /// The tool with a server's own name.
     pub fn find_listed_tool(&self, server: &ServerName, native: &NativeName) -> Option<&ToolEntry> {
         self.entries.iter().find(|entry| entry.server == *server && entry.native() == native)

@@ -18,13 +18,14 @@ use crate::call::{
 };
 use crate::catalog::{FOUND, Kind, MAX_FOUND, ToolHints, ToolSignature, meta_tool};
 use crate::config::SearchConfig;
-use crate::jsonrpc::{Members, object_of, string};
+use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::Method;
 use crate::policy::{Holder, Patience};
 use crate::snapshot::{FoundElement, Snapshot, View};
 use crate::text::clip;
 
 use super::active_call::ActiveCall;
+use super::own_tools::tool_result;
 
 /// The meta-tool with the name that a call asks for.
 pub(super) fn named_meta_tool(call: &Call) -> Option<MetaTool> {
@@ -199,7 +200,7 @@ fn find_elements(view: &View, arguments: &[u8], search: &SearchConfig) -> Result
     };
     let message = [&[head][..], &lines].concat().join("\n");
     let structured = json!({ noun: lines }).to_string();
-    Ok(tool_result(&message, &structured))
+    Ok(tool_result(&message, Some(&structured)))
 }
 
 /// An element in one line.
@@ -208,17 +209,14 @@ fn line_of(kind: Kind, found: &FoundElement) -> String {
         return ToolSignature::from_raw(&found.raw).to_string();
     }
     let members = Members::parse(&found.raw).ok();
-    let member = |name: &str| {
-        let raw = members.as_ref()?.find(name)?;
-        serde_json::from_str::<String>(raw.get()).ok()
-    };
+    let member = |name: &str| text(members.as_ref()?.find(name)?);
     let name = member(if kind == Kind::Prompts { "name" } else { "uri" }).unwrap_or_default();
     match member("description").or_else(|| member("title")).or_else(|| member("name")) {
-        Some(text) => {
-            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("{name} — {}", clip(&text, LONGEST_TEXT))
+        Some(words) => {
+            let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("{name} — {}", clip(&words, LONGEST_TEXT))
         }
-        None => name,
+        None => name.into_owned(),
     }
 }
 
@@ -247,21 +245,15 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
     let structured = String::from_utf8_lossy(&structured).into_owned();
     let missing = (!missing.is_empty()).then(|| format!("Not described: {}", missing.join(", ")));
     let message = described.into_iter().chain(missing).collect::<Vec<_>>().join("\n");
-    Ok(tool_result(&message, &structured))
-}
-
-fn tool_result(message: &str, structured: &str) -> Vec<u8> {
-    let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
-    object_of([("content", Cow::Owned(item)), ("structuredContent", structured.into())])
+    Ok(tool_result(&message, Some(&structured)))
 }
 
 /// The names of tools that an unknown one may stand for.
 fn similar_names(view: &View, name: &str, search: &SearchConfig) -> Vec<String> {
     let found = view.search(Kind::Tools, name, MOST_SIMILAR, search);
-    let names = found.iter().filter_map(|one| {
-        let name = Members::parse(&one.raw).ok()?.find("name")?;
-        serde_json::from_str(name.get()).ok()
-    });
+    let names = found
+        .iter()
+        .filter_map(|one| text(Members::parse(&one.raw).ok()?.find("name")?).map(Cow::into_owned));
     names.collect()
 }
 

@@ -5,8 +5,8 @@ use strsim::osa_distance;
 use super::stems::stem_english;
 use super::weights::{BEGINNING, MORE_EDITS, ONE_EDIT, OTHER_START};
 
-/// The letters of a word as bits: words that have few letters in common are told apart without
-/// comparing them.
+/// The letters of a word as bits: words that have few letters in common are dismissed before they are
+/// compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LetterSet(u32);
 

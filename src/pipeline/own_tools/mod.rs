@@ -245,7 +245,8 @@ fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Ok(parsed.map_err(InternalFault::Params)?)
 }
 
-fn tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
+/// A tool's result with a text and, if there is one, a raw structured value.
+pub(super) fn tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
     let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
     let mut members = vec![("content", Cow::Owned(item))];
     members.extend(structured.map(|structured| ("structuredContent", structured.into())));
