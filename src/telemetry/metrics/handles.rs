@@ -24,6 +24,8 @@ pub struct ServerMetrics {
     stdout_lines: EventCount,
     breaker: Gauge,
     breaker_opened: EventCount,
+    step_ups: EventCount,
+    definition_tokens: TokenGauge,
 }
 
 impl ServerMetrics {
@@ -40,6 +42,8 @@ impl ServerMetrics {
             stdout_lines: EventCount::default(),
             breaker: Gauge::default(),
             breaker_opened: EventCount::default(),
+            step_ups: EventCount::default(),
+            definition_tokens: TokenGauge::default(),
         }
     }
 
@@ -93,6 +97,16 @@ impl ServerMetrics {
         }
     }
 
+    /// Counts a login that was asked for because the server wanted more scopes.
+    pub fn count_step_up(&self) {
+        self.step_ups.increment();
+    }
+
+    /// Records the tokens of the definitions of its tools.
+    pub fn set_definition_tokens(&self, tokens: usize) {
+        self.definition_tokens.set(tokens);
+    }
+
     /// Records how long a Legacy session with this server lasted.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.observe_duration(lasted);
@@ -134,6 +148,16 @@ impl ServerMetrics {
         if self.stdout_lines.value() > 0 {
             visit(&[], &self.stdout_lines);
         }
+    }
+
+    pub(super) fn show_step_ups(&self, visit: MetricVisit<'_, EventCount>) {
+        if self.step_ups.value() > 0 {
+            visit(&[], &self.step_ups);
+        }
+    }
+
+    pub(super) fn show_definition_tokens(&self, visit: MetricVisit<'_, Gauge>) {
+        self.definition_tokens.show(visit);
     }
 
     pub(super) fn show_breaker(&self, visit: MetricVisit<'_, Gauge>) {
@@ -185,11 +209,22 @@ pub struct ToolMetrics {
     server: Box<str>,
     tool: Box<str>,
     calls: [EventCount; CallOutcome::COUNT],
+    tokens: TokenGauge,
 }
 
 impl ToolMetrics {
     pub(super) fn new(server: &str, tool: &str) -> Self {
-        Self { server: server.into(), tool: tool.into(), calls: Default::default() }
+        let (calls, tokens) = Default::default();
+        Self { server: server.into(), tool: tool.into(), calls, tokens }
+    }
+
+    /// Records the tokens of its definition.
+    pub fn set_tokens(&self, tokens: usize) {
+        self.tokens.set(tokens);
+    }
+
+    pub(super) fn show_tokens(&self, visit: MetricVisit<'_, Gauge>) {
+        self.tokens.show(visit);
     }
 
     /// Counts a call.
@@ -215,11 +250,22 @@ impl LabelledEntry for ToolMetrics {
 pub struct CallMetrics {
     label: (&'static str, Box<str>),
     calls: [EventCount; CallOutcome::COUNT],
+    list_tokens: TokenGauge,
 }
 
 impl CallMetrics {
     pub(super) fn new(label: &'static str, name: &str) -> Self {
-        Self { label: (label, name.into()), calls: Default::default() }
+        let (calls, list_tokens) = Default::default();
+        Self { label: (label, name.into()), calls, list_tokens }
+    }
+
+    /// Records the tokens of the tools that clients of a profile list.
+    pub fn set_list_tokens(&self, tokens: usize) {
+        self.list_tokens.set(tokens);
+    }
+
+    pub(super) fn show_list_tokens(&self, visit: MetricVisit<'_, Gauge>) {
+        self.list_tokens.show(visit);
     }
 
     /// Counts a call.
@@ -245,6 +291,22 @@ fn show_by_outcome(calls: &[EventCount; CallOutcome::COUNT], visit: MetricVisit<
     for (outcome, count) in CallOutcome::LABELS.iter().zip(calls) {
         if count.value() > 0 {
             visit(&[("outcome", outcome)], count);
+        }
+    }
+}
+
+/// A number of tokens, which is shown once it is known.
+#[derive(Debug, Default)]
+struct TokenGauge(Gauge);
+
+impl TokenGauge {
+    fn set(&self, tokens: usize) {
+        self.0.set(i64::try_from(tokens).unwrap_or(i64::MAX));
+    }
+
+    fn show(&self, visit: MetricVisit<'_, Gauge>) {
+        if self.0.get() > 0 {
+            visit(&[], &self.0);
         }
     }
 }

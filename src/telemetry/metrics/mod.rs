@@ -290,6 +290,16 @@ impl Metrics {
             MetricProjection::new(&self.profiles, CallMetrics::show_calls),
         );
         registry.register(
+            "trunkline_tool_definition_tokens",
+            "Tokens of the definition of a tool, by estimate, once they are counted",
+            MetricProjection::new(&self.tools, ToolMetrics::show_tokens),
+        );
+        registry.register(
+            "trunkline_profile_list_tokens",
+            "Tokens of the tools that clients of a profile list, by estimate, once they are counted",
+            MetricProjection::new(&self.profiles, CallMetrics::show_list_tokens),
+        );
+        registry.register(
             "trunkline_errors",
             "Calls that were rejected or failed, by reason",
             self.errors.clone(),
@@ -350,6 +360,16 @@ impl Metrics {
             "trunkline_server_breaker_opened",
             "How often the circuit breaker of a server opened",
             MetricProjection::new(&self.servers, ServerMetrics::show_breaker_opened),
+        );
+        registry.register(
+            "trunkline_server_step_ups",
+            "Logins that were asked for because a server wanted more scopes",
+            MetricProjection::new(&self.servers, ServerMetrics::show_step_ups),
+        );
+        registry.register(
+            "trunkline_server_definition_tokens",
+            "Tokens of the definitions of a server's tools, by estimate, once they are counted",
+            MetricProjection::new(&self.servers, ServerMetrics::show_definition_tokens),
         );
         registry.register(
             "trunkline_server_lost_log_lines",

@@ -17,6 +17,7 @@ use crate::codec::file::FileReader;
 use crate::config::{
     GrantKind, GrantOwnership, OauthConfig, ServerConfig, ServerKind, ServerSecrets,
 };
+use crate::telemetry::metrics::ServerMetrics;
 use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
@@ -45,6 +46,8 @@ pub(in crate::upstream) struct ServerAuthorizer {
     /// The tokens of the configuration, and what reads their files.
     pub(super) held: HeldTokens,
     pub(super) files: FileReader,
+    /// Where requests of the server for more scopes are counted; `None` outside of a gateway.
+    pub(super) metrics: Option<Arc<ServerMetrics>>,
 }
 
 /// A login without which a server cannot be used.
@@ -70,6 +73,7 @@ impl ServerAuthorizer {
     pub(in crate::upstream) fn of(
         config: &ServerConfig,
         book: &Arc<GrantBook>,
+        metrics: Option<Arc<ServerMetrics>>,
     ) -> Option<Arc<Self>> {
         let oauth = config.oauth()?;
         let (url, ca) = match &config.target {
@@ -77,7 +81,7 @@ impl ServerAuthorizer {
             ServerKind::OpenApi(api) => (api.resource()?, &api.ca),
             ServerKind::Command(_) => return None,
         };
-        Some(Self::new(config, (oauth, (url, ca.as_ref())), book))
+        Some(Self::new(config, (oauth, (url, ca.as_ref())), book, metrics))
     }
 
     /// The tokens of a server at this URL, with the CA certificates that are trusted there.
@@ -85,6 +89,7 @@ impl ServerAuthorizer {
         config: &ServerConfig,
         (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
         book: &Arc<GrantBook>,
+        metrics: Option<Arc<ServerMetrics>>,
     ) -> Arc<Self> {
         let oauth = oauth.clone();
         let ca = oauth.ca.clone().or_else(|| ca.cloned());
@@ -105,6 +110,7 @@ impl ServerAuthorizer {
             outbound,
             book: Arc::clone(book),
             first_issuer: OnceLock::new(),
+            metrics,
         });
         book.meet_authorizer(&authorizer);
         authorizer

@@ -127,6 +127,9 @@ impl ServerAuthorizer {
         }
         if refused.status == StatusCode::FORBIDDEN && known.is_some() {
             slot.count_step_up()?;
+            if let Some(metrics) = &self.metrics {
+                metrics.count_step_up();
+            }
         }
         let asked = known.map(|grant| grant.source.scopes.clone()).unwrap_or_default();
         if needs_person {

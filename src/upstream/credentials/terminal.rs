@@ -34,7 +34,7 @@ pub async fn begin_terminal_login(
     book: &Arc<GrantBook>,
     owner: &GrantOwner,
 ) -> Result<TerminalLogin, LoginFault> {
-    let authorizer = ServerAuthorizer::of(server, book);
+    let authorizer = ServerAuthorizer::of(server, book, None);
     let authorizer = authorizer.filter(|authorizer| authorizer.connection(owner).is_some());
     let authorizer = authorizer.ok_or(LoginFault::NoLogin)?;
     let link = authorizer.begin_login(owner).await?;

@@ -210,9 +210,11 @@ impl ServerShared {
     ) -> Self {
         let known = surroundings.store.as_ref().and_then(|store| store.take(&config));
         let known = known.as_ref();
+        let metrics = surroundings.metrics.server(config.name.as_str());
+        let counted = Some(Arc::clone(&metrics));
         let shared = Self {
-            metrics: surroundings.metrics.server(config.name.as_str()),
-            authorizer: ServerAuthorizer::of(&config, &surroundings.grants),
+            metrics,
+            authorizer: ServerAuthorizer::of(&config, &surroundings.grants, counted),
             era: RememberedEra::new(config.era(), known),
             config,
             surroundings: surroundings.clone(),
