@@ -8,8 +8,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::search::split_summary;
-use crate::text::{escape_controls, escape_invisible};
+use crate::text::{cut_at_word, escape_controls, escape_invisible, split_sentence};
 
 /// A tool's name, parameters and purpose on one line.
 ///
@@ -275,16 +274,13 @@ fn is_plain(text: &str) -> bool {
 
 /// The first sentence of a description, cut at a word.
 fn write_description(description: &str) -> String {
-    let (summary, rest) = split_summary(description);
+    let (summary, rest) = split_sentence(description);
     let line = on_one_line(summary);
     if line.chars().count() <= MAX_DESCRIPTION {
         let has_more = !rest.trim().is_empty();
         return if has_more { format!("{line} …") } else { line };
     }
-    let end = line.char_indices().nth(MAX_DESCRIPTION).map_or(line.len(), |(at, _)| at);
-    let cut = line.get(..end).unwrap_or_default();
-    let cut = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
-    format!("{}…", cut.trim_end_matches([',', ';', ':', ' ']))
+    cut_at_word(&line, MAX_DESCRIPTION)
 }
 
 /// A text on one line: spaces for whitespace, escapes for what is not seen.

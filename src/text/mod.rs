@@ -4,9 +4,12 @@
 //! lines. They are clipped first, so that nobody floods a log or a response.
 //! This module knows nothing but text; every module may use it.
 
+mod sentences;
 pub mod tokens;
 
 use std::borrow::Cow;
+
+pub use sentences::{cut_at_word, shorten_text, split_sentence};
 
 /// The start of a text, at most `limit` bytes of it, cut between two characters.
 pub fn clip(text: &str, limit: usize) -> &str {

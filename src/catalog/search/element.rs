@@ -11,7 +11,7 @@ use super::actions::Action;
 use super::schema_text::visit_schema;
 use super::stems::{TermMaker, stem_english};
 use super::words::{fold_text, split_words, visit_words};
-use crate::text::clip;
+use crate::text::{clip, split_sentence};
 
 /// A part of an element that has a weight of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Analyser {
         let title = members.title.as_deref().or(members.annotations.title.as_deref());
         self.add_text(Field::Title, title.unwrap_or_default());
         let description = members.description.as_deref().unwrap_or_default();
-        let (summary, rest) = split_summary(description);
+        let (summary, rest) = split_sentence(description);
         self.add_text(Field::Summary, summary);
         self.add_text(Field::Description, rest);
         for schema in [members.schema, members.arguments].into_iter().flatten() {
@@ -194,35 +194,6 @@ pub(super) fn name_key(name: &str) -> String {
     fold_text(clip(name, MAX_SHORT_TEXT)).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// The first sentence of a description, and the rest.
-pub(in crate::catalog) fn split_summary(description: &str) -> (&str, &str) {
-    let text = description.trim_start();
-    let mut characters = text.char_indices().peekable();
-    while let Some((at, character)) = characters.next() {
-        let next = characters.peek().map(|(_, next)| *next);
-        let ends = match character {
-            '.' | '!' | '?' => {
-                next.is_none_or(char::is_whitespace) && !ends_in_abbreviation(text, at)
-            }
-            '。' | '！' | '？' => true,
-            '\n' => at > 0 && next.is_none_or(|next| next == '\n' || next == '\r' || next == '-'),
-            _ => false,
-        };
-        if ends {
-            return text.split_at(at + character.len_utf8());
-        }
-    }
-    (text, "")
-}
-
-/// Whether the full stop at this place belongs to an abbreviation.
-fn ends_in_abbreviation(text: &str, at: usize) -> bool {
-    let before = text.get(..at).unwrap_or_default();
-    ["e.g", "i.e", "etc", "vs", "approx"].iter().any(|end| {
-        before.strip_suffix(end).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
-    })
-}
-
 /// What is read of a text for each word that may be kept of it, in bytes.
 const BYTES_A_WORD: usize = 16;
 /// The most bytes that are read of a name.
@@ -265,20 +236,6 @@ mod tests {
     fn what_is_no_element_has_no_words() {
         for raw in ["", "[]", "{", r#"{"name":7}"#] {
             assert!(Analyser::default().analyse(raw.as_bytes()).terms.is_empty(), "{raw}");
-        }
-    }
-
-    #[test]
-    fn the_summary_is_the_first_sentence() {
-        for (text, summary) in [
-            ("Reads a file. Then stops.", "Reads a file."),
-            ("Reads files, e.g. of v1.2 logs. More.", "Reads files, e.g. of v1.2 logs."),
-            ("Reads a file\n\nArgs:\n path", "Reads a file\n"),
-            ("ファイルを読む。次", "ファイルを読む。"),
-            ("no end", "no end"),
-            ("", ""),
-        ] {
-            assert_eq!(split_summary(text).0, summary);
         }
     }
 }

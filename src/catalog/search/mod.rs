@@ -33,7 +33,6 @@ use foldhash::HashMap;
 
 use actions::Action;
 use concepts::ConceptReader;
-pub(super) use element::split_summary;
 pub use element::{AnalysedElement, Analyser};
 use element::{FIELDS, Field, FieldCounts, name_key};
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
