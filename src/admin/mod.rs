@@ -7,11 +7,12 @@
 //! | `/readyz` | 200 when clients should be sent here, 503 otherwise, both with reasons |
 //! | `/status` | everything about servers and configuration, as JSON |
 //! | `/definitions` | the digest of every definition that servers list, with an `ETag` |
+//! | `/tools` | the tokens of every tool, server and profile, by estimate |
 //! | `/metrics` | OpenMetrics text |
 //! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
 //!
-//! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a request and a [`StatusSource`] to a response, without socket
-//! or clock. It differs from `listener`, which owns the sockets and decides who may connect, and
+//! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a
+//! request and a [`StatusSource`] to a response, without socket or clock. It differs from `listener`, which owns the sockets and decides who may connect, and
 //! from `telemetry`, which records. No page holds a secret: the configuration is named by path and
 //! digest, never shown, and [`ServerStatus`] has no field for an address with credentials, a header
 //! or an environment.
@@ -24,6 +25,7 @@ mod report;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -46,6 +48,7 @@ pub use status::{
     InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus, ReloadStatus,
     ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
 };
+pub use tools::{ProfileTokenStatus, ServerTokenStatus, ToolTokenStatus, ToolsPage};
 
 /// The source of the gateway's status.
 #[async_trait]
@@ -55,6 +58,9 @@ pub trait StatusSource: Send + Sync {
 
     /// Every definition that servers list.
     fn definitions(&self) -> Vec<DefinitionDigestStatus>;
+
+    /// The tokens of all tools. What was not counted yet is counted, which takes up to some seconds.
+    async fn tools(&self) -> ToolsPage;
 
     /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
     fn metrics(&self) -> String;
@@ -74,11 +80,11 @@ pub trait StatusSource: Send + Sync {
 pub async fn respond(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
     match refreshed_server(request.uri().path()) {
         Some(server) => answer_refresh(server, request, source).await,
-        None => answer_page(request, source),
+        None => answer_page(request, source).await,
     }
 }
 
-fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+async fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
     let Some(page) = AdminPage::at(request.uri().path()) else {
         return json(
             StatusCode::NOT_FOUND,
@@ -86,8 +92,8 @@ fn answer_page(request: &Request<()>, source: &dyn StatusSource) -> Response<Ful
         );
     };
     match *request.method() {
-        Method::GET => page.answer(request, source),
-        Method::HEAD => without_body(page.answer(request, source)),
+        Method::GET => page.answer(request, source).await,
+        Method::HEAD => without_body(page.answer(request, source).await),
         _ => method_not_allowed(),
     }
 }
@@ -99,12 +105,13 @@ enum AdminPage {
     Readiness,
     Status,
     Definitions,
+    Tools,
     Metrics,
 }
 
 impl AdminPage {
-    const PATHS: [&'static str; 6] =
-        ["/", "/healthz", "/readyz", "/status", "/definitions", "/metrics"];
+    const PATHS: [&'static str; 7] =
+        ["/", "/healthz", "/readyz", "/status", "/definitions", "/tools", "/metrics"];
 
     fn at(path: &str) -> Option<Self> {
         Some(match path {
@@ -113,12 +120,17 @@ impl AdminPage {
             "/readyz" => Self::Readiness,
             "/status" => Self::Status,
             "/definitions" => Self::Definitions,
+            "/tools" => Self::Tools,
             "/metrics" => Self::Metrics,
             _ => return None,
         })
     }
 
-    fn answer(self, request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    async fn answer(
+        self,
+        request: &Request<()>,
+        source: &dyn StatusSource,
+    ) -> Response<Full<Bytes>> {
         match self {
             Self::Index => page(StatusCode::OK, "text/html; charset=utf-8", INDEX),
             Self::Health => json(StatusCode::OK, &json!({ "healthy": true })),
@@ -130,6 +142,7 @@ impl AdminPage {
             }
             Self::Status => json(StatusCode::OK, &source.status()),
             Self::Definitions => answer_definitions(request.headers(), source.definitions()),
+            Self::Tools => json(StatusCode::OK, &source.tools().await),
             Self::Metrics => page(StatusCode::OK, metrics::CONTENT_TYPE, source.metrics()),
         }
     }
@@ -190,6 +203,7 @@ const INDEX: &str = r#"<!doctype html>
 <ul>
 <li><a href="/status">/status</a>: servers and configuration
 <li><a href="/definitions">/definitions</a>: the digest of every definition
+<li><a href="/tools">/tools</a>: the tokens of tools, servers and profiles, by estimate
 <li><a href="/readyz">/readyz</a>: ready for clients, and why not
 <li><a href="/healthz">/healthz</a>: the process answers
 <li><a href="/metrics">/metrics</a>: OpenMetrics text

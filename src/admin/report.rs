@@ -20,7 +20,7 @@ use crate::identity::{ApiKey, TokenIssuer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
-use crate::snapshot::{Snapshot, SnapshotServer};
+use crate::snapshot::{Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::escape_controls;
@@ -32,12 +32,13 @@ use crate::upstream::{
 
 use super::definitions::{definition_digests, quoted_tag, shown_name};
 use super::reason::instance_reason;
+use super::tools::profile_status;
 use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
     DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState,
     InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus,
     RefreshRefusal, RefreshReport, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
-    ServerStatus, ServerTransport, Status, StatusSource,
+    ServerStatus, ServerTransport, Status, StatusSource, ToolsPage,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -103,6 +104,8 @@ impl StatusSource for StatusReport {
         let snapshot = self.gateway.snapshots.load();
         let draining = self.notes().draining;
         let count = |kind| snapshot.plain.catalog.list(kind).len();
+        let tokens = snapshot.newest_token_report();
+        let profiles = tokens.iter().flat_map(|report| &report.profiles).map(profile_status);
         Status {
             version: env!("CARGO_PKG_VERSION"),
             now: Timestamp::now(),
@@ -125,13 +128,23 @@ impl StatusSource for StatusReport {
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
             audit: self.gateway.audit.overview().map(audit_status),
-            servers: snapshot.servers().map(|member| server(&snapshot, member)).collect(),
+            servers: snapshot
+                .servers()
+                .map(|member| server(&snapshot, member, tokens.as_deref()))
+                .collect(),
+            profiles: profiles.collect(),
         }
     }
 
     fn definitions(&self) -> Vec<DefinitionDigestStatus> {
         let snapshot = self.gateway.snapshots.load();
         snapshot.servers().flat_map(|member| definition_digests(&snapshot, member)).collect()
+    }
+
+    async fn tools(&self) -> ToolsPage {
+        let snapshot = self.gateway.snapshots.load_full();
+        let counting = tokio::task::spawn_blocking(move || snapshot.report_tokens());
+        ToolsPage::of(&counting.await.unwrap_or_default())
     }
 
     fn metrics(&self) -> String {
@@ -220,7 +233,12 @@ fn audit_status(log: AuditOverview) -> AuditStatus {
     }
 }
 
-fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
+fn server(
+    snapshot: &Snapshot,
+    member: &SnapshotServer,
+    tokens: Option<&TokenReport>,
+) -> ServerStatus {
+    let counted = tokens.and_then(|report| report.of_server(&member.config.name));
     let view = member.server.view();
     let limits = snapshot.policy.server(&member.config.name);
     let gate = limits.map(crate::policy::ServerLimits::gate);
@@ -249,6 +267,7 @@ fn server(snapshot: &Snapshot, member: &SnapshotServer) -> ServerStatus {
         last_error: view.last_error.as_ref().map(last_error),
         login: view.login.as_deref().map(str::to_owned),
         tools: tools.count(),
+        tool_tokens: counted.map(|counted| counted.tokens),
         restarts: view.restarts,
         in_flight: gate.map_or(0, |gate| gate.in_flight()),
         queued: gate.map_or(0, |gate| gate.queued()),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::ProfileTokenStatus;
 use crate::telemetry::metrics::ReloadOutcome;
 
 /// How things stand at one moment.
@@ -36,6 +37,9 @@ pub struct Status {
     pub audit: Option<AuditStatus>,
     /// Every server of the configuration, in file order.
     pub servers: Vec<ServerStatus>,
+    /// The tokens of profiles as they were counted last; empty before that, which is when `/tools` is
+    /// asked for, or at once if a profile has a `budget`.
+    pub profiles: Vec<ProfileTokenStatus>,
 }
 
 /// The audit log.
@@ -245,6 +249,8 @@ pub struct ServerStatus {
     pub login: Option<String>,
     /// How many of its tools are in the catalog.
     pub tools: usize,
+    /// The tokens of their definitions, by estimate; `None` before they are counted.
+    pub tool_tokens: Option<usize>,
     /// How often it was started again after it went away.
     pub restarts: u32,
     /// Calls it is working on.

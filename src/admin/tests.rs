@@ -3,6 +3,8 @@ use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::snapshot::TokenReport;
+
 struct Told(Status);
 
 #[async_trait]
@@ -13,6 +15,10 @@ impl StatusSource for Told {
 
     fn definitions(&self) -> Vec<DefinitionDigestStatus> {
         Vec::new()
+    }
+
+    async fn tools(&self) -> ToolsPage {
+        ToolsPage::of(&TokenReport::default())
     }
 
     fn metrics(&self) -> String {
@@ -43,6 +49,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         last_error: None,
         login: None,
         tools: 3,
+        tool_tokens: None,
         restarts: 0,
         in_flight: 0,
         queued: 0,
@@ -103,6 +110,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         streams: 2,
         connections: 3,
         servers,
+        profiles: Vec::new(),
     }
 }
 

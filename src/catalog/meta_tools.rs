@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::Catalog;
 use super::kind::Kind;
 use super::list::CatalogList;
+use super::slim::slim_tool;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{CallIntent, MetaTool};
-use crate::config::Pattern;
+use crate::config::{Pattern, SlimConfig};
 use crate::jsonrpc::{Members, object_of};
 
 /// Which tools a list has beside the meta-tools, and how it marks them.
@@ -21,6 +22,31 @@ pub enum MetaListing {
     /// All, for clients that search by themselves. The pinned ones and the meta-tools have a mark:
     /// [`ALWAYS_LOAD`].
     Marked,
+    /// All, in a shorter form, which `describe_tools` completes: the only meta-tool.
+    Shortened,
+}
+
+/// How a list with meta-tools is made.
+#[derive(Debug, Clone, Copy)]
+pub struct MetaListRules<'a> {
+    /// Which tools it has.
+    pub form: MetaListing,
+    /// The pinned tools, by public name.
+    pub pinned: &'a [Pattern],
+    /// Whether there is a meta-tool for each intent of a call.
+    pub by_intent: bool,
+    /// How definitions are shortened.
+    pub slim: Option<&'a SlimConfig>,
+}
+
+impl MetaListing {
+    /// Whether clients with such a list have a meta-tool.
+    pub fn offers(self, tool: MetaTool, by_intent: bool) -> bool {
+        match self {
+            Self::Pinned | Self::Marked => tool.is_offered(by_intent),
+            Self::Shortened => tool == MetaTool::Describe,
+        }
+    }
 }
 
 /// The member of a tool's `_meta` by which clients that search by themselves know which tools a
@@ -41,26 +67,26 @@ pub fn meta_tool(tool: MetaTool) -> Option<&'static Arc<Tool>> {
 }
 
 impl Catalog {
-    /// The list of tools for clients that find the others by the meta-tools: the tools of the
-    /// gateway itself and of servers whose public names match `pinned`, in the catalog's order,
-    /// before them all meta-tools.
-    pub fn list_with_meta_tools(
-        &self,
-        form: MetaListing,
-        pinned: &[Pattern],
-        by_intent: bool,
-    ) -> CatalogList {
+    /// The list of tools for clients that have meta-tools: these, and the tools of the gateway itself
+    /// and of servers, in the catalog's order.
+    pub fn list_with_meta_tools(&self, rules: &MetaListRules<'_>) -> CatalogList {
         let all = self.list(Kind::Tools);
-        let is_marked = form == MetaListing::Marked;
-        let write_meta = MetaTool::ALL.into_iter().filter(|tool| tool.is_offered(by_intent));
-        let write_meta = write_meta.filter_map(meta_tool).map(|tool| tool.raw().clone());
+        let is_marked = rules.form == MetaListing::Marked;
+        let meta = MetaTool::ALL.into_iter();
+        let meta = meta.filter(|tool| rules.form.offers(*tool, rules.by_intent));
+        let write_meta = meta.filter_map(meta_tool).map(|tool| tool.raw().clone());
         let write_meta = write_meta.map(|raw| if is_marked { mark(&raw) } else { raw });
-        let names = self.own.iter().map(|tool| tool.native.as_str());
-        let names = names.chain(self.entries.iter().map(|entry| entry.public.as_str()));
-        let is_pinned = |name: &str| pinned.iter().any(|pattern| pattern.matches(name));
-        let shown = names.zip(all.items()).filter_map(|(name, raw)| match form {
+        let names =
+            self.own_tool_names().chain(self.entries.iter().map(|entry| entry.public.as_str()));
+        let is_pinned = |name: &str| rules.pinned.iter().any(|pattern| pattern.matches(name));
+        let shown = names.zip(all.items()).filter_map(|(name, raw)| match rules.form {
             MetaListing::Pinned => is_pinned(name).then_some(raw),
             MetaListing::Marked => Some(if is_pinned(name) { mark(&raw) } else { raw }),
+            MetaListing::Shortened => Some(raw),
+        });
+        let shown = shown.map(|raw| match rules.slim {
+            Some(slim) => slim_tool(&raw, slim).into(),
+            None => raw,
         });
         let write = write_meta.chain(shown);
         let write = write.map(|raw| move |out: &mut Vec<u8>| out.extend_from_slice(&raw));

@@ -35,6 +35,7 @@ mod searched;
 mod selection;
 mod server_list;
 mod signature;
+mod slim;
 mod tool;
 mod tool_transform;
 mod uris;
@@ -59,7 +60,7 @@ pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
-pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListing, meta_tool};
+pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListRules, MetaListing, meta_tool};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
 pub use offers::{ServerOffers, TaskForm};
 use own_tools::compile_own_tools;
@@ -223,6 +224,11 @@ impl Catalog {
     /// The tool of the gateway itself with this name.
     pub fn find_own_tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.own.iter().find(|tool| tool.native.as_str() == name)
+    }
+
+    /// The names of the tools of the gateway itself, which come first in the list.
+    pub fn own_tool_names(&self) -> impl Iterator<Item = &str> {
+        self.own.iter().map(|tool| tool.native.as_str())
     }
 
     /// The tool with a server's own name.

@@ -17,14 +17,17 @@ mod export;
 mod gateway_file;
 mod import;
 mod key;
+mod listed;
 mod login;
 mod openapi;
 mod pin;
 mod policy;
 mod preview;
+mod report;
 mod scan;
 mod stdio;
 mod toml_entry;
+mod tools;
 mod undo;
 
 use std::ffi::OsString;
@@ -87,6 +90,10 @@ enum CliCommand {
     Pin(pin::PinArgs),
     /// Try the rules of `[policy]`
     Policy(policy::PolicyArgs),
+    /// List the tools that clients see, and the tokens that they take up
+    Tools(tools::ToolsArgs),
+    /// Report the tools that were not called for some days, and what they cost
+    Report(report::ReportArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
     /// Verify the audit log
@@ -170,6 +177,8 @@ pub fn run() -> ExitCode {
         CliCommand::OpenApi(args) => openapi::show_api(&args),
         CliCommand::Pin(args) => pin::run(args),
         CliCommand::Policy(args) => policy::run(args),
+        CliCommand::Tools(args) => tools::list_tools(&args),
+        CliCommand::Report(args) => report::report_unused(&args),
         CliCommand::Bench(args) => bench::run(&args),
         CliCommand::Audit(command) => audit::run(&command),
         CliCommand::Version => {

@@ -2,51 +2,28 @@
 
 use std::sync::Arc;
 
-use super::serve::guardian;
+use super::listed::with_listed_servers;
 use super::{print_error, report_error, write_to_stdout};
-use crate::config::{Config, PinsChoice, ScanChoice, StartChoice};
-use crate::pipeline::own_info;
-use crate::policy::DefinitionGuard;
-use crate::snapshot::{Snapshot, Snapshots, StartUp};
-use crate::telemetry::metrics::Metrics;
+use crate::config::{Config, PinsChoice, ScanChoice};
+use crate::snapshot::Snapshot;
 use crate::text::{clip, escape_controls, escape_invisible};
-use crate::upstream::ServerContext;
 
 /// Scans the definitions of all servers and prints what is found; false if a server cannot be listed,
 /// or something grave is found.
 pub(super) fn scan_servers(config: Config) -> bool {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    match with_listed_servers(scanned_whole(config), |snapshot| print_findings(snapshot)) {
+        Ok(is_fine) => is_fine,
         Err(error) => {
             report_error(&error);
-            return false;
+            false
         }
-    };
-    runtime.block_on(async {
-        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
-        let surroundings = ServerContext::new(guardian(), metrics);
-        let config = scanned_whole(config);
-        let definitions = DefinitionGuard::default();
-        let startup =
-            StartUp { config, surroundings, info: own_info(), definitions, quotas: Arc::default() };
-        let snapshots = Snapshots::start(startup);
-        let servers: Vec<_> =
-            snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();
-        for server in servers {
-            server.settled().await;
-        }
-        snapshots.catch_up().await;
-        let is_fine = print_findings(&snapshots.load_full());
-        snapshots.stop().await;
-        is_fine
-    })
+    }
 }
 
-/// The configuration with every server started, scanned and not compared.
+/// The configuration with every server scanned and not compared.
 fn scanned_whole(mut config: Config) -> Config {
     for server in &mut config.servers {
         let server = Arc::make_mut(server);
-        server.start = StartChoice::Eager;
         server.definitions.pins = Some(PinsChoice::Off);
         server.definitions.scan = Some(ScanChoice::Hold);
     }

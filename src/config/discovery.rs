@@ -29,6 +29,33 @@ choice! {
     }
 }
 
+choice! {
+    /// What happens to a part of definitions.
+    pub enum SlimChoice {
+        /// it stays
+        "keep" => Keep,
+        /// it is left out
+        "drop" => Drop,
+    }
+}
+
+section! {
+    /// Shorter definitions of tools in lists. What a call's arguments are checked against stays as it
+    /// is, and `describe_tools` tells the whole definitions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct SlimConfig {
+        settings {
+            /// The most characters of each description, of a tool and of anything in its schemas.
+            /// Longer ones end with the last sentence that fits.
+            descriptions: Option<usize> as Option<CountSetting<20, 100_000>>,
+            /// The `examples` in schemas.
+            examples: SlimChoice = "keep",
+            /// The `title` of tools and in schemas.
+            titles: SlimChoice = "keep",
+        }
+    }
+}
+
 section! {
     /// How tools are found, in profiles with `discovery`.
     #[derive(Debug, Clone, PartialEq)]
@@ -109,14 +136,15 @@ pub(super) fn check_discovery(
     };
     for profile in profiles {
         if lists_all(&profile, reader) {
-            for node in
-                ["pin", "intent", "budget"].into_iter().filter_map(|key| profile.find_node(key))
-            {
+            for node in ["pin", "intent"].into_iter().filter_map(|key| profile.find_node(key)) {
                 node.report_fault_at_key(reader, ConfigProblem::NoDiscovery);
             }
         }
     }
-    if profiles.iter().all(|profile| lists_all(&profile, reader)) {
+    let has_meta_tools = |profile: &ConfigTable<'_>, reader: &ConfigReader<'_>| {
+        !lists_all(&profile, reader) || profile.find_node("slim").is_some()
+    };
+    if !profiles.iter().any(|profile| has_meta_tools(profile, reader)) {
         return;
     }
     for tool in own_tools {
@@ -170,7 +198,8 @@ mod tests {
             ),
             ("[profiles.p]\npin = [\"x\"]\n", "discovery"),
             ("[profiles.p]\nintent = true\n", "discovery"),
-            ("[profiles.p]\nbudget = 1000\n", "discovery"),
+            ("[profiles.p]\nslim = { descriptions = 5 }\n", "from 20"),
+            ("[profiles.p]\nslim = { examples = \"none\" }\n", "drop"),
         ] {
             let fault = read(text).unwrap_err();
             assert!(fault.contains(said), "{text}: {fault}");

@@ -80,7 +80,7 @@ pub use command::{CommandConfig, child_inherits};
 pub use command_output::{CommandFault, renew_outputs};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
-pub use discovery::{DiscoveryChoice, SearchConfig, ToolAppetite};
+pub use discovery::{DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite};
 pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
@@ -256,7 +256,7 @@ impl Config {
 
     /// Whether clients of a profile have the meta-tools, or may have them.
     pub fn has_meta_tools(&self) -> bool {
-        self.profiles.iter().any(|profile| profile.discovery != DiscoveryChoice::All)
+        self.profiles.iter().any(ProfileConfig::has_meta_tools)
     }
 
     /// Whether requests without credentials are rejected.

@@ -2,7 +2,7 @@
 
 use crate::call::{ProfileName, ProfileNameError};
 
-use super::discovery::DiscoveryChoice;
+use super::discovery::{DiscoveryChoice, SlimConfig};
 use super::gateway::UriChoice;
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
@@ -48,9 +48,12 @@ section! {
             /// once and for all. Which of them accepts a tool is decided by the tool's hints, if its
             /// server is `trusted`; a tool of any other server may destroy something.
             intent: bool = false,
-            /// With `discovery = "auto"`: the tokens that the definitions of all tools may take up,
-            /// by estimate, before a client searches instead. By default 10,000.
+            /// The tokens that the tools may take up which clients of the profile list, by estimate.
+            /// Where they take up more, the log says so and names the dearest. With `discovery =
+            /// "auto"`, clients search above it, by default above 10,000.
             budget: Option<usize> as Option<CountSetting<1, 100_000_000>>,
+            /// Shorter definitions of tools in lists.
+            slim: Option<SlimConfig>,
             /// Which URIs clients see, instead of `gateway.uris`.
             uris: Option<UriChoice>,
             /// The interceptors that calls through the profile pass, after those of the server.
@@ -67,6 +70,13 @@ section! {
             /// Instructions for the client's model, instead of `gateway.instructions`.
             instructions: Option<String>,
         }
+    }
+}
+
+impl ProfileConfig {
+    /// Whether clients have meta-tools, or may have them.
+    pub fn has_meta_tools(&self) -> bool {
+        self.discovery != DiscoveryChoice::All || self.slim.is_some()
     }
 }
 

@@ -101,12 +101,12 @@ impl Gateway {
 
 /// Counts the tokens of a view's tools, away from the threads that serve clients. If others' work takes
 /// too long, the usual number for their size counts.
-async fn count_tokens(snapshot: &Snapshot, view: &Arc<View>, context: &Context) {
+async fn count_tokens(snapshot: &Arc<Snapshot>, view: &Arc<View>, context: &Context) {
     let holder = Holder::identify(&context.principal, context.address);
     let failure = Failure::OverLimit { limit: "counts".into(), retry_after: PATIENCE };
     let patience = Patience { longest: PATIENCE, failure };
-    let counted = Arc::clone(view);
-    let count = move || counted.count_tokens();
+    let (counted, from) = (Arc::clone(view), Arc::clone(snapshot));
+    let count = move || from.count_tokens_of(&counted);
     let _ = snapshot.policy.large_work().run(&holder, patience, count).await;
 }
 

@@ -35,7 +35,7 @@ pub(super) fn named_meta_tool(call: &Call) -> Option<MetaTool> {
 
 /// Whether the clients of a view have this meta-tool.
 pub(super) fn is_offered(view: &View, tool: MetaTool) -> bool {
-    view.discovery.as_ref().is_some_and(|discovery| tool.is_offered(discovery.by_intent))
+    view.discovery.as_ref().is_some_and(|discovery| discovery.offers(tool))
 }
 
 /// The call that a call of `call_tool` stands for.

@@ -10,15 +10,18 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::call::Client;
+use crate::call::{Client, MetaTool};
 use crate::catalog::{
-    Analyser, ByKind, CacheScope, Catalog, CatalogList, Freshness, Kind, MetaListing,
-    SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
+    Analyser, ByKind, CacheScope, Catalog, CatalogList, Freshness, Kind, MetaListRules,
+    MetaListing, SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
 };
-use crate::config::{DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, ToolAppetite};
+use crate::config::{
+    DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, SlimConfig, ToolAppetite,
+};
 use crate::text::tokens::TokenCounter;
 
 use super::known_clients::known_appetite;
+use super::tokens::TokenLedger;
 use super::{Digests, PreparedListing, Snapshot, View};
 
 /// The discovery of a view's tools.
@@ -27,6 +30,8 @@ pub struct Discovery {
     pinned: Vec<Pattern>,
     /// Whether there is a meta-tool for each intent of a call.
     pub by_intent: bool,
+    /// How definitions are shortened.
+    slim: Option<SlimConfig>,
     /// The most tokens that a list of all tools may take up.
     budget: usize,
     /// How long its lists are fresh at most, and for whom.
@@ -35,6 +40,7 @@ pub struct Discovery {
     info: Bytes,
     pinned_list: OnceLock<MetaToolList>,
     marked_list: OnceLock<MetaToolList>,
+    shortened_list: OnceLock<MetaToolList>,
     /// The tokens of a list of all tools, by estimate.
     tokens: OnceLock<usize>,
     indexes: ByKind<OnceLock<SearchIndex>>,
@@ -67,7 +73,7 @@ impl Discovery {
         most: Freshness,
         info: &Bytes,
     ) -> Option<Self> {
-        let profile = profile.filter(|profile| profile.discovery != DiscoveryChoice::All)?;
+        let profile = profile.filter(|profile| profile.has_meta_tools())?;
         // What a client gets depends on its own request.
         let depends = profile.discovery == DiscoveryChoice::Auto;
         let scope = if depends { CacheScope::Private } else { most.scope };
@@ -75,27 +81,30 @@ impl Discovery {
             choice: profile.discovery,
             pinned: profile.pin.clone(),
             by_intent: profile.intent,
+            slim: profile.slim,
             budget: profile.budget.unwrap_or(BUDGET),
             most: Freshness { scope, ..most },
             info: info.clone(),
             pinned_list: OnceLock::new(),
             marked_list: OnceLock::new(),
+            shortened_list: OnceLock::new(),
             tokens: OnceLock::new(),
             indexes: ByKind::default(),
         })
     }
 
-    /// Which list a client gets; `None` if that of all tools, without meta-tools.
+    /// Which list a client gets that can take so many tools; `None` if that of all tools, without
+    /// meta-tools.
     fn form_for(
         &self,
         catalog: &Catalog,
-        client: &Client,
-        search: &SearchConfig,
+        appetite: impl FnOnce() -> Option<ToolAppetite>,
     ) -> Option<MetaListing> {
+        let all = self.slim.map(|_| MetaListing::Shortened);
         let appetite = match self.choice {
-            DiscoveryChoice::All => return None,
+            DiscoveryChoice::All => return all,
             DiscoveryChoice::Search => return Some(MetaListing::Pinned),
-            DiscoveryChoice::Auto => appetite_of(client, search),
+            DiscoveryChoice::Auto => appetite(),
         };
         let is_too_much = match appetite {
             Some(ToolAppetite::All) => return Some(MetaListing::Marked),
@@ -103,7 +112,16 @@ impl Discovery {
             Some(ToolAppetite::AtMost(most)) => catalog.list(Kind::Tools).len() > most,
             None => self.known_tokens(catalog) > self.budget,
         };
-        is_too_much.then_some(MetaListing::Pinned)
+        if is_too_much { Some(MetaListing::Pinned) } else { all }
+    }
+
+    /// Whether clients have a meta-tool, or may have it.
+    pub fn offers(&self, tool: MetaTool) -> bool {
+        let form = match self.choice {
+            DiscoveryChoice::All => MetaListing::Shortened,
+            DiscoveryChoice::Search | DiscoveryChoice::Auto => MetaListing::Pinned,
+        };
+        form.offers(tool, self.by_intent)
     }
 
     /// The tokens of a list of all tools; as many as is usual for its size until they are counted.
@@ -144,18 +162,37 @@ impl Snapshot {
 impl View {
     fn meta_list(&self, client: &Client, search: &SearchConfig) -> Option<&MetaToolList> {
         let discovery = self.discovery.as_ref()?;
-        let form = discovery.form_for(&self.catalog, client, search)?;
+        let form = discovery.form_for(&self.catalog, || appetite_of(client, search))?;
+        Some(self.list_of(discovery, form))
+    }
+
+    /// The list of tools that a client gets of which nothing is known.
+    pub(super) fn usual_list(&self) -> &CatalogList {
+        let discovery = self.discovery.as_ref();
+        let form = discovery.and_then(|discovery| discovery.form_for(&self.catalog, || None));
+        self.list_in_form(form)
+    }
+
+    fn list_in_form(&self, form: Option<MetaListing>) -> &CatalogList {
+        let list = self.discovery.as_ref().zip(form);
+        let list = list.map(|(discovery, form)| &self.list_of(discovery, form).list);
+        list.unwrap_or_else(|| self.catalog.list(Kind::Tools))
+    }
+
+    fn list_of<'a>(&'a self, discovery: &'a Discovery, form: MetaListing) -> &'a MetaToolList {
         let place = match form {
             MetaListing::Pinned => &discovery.pinned_list,
             MetaListing::Marked => &discovery.marked_list,
+            MetaListing::Shortened => &discovery.shortened_list,
         };
-        Some(place.get_or_init(|| {
-            let (pinned, by_intent) = (&discovery.pinned, discovery.by_intent);
-            let list = self.catalog.list_with_meta_tools(form, pinned, by_intent);
+        place.get_or_init(|| {
+            let (pinned, slim) = (&discovery.pinned[..], discovery.slim.as_ref());
+            let rules = MetaListRules { form, pinned, by_intent: discovery.by_intent, slim };
+            let list = self.catalog.list_with_meta_tools(&rules);
             let (most, info) = (discovery.most, &discovery.info);
             let listing = PreparedListing::prepare(Kind::Tools, &list, most, info);
             MetaToolList { form, list, listing }
-        }))
+        })
     }
 
     /// Whether the tokens of the list of all tools have to be counted before a client can list.
@@ -167,15 +204,16 @@ impl View {
 
     /// Counts the tokens of the list of all tools, as far as it matters whether they exceed the
     /// budget. Takes up to a second.
-    pub fn count_tokens(&self) {
+    pub(super) fn count_tokens(&self, ledger: &TokenLedger) {
         let Some(discovery) = &self.discovery else { return };
+        if discovery.choice != DiscoveryChoice::Auto {
+            return;
+        }
         discovery.tokens.get_or_init(|| {
-            let list = self.catalog.list(Kind::Tools).bytes();
+            let list = self.list_in_form(discovery.slim.map(|_| MetaListing::Shortened));
             // No token is shorter than a byte.
-            if list.len() <= discovery.budget {
-                return list.len();
-            }
-            TokenCounter::load().count(&String::from_utf8_lossy(list))
+            let length = list.bytes().len();
+            if length <= discovery.budget { length } else { ledger.count_list(list) }
         });
     }
 

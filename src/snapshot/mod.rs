@@ -19,6 +19,7 @@ mod known_clients;
 mod listing;
 mod operations;
 mod publish;
+mod tokens;
 mod view;
 mod view_cache;
 
@@ -27,6 +28,7 @@ pub use discovery::{Discovery, FoundElement, MetaToolList};
 pub use listing::PreparedListing;
 pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
+pub use tokens::{ProfileTokens, ServerTokens, TokenReport, ToolTokens};
 pub use view::{Digests, View, ViewKey};
 
 use std::sync::Arc;
@@ -44,7 +46,7 @@ use crate::upstream::{self, GrantBook};
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;
 use view::ViewedTool;
-use view_cache::{ServerLists, ViewCache};
+use view_cache::{ServerLists, ViewBuilder, ViewCache};
 
 /// The state that one call uses from its start to its end.
 pub struct Snapshot {
@@ -141,19 +143,14 @@ impl Snapshot {
             if profile.is_none() && narrowing.is_none() && key.rights.is_none() {
                 return Arc::clone(&self.plain);
             }
-            return self.views.find((key, 0), context, |maker| {
-                let lists = &self.plain.lists;
-                let of = (profile, narrowing, key.rights.as_ref());
-                let lists = (lists, &*self.screen);
-                Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
-            });
+            return self.views.find((key, 0), Some(context), |maker| self.build_plain(maker, key));
         }
         // Lists for certain clients change within a snapshot.
         let of_servers = self.servers().map(|member| member.server.lists_version());
         // Who has logged out of an account has no longer its lists.
         let of_accounts = key.account.iter().map(|_| self.grants.version());
         let version = of_servers.chain(of_accounts).sum();
-        self.views.find((key, version), context, |maker| match self.lists_for(key) {
+        self.views.find((key, version), Some(context), |maker| match self.lists_for(key) {
             None => self.view_of(
                 &ViewKey { abilities: None, era: None, account: None, ..key.clone() },
                 context,
@@ -164,6 +161,23 @@ impl Snapshot {
                 Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Private).0)
             }
         })
+    }
+
+    /// The view for a key that only the configuration determines, with the lists that are for all
+    /// clients.
+    fn configured_view(&self, key: &ViewKey) -> Arc<View> {
+        if key.endpoint.profile.is_none() {
+            return Arc::clone(&self.plain);
+        }
+        self.views.find((key, 0), None, |maker| self.build_plain(maker, key))
+    }
+
+    /// Builds the view of the lists that are for all clients.
+    fn build_plain(&self, maker: &ViewBuilder, key: &ViewKey) -> Arc<View> {
+        let profile = self.profile(key.endpoint.profile());
+        let of = (profile, key.endpoint.narrowing.as_deref(), key.rights.as_ref());
+        let lists = (&self.plain.lists, &*self.screen);
+        Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
     }
 
     /// The lists that servers have for clients with this key; `None` if they are

@@ -93,7 +93,7 @@ impl Snapshots {
             departed: Arc::default(),
             grants: Arc::clone(&surroundings.grants),
         };
-        let maker = ViewBuilder { metrics: Arc::clone(&metrics), info };
+        let maker = ViewBuilder { metrics: Arc::clone(&metrics), info, tokens: Arc::default() };
         let (first, warnings, news) = parts.compile(&registry, &maker, &definitions);
         report_definitions(&surroundings, &news);
         let now = clock::wall_now();

@@ -12,11 +12,12 @@ use crate::catalog::{
     self, ByKind, CacheScope, Catalog, ElementFilter, Freshness, Kind, MergeSource, MergeWarning,
     Naming, Scope, Selection, ServerList, ServerRules,
 };
-use crate::config::{self, Config, DiscoveryChoice, ProfileConfig, TransformSettings, UriChoice};
+use crate::config::{self, Config, ProfileConfig, TransformSettings, UriChoice};
 use crate::policy::{CallerRights, DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
 use super::discovery::Discovery;
+use super::tokens::TokenLedger;
 use super::view::ViewedTool;
 use super::{PreparedListing, View, ViewKey};
 
@@ -33,6 +34,8 @@ pub(super) struct ViewBuilder {
     pub(super) metrics: Arc<Metrics>,
     /// The gateway's raw `serverInfo`.
     pub(super) info: Bytes,
+    /// The tokens of definitions.
+    pub(super) tokens: Arc<TokenLedger>,
 }
 
 impl ViewBuilder {
@@ -125,12 +128,12 @@ impl ViewCache {
         Self { maker, each, made: Mutex::default() }
     }
 
-    /// The view of a key, of this version or a newer one. Concurrent callers
-    /// may build it twice.
+    /// The view of a key, of this version or a newer one. Concurrent callers may build it twice.
+    /// Only a view that the configuration determines may have no `context`.
     pub(super) fn find(
         &self,
         (key, version): (&ViewKey, u64),
-        context: &Context,
+        context: Option<&Context>,
         make: impl FnOnce(&ViewBuilder) -> Arc<View>,
     ) -> Arc<View> {
         if let Some(view) = self.made().find(key, version) {
@@ -138,10 +141,14 @@ impl ViewCache {
         }
         let view = make(&self.maker);
         let is_configured = is_configured(key);
-        let holder =
-            (!is_configured).then(|| Holder::identify(&context.principal, context.address));
+        let asker = context.filter(|_| !is_configured);
+        let holder = asker.map(|asker| Holder::identify(&asker.principal, asker.address));
         self.made().add((key, version), &view, holder, self.each);
         view
+    }
+
+    pub(super) fn token_ledger(&self) -> &TokenLedger {
+        &self.maker.tokens
     }
 
     /// All views, by their keys.
@@ -253,7 +260,7 @@ fn made_by(config: &Config, profile: Option<&ProfileConfig>) -> catalog::Rules {
         UriChoice::Prefix => catalog::UriMode::Prefix,
         UriChoice::Original => catalog::UriMode::Original,
     };
-    let has_meta_tools = profile.is_some_and(|it| it.discovery != DiscoveryChoice::All);
+    let has_meta_tools = profile.is_some_and(ProfileConfig::has_meta_tools);
     catalog::Rules { naming, uris, own_tools: config.tools.clone(), has_meta_tools }
 }
 
@@ -320,6 +327,7 @@ mod tests {
             let maker = ViewBuilder {
                 metrics: Arc::new(Metrics::new("0.0.0")),
                 info: Bytes::from_static(b"{}"),
+                tokens: Arc::default(),
             };
             let config = config(&[("a", "")]);
             Self { views: ViewCache { each, ..ViewCache::new(maker, &config) }, config }
@@ -329,7 +337,7 @@ mod tests {
         fn makes(&self, key: &ViewKey, address: [u8; 4]) -> bool {
             let context = Context { address: IpAddr::from(address), ..call("t").context };
             let mut made = false;
-            self.views.find((key, 0), &context, |maker| {
+            self.views.find((key, 0), Some(&context), |maker| {
                 made = true;
                 let lists = ServerLists::default();
                 let lists = (&lists, &DefinitionScreen::default());

@@ -24,6 +24,7 @@ mod sandbox;
 mod scan;
 mod serve;
 mod stdio;
+mod tools;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -284,3 +284,104 @@ async fn auto_gives_each_client_what_it_can_take() {
         assert_eq!(is_marked, META.contains(&name) || name == "m__ping", "{tool}");
     }
 }
+
+#[tokio::test]
+async fn slim_definitions_are_described_in_full_and_checked_in_full() {
+    let (upstreams, builder) = tracker_behind(
+        "[profiles.default]\nslim = { descriptions = 30, examples = \"drop\", titles = \"drop\" }\n\
+         [profiles.found]\ndiscovery = \"search\"\npin = [\"m__*\"]\nslim = { descriptions = 30 }\n",
+    )
+    .await;
+    upstreams[0].tool(
+        &json!({
+            "name": "merge", "title": "Merge", "description": "Merges two branches. Which of them \
+                stays depends on the arguments.",
+            "inputSchema": { "type": "object", "title": "Arguments", "required": ["title"], "properties": {
+                "title": { "type": "string", "minLength": 2, "examples": ["x"], "title": "Title" },
+            } },
+        }),
+        |_| vec![Step::Result(json!({ "content": [] }))],
+    );
+    let gateway = builder.start().await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 9).await;
+    for (era, client) in gateway.both().await {
+        let said = client.request("tools/list", json!({})).await;
+        let tools = said.result()["tools"].as_array().unwrap();
+        assert_eq!((tools.len(), &tools[0]["name"]), (10, &json!("describe_tools")), "{era}");
+        let merge = tools.iter().find(|tool| tool["name"] == "m__merge").unwrap();
+        let schema = json!({ "type": "object", "required": ["title"], "properties": {
+            "title": { "type": "string", "minLength": 2 },
+        } });
+        let short = json!({ "name": "m__merge", "description": "Merges two branches. …",
+            "inputSchema": schema });
+        assert_eq!(merge, &short, "{era}");
+
+        let said = client.call("describe_tools", json!({ "names": ["m__merge"] })).await;
+        let whole = &said.result()["structuredContent"]["tools"][0];
+        assert_eq!(whole["title"], "Merge", "{era}");
+        assert!(whole["description"].as_str().unwrap().ends_with("arguments."), "{era}");
+        let said = client.call("m__merge", json!({ "title": "x" })).await;
+        assert!(said.is_error() && said.text().contains("title"), "{era}: {said:?}");
+        let said = client.call("find_tools", json!({ "query": "merge" })).await;
+        assert_eq!(said.error()["code"], -32602, "{era}: only lists are shorter here");
+    }
+    let pinned = gateway.modern().at("/mcp/found").request("tools/list", json!({})).await;
+    let pinned = pinned.result()["tools"].to_string();
+    assert!(pinned.contains("Merges two branches. …") && pinned.contains("call_tool"), "{pinned}");
+}
+
+#[tokio::test]
+async fn tokens_of_tools_servers_and_profiles_are_counted() {
+    let (_upstreams, builder) = tracker_behind(
+        "[profiles.found]\ndiscovery = \"search\"\n[profiles.short]\nslim = { descriptions = 20 }\n",
+    )
+    .await;
+    let gateway = builder.start().await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 8).await;
+    let status = gateway.status().await;
+    assert_eq!(
+        (&status["profiles"], &status["servers"][0]["tool_tokens"]),
+        (&json!([]), &json!(null))
+    );
+    let page = gateway.admin("/tools").await.json();
+    let tokens = |value: &Value| value.as_u64().unwrap();
+    let (tools, servers) = (page["tools"].as_array().unwrap(), page["servers"].as_array().unwrap());
+    assert_eq!((tools.len(), servers.len()), (8, 2));
+    assert_eq!((&tools[0]["name"], &tools[0]["server"]), (&json!("m__find_issue"), &json!("m")));
+    let sum = |all: &[Value]| all.iter().map(|one| tokens(&one["tokens"])).sum::<u64>();
+    assert_eq!((sum(tools), sum(servers)), (tokens(&page["tokens"]), tokens(&page["tokens"])));
+    assert!(tokens(&tools[0]["tokens"]) > tokens(&tools[3]["tokens"]), "{page}");
+    let profiles = page["profiles"].as_array().unwrap();
+    let [found, short, default] = &profiles[..] else { panic!("{profiles:?}") };
+    assert_eq!((&found["tools"], &found["listed"]), (&json!(8), &json!(3)));
+    assert_eq!(default["all_tokens"], default["listed_tokens"]);
+    assert_eq!(default["all_tokens"], page["tokens"]);
+    let [full, listed] = [&short["all_tokens"], &short["listed_tokens"]].map(tokens);
+    assert!(listed < full + 200 && short["listed"] == 9, "{short}");
+
+    let status = gateway.status().await;
+    assert_eq!(status["profiles"], page["profiles"]);
+    assert_eq!(status["servers"][0]["tool_tokens"], servers[0]["tokens"]);
+    let metrics = gateway.metrics().await;
+    for line in [
+        format!("trunkline_server_definition_tokens{{server=\"m\"}} {}", servers[0]["tokens"]),
+        format!("trunkline_profile_list_tokens{{profile=\"found\"}} {}", found["listed_tokens"]),
+        format!(
+            "trunkline_tool_definition_tokens{{server=\"m\",tool=\"find_issue\"}} {}",
+            tools[0]["tokens"]
+        ),
+    ] {
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_budget_is_counted_without_being_asked_for() {
+    let (_upstreams, builder) =
+        tracker_behind("[profiles.default]\nbudget = 100\n[profiles.roomy]\nbudget = 5000\n").await;
+    let gateway = builder.start().await;
+    let status = gateway.wait_for(|status| status["profiles"][0]["tools"] == 8).await;
+    let profiles = &status["profiles"];
+    assert_eq!((&profiles[0]["name"], &profiles[0]["budget"]), (&json!("default"), &json!(100)));
+    assert!(profiles[0]["listed_tokens"].as_u64().unwrap() > 100, "{profiles}");
+}

@@ -10,6 +10,7 @@ mod event_delivery;
 mod quotas;
 mod reload;
 pub(super) mod signals;
+mod token_budgets;
 pub(super) mod vault_keeper;
 mod watch;
 
@@ -169,6 +170,7 @@ pub struct Running {
     admin_listener: Option<JoinHandle<()>>,
     follower: JoinHandle<()>,
     approvals: Option<JoinHandle<()>>,
+    budgets: JoinHandle<()>,
     quotas: Option<quotas::QuotaKeeper>,
     vault: Option<JoinHandle<()>>,
     otel: Mutex<Option<Otel>>,
@@ -240,6 +242,7 @@ impl Running {
         let snapshots = Snapshots::start(startup);
         let follower = tokio::spawn(Arc::clone(&snapshots).follow());
         let approvals = approvals::watch_approvals(&snapshots);
+        let budgets = token_budgets::watch_budgets(&snapshots);
         let quotas = quota_file.map(|file| quotas::QuotaKeeper::start(file, snapshots.quotas()));
         let key = random_bytes::<32>().map_err(|_| ServeError::Key)?;
         let cursors = SealedCursors::new(&key).map_err(|_| ServeError::Key)?;
@@ -279,6 +282,7 @@ impl Running {
             admin_listener,
             follower,
             approvals,
+            budgets,
             quotas,
             vault,
             otel: Mutex::new(otel),
@@ -307,6 +311,7 @@ impl Running {
             let _ = operators.await;
         }
         self.follower.abort();
+        self.budgets.abort();
         if let Some(approvals) = self.approvals {
             approvals.abort();
         }

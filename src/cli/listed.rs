@@ -1,0 +1,50 @@
+//! Commands that look at what servers list, without serving it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::serve::guardian;
+use crate::config::{Config, StartChoice};
+use crate::pipeline::own_info;
+use crate::policy::DefinitionGuard;
+use crate::snapshot::{Snapshot, Snapshots, StartUp};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::ServerContext;
+
+/// Starts all servers of a configuration, lazy ones too, waits until each has listed or failed, and
+/// stops them when `look` has seen the result.
+///
+/// # Errors
+/// If no threads can be started.
+pub(super) fn with_listed_servers<T>(
+    mut config: Config,
+    look: impl FnOnce(&Arc<Snapshot>) -> T,
+) -> io::Result<T> {
+    for server in &mut config.servers {
+        Arc::make_mut(server).start = StartChoice::Eager;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    Ok(runtime.block_on(async {
+        let metrics = Arc::new(Metrics::new(env!("CARGO_PKG_VERSION")));
+        let surroundings = ServerContext::new(guardian(), metrics);
+        let definitions = DefinitionGuard::default();
+        let startup =
+            StartUp { config, surroundings, info: own_info(), definitions, quotas: Arc::default() };
+        let snapshots = Snapshots::start(startup);
+        let servers: Vec<_> =
+            snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();
+        for server in servers {
+            server.settled().await;
+        }
+        snapshots.catch_up().await;
+        let seen = look(&snapshots.load_full());
+        snapshots.stop().await;
+        seen
+    }))
+}
+
+/// The servers that could not be listed.
+pub(super) fn unlisted_servers(snapshot: &Snapshot) -> Vec<&str> {
+    let silent = snapshot.servers().filter(|member| member.server.list().is_none());
+    silent.map(|member| member.config.name.as_str()).collect()
+}

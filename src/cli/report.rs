@@ -1,0 +1,278 @@
+//! `trunkline report`: tools that nobody calls, what they cost, and how to hide them. It reads the
+//! audit log, which says who called what and who listed.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::{Span, Timestamp};
+use serde::Deserialize;
+
+use super::listed::{unlisted_servers, with_listed_servers};
+use super::{
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, report_error, write_to_stdout,
+};
+use crate::call::ServerName;
+use crate::config::Config;
+use crate::snapshot::{TokenReport, ToolTokens};
+use crate::text::{escape_controls, escape_invisible};
+
+/// Report the tools that were not called for some days, and what they cost
+///
+/// Reads the audit log for calls, starts all servers of the configuration to list their tools, and
+/// prints the lines of TOML that hide what was not called.
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    #[command(flatten)]
+    config: ConfigOption,
+    /// How many days back
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    days: u16,
+    /// Files of the audit log, by default `audit.file` and its earlier files
+    #[arg(long = "log", value_name = "FILE")]
+    logs: Vec<PathBuf>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    #[error("calls are not recorded: set `file` in [audit], or name files with --log")]
+    NoLog,
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
+    let common = CommonArgs::with_config(args.config.path.clone());
+    let config = match common.read_config() {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let since = Timestamp::now() - Span::new().hours(i64::from(args.days) * 24);
+    let usage = match log_files(args, &config).and_then(|logs| read_logs(&logs, since)) {
+        Ok(usage) => usage,
+        Err(error) => {
+            let _ = report_error(&error);
+            return CONFIG_FAULT.into_code();
+        }
+    };
+    let denied = denied_patterns(&config);
+    let listed = with_listed_servers(config, |snapshot| {
+        let silent = unlisted_servers(snapshot).into_iter().map(str::to_owned);
+        (snapshot.report_tokens(), silent.collect::<Vec<_>>())
+    });
+    let (report, silent) = match listed {
+        Ok(listed) => listed,
+        Err(error) => return report_error(&error),
+    };
+    for name in &silent {
+        print_error(&format!("servers.{name}: it cannot be listed, and is not in the report"));
+    }
+    let unused = UnusedTools { report: &report, usage: &usage, denied: &denied };
+    let exit = write_to_stdout(&unused.describe(args.days, since));
+    if silent.is_empty() { exit } else { FAILURE.into_code() }
+}
+
+/// The files to read: those that are named, or the configured one and those that were rotated.
+fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportError> {
+    if !args.logs.is_empty() {
+        return Ok(args.logs.clone());
+    }
+    let file = config.audit.file.as_ref().ok_or(ReportError::NoLog)?;
+    let earlier = (1..=config.audit.keep).map(|number| {
+        let mut name = file.clone().into_os_string();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    });
+    let earlier = earlier.take_while(|path| path.exists());
+    Ok([file.clone()].into_iter().chain(earlier).collect())
+}
+
+/// The patterns that hide tools now: the lines that are printed have these, too.
+fn denied_patterns(config: &Config) -> HashMap<ServerName, Vec<String>> {
+    let servers = config.servers.iter().map(|server| {
+        let deny = server.tools.deny.iter().map(|pattern| pattern.as_str().to_owned());
+        (server.name.clone(), deny.collect())
+    });
+    servers.collect()
+}
+
+/// What an audit log says of calls and lists.
+#[derive(Debug, Default)]
+struct LoggedUsage {
+    /// Calls of tools, by server and the server's own name.
+    calls: HashMap<(String, String), usize>,
+    /// How often tools were listed, by profile.
+    lists: HashMap<String, usize>,
+    /// The time of the first record of all.
+    first: Option<Timestamp>,
+    /// Lines that are no records.
+    unreadable: usize,
+}
+
+/// What is read of a record.
+#[derive(Deserialize)]
+struct LoggedRecord {
+    time: Timestamp,
+    event: String,
+    method: String,
+    profile: Option<String>,
+    server: Option<String>,
+    native_tool: Option<String>,
+}
+
+fn read_logs(paths: &[PathBuf], since: Timestamp) -> Result<LoggedUsage, ReportError> {
+    let mut usage = LoggedUsage::default();
+    for path in paths {
+        let read = File::open(path).and_then(|file| usage.read(BufReader::new(file), since));
+        read.map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    }
+    Ok(usage)
+}
+
+impl LoggedUsage {
+    fn read(&mut self, mut log: impl BufRead, since: Timestamp) -> io::Result<()> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut log).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            match serde_json::from_slice::<LoggedRecord>(&line) {
+                Ok(record) => self.count(record, since),
+                Err(_) => self.unreadable += 1,
+            }
+        }
+    }
+
+    fn count(&mut self, record: LoggedRecord, since: Timestamp) {
+        self.first = Some(self.first.map_or(record.time, |first| first.min(record.time)));
+        if record.time < since {
+            return;
+        }
+        match (record.event.as_str(), record.server, record.native_tool) {
+            ("call", Some(server), Some(tool)) => {
+                *self.calls.entry((server, tool)).or_default() += 1;
+            }
+            ("list", ..) if record.method == "tools/list" => {
+                *self.lists.entry(record.profile.unwrap_or_default()).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn is_called(&self, tool: &ToolTokens) -> bool {
+        tool.origin.as_ref().is_some_and(|(server, native)| {
+            self.calls.contains_key(&(server.to_string(), native.to_string()))
+        })
+    }
+}
+
+/// The tools that were not called.
+struct UnusedTools<'a> {
+    report: &'a TokenReport,
+    usage: &'a LoggedUsage,
+    denied: &'a HashMap<ServerName, Vec<String>>,
+}
+
+impl UnusedTools<'_> {
+    /// The tools of a server that were not called, the dearest first.
+    fn of_server(&self, server: &ServerName) -> Vec<&ToolTokens> {
+        let own = self.report.tools.iter().filter(|tool| tool.is_of(server));
+        let mut unused: Vec<_> = own.filter(|tool| !self.usage.is_called(tool)).collect();
+        unused.sort_by_key(|tool| std::cmp::Reverse(tool.tokens));
+        unused
+    }
+
+    fn describe(&self, days: u16, since: Timestamp) -> String {
+        let mut text = String::new();
+        let calls: usize = self.usage.calls.values().sum();
+        let lists: usize = self.usage.lists.values().sum();
+        let _ = writeln!(
+            text,
+            "The last {days} day(s): {calls} call(s) of tools, and tools were listed {lists} time(s)."
+        );
+        match self.usage.first {
+            None => text.push_str("The log has no records.\n"),
+            Some(first) if first > since => {
+                let _ = writeln!(text, "The log begins later, at {first:.0}.");
+            }
+            Some(_) => {}
+        }
+        if self.usage.unreadable > 0 {
+            let _ = writeln!(text, "{} line(s) of it are no records.", self.usage.unreadable);
+        }
+        let unused: Vec<_> = self
+            .report
+            .servers
+            .iter()
+            .map(|server| (server, self.of_server(&server.name)))
+            .collect();
+        let all: usize = self.report.servers.iter().map(|server| server.tokens).sum();
+        let cost: usize = unused.iter().flat_map(|(_, tools)| tools).map(|tool| tool.tokens).sum();
+        let count: usize = unused.iter().map(|(_, tools)| tools.len()).sum();
+        let _ = writeln!(
+            text,
+            "{count} of {} tools were not called. They take up {cost} of {all} tokens, by estimate, \
+             in each session that lists all tools.",
+            self.report.tools.iter().filter(|tool| tool.origin.is_some()).count()
+        );
+        for (server, tools) in &unused {
+            let tokens: usize = tools.iter().map(|tool| tool.tokens).sum();
+            match tools.len() {
+                0 => continue,
+                some if some == server.tools => {
+                    let _ = writeln!(
+                        text,
+                        "\n{}: none of its {some} tool(s) was called: {tokens} tokens",
+                        server.name
+                    );
+                }
+                some => {
+                    let _ = writeln!(
+                        text,
+                        "\n{}: {some} of {} tools: {tokens} tokens",
+                        server.name, server.tools
+                    );
+                }
+            }
+            for tool in tools {
+                let name = escape_invisible(&escape_controls(tool.name.as_str()));
+                let _ = writeln!(text, "{:>8}  {name}", tool.tokens);
+            }
+        }
+        if count > 0 {
+            text.push_str("\nTo hide them, write into the configuration:\n");
+        }
+        for (server, tools) in unused.iter().filter(|(_, tools)| !tools.is_empty()) {
+            self.write_toml(&server.name, (tools, tools.len() == server.tools), &mut text);
+        }
+        text
+    }
+
+    fn write_toml(
+        &self,
+        server: &ServerName,
+        (tools, is_all): (&[&ToolTokens], bool),
+        text: &mut String,
+    ) {
+        let mut deny = toml_edit::Array::new();
+        if is_all {
+            deny.push("*");
+        } else {
+            let before = self.denied.get(server).into_iter().flatten();
+            let natives = tools.iter().filter_map(|tool| tool.origin.as_ref());
+            let natives = natives.map(|(_, native)| native.as_str());
+            before.map(String::as_str).chain(natives).for_each(|name| deny.push(name));
+        }
+        let _ = write!(text, "\n[servers.{server}.tools]\ndeny = {deny}\n");
+    }
+}
+
+/// The longest line of a log that is read at once.
+const LONGEST_LINE: u64 = 4 << 20;

@@ -1,0 +1,83 @@
+//! Warns of profiles whose tools take up more tokens than their `budget`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+
+use crate::call::ProfileName;
+use crate::snapshot::{ProfileTokens, Snapshots};
+use crate::text::{clip, escape_controls};
+
+/// Counts the tokens of profiles at the start, and again whenever a list or the configuration
+/// changes. Nothing is counted while no profile has a budget.
+pub(super) fn watch_budgets(snapshots: &Arc<Snapshots>) -> JoinHandle<()> {
+    tokio::spawn(follow_changes(Arc::clone(snapshots)))
+}
+
+async fn follow_changes(snapshots: Arc<Snapshots>) {
+    let (mut lists, mut loads) = (snapshots.changes(), snapshots.load_count());
+    let mut told = HashMap::new();
+    loop {
+        if has_budgets(&snapshots) {
+            let _ = timeout(PATIENCE, await_lists(&snapshots)).await;
+            let snapshot = snapshots.load_full();
+            // Fails only if counting panics, which the log has then.
+            if let Ok(report) = spawn_blocking(move || snapshot.report_tokens()).await {
+                warn_of_new(&report.profiles, &mut told);
+            }
+        }
+        let changed = tokio::select! {
+            changed = lists.changed() => changed,
+            changed = loads.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+fn has_budgets(snapshots: &Snapshots) -> bool {
+    snapshots.load().config.profiles.iter().any(|profile| profile.budget.is_some())
+}
+
+/// Waits for the servers that have not listed, and for changes that come together.
+async fn await_lists(snapshots: &Snapshots) {
+    let servers: Vec<_> =
+        snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();
+    for server in servers {
+        server.settled().await;
+    }
+    sleep(SETTLING).await;
+}
+
+/// Warns of the profiles that were told nothing of, or something else.
+fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize>) {
+    for profile in profiles {
+        let tokens = profile.listed_tokens();
+        if !profile.is_over_budget() {
+            told.remove(&profile.name);
+        } else if told.insert(profile.name.clone(), tokens) != Some(tokens) {
+            let dearest = profile.dearest(MOST_NAMED).into_iter();
+            let dearest = dearest
+                .map(|(name, tokens)| format!("{} {tokens}", escape_controls(clip(name, 128))));
+            tracing::warn!(
+                profile = profile.name.as_str(),
+                tokens,
+                budget = profile.budget,
+                dearest = dearest.collect::<Vec<_>>().join(", "),
+                "the tools that clients list take up more tokens than the profile's budget: \
+                 discovery = \"search\", slim or fewer tools make them fewer"
+            );
+        }
+    }
+}
+
+/// How long lists are waited for that come together.
+const SETTLING: Duration = Duration::from_millis(300);
+/// How long servers that have not listed yet are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many of the dearest tools are named.
+const MOST_NAMED: usize = 10;

@@ -1,0 +1,246 @@
+//! What lists of tools take up in a model's context: tokens, by estimate.
+//!
+//! Counting needs a vocabulary that takes some tenths of a second to load. So nothing is counted
+//! before somebody asks, or a profile has a budget; what was counted is kept by content, across
+//! snapshots.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+
+use crate::call::{Endpoint, NativeName, ProfileName, PublicName, ServerName};
+use crate::catalog::{CatalogList, Kind};
+use crate::config::DiscoveryChoice;
+use crate::jsonrpc::{Members, text};
+use crate::text::tokens::TokenCounter;
+
+use super::{Snapshot, View, ViewKey};
+
+/// The tokens of all tools, of servers and of profiles.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenReport {
+    /// Every tool of every server, in listing order, as clients without a profile list it.
+    pub tools: Vec<ToolTokens>,
+    /// Every server, in file order.
+    pub servers: Vec<ServerTokens>,
+    /// Every profile in file order, and `default` if the configuration does not have it.
+    pub profiles: Vec<ProfileTokens>,
+}
+
+/// The tokens of a tool's definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolTokens {
+    /// Its public name.
+    pub name: PublicName,
+    /// Its server, and that server's own name for it; `None` for the gateway itself.
+    pub origin: Option<(ServerName, NativeName)>,
+    /// The tokens.
+    pub tokens: usize,
+}
+
+impl ToolTokens {
+    /// Whether a server has the tool.
+    pub fn is_of(&self, server: &ServerName) -> bool {
+        self.origin.as_ref().is_some_and(|(name, _)| name == server)
+    }
+}
+
+/// The tokens of all tools of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTokens {
+    /// The server.
+    pub name: ServerName,
+    /// How many tools it has.
+    pub tools: usize,
+    /// The tokens.
+    pub tokens: usize,
+}
+
+/// The tokens of the tools of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileTokens {
+    /// The profile.
+    pub name: ProfileName,
+    /// How clients come to its tools.
+    pub discovery: DiscoveryChoice,
+    /// How many tools it has, without the meta-tools.
+    pub tools: usize,
+    /// The tokens of their whole definitions.
+    pub all_tokens: usize,
+    /// What a client lists of which nothing is known: names, and tokens.
+    pub listed: Vec<(String, usize)>,
+    /// The most tokens that these may take up; `None` without a budget.
+    pub budget: Option<usize>,
+}
+
+impl TokenReport {
+    /// A server's tokens.
+    pub fn of_server(&self, name: &ServerName) -> Option<&ServerTokens> {
+        self.servers.iter().find(|server| server.name == *name)
+    }
+}
+
+impl ProfileTokens {
+    /// The tokens of what clients list.
+    pub fn listed_tokens(&self) -> usize {
+        self.listed.iter().map(|(_, tokens)| tokens).sum()
+    }
+
+    /// Whether that takes up more than it may.
+    pub fn is_over_budget(&self) -> bool {
+        self.budget.is_some_and(|budget| self.listed_tokens() > budget)
+    }
+
+    /// The listed tools that take up most, the dearest first.
+    pub fn dearest(&self, most: usize) -> Vec<&(String, usize)> {
+        let mut all: Vec<_> = self.listed.iter().collect();
+        all.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
+        all.truncate(most);
+        all
+    }
+}
+
+/// The counts of definitions, by content, and the newest report.
+#[derive(Default)]
+pub(super) struct TokenLedger {
+    counts: Mutex<HashMap<u64, usize>>,
+    hasher: RandomState,
+    newest: ArcSwapOption<TokenReport>,
+}
+
+impl TokenLedger {
+    /// The tokens of each element of a list. Takes a second for thousands that were never counted.
+    fn count_elements(&self, list: &CatalogList) -> Vec<usize> {
+        let mut counter = None;
+        list.items().map(|raw| self.count(&raw, &mut counter)).collect()
+    }
+
+    /// The tokens of a list.
+    pub(super) fn count_list(&self, list: &CatalogList) -> usize {
+        self.count_elements(list).iter().sum()
+    }
+
+    fn count(&self, raw: &Bytes, counter: &mut Option<TokenCounter>) -> usize {
+        let key = self.hasher.hash_one(raw);
+        if let Some(known) = self.counts.lock().get(&key) {
+            return *known;
+        }
+        let counter = counter.get_or_insert_with(TokenCounter::load);
+        let tokens = counter.count(&String::from_utf8_lossy(raw));
+        let mut counts = self.counts.lock();
+        if counts.len() >= MOST_COUNTS {
+            counts.clear();
+        }
+        counts.insert(key, tokens);
+        tokens
+    }
+}
+
+impl Snapshot {
+    /// The report that was made last; `None` before the first.
+    pub fn newest_token_report(&self) -> Option<Arc<TokenReport>> {
+        self.token_ledger().newest.load_full()
+    }
+
+    /// Counts the tokens of all tools, records them as metrics, and makes the report. Blocks for up
+    /// to some seconds if most were never counted.
+    pub fn report_tokens(&self) -> Arc<TokenReport> {
+        let tools = self.tool_tokens();
+        let servers = self.servers().map(|member| {
+            let name = &member.config.name;
+            let own = tools.iter().filter(|tool| tool.is_of(name));
+            let (tools, tokens) =
+                own.fold((0, 0), |(count, sum), tool| (count + 1, sum + tool.tokens));
+            member.metrics.set_definition_tokens(tokens);
+            ServerTokens { name: name.clone(), tools, tokens }
+        });
+        let servers = servers.collect();
+        let configured = self.config.profiles.iter().map(|profile| profile.name.clone());
+        let default = self.profile(ProfileName::DEFAULT).is_none().then(ProfileName::default);
+        let profiles = configured.chain(default).map(|name| self.profile_tokens(name)).collect();
+        let report = Arc::new(TokenReport { tools, servers, profiles });
+        self.token_ledger().newest.store(Some(Arc::clone(&report)));
+        report
+    }
+
+    fn tool_tokens(&self) -> Vec<ToolTokens> {
+        let catalog = &self.plain.catalog;
+        let counts = self.token_ledger().count_elements(catalog.list(Kind::Tools));
+        let own = catalog.own_tool_names().map(|name| (PublicName::new(name), None));
+        let names = own.chain(catalog.entries().map(|entry| (entry.public.clone(), Some(entry))));
+        let tools = names.zip(counts).map(|((name, entry), tokens)| {
+            let metrics = entry.and_then(|entry| self.plain.tools.get(&entry.public));
+            if let Some(viewed) = metrics {
+                viewed.metrics.set_tokens(tokens);
+            }
+            let origin = entry.map(|entry| (entry.server.clone(), entry.native().clone()));
+            ToolTokens { name, origin, tokens }
+        });
+        tools.collect()
+    }
+
+    fn profile_tokens(&self, name: ProfileName) -> ProfileTokens {
+        let profile = self.profile(name.as_str());
+        let view = self.profile_view(&name);
+        view.count_tokens(self.token_ledger());
+        let all = view.catalog.list(Kind::Tools);
+        let listed = view.usual_list();
+        let counts = self.token_ledger().count_elements(listed);
+        let profile_tokens = ProfileTokens {
+            discovery: profile.map_or(DiscoveryChoice::All, |profile| profile.discovery),
+            tools: all.len(),
+            all_tokens: self.token_ledger().count_list(all),
+            listed: listed.items().map(|raw| name_of(&raw)).zip(counts).collect(),
+            budget: profile.and_then(|profile| profile.budget),
+            name,
+        };
+        if let Some(metrics) = self.counts.profile(profile_tokens.name.as_str()) {
+            metrics.set_list_tokens(profile_tokens.listed_tokens());
+        }
+        profile_tokens
+    }
+
+    /// The definitions of what a client of a profile lists of which nothing is known.
+    pub fn usual_tools(&self, profile: &ProfileName) -> Vec<Bytes> {
+        let view = self.profile_view(profile);
+        view.count_tokens(self.token_ledger());
+        view.usual_list().items().collect()
+    }
+
+    /// The view of a profile, as far as the configuration determines it.
+    fn profile_view(&self, name: &ProfileName) -> Arc<View> {
+        let profile = self.profile(name.as_str()).map(|_| name.clone());
+        let endpoint = Endpoint { profile, narrowing: None };
+        self.configured_view(&ViewKey { endpoint, ..ViewKey::default() })
+    }
+
+    pub(super) fn token_ledger(&self) -> &TokenLedger {
+        self.views.token_ledger()
+    }
+
+    /// Counts what matters for the list that clients of a view get.
+    pub fn count_tokens_of(&self, view: &View) {
+        view.count_tokens(self.token_ledger());
+    }
+}
+
+fn name_of(raw: &[u8]) -> String {
+    let members = Members::parse(raw).ok();
+    let name = members.and_then(|members| text(members.find("name")?));
+    name.unwrap_or_default().into_owned()
+}
+
+impl fmt::Debug for TokenLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenLedger").field("counts", &self.counts.lock().len()).finish()
+    }
+}
+
+/// The most definitions whose counts are kept.
+const MOST_COUNTS: usize = 100_000;
