@@ -16,6 +16,7 @@ pub mod listener;
 pub mod downstream;
 pub mod pipeline;
 pub mod snapshot;
+pub mod code_mode;
 pub mod upstream;
 pub mod policy;
 pub mod catalog;

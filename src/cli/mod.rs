@@ -38,6 +38,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
 use crate::text::error_chain;
@@ -124,6 +125,19 @@ enum CliCommand {
         #[arg(last = true)]
         command: Vec<OsString>,
     },
+    /// Run the JavaScript of a model, confined; started by the gateway itself
+    #[command(hide = true)]
+    RunCode {
+        /// The bounds of the script, as JSON
+        #[arg(long)]
+        limits: String,
+        /// Try something that is forbidden instead, to see that it is
+        #[arg(long)]
+        probe: Option<Probe>,
+        /// Leave out the filter of system calls, to see the effect of the other layers
+        #[arg(long, requires = "probe")]
+        unfiltered: bool,
+    },
 }
 
 /// The option that names the configuration file.
@@ -197,6 +211,10 @@ pub fn run() -> ExitCode {
                 None => SandboxCommand::Probe,
             };
             run_launcher(&policy, what)
+        }
+        CliCommand::RunCode { limits, probe, unfiltered } => {
+            let probe = probe.map(|probe| WorkerCommand::Probe { probe, unfiltered });
+            run_worker(&limits, probe.unwrap_or(WorkerCommand::Run))
         }
     }
 }

@@ -38,6 +38,13 @@ pub fn unix_now() -> Duration {
     wall_now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The processor time that the calling thread has used, for limits.
+#[cfg(target_os = "linux")]
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// When something was used last, updated without a lock.
 #[derive(Debug)]
 pub struct LastUse {

@@ -45,8 +45,10 @@ use stderr::StderrLog;
 pub use guardian::{Guardian, run_guardian};
 pub use sandbox::{
     DENIED_SYSCALLS, ResourceBounds, SandboxCommand, SandboxError, SandboxPolicy, UserIds,
-    run_launcher,
+    enter_sandbox, run_launcher,
 };
+#[cfg(target_os = "linux")]
+pub use sandbox::{can_restrict_ports, can_restrict_scopes};
 
 /// How to start a child, and how long it may take to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +175,37 @@ impl Child {
         guardian: &Guardian,
     ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
         guardian.awake();
-        let Prepared { mut command, temporary } = prepare(server, spec, || guardian.executable())?;
+        let prepared = prepare(server, spec, || guardian.executable())?;
+        Self::spawn_prepared(server, spec, prepared, guardian)
+    }
+
+    /// Starts the gateway's own program with these arguments, as a child like any other, but without
+    /// any environment and in the root folder. The log of its standard error names `label`.
+    ///
+    /// # Errors
+    /// [`SpawnError`], like [`spawn`](Self::spawn).
+    pub fn spawn_own(
+        label: &ServerName,
+        args: &[&str],
+        guardian: &Guardian,
+    ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
+        guardian.awake();
+        let program = guardian.executable();
+        let mut command = Command::new(&program);
+        command.args(args).env_clear();
+        let program = program.to_string_lossy();
+        let spec = ChildSpec { cwd: Some(PathBuf::from("/")), ..ChildSpec::new(&program) };
+        let prepared = Prepared { command: with_pipes(command, &spec)?, temporary: None };
+        Self::spawn_prepared(label, &spec, prepared, guardian)
+    }
+
+    fn spawn_prepared(
+        server: &ServerName,
+        spec: &ChildSpec,
+        prepared: Prepared,
+        guardian: &Guardian,
+    ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
+        let Prepared { mut command, temporary } = prepared;
         let mut process = command.spawn().map_err(|source| spawn_error(spec, source))?;
         let unusable = || SpawnError::Io {
             program: spec.program.clone(),

@@ -45,8 +45,14 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     Ok(())
 }
 
+/// Whether the kernel can restrict TCP ports. Restricts nothing.
+pub fn can_restrict_ports() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset.handle_access(AccessNet::ConnectTcp | AccessNet::BindTcp).is_ok()
+}
+
 /// Whether the kernel can restrict signals and abstract sockets. Restricts nothing.
-pub(super) fn can_restrict_scopes() -> bool {
+pub fn can_restrict_scopes() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.scope(scopes()).is_ok()
 }

@@ -40,7 +40,7 @@ pub fn run_launcher(policy: &str, command: SandboxCommand) -> ExitCode {
 
 fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxError> {
     let policy: SandboxPolicy = serde_json::from_str(policy).map_err(SandboxError::Policy)?;
-    enter(&policy)?;
+    enter_sandbox(&policy)?;
     let SandboxCommand::Run { program, args } = command else { return Ok(()) };
     let mut child = Command::new(&program);
     child.args(args);
@@ -52,16 +52,24 @@ fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxErr
     Err(SandboxError::Run { program, user: policy.user, cause })
 }
 
+/// Restricts this process, and all that it runs, to a policy; its user stays the same.
+///
+/// # Errors
+/// [`SandboxError`] names what the system cannot enforce. The process may be restricted in part.
 #[cfg(target_os = "linux")]
-fn enter(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+pub fn enter_sandbox(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     super::filesystem::restrict_access(policy)?;
     super::syscalls::deny_syscalls(&policy.denied)?;
     // Last, because the launcher itself needs memory.
     set_bounds(policy)
 }
 
+/// Restricts this process: possible on Linux only.
+///
+/// # Errors
+/// [`SandboxError::System`].
 #[cfg(not(target_os = "linux"))]
-fn enter(_: &SandboxPolicy) -> Result<(), SandboxError> {
+pub fn enter_sandbox(_: &SandboxPolicy) -> Result<(), SandboxError> {
     Err(SandboxError::System)
 }
 

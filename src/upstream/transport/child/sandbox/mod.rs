@@ -17,7 +17,9 @@ mod syscalls;
 mod temporary;
 mod user;
 
-pub use launcher::{SandboxCommand, run_launcher};
+#[cfg(target_os = "linux")]
+pub use filesystem::{can_restrict_ports, can_restrict_scopes};
+pub use launcher::{SandboxCommand, enter_sandbox, run_launcher};
 pub use policy::{DENIED_SYSCALLS, ResourceBounds, SandboxError, SandboxPolicy, UserIds};
 pub(super) use policy::{find_gap, prepare_sandbox};
 pub(super) use temporary::TemporaryFolder;

@@ -1,0 +1,174 @@
+//! Values of a script in words: what is printed, thrown and returned.
+
+use rquickjs::{Coerced, Ctx, Error, Object, Type, Value};
+use serde_json::value::RawValue;
+
+use crate::code_mode::ScriptLimits;
+use crate::code_mode::fault::{CodePosition, ScriptFault};
+use crate::text::clip;
+
+/// A value as `console.log` shows it. What a getter or `toJSON` throws is part of the text.
+pub(super) fn describe<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
+    match value.type_of() {
+        Type::String => value.as_string().map(|text| text_of(ctx, text)).unwrap_or_default(),
+        Type::Undefined | Type::Uninitialized => "undefined".to_owned(),
+        Type::Symbol => "[symbol]".to_owned(),
+        Type::Function | Type::Constructor => {
+            let name = value.as_object().and_then(|function| read_text(ctx, function, "name"));
+            format!("[function {}]", name.unwrap_or_default())
+        }
+        Type::BigInt => coerce(ctx, value).map(|digits| digits + "n").unwrap_or_default(),
+        Type::Exception => describe_error(ctx, value),
+        Type::Bool | Type::Int | Type::Float | Type::Null => coerce(ctx, value).unwrap_or_default(),
+        _ if value.is_error() => describe_error(ctx, value),
+        _ => match ctx.json_stringify(value.clone()) {
+            Ok(Some(json)) => text_of(ctx, &json),
+            Ok(None) => "undefined".to_owned(),
+            Err(_) => {
+                let thrown = ctx.catch();
+                format!("[object that cannot be written as JSON: {}]", describe_error(ctx, &thrown))
+            }
+        },
+    }
+}
+
+/// A string. Halves of surrogate pairs are written as in JSON.
+fn text_of<'js>(ctx: &Ctx<'js>, text: &rquickjs::String<'js>) -> String {
+    text.to_string().unwrap_or_else(|_| {
+        let json = ctx.json_stringify(text.clone()).ok().flatten();
+        let json = json.and_then(|json| json.to_string().ok()).unwrap_or_default();
+        json.trim_matches('"').to_owned()
+    })
+}
+
+fn coerce<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Option<String> {
+    let text = value.get::<Coerced<rquickjs::String<'js>>>();
+    forget_thrown(ctx, text).map(|text| text_of(ctx, &text.0))
+}
+
+/// Name and message of an error; other values as they are printed.
+fn describe_error<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
+    let Some(error) = value.as_object().filter(|_| value.is_error()) else {
+        return if value.is_object() {
+            "an object was thrown".to_owned()
+        } else {
+            describe(ctx, value)
+        };
+    };
+    let name = read_text(ctx, error, "name").filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| "Error".to_owned());
+    match read_text(ctx, error, "message").filter(|message| !message.is_empty()) {
+        Some(message) => format!("{name}: {message}"),
+        None => name,
+    }
+}
+
+/// A property as text. What a getter throws is forgotten.
+fn read_text<'js>(ctx: &Ctx<'js>, object: &Object<'js>, name: &str) -> Option<String> {
+    let value = forget_thrown(ctx, object.get::<_, Value>(name))?;
+    if value.is_undefined() || value.is_null() { None } else { coerce(ctx, &value) }
+}
+
+fn forget_thrown<T>(ctx: &Ctx<'_>, result: Result<T, Error>) -> Option<T> {
+    result.inspect_err(|_| drop(ctx.catch())).ok()
+}
+
+/// Gives an error another message.
+pub(super) fn set_message(error: &Object<'_>, message: &str) {
+    // The script cannot reach the error before it is rejected with it, so this does not fail.
+    let _ = forget_thrown(error.ctx(), error.set("message", message));
+}
+
+/// The fault for a value that was thrown and not caught.
+pub(super) fn describe_thrown<'js>(
+    ctx: &Ctx<'js>,
+    value: &Value<'js>,
+    limits: &ScriptLimits,
+) -> ScriptFault {
+    let Thrown { message, position, is_memory } = Thrown::read(ctx, value);
+    if is_memory {
+        return ScriptFault::Memory { limit: limits.memory };
+    }
+    ScriptFault::Thrown { message, position }
+}
+
+/// The fault for the reason of a rejected promise.
+pub(super) fn describe_unhandled<'js>(
+    ctx: &Ctx<'js>,
+    value: &Value<'js>,
+    limits: &ScriptLimits,
+) -> ScriptFault {
+    match describe_thrown(ctx, value, limits) {
+        ScriptFault::Thrown { message, position } => ScriptFault::Unhandled { message, position },
+        other => other,
+    }
+}
+
+/// The fault for code that was not compiled.
+pub(super) fn describe_syntax_error<'js>(
+    ctx: &Ctx<'js>,
+    value: &Value<'js>,
+    limits: &ScriptLimits,
+) -> ScriptFault {
+    match describe_thrown(ctx, value, limits) {
+        ScriptFault::Thrown { message, position } => {
+            let message = message.strip_prefix("SyntaxError: ").unwrap_or(&message).to_owned();
+            ScriptFault::Syntax { message, position }
+        }
+        other => other,
+    }
+}
+
+/// The returned value as JSON; `None` for `undefined` and for functions.
+pub(super) fn write_returned<'js>(
+    ctx: &Ctx<'js>,
+    value: Value<'js>,
+    limits: &ScriptLimits,
+) -> Result<Option<Box<RawValue>>, ScriptFault> {
+    let not_json = |message| ScriptFault::NotJson { message };
+    let written = ctx.json_stringify(value).map_err(|_| {
+        let Thrown { message, is_memory, .. } = Thrown::read(ctx, &ctx.catch());
+        if is_memory { ScriptFault::Memory { limit: limits.memory } } else { not_json(message) }
+    })?;
+    let Some(written) = written else { return Ok(None) };
+    let text = written.to_string().map_err(|error| not_json(error.to_string()))?;
+    if text.len() > limits.returned {
+        return Err(ScriptFault::ReturnedSize { size: text.len(), limit: limits.returned });
+    }
+    RawValue::from_string(text).map(Some).map_err(|error| not_json(error.to_string()))
+}
+
+struct Thrown {
+    message: String,
+    position: Option<CodePosition>,
+    is_memory: bool,
+}
+
+impl Thrown {
+    fn read<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Self {
+        let text = if value.is_error() { describe_error(ctx, value) } else { describe(ctx, value) };
+        let error = value.as_object().filter(|_| value.is_error());
+        let stack = error.and_then(|error| read_text(ctx, error, "stack"));
+        Self {
+            message: clip(&text, MAX_MESSAGE).to_owned(),
+            position: stack.and_then(|stack| find_position(&stack)),
+            is_memory: text == OUT_OF_MEMORY,
+        }
+    }
+}
+
+/// The first place of a stack that is in the script's code.
+fn find_position(stack: &str) -> Option<CodePosition> {
+    let (_, place) = stack.split_once(CODE_FILE)?;
+    let mut numbers = place.strip_prefix(':')?.split(|c: char| !c.is_ascii_digit());
+    let (line, column) = (numbers.next()?.parse::<u32>().ok()?, numbers.next()?.parse().ok()?);
+    // The first line is not the script's.
+    Some(CodePosition { line: line.saturating_sub(1).max(1), column })
+}
+
+/// The name of the code in stacks.
+pub(super) const CODE_FILE: &str = "code.js";
+/// The error of a heap that is full.
+const OUT_OF_MEMORY: &str = "InternalError: out of memory";
+/// The most bytes of a message.
+const MAX_MESSAGE: usize = 2048;

@@ -1,0 +1,51 @@
+//! Code mode: runs JavaScript that a model has sent, in a child process that can do nothing but
+//! compute and call tools.
+//!
+//! The gateway starts its own program as a child for each script ([`RunningScript`]). The child
+//! confines itself ([`confinement`]) before it is handed the code, interprets the code with QuickJS,
+//! and asks its parent for each tool call, one line of JSON a message ([`messages`]). Whether and how
+//! a call is made is decided by the caller of this module: here is neither policy nor catalog, and
+//! `upstream` is used for its child processes only.
+//!
+//! Every quantity has a bound ([`ScriptLimits`]). The child keeps to it so that the script learns of
+//! it; the parent enforces it once more where it can, because the child runs foreign code and is not
+//! trusted.
+
+mod confinement;
+mod fault;
+#[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
+mod interpreter;
+mod limits;
+mod messages;
+mod probe;
+mod runner;
+mod worker;
+
+pub use confinement::ConfinementError;
+pub use fault::{CodePosition, ScriptError, ScriptFault};
+pub use limits::ScriptLimits;
+pub use probe::Probe;
+pub use runner::{RunningScript, ScriptCall, ScriptEvent, ScriptOutcome};
+pub use worker::{WorkerCommand, run_worker};
+
+use serde::{Deserialize, Serialize};
+
+/// Code to run, and the tools that it can call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// JavaScript: the body of an async function, or one expression.
+    pub code: String,
+    /// The tools, each a function of the object `tools`.
+    pub tools: Vec<ScriptTool>,
+}
+
+/// A tool as a script sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptTool {
+    /// The public name; `tools["NAME"]` is the function.
+    pub name: String,
+    /// A JavaScript identifier; `tools.IDENTIFIER` is the same function.
+    pub function: String,
+}

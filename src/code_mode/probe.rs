@@ -1,0 +1,112 @@
+//! Probes: attempts at what the confinement forbids, to see that it does.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::process::Command;
+use std::str::FromStr;
+
+/// What a confined process tries, instead of running code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// Nothing: whether the system can confine a process.
+    Nothing,
+    /// To read a file.
+    ReadFile,
+    /// To list a folder.
+    ListFolder,
+    /// To write a file.
+    WriteFile,
+    /// To read a descriptor that was open before.
+    ReadDescriptor,
+    /// To connect to a TCP port.
+    Connect,
+    /// To start a thread.
+    StartThread,
+    /// To run a program.
+    RunProgram,
+    /// To signal the parent.
+    SignalParent,
+    /// To use more memory than the limits allow.
+    UseMemory,
+    /// To compute for ever, outside of the interpreter.
+    UseCpu,
+}
+
+/// The name is not that of a probe.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown probe {name:?}")]
+pub struct UnknownProbe {
+    name: String,
+}
+
+impl FromStr for Probe {
+    type Err = UnknownProbe;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProbe> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, probe)| *probe).ok_or_else(|| UnknownProbe { name: name.to_owned() })
+    }
+}
+
+/// A probe that is ready: what it needs is open.
+pub(super) struct ReadyProbe {
+    probe: Probe,
+    descriptor: Option<File>,
+}
+
+impl Probe {
+    /// Called before the process is confined.
+    pub(super) fn prepare(self) -> ReadyProbe {
+        let descriptor = (self == Self::ReadDescriptor).then(|| File::open(FILE).ok()).flatten();
+        ReadyProbe { probe: self, descriptor }
+    }
+}
+
+impl ReadyProbe {
+    /// The attempt; an error is what the confinement makes of it, unless it kills the process.
+    pub(super) fn attempt(self) -> io::Result<()> {
+        match self.probe {
+            Probe::Nothing => Ok(()),
+            Probe::ReadFile => fs::read(FILE).map(drop),
+            Probe::ListFolder => fs::read_dir("/").map(drop),
+            Probe::WriteFile => fs::write("/tmp/trunkline-probe", "x"),
+            Probe::ReadDescriptor => {
+                let mut descriptor = self.descriptor.ok_or(io::ErrorKind::NotFound)?;
+                descriptor.read_exact(&mut [0])
+            }
+            Probe::Connect => TcpStream::connect(("127.0.0.1", 9)).map(drop),
+            Probe::StartThread => std::thread::Builder::new().spawn(|| ()).map(drop),
+            Probe::RunProgram => Command::new("/bin/true").status().map(drop),
+            Probe::SignalParent => {
+                let parent = rustix::process::getppid().ok_or(io::ErrorKind::NotFound)?;
+                Ok(rustix::process::test_kill_process(parent)?)
+            }
+            Probe::UseMemory => {
+                let mut memory = Vec::<u8>::new();
+                memory.try_reserve_exact(MUCH).map_err(io::Error::other)
+            }
+            Probe::UseCpu => loop {
+                std::hint::spin_loop();
+            },
+        }
+    }
+}
+
+const NAMES: [(&str, Probe); 11] = [
+    ("nothing", Probe::Nothing),
+    ("read-file", Probe::ReadFile),
+    ("list-folder", Probe::ListFolder),
+    ("write-file", Probe::WriteFile),
+    ("read-descriptor", Probe::ReadDescriptor),
+    ("connect", Probe::Connect),
+    ("start-thread", Probe::StartThread),
+    ("run-program", Probe::RunProgram),
+    ("signal-parent", Probe::SignalParent),
+    ("use-memory", Probe::UseMemory),
+    ("use-cpu", Probe::UseCpu),
+];
+/// A file that everybody may read.
+const FILE: &str = "/etc/passwd";
+/// More than the limits of any script, and less than what the allocator may have reserved.
+const MUCH: usize = 8 << 30;

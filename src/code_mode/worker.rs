@@ -1,0 +1,69 @@
+//! The hidden command `trunkline run-code`: the child that runs one script.
+
+use std::process::ExitCode;
+
+use super::probe::Probe;
+use crate::text::error_chain;
+
+/// What the child does once it is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCommand {
+    /// Reads a script from standard input and runs it.
+    Run,
+    /// Tries something that it may not do, and says what happened.
+    Probe {
+        /// What to try.
+        probe: Probe,
+        /// Leaves out the filter of system calls.
+        unfiltered: bool,
+    },
+}
+
+/// The body of the child. `limits` are [`ScriptLimits`](super::ScriptLimits) as JSON.
+#[cfg(target_os = "linux")]
+pub fn run_worker(limits: &str, command: WorkerCommand) -> ExitCode {
+    use super::ScriptLimits;
+    use super::confinement::{Layers, confine_process};
+    use super::interpreter::serve_script;
+
+    let limits: ScriptLimits = match serde_json::from_str(limits) {
+        Ok(limits) => limits,
+        Err(error) => return refuse(&error),
+    };
+    let (layers, probe) = match command {
+        WorkerCommand::Run => (Layers::All, None),
+        WorkerCommand::Probe { probe, unfiltered: false } => (Layers::All, Some(probe)),
+        WorkerCommand::Probe { probe, unfiltered: true } => (Layers::WithoutFilter, Some(probe)),
+    };
+    let probe = probe.map(Probe::prepare);
+    if let Err(error) = confine_process(&limits, layers) {
+        return refuse(&error);
+    }
+    if let Some(probe) = probe {
+        return match probe.attempt() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(&error),
+        };
+    }
+    match serve_script(&limits, std::io::stdin().lock(), std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&error),
+    }
+}
+
+/// The body of the child, on a system that cannot confine it.
+#[cfg(not(target_os = "linux"))]
+pub fn run_worker(_: &str, _: WorkerCommand) -> ExitCode {
+    refuse(&super::ScriptError::System)
+}
+
+fn refuse(error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    #[expect(clippy::print_stderr, reason = "the gateway logs it as the child's last words")]
+    {
+        eprintln!("run-code: {}", error_chain(error));
+    }
+    ExitCode::from(REFUSED)
+}
+
+/// The exit code of a child that did not run its script.
+const REFUSED: u8 = 126;
