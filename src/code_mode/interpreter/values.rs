@@ -89,6 +89,14 @@ pub(super) fn describe_thrown<'js>(
     if is_memory {
         return ScriptFault::Memory { limit: limits.memory };
     }
+    if value.is_null() {
+        // The interpreter throws it if there is not even memory for an error.
+        let limit = limits.memory;
+        let message = format!(
+            "null was thrown, by the code or for lack of memory (the limit is {limit} bytes)"
+        );
+        return ScriptFault::Thrown { message, position };
+    }
     ScriptFault::Thrown { message, position }
 }
 
