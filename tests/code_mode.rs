@@ -161,7 +161,10 @@ async fn a_fault_has_a_message_and_a_position_in_the_code() {
             "const e = new Error(); Object.defineProperty(e, 'message', {get() { throw 1 }}); throw e",
             "Error (line 1, column 15)",
         ),
-        ("const e = new Error(); e.name = {}; Object.defineProperty(e, 'stack', {value: 7}); throw e", "[object Object]"),
+        (
+            "const e = new Error(); e.name = {}; Object.defineProperty(e, 'stack', {value: 7}); throw e",
+            "[object Object]",
+        ),
         ("await new Promise(() => {})", "the code awaits a promise that nothing will ever settle"),
         (
             "Promise.reject(new Error('lost')); return 1",

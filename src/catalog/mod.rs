@@ -16,6 +16,7 @@
 //! returns values: it does no input or output and uses no clock.
 
 mod cursor;
+mod declaration;
 mod definition;
 mod held;
 mod item;
@@ -54,6 +55,7 @@ use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::config::OwnToolConfig;
 use crate::text::clip;
 pub use cursor::SealedCursors;
+pub use declaration::{ToolDeclaration, script_names};
 pub use definition::{DefinitionDigest, canonical_definition};
 pub use held::HeldDefinitions;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};

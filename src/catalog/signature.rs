@@ -53,7 +53,7 @@ impl fmt::Display for ToolSignature {
     }
 }
 
-fn read_object(raw: &[u8]) -> Map<String, Value> {
+pub(super) fn read_object(raw: &[u8]) -> Map<String, Value> {
     serde_json::from_slice(raw).unwrap_or_default()
 }
 
@@ -127,7 +127,7 @@ impl TypeWriter<'_> {
             return "…".to_owned();
         }
         if let Some(target) = rules.get("$ref").and_then(Value::as_str) {
-            return match self.resolve(target) {
+            return match resolve_reference(self.root, target) {
                 Some(found) => self.write(found, depth + 1),
                 None => "any*".to_owned(),
             };
@@ -186,14 +186,17 @@ impl TypeWriter<'_> {
             _ => "any*".to_owned(),
         }
     }
+}
 
-    /// What a local reference refers to: a JSON pointer of two steps.
-    fn resolve(&self, target: &str) -> Option<&Value> {
-        let mut steps = target.strip_prefix("#/")?.split('/');
-        let (folder, name) = (steps.next()?, steps.next()?);
-        let is_definition = matches!(folder, "$defs" | "definitions") && steps.next().is_none();
-        is_definition.then(|| self.root.get(folder)?.get(name)).flatten()
-    }
+/// What a local reference of a schema refers to: a JSON pointer of two steps.
+pub(super) fn resolve_reference<'a>(
+    root: &'a Map<String, Value>,
+    target: &str,
+) -> Option<&'a Value> {
+    let mut steps = target.strip_prefix("#/")?.split('/');
+    let (folder, name) = (steps.next()?, steps.next()?);
+    let is_definition = matches!(folder, "$defs" | "definitions") && steps.next().is_none();
+    is_definition.then(|| root.get(folder)?.get(name)).flatten()
 }
 
 /// Whether a schema has rules that its type does not show.
@@ -284,7 +287,7 @@ fn write_description(description: &str) -> String {
 }
 
 /// A text on one line: spaces for whitespace, escapes for what is not seen.
-fn on_one_line(text: &str) -> String {
+pub(super) fn on_one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     escape_controls(&escape_invisible(&words))
 }
