@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::mcp::{Era, LogLevel, ProtocolVersion};
+use crate::mcp::{Era, LogLevel, ProtocolVersion, meta};
 use crate::telemetry::audit::{AuditNotes, ConfirmationNote, DecidingRule};
 
 use super::{Abilities, Grants, ProfileName, TokenSource};
@@ -95,6 +95,17 @@ impl Client {
     pub fn with_tasks(&self) -> Self {
         let abilities = OnceLock::from(self.abilities().with_tasks());
         Self { abilities, ..self.clone() }
+    }
+
+    /// The same client without task support.
+    #[must_use]
+    pub fn without_tasks(&self) -> Self {
+        let mut said: Map<String, Value> =
+            serde_json::from_slice(&self.capabilities).unwrap_or_default();
+        if let Some(extensions) = said.get_mut("extensions").and_then(Value::as_object_mut) {
+            extensions.remove(meta::TASKS);
+        }
+        Self::new(self.version, self.info.clone(), Value::Object(said).to_string().into())
     }
 
     /// The same client as a server sees it that is not told what clients can do.

@@ -9,6 +9,8 @@ pub enum MetaTool {
     Describe,
     /// Calls any tool, or one of an intent.
     Call(Option<CallIntent>),
+    /// Runs code that calls tools.
+    RunCode,
 }
 
 /// What a call may do, by the hints of its tool.
@@ -24,13 +26,14 @@ pub enum CallIntent {
 
 impl MetaTool {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Find,
         Self::Describe,
         Self::Call(None),
         Self::Call(Some(CallIntent::Read)),
         Self::Call(Some(CallIntent::Write)),
         Self::Call(Some(CallIntent::Destructive)),
+        Self::RunCode,
     ];
 
     /// The tool with this name.
@@ -45,14 +48,17 @@ impl MetaTool {
             Self::Describe => "describe_tools",
             Self::Call(None) => "call_tool",
             Self::Call(Some(intent)) => intent.tool_name(),
+            Self::RunCode => "run_code",
         }
     }
 
-    /// Whether it is among those of a profile that tells intents apart, or of one that does not.
-    pub fn is_offered(self, by_intent: bool) -> bool {
+    /// Whether it finds or calls others where clients search, and calls are told apart by intent or
+    /// not.
+    pub fn is_for_search(self, by_intent: bool) -> bool {
         match self {
             Self::Find | Self::Describe => true,
             Self::Call(intent) => intent.is_some() == by_intent,
+            Self::RunCode => false,
         }
     }
 }

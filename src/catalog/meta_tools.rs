@@ -24,6 +24,8 @@ pub enum MetaListing {
     Marked,
     /// All, in a shorter form, which `describe_tools` completes: the only meta-tool.
     Shortened,
+    /// The pinned ones only, for clients that send code: `run_code` is the only meta-tool.
+    Code,
 }
 
 /// How a list with meta-tools is made.
@@ -37,15 +39,24 @@ pub struct MetaListRules<'a> {
     pub by_intent: bool,
     /// How definitions are shortened.
     pub slim: Option<&'a SlimConfig>,
+    /// The most bytes of an API for code that is described whole.
+    pub longest_api: usize,
 }
 
 impl MetaListing {
-    /// Whether clients with such a list have a meta-tool.
-    pub fn offers(self, tool: MetaTool, by_intent: bool) -> bool {
+    /// Whether such a list has a meta-tool.
+    fn lists(self, tool: MetaTool, by_intent: bool) -> bool {
         match self {
-            Self::Pinned | Self::Marked => tool.is_offered(by_intent),
+            Self::Pinned | Self::Marked => tool.is_for_search(by_intent),
             Self::Shortened => tool == MetaTool::Describe,
+            Self::Code => tool == MetaTool::RunCode,
         }
+    }
+
+    /// Whether clients with such a list can call a meta-tool. Code can also search.
+    pub fn offers(self, tool: MetaTool, by_intent: bool) -> bool {
+        let is_for_code = self == Self::Code && matches!(tool, MetaTool::Find | MetaTool::Describe);
+        is_for_code || self.lists(tool, by_intent)
     }
 }
 
@@ -73,14 +84,17 @@ impl Catalog {
         let all = self.list(Kind::Tools);
         let is_marked = rules.form == MetaListing::Marked;
         let meta = MetaTool::ALL.into_iter();
-        let meta = meta.filter(|tool| rules.form.offers(*tool, rules.by_intent));
-        let write_meta = meta.filter_map(meta_tool).map(|tool| tool.raw().clone());
+        let meta = meta.filter(|tool| rules.form.lists(*tool, rules.by_intent));
+        let write_meta = meta.filter_map(|tool| match tool {
+            MetaTool::RunCode => Some(self.describe_run_code(rules.longest_api)),
+            tool => meta_tool(tool).map(|tool| tool.raw().clone()),
+        });
         let write_meta = write_meta.map(|raw| if is_marked { mark(&raw) } else { raw });
         let names =
             self.own_tool_names().chain(self.entries.iter().map(|entry| entry.public.as_str()));
         let is_pinned = |name: &str| rules.pinned.iter().any(|pattern| pattern.matches(name));
         let shown = names.zip(all.items()).filter_map(|(name, raw)| match rules.form {
-            MetaListing::Pinned => is_pinned(name).then_some(raw),
+            MetaListing::Pinned | MetaListing::Code => is_pinned(name).then_some(raw),
             MetaListing::Marked => Some(if is_pinned(name) { mark(&raw) } else { raw }),
             MetaListing::Shortened => Some(raw),
         });
@@ -143,6 +157,7 @@ fn listed_form(tool: MetaTool) -> Value {
             }), &["names"]),
             "annotations": read_only(),
         }),
+        MetaTool::RunCode => run_code_form(""),
         MetaTool::Call(intent) => {
             let (title, what) = match intent {
                 None => ("Call a tool", "any tool"),
@@ -181,6 +196,21 @@ fn listed_form(tool: MetaTool) -> Value {
     }
 }
 
+/// `run_code` as an element of `tools`, with what code can use.
+pub(super) fn run_code_form(api: &str) -> Value {
+    json!({
+        "name": MetaTool::RunCode.name(), "title": "Run code",
+        "description": format!("{RUN_CODE}{api}"),
+        "inputSchema": object_schema(&json!({
+            "code": {
+                "type": "string", "minLength": 1,
+                "description": "JavaScript: the body of an async function.",
+            },
+        }), &["code"]),
+        "annotations": { "readOnlyHint": false, "destructiveHint": true },
+    })
+}
+
 fn object_schema(properties: &Value, required: &[&str]) -> Value {
     json!({
         "type": "object", "properties": properties, "required": required,
@@ -192,6 +222,13 @@ fn read_only() -> Value {
     json!({ "readOnlyHint": true, "openWorldHint": false })
 }
 
+/// What models are told of code, before its API.
+const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns what it returns and prints. The \
+    code is the body of an async function: `await` calls, run independent ones with \
+    `Promise.all`, filter and combine results, and `return` only what you need. Each tool is an \
+    async function of the object `tools` that takes one object, resolves to the tool's structured \
+    result or its text, and throws an Error that can be caught. `console.log` prints. There is no \
+    network, no file system and no module.";
 /// How many answers `find_tools` has by default.
 pub const FOUND: usize = 6;
 /// The most answers that it can be asked for.

@@ -15,6 +15,7 @@
 //! lists is the task of `upstream`. Everything in this module takes values and
 //! returns values: it does no input or output and uses no clock.
 
+mod code_api;
 mod cursor;
 mod declaration;
 mod definition;
@@ -54,8 +55,8 @@ use bytes::Bytes;
 use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::config::OwnToolConfig;
 use crate::text::clip;
+pub use code_api::CodeFunction;
 pub use cursor::SealedCursors;
-pub use declaration::{ToolDeclaration, script_names};
 pub use definition::{DefinitionDigest, canonical_definition};
 pub use held::HeldDefinitions;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};

@@ -1,5 +1,7 @@
 //! How clients come to the tools of a profile: `discovery` of `[profiles.NAME]`, and `[search]`.
 
+use std::time::Duration;
+
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
@@ -14,6 +16,7 @@ use super::problem::ConfigProblem;
 use super::profiles::ProfileConfig;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::Setting;
+use super::units::{DurationSetting, SizeSetting};
 
 choice! {
     /// How clients come to the tools of a profile.
@@ -26,6 +29,9 @@ choice! {
         /// each client gets what suits it: everything if it searches by itself, or takes so many
         /// tools and their definitions fit into `budget`; otherwise as with `search`
         "auto" => Auto,
+        /// clients list the tools of `pin`, and `run_code`, which runs JavaScript that calls all
+        /// others
+        "code" => Code,
     }
 }
 
@@ -69,6 +75,31 @@ section! {
             /// addition to those that the documentation lists, and before them. A pattern with an
             /// `@` after its first character is compared with `NAME@VERSION`.
             clients: Vec<(Pattern, ToolAppetite)> = {},
+        }
+    }
+}
+
+section! {
+    /// How code is run, in profiles with `discovery = "code"`: in a child process for each run, which
+    /// can do nothing but compute and call tools. It needs Linux, with Landlock.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CodeConfig {
+        settings {
+            /// How long a run may take, the time included in which it waits for tools and users.
+            time: Duration as DurationSetting = "10m",
+            /// The processor time that it may take.
+            cpu_time: Duration as DurationSetting = "10s",
+            /// The memory that its values may take up.
+            memory: usize as SizeSetting = "64MiB",
+            /// How many calls it may make.
+            calls: usize as CountSetting<1, 100_000> = 500,
+            /// How many calls it may make at once. The others wait.
+            parallel: usize as CountSetting<1, 1_000> = 8,
+            /// The most bytes that it may print, and return.
+            output: usize as SizeSetting = "64KiB",
+            /// How many runs there may be at once. Where clients can be told apart, each has the
+            /// share of `limits.share`.
+            runs: usize as CountSetting<1, 10_000> = 16,
         }
     }
 }

@@ -37,7 +37,7 @@ impl ConfigProblem {
             | Self::ManyAuditSinks => "keep one of them",
             Self::EnvName => "write a name such as LOG_LEVEL",
             Self::MetaToolName { .. } => "give the tool another name",
-            Self::NoDiscovery => "set discovery = \"search\" or \"auto\", or remove it",
+            Self::NoDiscovery => "set discovery = \"search\", \"auto\" or \"code\", or remove it",
             Self::ClientPattern => {
                 "write 1 to 128 characters, such as \"claude-code\" or \"cursor*\""
             }

@@ -80,7 +80,9 @@ pub use command::{CommandConfig, child_inherits};
 pub use command_output::{CommandFault, renew_outputs};
 pub use confirm::ConfirmChoice;
 pub use definitions::{DefinitionSettings, PinsChoice, ScanChoice};
-pub use discovery::{DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite};
+pub use discovery::{
+    CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
+};
 pub use docs::{json_schema, reference};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
@@ -178,6 +180,8 @@ section! {
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
             /// How tools are found, in profiles with `discovery`.
             search: SearchConfig = {},
+            /// How code is run, in profiles with `discovery = "code"`.
+            code: CodeConfig = {},
             /// The clients that may call. By default every client that reaches the gateway.
             clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
             /// The authorization servers whose access tokens are accepted. By default none.

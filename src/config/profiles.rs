@@ -50,7 +50,8 @@ section! {
             intent: bool = false,
             /// The tokens that the tools may take up which clients of the profile list, by estimate.
             /// Where they take up more, the log says so and names the dearest. With `discovery =
-            /// "auto"`, clients search above it, by default above 10,000.
+            /// "auto"`, clients search above it, by default above 10,000; with `"code"`, code does, by
+            /// default above 4,000.
             budget: Option<usize> as Option<CountSetting<1, 100_000_000>>,
             /// Shorter definitions of tools in lists.
             slim: Option<SlimConfig>,

@@ -58,11 +58,11 @@ pub fn request<'a>(
     )
 }
 
-/// A Modern client's params that declare no capabilities; `None` if they declare
+/// A Modern client's params that declare other capabilities; `None` if they declare
 /// nothing.
-pub fn without_capabilities(params: &Params) -> Option<Bytes> {
+pub fn declare_capabilities(params: &Params, capabilities: &[u8]) -> Option<Bytes> {
     let span = params.meta_span()?;
-    let declared = set(params.raw().get(span.clone())?, meta::CLIENT_CAPABILITIES, b"{}");
+    let declared = set(params.raw().get(span.clone())?, meta::CLIENT_CAPABILITIES, capabilities);
     Some(Splice::new(params.raw()).replace(span, declared).finish())
 }
 

@@ -168,7 +168,17 @@ impl ActiveCall {
         input: &Input,
     ) -> Result<Reply, Failure> {
         let waiting = self.asker.inputs.parking.resume(permitted, id).await;
-        let ParkedReply { reply, mut open, asked, events } = waiting.ok_or(StateError::Ended)?;
+        Ok(self.take_up(waiting.ok_or(StateError::Ended)?, input))
+    }
+
+    /// Like [`ActiveCall::resume`], for a call that the gateway answers itself.
+    pub(super) async fn resume_own(&mut self, id: u64, input: &Input) -> Result<Reply, Failure> {
+        let waiting = self.asker.inputs.parking.resume_own(&self.asker.principal, id).await;
+        Ok(self.take_up(waiting.ok_or(StateError::Ended)?, input))
+    }
+
+    fn take_up(&mut self, waiting: ParkedReply, input: &Input) -> Reply {
+        let ParkedReply { reply, mut open, asked, events } = waiting;
         for (key, response) in &input.responses {
             if let Some(at) = open.iter().position(|(open, ..)| open == key) {
                 let (_, id, _) = open.swap_remove(at);
@@ -178,7 +188,7 @@ impl ActiveCall {
         let due = (!open.is_empty()).then(|| clock::now() + TOGETHER);
         self.open = OpenQuestions { questions: open, asked, due };
         self.backlog = events;
-        Ok(reply)
+        reply
     }
 
     /// The next event; `None` after the answer. Input requests of the server are never events of
@@ -360,13 +370,13 @@ impl ActiveCall {
     /// Parks the call until its client retries it.
     fn park_call(&mut self) -> Result<Answer, Failure> {
         let bounds = self.asker.inputs.bounds();
-        let server = self.asker.server()?.clone();
+        let server = self.asker.server.clone();
         let OpenQuestions { questions: open, asked, .. } = std::mem::take(&mut self.open);
         let reply = std::mem::replace(&mut self.reply, Reply::ready(Err(Failure::Cancelled)));
         let questions = open.clone();
         let waiting = ParkedReply { reply, open, asked, events: VecDeque::new() };
         let parking = &self.asker.inputs.parking;
-        let owner = (&self.asker.principal, &server);
+        let owner = (&self.asker.principal, server.as_ref());
         let ticket = parking.park(waiting, owner, &self.asker.holder(), bounds)?;
         let questions = questions.iter().map(|(key, _, question)| (key.as_str(), question));
         let asked = self.asker.build_question_result(questions, RequestState::Parked(ticket.id));

@@ -77,6 +77,8 @@ impl CallAudit {
         let session = self.session.as_deref().map(session_digest);
         self.trail.record(&AuditRecord {
             kind: AuditKind::Call,
+            id: self.notes.id(),
+            parent: self.notes.parent(),
             principal: call.principal,
             credential: self.notes.credential(),
             actors: self.notes.actors(),
@@ -150,6 +152,8 @@ impl Gateway {
         let method = request.method.as_ref();
         self.audit.record(&AuditRecord {
             kind: AuditKind::Request,
+            id: None,
+            parent: None,
             principal: request.sender.map(|sender| sender.principal().as_str()),
             credential: &credential,
             actors: &request.sender.map(actors_of).unwrap_or_default(),
@@ -184,6 +188,8 @@ impl Gateway {
         let decided = notes.rule().or(notes.permission());
         self.audit.record(&AuditRecord {
             kind: AuditKind::List,
+            id: None,
+            parent: None,
             principal: Some(context.principal.as_str()),
             credential: notes.credential(),
             actors: notes.actors(),

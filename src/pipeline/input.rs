@@ -155,7 +155,8 @@ impl Requester {
     pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
         self.client = Arc::new(self.client.without_capabilities());
         call.context.client = Arc::clone(&self.client);
-        let declared = self.is_modern().then(|| lift::without_capabilities(&call.params)).flatten();
+        let declare = || lift::declare_capabilities(&call.params, b"{}");
+        let declared = self.is_modern().then(declare).flatten();
         if let Some(raw) = declared {
             call.params = parse_params(raw)?;
         }

@@ -158,13 +158,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
 /// What a model has to know where most tools are not listed: how they are found, and how many there are
 /// of which servers.
 fn explain_meta_tools(view: &View) -> String {
-    let mut servers: Vec<(&str, usize)> = Vec::new();
-    for entry in view.catalog.entries() {
-        match servers.last_mut() {
-            Some((server, count)) if *server == entry.server.as_str() => *count += 1,
-            _ => servers.push((entry.server.as_str(), 1)),
-        }
-    }
+    let servers = view.catalog.tool_counts();
     let more = servers.len().saturating_sub(MOST_SERVERS_NAMED);
     let named = servers.iter().take(MOST_SERVERS_NAMED);
     let mut named: Vec<_> = named.map(|(server, count)| format!("{server} ({count})")).collect();

@@ -109,7 +109,9 @@ pub(super) fn answer(
         let holder = Holder::identify(&call.context.principal, call.context.address);
         let make = move |search: &SearchConfig| match tool {
             MetaTool::Find => find_elements(&view, &arguments, search),
-            MetaTool::Describe | MetaTool::Call(_) => describe_tools(&view, &arguments),
+            MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => {
+                describe_tools(&view, &arguments)
+            }
         };
         let raw = run_search(&snapshot, &holder, make).await??;
         let result = ResultBody::parse(raw.into()).map_err(InternalFault::Result)?;
@@ -130,7 +132,7 @@ async fn run_search<T: Send + 'static>(
 }
 
 /// The arguments of a call of a meta-tool.
-fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Failure> {
+pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Failure> {
     let raw = call.params.arguments().unwrap_or(b"{}");
     let Some(tool) = meta_tool(tool) else { return Ok(Bytes::copy_from_slice(raw)) };
     match tool.arguments.check(Some(raw)) {

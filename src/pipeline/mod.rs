@@ -16,8 +16,11 @@
 mod active_call;
 mod attempt;
 mod audit;
+mod awaiting_client;
+mod code;
 mod confirm;
 mod first_lists;
+mod inner_call;
 mod input;
 mod introduce;
 mod kept_results;
@@ -36,6 +39,7 @@ mod tasks;
 
 pub use active_call::ActiveCall;
 pub use audit::{RefusedRequest, audit_notes};
+pub use awaiting_client::CallAwaitingClient;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
 pub use subscriptions::{Subscriber, Told};
@@ -55,6 +59,7 @@ use crate::clock;
 use crate::config::CapabilitiesChoice;
 use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
 use crate::mcp::{Era, Method};
+use crate::policy::SharedAmount;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
 use crate::telemetry::audit::AuditTrail;
 use crate::telemetry::metrics::Metrics;
@@ -87,6 +92,8 @@ pub struct Gateway {
     inputs: Arc<InputStore>,
     /// The metric handles of the methods that clients call.
     operations: Operations,
+    /// The runs of code under way.
+    code_runs: Arc<SharedAmount>,
 }
 
 /// A call until its reply begins.
@@ -108,6 +115,7 @@ impl Gateway {
         Self {
             inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),
+            code_runs: Arc::default(),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::disabled()),
@@ -301,7 +309,7 @@ impl Gateway {
             MetaTool::Call(intent) => {
                 Some(meta_tools::unwrap_call(&snapshot, &view, (tool, intent), &call))
             }
-            MetaTool::Find | MetaTool::Describe => None,
+            MetaTool::Find | MetaTool::Describe | MetaTool::RunCode => None,
         };
         let meant = match &unwrapped {
             Some(Ok(inner)) => inner,
@@ -317,7 +325,12 @@ impl Gateway {
                 active
             });
         }
-        let mut active = boxed(|| ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
+        let active = boxed(|| ActiveCall::begin(record, Requester::bind(&self.inputs, &call)));
+        if tool == MetaTool::RunCode {
+            let run = code::begin_or_resume(Arc::clone(self), (snapshot, view), call, active);
+            return Box::pin(run);
+        }
+        let mut active = active;
         active.attach_reply(match unwrapped {
             Some(Err(refused)) => Reply::ready(Err(refused)),
             _ => meta_tools::answer(&snapshot, &view, tool, call),

@@ -57,6 +57,8 @@ impl Gateway {
         let session = context.session.as_deref().map(session_digest);
         self.audit.record(&AuditRecord {
             kind: AuditKind::Subscribe,
+            id: None,
+            parent: None,
             principal: Some(context.principal.as_str()),
             credential: notes.credential(),
             actors: notes.actors(),

@@ -217,7 +217,7 @@ impl Gateway {
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else {
             return self.ask_server(subscriber, context, &asked, find).await;
         };
-        let notes = notes.for_inner_call();
+        let notes = notes.for_part();
         let context = Context { audit: Some(Arc::clone(&notes)), ..context.clone() };
         let outcome = self.ask_server(subscriber, &context, &asked, find).await;
         let uri = match &asked {

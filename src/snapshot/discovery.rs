@@ -41,6 +41,7 @@ pub struct Discovery {
     pinned_list: OnceLock<MetaToolList>,
     marked_list: OnceLock<MetaToolList>,
     shortened_list: OnceLock<MetaToolList>,
+    code_list: OnceLock<MetaToolList>,
     /// The tokens of a list of all tools, by estimate.
     tokens: OnceLock<usize>,
     indexes: ByKind<OnceLock<SearchIndex>>,
@@ -82,12 +83,13 @@ impl Discovery {
             pinned: profile.pin.clone(),
             by_intent: profile.intent,
             slim: profile.slim,
-            budget: profile.budget.unwrap_or(BUDGET),
+            budget: profile.budget.unwrap_or_else(|| default_budget(profile.discovery)),
             most: Freshness { scope, ..most },
             info: info.clone(),
             pinned_list: OnceLock::new(),
             marked_list: OnceLock::new(),
             shortened_list: OnceLock::new(),
+            code_list: OnceLock::new(),
             tokens: OnceLock::new(),
             indexes: ByKind::default(),
         })
@@ -104,6 +106,7 @@ impl Discovery {
         let appetite = match self.choice {
             DiscoveryChoice::All => return all,
             DiscoveryChoice::Search => return Some(MetaListing::Pinned),
+            DiscoveryChoice::Code => return Some(MetaListing::Code),
             DiscoveryChoice::Auto => appetite(),
         };
         let is_too_much = match appetite {
@@ -120,6 +123,7 @@ impl Discovery {
         let form = match self.choice {
             DiscoveryChoice::All => MetaListing::Shortened,
             DiscoveryChoice::Search | DiscoveryChoice::Auto => MetaListing::Pinned,
+            DiscoveryChoice::Code => MetaListing::Code,
         };
         form.offers(tool, self.by_intent)
     }
@@ -184,10 +188,13 @@ impl View {
             MetaListing::Pinned => &discovery.pinned_list,
             MetaListing::Marked => &discovery.marked_list,
             MetaListing::Shortened => &discovery.shortened_list,
+            MetaListing::Code => &discovery.code_list,
         };
         place.get_or_init(|| {
             let (pinned, slim) = (&discovery.pinned[..], discovery.slim.as_ref());
-            let rules = MetaListRules { form, pinned, by_intent: discovery.by_intent, slim };
+            let longest_api = TokenCounter::usual_size(discovery.budget);
+            let by_intent = discovery.by_intent;
+            let rules = MetaListRules { form, pinned, by_intent, slim, longest_api };
             let list = self.catalog.list_with_meta_tools(&rules);
             let (most, info) = (discovery.most, &discovery.info);
             let listing = PreparedListing::prepare(Kind::Tools, &list, most, info);
@@ -258,4 +265,6 @@ impl fmt::Debug for Discovery {
 }
 
 /// The default of `budget`, in tokens.
-const BUDGET: usize = 10_000;
+fn default_budget(choice: DiscoveryChoice) -> usize {
+    if choice == DiscoveryChoice::Code { 4_000 } else { 10_000 }
+}

@@ -21,6 +21,7 @@ use crate::policy::{
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
+use crate::upstream::child::Guardian;
 use crate::upstream::{self, GrantBook, ServerContext, SubscriptionHub};
 
 use super::counts::PrincipalCounts;
@@ -184,6 +185,11 @@ impl Snapshots {
     /// The grants at servers with OAuth.
     pub fn grants(&self) -> &Arc<GrantBook> {
         &self.surroundings.grants
+    }
+
+    /// What ends child processes if this one is killed.
+    pub fn guardian(&self) -> &Guardian {
+        &self.surroundings.guardian
     }
 
     /// Where lifecycle events are sent.

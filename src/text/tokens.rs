@@ -20,6 +20,11 @@ impl TokenCounter {
         bytes.div_ceil(BYTES_PER_TOKEN)
     }
 
+    /// The usual number of bytes of this many tokens.
+    pub fn usual_size(tokens: usize) -> usize {
+        tokens.saturating_mul(BYTES_PER_TOKEN)
+    }
+
     /// The number of tokens, by estimate.
     pub fn count(&self, text: &str) -> usize {
         match &self.vocabulary {

@@ -28,6 +28,7 @@ mod caller_headers;
 mod calls;
 mod certificates;
 mod children;
+mod code;
 mod confirm;
 mod connections;
 mod consents;

@@ -19,20 +19,20 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::search::split_summary;
 use super::signature::{on_one_line, read_object};
-pub use script_name::script_names;
+use crate::text::split_sentence;
+pub(super) use script_name::script_names;
 use types::{TypeText, property_name};
 
 /// The declaration of a tool: at most two lines, and at most about 9,000 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolDeclaration {
+pub(super) struct ToolDeclaration {
     text: String,
 }
 
 impl ToolDeclaration {
     /// Declares the function `js_name` for a tool by its definition, raw JSON.
-    pub fn write(js_name: &str, raw: &[u8]) -> Self {
+    pub(super) fn write(js_name: &str, raw: &[u8]) -> Self {
         let tool = read_object(raw);
         let schema = |name| tool.get(name).and_then(Value::as_object);
         let output = schema("outputSchema")
@@ -71,7 +71,7 @@ fn has_required(schema: &Map<String, Value>) -> bool {
 fn write_description(description: &str) -> String {
     let (mut text, mut rest) = (String::new(), description);
     loop {
-        let (sentence, further) = split_summary(rest);
+        let (sentence, further) = split_sentence(rest);
         let line = comment_text(sentence);
         if !text.is_empty() && text.chars().count() + line.chars().count() > MAX_DESCRIPTION {
             text.push_str(" …");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::call::{Answer, Call, Event, Failure, Question, ResultType};
 use crate::jsonrpc;
-use crate::pipeline::{ActiveCall, Gateway, StartingCall};
+use crate::pipeline::{ActiveCall, CallAwaitingClient, Gateway, StartingCall};
 use crate::snapshot::Snapshot;
 
 use super::server_requests::Inquiry;
@@ -45,17 +45,6 @@ enum SessionStage {
     Asking(CallAwaitingClient),
     /// Answered or cancelled.
     Ended,
-}
-
-/// A call that waits for its client. Dropping it cancels the call.
-struct CallAwaitingClient(Option<Box<ActiveCall>>);
-
-impl Drop for CallAwaitingClient {
-    fn drop(&mut self) {
-        if let Some(exchange) = &mut self.0 {
-            exchange.cancel_parked();
-        }
-    }
 }
 
 impl LegacyCall {

@@ -1,9 +1,8 @@
 //! Tools of the gateway itself: an answer that the configuration has, or one that is made of the
 //! results of other calls.
 //!
-//! Each of these is a call of the same client like any other: it takes the whole way through the
-//! pipeline, with its own record, rates, checks and permit. Only the client's capabilities are
-//! hidden: nobody would see the input requests of a call that the client did not make itself.
+//! In those the client's capabilities are hidden: nobody would see the input requests of a call that
+//! the client did not make itself.
 
 mod values;
 
@@ -11,26 +10,23 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use crate::call::{
-    Answer, Call, Context, Event, Failure, InternalFault, Params, ParamsFault, Passing, Reply,
-    ResultBody, tool_error,
-};
+use crate::call::{Answer, Call, Failure, InternalFault, Reply, ResultBody, tool_error};
 use crate::catalog::Tool;
 use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::era::lift;
-use crate::jsonrpc::{Members, object_of, string};
-use crate::mcp::{Method, meta};
+use crate::jsonrpc::{object_of, string};
+use crate::mcp::Method;
 use crate::policy::ToolAddress;
 use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
-use values::{KnownValues, value_of};
+use super::inner_call::{await_answer, make_inner_call, parse_params};
+use values::KnownValues;
+pub(super) use values::value_of;
 
 /// A call of a tool of the gateway itself.
 pub(super) struct OwnCall {
@@ -163,38 +159,13 @@ impl OwnCall {
         self.gateway.admit_request(&self.snapshot, who, address).map_err(say)?;
         let inner = self.inner_call(call, arguments).map_err(say)?;
         let mut active = self.gateway.call(Arc::clone(&self.snapshot), inner).await;
-        let answer = loop {
-            match active.next().await {
-                Some(Event::Answer(answer)) => {
-                    if let Ok(Answer::Result(result)) = &answer {
-                        self.hold(result.raw().len())?;
-                    }
-                    break answer;
-                }
-                Some(Event::Passing(passing)) => {
-                    break Ok(Answer::Result(self.read_pieces(passing).await?));
-                }
-                Some(_) => {}
-                None => break Err(Failure::Cancelled),
-            }
-        };
+        let answer = await_answer(&mut active, |bytes| self.hold(bytes)).await;
         // Nobody could answer what it asks for.
         active.cancel_parked();
-        let result = match answer.map_err(say)? {
-            Answer::Result(result) => result,
-            Answer::Error(error) => return Err(error.message().to_owned()),
-        };
-        value_of(&result)
-    }
-
-    /// Reads a result that comes in pieces, for as long as the bound of all results allows.
-    async fn read_pieces(&self, mut passing: Passing) -> Result<ResultBody, String> {
-        let mut whole = BytesMut::new();
-        while let Some(piece) = passing.next().await.map_err(|failure| failure.to_string())? {
-            self.hold(piece.len())?;
-            whole.extend_from_slice(&piece);
+        match answer? {
+            Answer::Result(result) => value_of(&result),
+            Answer::Error(error) => Err(error.message().to_owned()),
         }
-        ResultBody::parse(whole.freeze()).map_err(|fault| fault.to_string())
     }
 
     /// Counts bytes of results.
@@ -206,43 +177,16 @@ impl OwnCall {
         Ok(())
     }
 
+    /// A call of a client that can do nothing: nobody would see what it is asked.
     fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
-        let outer = &self.call.context;
-        let name = string(call.tool.as_str());
-        let mut members = vec![("name", Cow::Owned(name)), ("arguments", arguments.into())];
-        members.extend(self.inner_meta().map(|meta| (meta::META, meta.into())));
-        let params = parse_params(object_of(members).into())?;
-        let params = match lift::without_capabilities(&params) {
-            Some(declared) => parse_params(declared)?,
-            None => params,
-        };
-        let context = Context {
-            client: Arc::new(outer.client.without_capabilities()),
-            progress_token: None,
-            log: None,
-            // Nothing on the way has relied on parameters in the headers.
-            peer: None,
-            audit: outer.audit.as_ref().map(|notes| notes.for_inner_call()),
-            ..outer.clone()
-        };
-        Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
+        let named = (call.tool.as_str(), arguments);
+        let mut inner = make_inner_call(&self.call, named, &self.gateway.audit)?;
+        if let Some(declared) = lift::declare_capabilities(&inner.params, b"{}") {
+            inner.params = parse_params(declared)?;
+        }
+        inner.context.client = Arc::new(inner.context.client.without_capabilities());
+        Ok(Box::new(inner))
     }
-
-    /// The client's `_meta` without its progress token, which belongs to its own call.
-    fn inner_meta(&self) -> Option<String> {
-        let params = &self.call.params;
-        let raw = params.raw().get(params.meta_span()?)?;
-        let members = Members::parse(raw).ok()?;
-        let kept = members.0.iter().filter(|(name, _)| name != meta::PROGRESS_TOKEN);
-        let kept =
-            kept.map(|(name, value): &(Cow<'_, str>, &RawValue)| (&**name, value.get().into()));
-        String::from_utf8(object_of(kept)).ok()
-    }
-}
-
-fn parse_params(raw: Bytes) -> Result<Params, Failure> {
-    let parsed: Result<Params, ParamsFault> = Params::parse(Some(raw));
-    Ok(parsed.map_err(InternalFault::Params)?)
 }
 
 /// A tool's result with a text and, if there is one, a raw structured value.

@@ -70,7 +70,7 @@ impl KnownValues<'_> {
 
 /// The raw value of a result: its structured content, or its text, which may be JSON. What went
 /// wrong, if the result is an error.
-pub(super) fn value_of(result: &ResultBody) -> Result<String, String> {
+pub(in crate::pipeline) fn value_of(result: &ResultBody) -> Result<String, String> {
     if *result.kind() != ResultType::Complete {
         return Err("it requests input, or became a task, which is impossible here".to_owned());
     }

@@ -153,8 +153,7 @@ impl AuditTrail {
             return;
         }
         let Some(settings) = self.0.settings.load_full() else { return };
-        let number = self.0.recorded.fetch_add(1, Relaxed);
-        let id = format!("{}-{number}", self.0.run);
+        let id = record.id.map_or_else(|| self.next_id(), str::to_owned);
         match record.write_json(&id, clock::wall_now(), settings.arguments.as_ref()) {
             Ok(json) => self.0.queue.push(json, record.is_of_stranger()),
             Err(error) => {
@@ -162,6 +161,12 @@ impl AuditTrail {
                 tracing::error!(%error, "an audit record could not be written");
             }
         }
+    }
+
+    /// The id of a record that is written later.
+    pub fn next_id(&self) -> String {
+        let number = self.0.recorded.fetch_add(1, Relaxed);
+        format!("{}-{number}", self.0.run)
     }
 
     /// Puts settings in force. Records that wait are written where the new settings say, in order.

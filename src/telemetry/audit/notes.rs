@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::AuditTrail;
+
 /// How a caller has proved who it is. Never the secret itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditCredential {
@@ -23,6 +25,10 @@ pub struct AuditNotes {
     permission: OnceLock<DecidingRule>,
     change: OnceLock<DecidingRule>,
     confirmation: Mutex<Option<ConfirmationNote>>,
+    /// The id of the record, if calls are made for the request.
+    id: OnceLock<Arc<str>>,
+    /// The id of the record of the request that this call is made for.
+    parent: Option<Arc<str>>,
 }
 
 /// What a user was asked about a call, and answered.
@@ -54,10 +60,31 @@ impl AuditNotes {
         Self { credential: Arc::new(credential), actors, ..Self::default() }.into()
     }
 
-    /// Notes for a call that is made on behalf of this request: it is decided about anew.
-    pub fn for_inner_call(&self) -> Arc<Self> {
+    /// Notes for a call that is made on behalf of this request: it is decided about anew, and its
+    /// record names that of the request.
+    pub fn for_inner_call(&self, trail: &AuditTrail) -> Arc<Self> {
+        let parent = Some(Arc::clone(self.id.get_or_init(|| trail.next_id().into())));
+        Self { parent, ..self.of_same_caller() }.into()
+    }
+
+    /// Notes for a part of this request that is decided about anew.
+    pub fn for_part(&self) -> Arc<Self> {
+        self.of_same_caller().into()
+    }
+
+    fn of_same_caller(&self) -> Self {
         let (credential, actors) = (Arc::clone(&self.credential), Arc::clone(&self.actors));
-        Self { credential, actors, ..Self::default() }.into()
+        Self { credential, actors, ..Self::default() }
+    }
+
+    /// The id that the record has to have, because others name it.
+    pub fn id(&self) -> Option<&str> {
+        self.id.get().map(|id| &**id)
+    }
+
+    /// The id of the record of the request that this call is made for.
+    pub fn parent(&self) -> Option<&str> {
+        self.parent.as_deref()
     }
 
     /// How the caller has proved who it is.

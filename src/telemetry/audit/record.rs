@@ -48,6 +48,10 @@ pub enum AuditDecision {
 pub struct AuditRecord<'a> {
     /// What it is about.
     pub kind: AuditKind,
+    /// Its id, if that was known before ([`AuditTrail::next_id`](super::AuditTrail::next_id)).
+    pub id: Option<&'a str>,
+    /// The id of the record of the call that this one was made for.
+    pub parent: Option<&'a str>,
     /// Who asked; `None` if that could not be found out.
     pub principal: Option<&'a str>,
     /// How the caller has proved that.
@@ -103,6 +107,8 @@ pub struct AuditRecord<'a> {
 struct JsonRecord<'a> {
     time: String,
     id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a str>,
     event: AuditKind,
     principal: Option<&'a str>,
     credential: JsonCredential<'a>,
@@ -162,6 +168,7 @@ impl AuditRecord<'_> {
         serde_json::to_vec(&JsonRecord {
             time: format_time(at),
             id,
+            parent: self.parent,
             event: self.kind,
             principal: self.principal,
             credential: JsonCredential {

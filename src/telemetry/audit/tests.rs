@@ -18,6 +18,8 @@ const KEY: [u8; 32] = [7; 32];
 fn record<'a>(credential: &'a AuditCredential, tool: &'a str) -> AuditRecord<'a> {
     AuditRecord {
         kind: AuditKind::Call,
+        id: None,
+        parent: None,
         principal: Some("ann"),
         credential,
         actors: &[],

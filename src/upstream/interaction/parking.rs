@@ -67,7 +67,8 @@ pub struct ParkedReply {
 
 struct Parked {
     owner: Principal,
-    server: ServerName,
+    /// `None` for a call that the gateway answers itself.
+    server: Option<ServerName>,
     /// Asks the task for the rest of the call; when dropped, the call is
     /// cancelled.
     called: oneshot::Sender<()>,
@@ -118,7 +119,7 @@ impl Parking {
     pub fn park(
         self: &Arc<Self>,
         waiting: ParkedReply,
-        (owner, server): (&Principal, &ServerName),
+        (owner, server): (&Principal, Option<&ServerName>),
         holder: &Holder,
         bounds: ParkingLimits,
     ) -> Result<Ticket, Failure> {
@@ -139,7 +140,7 @@ impl Parking {
             }
             left
         });
-        let parked = Parked { owner: owner.clone(), server: server.clone(), called, task };
+        let parked = Parked { owner: owner.clone(), server: server.cloned(), called, task };
         calls.insert(id, parked);
         Ok(Ticket { id, news })
     }
@@ -147,11 +148,24 @@ impl Parking {
     /// The rest of a parked call whose client has returned; `None` if it is no
     /// longer parked, or belongs to another principal.
     pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
+        let owner = &permitted.get().context.principal;
+        self.take_up(id, (owner, Some(&permitted.target().server))).await
+    }
+
+    /// Like [`Parking::resume`], for a call that the gateway answers itself.
+    pub async fn resume_own(&self, owner: &Principal, id: u64) -> Option<ParkedReply> {
+        self.take_up(id, (owner, None)).await
+    }
+
+    async fn take_up(
+        &self,
+        id: u64,
+        (owner, server): (&Principal, Option<&ServerName>),
+    ) -> Option<ParkedReply> {
         let parked = {
             let mut calls = self.calls();
             let parked = calls.get(&id)?;
-            let own = parked.owner == permitted.get().context.principal;
-            if !own || parked.server != permitted.target().server {
+            if parked.owner != *owner || parked.server.as_ref() != server {
                 return None;
             }
             calls.remove(&id)?

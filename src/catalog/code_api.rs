@@ -1,0 +1,95 @@
+//! What code can use, as its model reads it: a declaration of every tool, or how to find them where
+//! that would be too long.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::Catalog;
+use super::declaration::{ToolDeclaration, script_names};
+use super::kind::Kind;
+use super::meta_tools::run_code_form;
+use crate::call::MetaTool;
+
+/// A tool as code calls it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeFunction {
+    /// The public name of the tool.
+    pub public: String,
+    /// The identifier of its function.
+    pub identifier: String,
+}
+
+impl Catalog {
+    /// The functions of code: those that find others, and all tools, in the order of their list.
+    pub fn code_functions(&self) -> Vec<CodeFunction> {
+        let finders = [MetaTool::Find, MetaTool::Describe].map(MetaTool::name);
+        let own = self.own_tool_names();
+        let entries = self.entries.iter().map(|entry| entry.public.as_str());
+        let names: Vec<&str> = finders.into_iter().chain(own).chain(entries).collect();
+        let identifiers = script_names(&names);
+        let functions = names.into_iter().zip(identifiers);
+        functions
+            .map(|(public, identifier)| CodeFunction { public: public.to_owned(), identifier })
+            .collect()
+    }
+
+    /// `run_code` as an element of `tools`, with what code can use if that is no longer than this
+    /// many bytes.
+    pub(super) fn describe_run_code(&self, longest_api: usize) -> Bytes {
+        let api = self.declare_tools(longest_api).unwrap_or_else(|| self.explain_finding());
+        run_code_form(&api).to_string().into()
+    }
+
+    /// The declarations of all tools; `None` if they are longer than this many bytes.
+    fn declare_tools(&self, longest: usize) -> Option<String> {
+        let mut api = "\n\ndeclare const tools: {\n".to_owned();
+        let functions = self.code_functions().into_iter().skip(FINDERS);
+        for (function, raw) in functions.zip(self.list(Kind::Tools).items()) {
+            let _ = writeln!(api, "{}", ToolDeclaration::write(&function.identifier, &raw));
+            if api.len() > longest {
+                return None;
+            }
+        }
+        api.push_str("};");
+        Some(api)
+    }
+
+    fn explain_finding(&self) -> String {
+        let mut text = format!(
+            "\n\nThere are {} tools. Find them first, in code: `await tools.find_tools({{ query: \"what is \
+             to be done\" }})` resolves to `{{ tools: string[] }}`, signatures such as \
+             `find_issue(repo: string, limit?: int) — Finds an issue.`, and \
+             `await tools.describe_tools({{ names: [\"find_issue\"] }})` to `{{ tools: object[] }}`, whole \
+             definitions with schemas. Servers, and how many tools they have:",
+            self.list(Kind::Tools).len()
+        );
+        let servers = self.tool_counts();
+        for (place, (server, count)) in servers.iter().take(MOST_SERVERS).enumerate() {
+            let separator = if place == 0 { " " } else { ", " };
+            let _ = write!(text, "{separator}{server} ({count})");
+        }
+        if servers.len() > MOST_SERVERS {
+            let _ = write!(text, ", {} more", servers.len() - MOST_SERVERS);
+        }
+        text.push('.');
+        text
+    }
+
+    /// How many tools each server has, in the order of the list.
+    pub fn tool_counts(&self) -> Vec<(&str, usize)> {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for entry in &self.entries {
+            match counts.last_mut() {
+                Some((server, count)) if *server == entry.server.as_str() => *count += 1,
+                _ => counts.push((entry.server.as_str(), 1)),
+            }
+        }
+        counts
+    }
+}
+
+/// How many functions find others.
+const FINDERS: usize = 2;
+/// The most servers that are named.
+const MOST_SERVERS: usize = 50;

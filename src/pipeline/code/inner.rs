@@ -1,0 +1,205 @@
+//! The calls of code: one from its start until it is answered, through what its server asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::time::sleep;
+
+use crate::call::{Answer, Asked, Call, Failure, Input, Question};
+use crate::code_mode::ScriptCall;
+use crate::era::{lift, lower};
+use crate::jsonrpc::{Id, Response, object_of, string};
+use crate::mcp::Era;
+use crate::pipeline::inner_call::{await_answer, make_inner_call, parse_params};
+use crate::pipeline::input::input_refused_with;
+use crate::pipeline::own_tools::value_of;
+use crate::pipeline::{ActiveCall, CallAwaitingClient, Gateway, StartingCall};
+use crate::snapshot::Snapshot;
+
+/// Makes the calls of one run.
+pub(super) struct InnerCalls {
+    gateway: Arc<Gateway>,
+    snapshot: Arc<Snapshot>,
+    /// The client's call of `run_code`.
+    outer: Box<Call>,
+    /// The most bytes of a result.
+    largest: usize,
+}
+
+/// A call under way, until it is answered or asks something.
+pub(super) type RunningTurn = BoxFuture<'static, InnerStep>;
+
+/// What a call has come to.
+pub(super) struct InnerStep {
+    /// The call, as the code knows it.
+    pub(super) id: u64,
+    pub(super) turn: InnerTurn,
+}
+
+/// A call that was answered, or asks something.
+pub(super) enum InnerTurn {
+    /// Its value as JSON, or what went wrong.
+    Ended(Result<Bytes, String>),
+    Asks(Box<AskingCall>),
+}
+
+/// A call that waits for its client. Dropping it cancels the call.
+pub(super) struct AskingCall {
+    course: InnerCourse,
+    active: CallAwaitingClient,
+    state: Option<String>,
+    /// What is still to be asked, by the keys of the call.
+    pub(super) questions: Vec<(String, Question)>,
+    /// What was asked and is not answered.
+    pub(super) open: Vec<(Id, String)>,
+    pub(super) responses: Vec<(String, Response)>,
+}
+
+/// A call, however often it is made again.
+struct InnerCourse {
+    id: u64,
+    /// As it was made first.
+    call: Box<Call>,
+    /// How often it has asked something.
+    rounds: usize,
+    /// The most bytes of its result.
+    largest: usize,
+}
+
+impl AskingCall {
+    /// The call, as the code knows it.
+    pub(super) fn id(&self) -> u64 {
+        self.course.id
+    }
+}
+
+impl InnerCalls {
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        snapshot: &Arc<Snapshot>,
+        (outer, largest): (Box<Call>, usize),
+    ) -> Self {
+        let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
+        Self { gateway, snapshot, outer, largest }
+    }
+
+    /// Begins a call of the code.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] if the client may make no more requests.
+    pub(super) fn begin(&self, asked: &ScriptCall) -> Result<RunningTurn, Failure> {
+        let context = &self.outer.context;
+        let (who, address) = (&context.principal, context.address);
+        self.gateway.admit_request(&self.snapshot, who, address)?;
+        let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
+        let named = (asked.tool.as_str(), arguments);
+        let mut call = make_inner_call(&self.outer, named, &self.gateway.audit)?;
+        if call.context.client.abilities().tasks {
+            // Code waits for results, not for tasks.
+            call.context.client = Arc::new(call.context.client.without_tasks());
+            let declared = &call.context.client.capabilities;
+            if let Some(raw) = lift::declare_capabilities(&call.params, declared) {
+                call.params = parse_params(raw)?;
+            }
+        }
+        let call = Box::new(call);
+        let starting = self.gateway.call(Arc::clone(&self.snapshot), call.clone());
+        let course = InnerCourse { id: asked.id, call, rounds: 0, largest: self.largest };
+        Ok(Box::pin(course.follow(Arc::clone(&self.gateway), starting)))
+    }
+
+    /// Makes a call again with what its client has answered.
+    ///
+    /// # Errors
+    /// What the client said instead of an answer.
+    pub(super) fn resume(&self, asking: Box<AskingCall>) -> Result<RunningTurn, String> {
+        let AskingCall { course, mut active, state, responses, .. } = *asking;
+        let again = course.add_input(Input { state, responses })?;
+        let active = active.0.take().ok_or_else(|| Failure::Cancelled.to_string())?;
+        let starting = self.gateway.call_again(active, again);
+        Ok(Box::pin(course.follow(Arc::clone(&self.gateway), starting)))
+    }
+}
+
+impl InnerCourse {
+    /// Waits until the call is answered or asks something.
+    async fn follow(mut self, gateway: Arc<Gateway>, mut starting: StartingCall) -> InnerStep {
+        let id = self.id;
+        let ended = |answer| InnerStep { id, turn: InnerTurn::Ended(answer) };
+        loop {
+            let mut active = starting.await;
+            let asked = match self.await_turn(&mut active).await {
+                Ok(Ok(asked)) => asked,
+                Ok(Err(value)) => return ended(Ok(value)),
+                Err(text) => return ended(Err(text)),
+            };
+            self.rounds += 1;
+            let mut active = CallAwaitingClient(Some(active));
+            if self.rounds > MOST_ROUNDS {
+                return ended(Err(format!("it has asked for input {MOST_ROUNDS} times")));
+            }
+            let state = asked.state.map(|(state, _)| state);
+            if !asked.questions.is_empty() {
+                let (questions, open, responses) = (asked.questions, Vec::new(), Vec::new());
+                let asking = AskingCall { course: self, active, state, questions, open, responses };
+                return InnerStep { id, turn: InnerTurn::Asks(Box::new(asking)) };
+            }
+            // The server wants nothing but to be called again, by and by.
+            sleep(PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX)).await;
+            let again = self.add_input(Input { state, responses: Vec::new() });
+            match (again, active.0.take()) {
+                (Ok(again), Some(active)) => starting = gateway.call_again(active, again),
+                (Err(text), _) => return ended(Err(text)),
+                (_, None) => return ended(Err(Failure::Cancelled.to_string())),
+            }
+        }
+    }
+
+    /// What the call asks, or else its value.
+    async fn await_turn(&self, active: &mut ActiveCall) -> Result<Result<Asked, Bytes>, String> {
+        let held = AtomicUsize::new(0);
+        let hold = |bytes| match held.fetch_add(bytes, Ordering::Relaxed) + bytes {
+            all if all > self.largest => {
+                Err(format!("the result has more than {} bytes", self.largest))
+            }
+            _ => Ok(()),
+        };
+        match await_answer(active, hold).await? {
+            Answer::Error(error) => Err(error.message().to_owned()),
+            Answer::Result(result) => match result.asked() {
+                Ok(Some(asked)) => Ok(Ok(asked)),
+                Ok(None) => value_of(&result).map(|value| Err(value.into())),
+                Err(fault) => Err(fault.to_string()),
+            },
+        }
+    }
+
+    /// The call with what its client has answered.
+    fn add_input(&self, input: Input) -> Result<Box<Call>, String> {
+        let call = Call::clone(&self.call);
+        if call.context.client.version.era() == Era::Legacy {
+            return Ok(Box::new(Call { input: Some(input), ..call }));
+        }
+        let mut responses = Vec::with_capacity(input.responses.len());
+        for (key, response) in &input.responses {
+            match response {
+                Response::Result(raw) => {
+                    responses.push((key.as_str(), String::from_utf8_lossy(raw)));
+                }
+                Response::Error(_) => return Err(input_refused_with(response).to_string()),
+            }
+        }
+        let (responses, state) = (object_of(responses), input.state.as_deref().map(string));
+        let raw = lower::with_input(call.params.raw(), &responses, state.as_deref());
+        let params = parse_params(raw).map_err(|failure| failure.to_string())?;
+        Ok(Box::new(Call { params, ..call }))
+    }
+}
+
+/// How often a call may ask for input.
+const MOST_ROUNDS: usize = 64;
+/// How long a call waits that was asked for nothing, times how often that was.
+const PAUSE: Duration = Duration::from_millis(200);

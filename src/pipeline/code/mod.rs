@@ -1,0 +1,313 @@
+//! `run_code`: code of a model that calls tools.
+//!
+//! The code runs in a child process that can do nothing else ([`crate::code_mode`]). Each of its calls
+//! is a call of the same client, under the tool's own name, with its own record, rates, checks and
+//! permit. What a server asks in such a call is asked in the client's call of `run_code`: the client
+//! answers that, and the inner call goes on.
+
+mod inner;
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use crate::call::{
+    Answer, Call, Event, Failure, Input, InternalFault, MOST_QUESTIONS, MetaTool, ParamsFault,
+    Reply, ResultBody, StateError, tool_error,
+};
+use crate::code_mode::{
+    RunningScript, Script, ScriptError, ScriptEvent, ScriptLimits, ScriptOutcome, ScriptTool,
+};
+use crate::config::CodeConfig;
+use crate::era::state::RequestState;
+use crate::jsonrpc::{Id, Response, object_of, string, text};
+use crate::policy::{BoundReached, Holder, Share, ShareBounds};
+use crate::snapshot::{Snapshot, View};
+use crate::text::error_chain;
+
+use super::Gateway;
+use super::active_call::ActiveCall;
+use super::input::{check_responses, read_input};
+use super::meta_tools::checked_arguments;
+use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
+
+/// The answers of a client to what it was asked.
+type Inbox = mpsc::Receiver<(Id, Response)>;
+
+/// Begins a call of `run_code`, or goes on with one whose client has answered what it was asked.
+pub(super) async fn begin_or_resume(
+    gateway: Arc<Gateway>,
+    (snapshot, view): (Arc<Snapshot>, Arc<View>),
+    call: Box<Call>,
+    mut active: Box<ActiveCall>,
+) -> Box<ActiveCall> {
+    let reply = match find_parked(&call, &active) {
+        Ok(Some((id, input))) => active.resume_own(id, &input).await,
+        Ok(None) => checked_arguments(MetaTool::RunCode, &call)
+            .and_then(|arguments| reply_of_code(&gateway, (&snapshot, &view), (call, &arguments))),
+        Err(failure) => Err(failure),
+    };
+    active.mark_sent();
+    active.attach_reply(reply.unwrap_or_else(|failure| Reply::ready(Err(failure))));
+    active
+}
+
+/// The parked call that a retry belongs to, and the answers of the client.
+fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>, Failure> {
+    let Some(input) = read_input(call)? else { return Ok(None) };
+    check_responses(&input)?;
+    let state = input.state.as_deref().ok_or(StateError::OtherRequest)?;
+    match active.asker().open(state)?.state {
+        RequestState::Parked(id) => Ok(Some((id, input))),
+        _ => Err(StateError::OtherRequest.into()),
+    }
+}
+
+/// The reply to a call of `run_code`, with the checked arguments. Dropping it ends the code, and
+/// cancels the calls that it makes.
+fn reply_of_code(
+    gateway: &Arc<Gateway>,
+    (snapshot, view): (&Arc<Snapshot>, &View),
+    (call, arguments): (Box<Call>, &[u8]),
+) -> Result<Reply, Failure> {
+    #[derive(Deserialize)]
+    struct CodeArguments {
+        code: String,
+    }
+    let CodeArguments { code } = serde_json::from_slice(arguments).map_err(|_| NO_CODE)?;
+    let share = take_share(gateway, snapshot, &call)?;
+    let functions = view.catalog.code_functions().into_iter();
+    let tools = functions.map(|it| ScriptTool { name: it.public, function: it.identifier });
+    let script = Script { code, tools: tools.collect() };
+    let limits = limits_of(&snapshot.config.code);
+    let calls = InnerCalls::new(gateway, snapshot, (call, limits.result));
+    let gateway = Arc::clone(gateway);
+    let (answers, inbox) = mpsc::channel(2 * MOST_QUESTIONS);
+    let events = stream! {
+        match RunningScript::start(script, limits, gateway.snapshots.guardian()).await {
+            Err(error) => yield Event::Answer(explain_refusal(&error)),
+            Ok(script) => {
+                let mut run = CodeRun::new(script, calls, inbox, share);
+                while let Some(event) = run.next().await {
+                    yield event;
+                }
+            }
+        }
+    };
+    Ok(Reply::stream(events).with_answers(Some(answers)))
+}
+
+/// A place among the runs of all clients, and of this one.
+fn take_share(gateway: &Gateway, snapshot: &Snapshot, call: &Call) -> Result<Share, Failure> {
+    let holder = Holder::identify(&call.context.principal, call.context.address);
+    let all = snapshot.config.code.runs;
+    let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
+    gateway.code_runs.take(&holder, 1, bounds).map_err(|reached| Failure::OverLimit {
+        limit: match reached {
+            BoundReached::All => "code_runs".into(),
+            BoundReached::Each => "code_runs_each".into(),
+        },
+        retry_after: SOON,
+    })
+}
+
+fn limits_of(config: &CodeConfig) -> ScriptLimits {
+    ScriptLimits {
+        cpu_time: config.cpu_time,
+        wall_time: config.time,
+        memory: config.memory,
+        calls: config.calls,
+        parallel: config.parallel,
+        printed: config.output,
+        returned: config.output,
+        ..ScriptLimits::default()
+    }
+}
+
+/// The answer where nothing was run.
+fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
+    let text = match error {
+        ScriptError::TooLong { .. } => error.to_string(),
+        _ => {
+            tracing::warn!("code cannot be run: {}", error_chain(error));
+            "Code cannot be run here at the moment; the log of the gateway says why".to_owned()
+        }
+    };
+    let result = ResultBody::parse(tool_error(&text).into()).map_err(InternalFault::Result)?;
+    Ok(Answer::Result(result))
+}
+
+/// Code that runs, and its calls.
+struct CodeRun {
+    script: RunningScript,
+    calls: InnerCalls,
+    /// Calls under way, each until it is answered or asks something.
+    turns: FuturesUnordered<RunningTurn>,
+    questions: OpenInquiries,
+    inbox: Inbox,
+    has_ended: bool,
+    _share: Share,
+}
+
+impl CodeRun {
+    fn new(script: RunningScript, calls: InnerCalls, inbox: Inbox, share: Share) -> Self {
+        let (turns, questions) = (FuturesUnordered::new(), OpenInquiries::default());
+        Self { script, calls, turns, questions, inbox, has_ended: false, _share: share }
+    }
+
+    /// The next question to the client, or the answer.
+    async fn next(&mut self) -> Option<Event> {
+        while !self.has_ended {
+            if let Some(question) = self.questions.untold.pop_front() {
+                return Some(question);
+            }
+            tokio::select! {
+                event = self.script.next() => match event {
+                    ScriptEvent::Call(call) => match self.calls.begin(&call) {
+                        Ok(turn) => self.turns.push(turn),
+                        Err(failure) => self.script.answer(call.id, Err(failure.to_string())),
+                    },
+                    ScriptEvent::Ended(outcome) => {
+                        self.has_ended = true;
+                        return Some(Event::Answer(result_of(&outcome)));
+                    }
+                },
+                Some(step) = self.turns.next(), if !self.turns.is_empty() => {
+                    self.take_step(step);
+                }
+                Some((id, response)) = self.inbox.recv() => {
+                    if let Some(asking) = self.questions.take_response(&id, response) {
+                        self.go_on(asking);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn take_step(&mut self, step: InnerStep) {
+        let InnerStep { id, turn } = step;
+        match turn {
+            InnerTurn::Ended(answer) => self.script.answer(id, answer),
+            InnerTurn::Asks(asking) => self.questions.ask(asking),
+        }
+    }
+
+    /// Makes a call again with what the client has answered.
+    fn go_on(&mut self, asking: Box<AskingCall>) {
+        let id = asking.id();
+        match self.calls.resume(asking) {
+            Ok(turn) => self.turns.push(turn),
+            Err(text) => self.script.answer(id, Err(text)),
+        }
+    }
+}
+
+/// What clients are asked in inner calls, and have not answered.
+#[derive(Default)]
+struct OpenInquiries {
+    /// Calls whose questions are asked.
+    asking: Vec<Box<AskingCall>>,
+    /// Calls whose questions wait until the client has answered others.
+    waiting: VecDeque<Box<AskingCall>>,
+    /// Questions that the client has not been told.
+    untold: VecDeque<Event>,
+    /// How many questions there were.
+    asked: u64,
+}
+
+impl OpenInquiries {
+    fn open_count(&self) -> usize {
+        self.asking.iter().map(|call| call.open.len()).sum()
+    }
+
+    /// Asks what a call asks, as soon as the client has room for it.
+    fn ask(&mut self, asking: Box<AskingCall>) {
+        self.waiting.push_back(asking);
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        while let Some(next) = self.waiting.front() {
+            if self.open_count() + next.questions.len() > MOST_QUESTIONS {
+                return;
+            }
+            let Some(mut next) = self.waiting.pop_front() else { return };
+            for (key, question) in std::mem::take(&mut next.questions) {
+                self.asked += 1;
+                let id = Id::number(self.asked);
+                next.open.push((id.clone(), key));
+                self.untold.push_back(Event::Asks(id, question));
+            }
+            self.asking.push(next);
+        }
+    }
+
+    /// Takes an answer; the call that it completes.
+    fn take_response(&mut self, id: &Id, response: Response) -> Option<Box<AskingCall>> {
+        let is_open = |call: &Box<AskingCall>| call.open.iter().any(|(open, _)| open == id);
+        let place = self.asking.iter().position(is_open)?;
+        let call = self.asking.get_mut(place)?;
+        let at = call.open.iter().position(|(open, _)| open == id)?;
+        let (_, key) = call.open.swap_remove(at);
+        call.responses.push((key, response));
+        let done = call.open.is_empty().then(|| self.asking.swap_remove(place));
+        self.fill();
+        done
+    }
+}
+
+/// The result of code that has ended: what it printed and returned, and why it ended early.
+fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
+    let mut message = outcome.printed.clone();
+    let separate = |message: &mut String| {
+        if !message.is_empty() && !message.ends_with('\n') {
+            message.push('\n');
+        }
+    };
+    if outcome.is_cut {
+        separate(&mut message);
+        message.push_str("… (more was printed than is kept)\n");
+    }
+    let returned = outcome.returned.as_ref().and_then(|raw| std::str::from_utf8(raw).ok());
+    if let Some(returned) = returned {
+        separate(&mut message);
+        message.push_str(&plain_text(returned));
+    }
+    let fault = outcome.fault.as_ref().map(ToString::to_string);
+    if let Some(fault) = &fault {
+        separate(&mut message);
+        let _ = write!(message, "Error: {fault}");
+    }
+    let printed = (!outcome.printed.is_empty()).then(|| string(&outcome.printed));
+    let members = [
+        ("returned", returned.map(str::to_owned)),
+        ("printed", printed),
+        ("error", fault.as_deref().map(string)),
+    ];
+    let members = members.into_iter().filter_map(|(name, value)| Some((name, value?.into())));
+    let structured = String::from_utf8(object_of(members)).unwrap_or_default();
+    let content = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(&message));
+    let mut members = vec![("content", content.into()), ("structuredContent", structured.into())];
+    members.extend(fault.is_some().then(|| ("isError", "true".into())));
+    let result = ResultBody::parse(object_of(members).into()).map_err(InternalFault::Result)?;
+    Ok(Answer::Result(result))
+}
+
+/// A returned text as it is, any other value as JSON.
+fn plain_text(returned: &str) -> String {
+    let raw: Option<&serde_json::value::RawValue> = serde_json::from_str(returned).ok();
+    raw.and_then(text).map_or_else(|| returned.to_owned(), std::borrow::Cow::into_owned)
+}
+
+/// The fault of arguments that cannot be read although they fit their schema.
+const NO_CODE: ParamsFault = ParamsFault::Missing { member: "code" };
+/// When a run may be tried again.
+const SOON: Duration = Duration::from_secs(1);

@@ -1,0 +1,90 @@
+//! Calls that the gateway makes on behalf of a client's call: those of its own tools, and of code.
+//!
+//! Each is a call of the same client like any other: it takes the whole way through the pipeline,
+//! with its own record, rates, checks and permit.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::value::RawValue;
+
+use crate::call::{
+    Answer, Call, Context, Event, Failure, InternalFault, Params, Passing, ResultBody,
+};
+use crate::jsonrpc::{Members, object_of, string};
+use crate::mcp::{Method, meta};
+use crate::telemetry::audit::AuditTrail;
+
+use super::active_call::ActiveCall;
+
+/// A call of a tool, by its public name, with raw arguments.
+///
+/// # Errors
+/// [`Failure::Internal`] if the arguments are not JSON.
+pub(super) fn make_inner_call(
+    outer: &Call,
+    (tool, arguments): (&str, &str),
+    trail: &AuditTrail,
+) -> Result<Call, Failure> {
+    let mut members = vec![("name", Cow::Owned(string(tool))), ("arguments", arguments.into())];
+    members.extend(inner_meta(&outer.params).map(|meta| (meta::META, meta.into())));
+    let params = parse_params(object_of(members).into())?;
+    let context = Context {
+        progress_token: None,
+        log: None,
+        // Nothing on the way has relied on parameters in the headers.
+        peer: None,
+        audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
+        ..outer.context.clone()
+    };
+    Ok(Call { method: Method::ToolsCall, params, context, input: None })
+}
+
+/// The client's `_meta` without its progress token, which belongs to its own call.
+fn inner_meta(params: &Params) -> Option<String> {
+    let raw = params.raw().get(params.meta_span()?)?;
+    let members = Members::parse(raw).ok()?;
+    let kept = members.0.iter().filter(|(name, _)| name != meta::PROGRESS_TOKEN);
+    let kept = kept.map(|(name, value): &(Cow<'_, str>, &RawValue)| (&**name, value.get().into()));
+    String::from_utf8(object_of(kept)).ok()
+}
+
+pub(super) fn parse_params(raw: Bytes) -> Result<Params, Failure> {
+    Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
+}
+
+/// Waits for the answer to an inner call; what it says before is for nobody. `hold` is told the bytes
+/// of the answer, and may refuse them.
+pub(super) async fn await_answer(
+    active: &mut ActiveCall,
+    hold: impl Fn(usize) -> Result<(), String>,
+) -> Result<Answer, String> {
+    loop {
+        match active.next().await {
+            Some(Event::Answer(answer)) => {
+                if let Ok(Answer::Result(result)) = &answer {
+                    hold(result.raw().len())?;
+                }
+                return answer.map_err(|failure| failure.to_string());
+            }
+            Some(Event::Passing(passing)) => {
+                return read_pieces(passing, hold).await.map(Answer::Result);
+            }
+            Some(_) => {}
+            None => return Err(Failure::Cancelled.to_string()),
+        }
+    }
+}
+
+/// Reads a result that comes in pieces, for as long as its bytes may be held.
+async fn read_pieces(
+    mut passing: Passing,
+    hold: impl Fn(usize) -> Result<(), String>,
+) -> Result<ResultBody, String> {
+    let mut whole = BytesMut::new();
+    while let Some(piece) = passing.next().await.map_err(|failure| failure.to_string())? {
+        hold(piece.len())?;
+        whole.extend_from_slice(&piece);
+    }
+    ResultBody::parse(whole.freeze()).map_err(|fault| fault.to_string())
+}

@@ -1,0 +1,385 @@
+//! `run_code`: code of a model that calls tools, in a child process of the gateway.
+
+use serde_json::{Value, json};
+
+use crate::confirm::form;
+use crate::input::{ann, asks, both, form as question};
+use crate::support::client::Client;
+use crate::support::dialogue::dialogue_about;
+use crate::support::{
+    Gateway, Said, Step, Upstream, client_table, every_kind, json_lines, until, within,
+};
+
+const CODE: &str = "[profiles.default]\ndiscovery = \"code\"\npin = [\"*__ping\"]\n";
+
+/// A server with tools that answer with their arguments, as text or as structured content.
+fn tracker(upstream: &Upstream) {
+    let issue = json!({
+        "name": "find_issue", "description": "Finds an issue. And so on.",
+        "inputSchema": { "type": "object", "required": ["query"], "properties": {
+            "query": { "type": "string" }, "state": { "enum": ["open", "closed"] },
+        } },
+        "outputSchema": { "type": "object", "properties": { "query": { "type": "string" } } },
+    });
+    upstream.tool(&issue, |received| {
+        let arguments = received.params["arguments"].clone();
+        let content = json!([{ "type": "text", "text": "found" }]);
+        vec![Step::Result(json!({ "content": content, "structuredContent": arguments }))]
+    });
+    for name in ["delete-issue", "ping"] {
+        upstream.tool(&json!({ "name": name, "inputSchema": { "type": "object" } }), |received| {
+            vec![Step::text(received.params["arguments"].to_string())]
+        });
+    }
+    upstream.tool(&json!({ "name": "hold", "inputSchema": { "type": "object" } }), |_| {
+        vec![Step::Hold, Step::text("released")]
+    });
+    let broken = json!({ "name": "broken", "inputSchema": { "type": "object" } });
+    upstream.tool(&broken, |_| {
+        let content = json!([{ "type": "text", "text": "the tracker is down" }]);
+        vec![Step::Result(json!({ "content": content, "isError": true }))]
+    });
+}
+
+async fn trackers() -> [Upstream; 2] {
+    let upstreams = Upstream::both().await;
+    for upstream in &upstreams {
+        upstream.set_tools([""; 0]);
+        tracker(upstream);
+    }
+    upstreams
+}
+
+async fn start(settings: &str) -> ([Upstream; 2], Gateway) {
+    let upstreams = trackers().await;
+    let [modern, legacy] = &upstreams;
+    let builder = Gateway::with("m", modern.http()).server("l", legacy.http()).toml(settings);
+    let gateway = builder.start().await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 10).await;
+    (upstreams, gateway)
+}
+
+async fn run(client: &Client, code: &str) -> Said {
+    client.call("run_code", json!({ "code": code })).await
+}
+
+/// What code returned.
+async fn returned(client: &Client, code: &str) -> Value {
+    let said = run(client, code).await;
+    assert!(!said.is_error(), "{said:?}");
+    said.result()["structuredContent"]["returned"].clone()
+}
+
+#[tokio::test]
+async fn code_calls_tools_of_servers_of_both_eras_and_combines_their_results() {
+    let (upstreams, gateway) = start(CODE).await;
+    for (era, client) in gateway.both().await {
+        let said = client.request("tools/list", json!({})).await;
+        let tools = said.result()["tools"].as_array().unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["run_code", "m__ping", "l__ping"], "{era}");
+        let api = tools[0]["description"].as_str().unwrap();
+        for part in [
+            "/** Finds an issue.",
+            "m__find_issue(input: { query: string; state?: \"open\" | \"closed\" }): \
+             Promise<{ query?: string }>;",
+            "l__delete_issue(",
+        ] {
+            assert!(api.contains(part), "{era} {part}: {api}");
+        }
+        let code = "
+            const [one, other] = await Promise.all([
+                tools.m__find_issue({ query: 'a' }), tools['l__find_issue']({ query: 'b' }),
+            ]);
+            const text = await tools.m__delete_issue({ id: 1 });
+            console.log('found', one);
+            return { both: one.query + other.query, text, ping: await tools.l__ping() };";
+        let said = run(&client, code).await;
+        let structured = &said.result()["structuredContent"];
+        assert_eq!(
+            structured["returned"],
+            json!({ "both": "ab", "text": { "id": 1 }, "ping": {} }),
+            "{era}: {said:?}"
+        );
+        assert_eq!(structured["printed"], "found {\"query\":\"a\"}\n", "{era}");
+        let text = said.text();
+        assert!(text.starts_with("found {\"query\":\"a\"}\n{\"both\":\"ab\""), "{era}: {text}");
+        assert_eq!(returned(&client, "return 'as it is';").await, "as it is", "{era}");
+    }
+    for upstream in &upstreams {
+        let names = upstream.calls().into_iter().map(|call| call.params["name"].clone());
+        assert!(names.into_iter().any(|name| name == "find_issue"));
+    }
+}
+
+#[tokio::test]
+async fn errors_can_be_caught_and_what_was_printed_before_one_is_kept() {
+    let (_upstreams, gateway) = start(CODE).await;
+    for (era, client) in gateway.both().await {
+        let caught = "
+            const said = {};
+            for (const [name, input] of [
+                ['m__broken', {}], ['m__find_issue', { query: 1 }], ['l__find_issue', {}],
+            ]) {
+                try { await tools[name](input) } catch (error) { said[name] = error.message }
+            }
+            return said;";
+        let said = returned(&client, caught).await;
+        assert_eq!(said["m__broken"], "the tracker is down", "{era}");
+        assert!(said["m__find_issue"].as_str().unwrap().contains("query"), "{era}: {said}");
+        assert!(said["l__find_issue"].as_str().unwrap().contains("query"), "{era}: {said}");
+
+        let said = run(&client, "console.log('before');\nawait tools.m__broken();").await;
+        assert!(said.is_error(), "{era}: {said:?}");
+        let structured = &said.result()["structuredContent"];
+        assert_eq!(structured["printed"], "before\n", "{era}");
+        assert!(structured["error"].as_str().unwrap().contains("the tracker is down"), "{era}");
+        assert!(said.text().contains("before\nError: "), "{era}: {}", said.text());
+
+        let said = run(&client, "return 1 +;").await;
+        assert!(said.is_error() && said.text().contains("line 1"), "{era}: {}", said.text());
+        for wrong in [json!({}), json!({ "code": 1 }), json!({ "code": "1", "more": 2 })] {
+            let said = client.call("run_code", wrong.clone()).await;
+            assert!(said.is_error() && said.text().contains("The schema: "), "{era} {wrong}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_servers_and_the_gateway_ask_in_inner_calls_reaches_the_client() {
+    let kinds = every_kind().await;
+    asks(&kinds, "ask", || vec![("who", "elicitation/create", question())]);
+    let mut builder = Gateway::alone().kinds(&kinds).toml(CODE);
+    let extra = trackers().await;
+    builder =
+        builder.server("t", extra[0].http() + "[servers.t.tools.delete-issue]\nconfirm = true\n");
+    let gateway = builder.start().await;
+    gateway
+        .wait_for(|status| {
+            status["servers"].as_array().unwrap().iter().all(|it| it["state"] == "ready")
+        })
+        .await;
+    for (era, client) in both(&gateway).await {
+        for kind in &kinds {
+            let name = kind.name.replace('-', "_");
+            let code = format!(
+                "const one = await tools['{}__ask'](); const two = await tools.t__ping({{ n: 1 }}); \
+                 return [JSON.stringify(one), two];",
+                kind.name
+            );
+            let params = json!({ "name": "run_code", "arguments": { "code": code } });
+            let said = dialogue_about(&client, "tools/call", params, |asked| {
+                assert_eq!(asked["params"]["message"], "Who?", "{era} {name}: {asked}");
+                ann()
+            })
+            .await;
+            assert!(!said.is_error(), "{era} {name}: {said:?}");
+            let told = said.result()["structuredContent"]["returned"].clone();
+            assert!(told[0].as_str().unwrap().contains("Ann"), "{era} {name}: {told}");
+            assert_eq!(told[1], json!({ "n": 1 }), "{era} {name}");
+        }
+        // The gateway's own question, about the tool that is called.
+        for (action, expected) in [("accept", "{\"id\":7}"), ("decline", "the user d")] {
+            let code = "try { return JSON.stringify(await tools.t__delete_issue({ id: 7 })) } \
+                catch (error) { return error.message }";
+            let params = json!({ "name": "run_code", "arguments": { "code": code } });
+            let said = dialogue_about(&client, "tools/call", params, |asked| {
+                let message = asked["params"]["message"].as_str().unwrap();
+                assert!(message.contains("t__delete-issue"), "{era}: {message}");
+                json!({ "action": action })
+            })
+            .await;
+            let told = said.result()["structuredContent"]["returned"].to_string();
+            let told = told.replace('\\', "");
+            assert!(told.contains(expected), "{era} {action}: {said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_be_asked_fails_the_inner_call_alone() {
+    let upstreams = trackers().await;
+    let server = upstreams[0].http() + "[servers.t.tools.delete-issue]\nconfirm = true\n";
+    let gateway = Gateway::with("t", server).toml(CODE).start().await;
+    for (era, client) in gateway.both().await {
+        let code = "try { await tools.t__delete_issue({}) } catch (error) { return error.message }";
+        let said = returned(&client, code).await;
+        assert!(said.as_str().unwrap().contains("cannot"), "{era}: {said}");
+    }
+    assert!(upstreams[0].calls().is_empty());
+}
+
+#[tokio::test]
+async fn many_inner_calls_that_ask_at_once_are_all_answered() {
+    let upstreams = trackers().await;
+    let server = upstreams[0].http() + "[servers.t.tools.delete-issue]\nconfirm = true\n";
+    let more = format!("{CODE}[code]\nparallel = 40\n");
+    let gateway = Gateway::with("t", server).toml(&more).start().await;
+    let client = gateway.legacy().await.offering(form()).await;
+    let code = "const all = await Promise.all(Array.from({ length: 40 }, (_, id) => \
+        tools.t__delete_issue({ id }))); return all.reduce((sum, one) => sum + one.id, 0);";
+    let params = json!({ "name": "run_code", "arguments": { "code": code } });
+    let said =
+        dialogue_about(&client, "tools/call", params, |_| json!({ "action": "accept" })).await;
+    assert_eq!(said.result()["structuredContent"]["returned"], 780, "{said:?}");
+}
+
+#[tokio::test]
+async fn inner_calls_pass_policy_under_their_own_names_and_name_their_parent() {
+    let clients = client_table("ann", "key-ann", "") + &client_table("bob", "key-bob", "");
+    let rules = "[policy.rules.all]\nprincipals = [\"ann\"]\n\
+        [policy.rules.some]\nprincipals = [\"bob\"]\ntools = [\"*__ping\"]\n\
+        [audit]\nfile = \"audit.jsonl\"\n";
+    let upstreams = trackers().await;
+    let server = upstreams[0].http() + "[servers.m.tools.find_issue]\nrate = \"2/min\"\n";
+    let settings = format!("{CODE}{clients}{rules}");
+    let gateway = Gateway::with("m", server).toml(&settings).start().await;
+    for (era, bob) in gateway.both_as("key-bob", "/mcp").await {
+        let listed = bob.request("tools/list", json!({})).await.result().to_string();
+        assert!(listed.contains("m__ping") && !listed.contains("find_issue"), "{era}: {listed}");
+        let code = "
+            const said = [Object.keys(tools).join()];
+            for (const name of ['m__find_issue', 'never_was']) {
+                try { await tools[name]({ query: 'x' }) } catch (error) { said.push(error.message) }
+            }
+            try { said.push(await tools.find_tools({ query: 'find an issue' })) }
+            catch (error) { said.push(error.message) }
+            return said;";
+        let said = returned(&bob, code).await;
+        let [names, hidden, never, found] = [0, 1, 2, 3].map(|at| said[at].to_string());
+        assert!(!names.contains("issue") && names.contains("m__ping"), "{era}: {names}");
+        let same = hidden.replace("m__find_issue", "NAME") == never.replace("never_was", "NAME");
+        assert!(same, "{era}: {hidden} {never}");
+        assert!(!found.contains("find_issue"), "{era}: {found}");
+    }
+    assert!(upstreams[0].calls().is_empty());
+    let [(_, ann), _] = gateway.both_as("key-ann", "/mcp").await;
+    let code = "
+        let limited = 0;
+        for (let n = 0; n < 4; n++) {
+            try { await tools.m__find_issue({ query: 'x' }) } catch (error) { limited += 1 }
+        }
+        return limited;";
+    assert_eq!(returned(&ann, code).await, 2, "the rate of the tool");
+    let folder = gateway.stop().await;
+    let records = json_lines(&folder.path().join("audit.jsonl"));
+    let of = |tool: &str, who: &str| {
+        let all = records.iter();
+        let all = all.filter(|one| one["tool"] == tool && one["principal"] == who);
+        all.cloned().collect::<Vec<_>>()
+    };
+    let (runs, inner) = (of("run_code", "ann"), of("m__find_issue", "ann"));
+    assert_eq!((runs.len(), inner.len()), (1, 4), "{records:?}");
+    assert!(inner.iter().all(|one| one["parent"] == runs[0]["id"]), "{inner:?}");
+    assert!(runs[0]["parent"].is_null() && runs[0]["outcome"] == "ok", "{runs:?}");
+    let refused = inner.iter().filter(|one| one["decision"] == "deny" && one["check"] == "limit");
+    assert_eq!(refused.count(), 2, "{inner:?}");
+}
+
+#[tokio::test]
+async fn where_the_api_is_too_long_code_finds_tools() {
+    let settings = "[profiles.default]\ndiscovery = \"code\"\nbudget = 50\n";
+    let (_upstreams, gateway) = start(settings).await;
+    for (era, client) in gateway.both().await {
+        let said = client.request("tools/list", json!({})).await;
+        let api = said.result()["tools"][0]["description"].as_str().unwrap().to_owned();
+        assert!(api.contains("tools.find_tools(") && api.contains("m (5), l (5)."), "{era}: {api}");
+        assert!(!api.contains("find_issue(input"), "{era}: {api}");
+        let code = "
+            const { tools: lines } = await tools.find_tools({ query: 'find an issue' });
+            const name = lines[0].split('(')[0];
+            const { tools: [whole] } = await tools.describe_tools({ names: [name] });
+            return [name, whole.inputSchema.required[0], (await tools[name]({ query: 'q' })).query];";
+        assert_eq!(returned(&client, code).await, json!(["m__find_issue", "query", "q"]), "{era}");
+    }
+}
+
+#[tokio::test]
+async fn the_bounds_of_a_run_are_those_of_the_configuration() {
+    let bounds = "[code]\ncalls = 3\ncpu_time = \"300ms\"\nmemory = \"16MiB\"\noutput = \"1KiB\"\nruns = 1\n";
+    let (upstreams, gateway) = start(&format!("{CODE}{bounds}")).await;
+    let client = gateway.modern();
+    for (code, expected) in [
+        ("for (;;) {}", "processor time"),
+        ("const all = []; for (;;) all.push(new Array(1e5).fill(7));", "memory"),
+        ("return 'x'.repeat(2000);", "1024 are allowed"),
+        ("for (let n = 0; n < 9; n++) await tools.m__ping();", "3"),
+    ] {
+        let said = run(&client, code).await;
+        assert!(said.is_error() && said.text().contains(expected), "{code}: {}", said.text());
+    }
+    assert_eq!(upstreams[0].calls().len(), 3);
+    let said = run(&client, "console.log('y'.repeat(5000)); return 1;").await;
+    let structured = &said.result()["structuredContent"];
+    assert_eq!(structured["printed"].as_str().unwrap().len(), 1024, "{said:?}");
+    assert!(!said.is_error() && said.text().contains("more was printed"), "{said:?}");
+
+    // The one place for a run is taken, and free again when the run ends.
+    let held = client.ask_call("run_code", json!({ "code": "await tools.m__hold();" })).send();
+    let code = "return 1;";
+    let mut stream = held.await;
+    upstreams[0].heard("tools/call", 4).await;
+    let said = run(&client, code).await;
+    assert_eq!(said.status, 429, "{said:?}");
+    upstreams[0].release(1);
+    within(stream.message()).await.unwrap();
+    assert_eq!(returned(&client, code).await, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_code_and_its_calls() {
+    let (upstreams, gateway) = start(CODE).await;
+    let client = gateway.modern();
+    let code = "await Promise.all([tools.m__hold(), tools.m__hold()]);";
+    let stream = client.ask_call("run_code", json!({ "code": code })).send().await;
+    upstreams[0].heard("tools/call", 2).await;
+    assert!(child_count() > 0);
+    drop(stream);
+    gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
+    within(until(|| child_count() == 0)).await;
+}
+
+/// The processes that run code for this process.
+fn child_count() -> usize {
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let is_child = |entry: &std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let line = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        parent == Some(&*own) && line.contains("run-code")
+    };
+    processes.filter(is_child).count()
+}
+
+#[tokio::test]
+async fn a_parked_run_belongs_to_its_client_and_request() {
+    let clients = client_table("ann", "key-ann", "") + &client_table("bob", "key-bob", "");
+    let upstreams = trackers().await;
+    let server = upstreams[0].http() + "[servers.t.tools.delete-issue]\nconfirm = true\n";
+    let gateway = Gateway::with("t", server).toml(&format!("{CODE}{clients}")).start().await;
+    let [(_, ann), _] = gateway.both_as("key-ann", "/mcp").await;
+    let [(_, bob), _] = gateway.both_as("key-bob", "/mcp").await;
+    let (ann, bob) = (ann.offering(form()).await, bob.offering(form()).await);
+    let arguments = json!({ "code": "return await tools.t__delete_issue({ id: 1 });" });
+    let said = ann.call("run_code", arguments.clone()).await;
+    let asked = said.result()["inputRequests"].as_object().unwrap().clone();
+    let (key, _) = asked.iter().next().unwrap();
+    let retry = |arguments: &Value| {
+        json!({
+            "name": "run_code", "arguments": arguments,
+            "requestState": said.result()["requestState"],
+            "inputResponses": { key: { "action": "accept" } },
+        })
+    };
+    let stolen = bob.request("tools/call", retry(&arguments)).await;
+    assert_eq!(stolen.error()["code"], -32602, "{stolen:?}");
+    let changed = retry(&json!({ "code": "return 2;" }));
+    let changed = ann.request("tools/call", changed).await;
+    assert_eq!(changed.error()["code"], -32602, "{changed:?}");
+    assert!(upstreams[0].calls().is_empty());
+    let said = ann.request("tools/call", retry(&arguments)).await;
+    assert_eq!(said.result()["structuredContent"]["returned"], json!({ "id": 1 }), "{said:?}");
+    let again = ann.request("tools/call", retry(&arguments)).await;
+    assert_eq!(again.error()["code"], -32602, "once: {again:?}");
+}
