@@ -2,6 +2,8 @@
 // print. README.md, next folder up, describes both. An SDK's own part is an
 // object that connect() returns: see ts_v1.mjs and ts_v2.mjs.
 
+import { createInterface } from 'node:readline';
+
 const WHOLE_RUN_MS = 180_000;
 const STEP_MS = 20_000;
 const ERAS = ['legacy', 'modern', 'auto'];
@@ -18,7 +20,7 @@ function fault(words) {
 }
 
 function readCommandLine(supported) {
-  const options = { url: undefined, era: 'auto', headers: {} };
+  const options = { url: undefined, era: 'auto', headers: {}, lines: false };
   const words = process.argv.slice(2);
   while (words.length > 0) {
     const word = words.shift();
@@ -26,10 +28,11 @@ function readCommandLine(supported) {
     else if (word === '--header') {
       const [, name, value] = /^([^:]+):\s*(.*)$/.exec(words.shift() ?? '') ?? fault('--header takes NAME: VALUE');
       options.headers[name] = value;
-    } else if (word.startsWith('-') || options.url !== undefined) fault(`what is ${word}?`);
+    } else if (word === '--lines') options.lines = true;
+    else if (word.startsWith('-') || options.url !== undefined) fault(`what is ${word}?`);
     else options.url = word;
   }
-  if (options.url === undefined) fault('usage: DRIVER URL [--era legacy|modern|auto] [--header "NAME: VALUE"] < STEPS');
+  if (options.url === undefined) fault('usage: DRIVER URL [--era legacy|modern|auto] [--header "NAME: VALUE"] [--lines] < STEPS');
   if (!ERAS.includes(options.era)) fault(`no such era: ${options.era}`);
   if (!supported.includes(options.era)) fault(`this SDK has no ${options.era} era`);
   return options;
@@ -40,7 +43,20 @@ async function readSteps() {
   for await (const chunk of process.stdin) text += chunk;
   const steps = text.trim() === '' ? [] : JSON.parse(text);
   if (!Array.isArray(steps)) fault('the steps are not an array');
-  return steps;
+  return steps.map(checked);
+}
+
+/** The steps of `--lines`: one a line, until the input ends. */
+async function* readLines() {
+  for await (const line of createInterface({ input: process.stdin })) {
+    if (line.trim() === '') return;
+    yield checked(JSON.parse(line));
+  }
+}
+
+function checked(step) {
+  if (!Object.hasOwn(OPS, step.op)) fault(`no such op: ${step.op}`);
+  return step;
 }
 
 function asError(thrown) {
@@ -252,23 +268,26 @@ async function bounded(work) {
   return Promise.race([work, limit]).finally(() => clearTimeout(timer));
 }
 
+function boundWholeRun() {
+  setTimeout(() => {
+    process.stderr.write(`driver: not done in ${WHOLE_RUN_MS} ms\n`);
+    process.exit(124);
+  }, WHOLE_RUN_MS).unref();
+}
+
 /**
  * Runs a driver. `connect(options)` gets {url, era, headers, heard, answers, listens} and
  * resolves to a peer: {info, call(step, options), …}, see OPS for what it has; `listens`
  * says whether a step will wait for a list to change.
  */
 export async function drive(supportedEras, connect) {
-  setTimeout(() => {
-    process.stderr.write(`driver: not done in ${WHOLE_RUN_MS} ms\n`);
-    process.exit(124);
-  }, WHOLE_RUN_MS).unref();
   const options = readCommandLine(supportedEras);
-  const steps = await readSteps();
-  for (const step of steps) if (!Object.hasOwn(OPS, step.op)) fault(`no such op: ${step.op}`);
+  if (!options.lines) boundWholeRun();
+  const steps = options.lines ? readLines() : await readSteps();
 
   const heard = new Heard();
   const answers = new Answers();
-  const listens = steps.some((step) => step.op.includes('wait_list_changed'));
+  const listens = !options.lines && steps.some((step) => step.op.includes('wait_list_changed'));
   let peer;
   try {
     peer = await bounded(connect({ ...options, heard, answers, listens }));
@@ -278,8 +297,10 @@ export async function drive(supportedEras, connect) {
     print({ step: 0, op: 'connect', ok: false, error: asError(thrown) });
   }
 
-  for (const [index, step] of steps.entries()) {
-    const head = { step: index + 1, op: step.op };
+  let number = 0;
+  for await (const step of steps) {
+    number += 1;
+    const head = { step: number, op: step.op };
     try {
       if (peer === undefined) throw new Error('not connected');
       print({ ...head, ok: true, result: await bounded(OPS[step.op](peer, step)) });

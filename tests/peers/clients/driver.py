@@ -377,15 +377,48 @@ def fault(words: str) -> None:
 Connect = Callable[[Options], AbstractAsyncContextManager[Peer]]
 
 
-async def run(connect: Connect, options: Options, steps: list[Json]) -> None:
-    remaining = list(enumerate(steps, start=1))
+class Script:
+    """The steps: an array that is known from the start, or lines that come while the driver runs."""
+
+    def __init__(self, steps: list[Json] | None) -> None:
+        self.known = steps
+        self.taken = 0
+
+    async def next(self) -> tuple[int, Json] | None:
+        """The next step and its number."""
+        if self.known is not None:
+            step = self.known[self.taken] if self.taken < len(self.known) else None
+        else:
+            step = parse_step(await anyio.to_thread.run_sync(sys.stdin.readline))
+        self.taken += 1
+        return None if step is None else (self.taken, step)
+
+    def rest(self) -> list[tuple[int, Json]]:
+        """The known steps that were not taken."""
+        return list(enumerate(self.known or [], start=1))[self.taken :]
+
+
+def parse_step(line: str) -> Json | None:
+    if not line.strip():
+        return None
+    step = json.loads(line)
+    check_step(step)
+    return step
+
+
+def check_step(step: Json) -> None:
+    if step["op"] != "close" and step["op"] not in OPS:
+        fault(f"no such op: {step['op']}")
+
+
+async def run(connect: Connect, options: Options, script: Script) -> None:
     under_way: tuple[int, str] | None = (0, "connect")
     try:
         async with connect(options) as peer:
             report(0, "connect", peer.info)
             under_way = None
-            while remaining:
-                index, step = remaining.pop(0)
+            while (numbered := await script.next()) is not None:
+                index, step = numbered
                 under_way = (index, step["op"])
                 if step["op"] == "close":
                     break
@@ -405,7 +438,7 @@ async def run(connect: Connect, options: Options, steps: list[Json]) -> None:
             report(*under_way, error=as_error(thrown))
         else:
             print(f"driver: closing failed: {as_error(thrown)}", file=sys.stderr)
-    for index, step in remaining:
+    for index, step in script.rest():
         report(index, step["op"], error=as_error(NotConnected("not connected")))
 
 
@@ -414,26 +447,26 @@ def drive(eras: tuple[str, ...], connect: Connect) -> None:
     parser.add_argument("url")
     parser.add_argument("--era", choices=("legacy", "modern", "auto"), default="auto")
     parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE")
+    parser.add_argument("--lines", action="store_true", help="a step a line, each done before the next is read")
     arguments = parser.parse_args()
     if arguments.era not in eras:
         fault(f"this SDK has no {arguments.era} era")
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
 
-    steps = json.loads(sys.stdin.read() or "[]")
-    for step in steps:
-        if step["op"] != "close" and step["op"] not in OPS:
-            fault(f"no such op: {step['op']}")
+    steps = None if arguments.lines else json.loads(sys.stdin.read() or "[]")
+    for step in steps or []:
+        check_step(step)
     headers = dict(tuple(part.strip() for part in header.split(":", 1)) for header in arguments.header)
     options = Options(
         url=arguments.url,
         era=arguments.era,
         headers=headers,
-        listens=any("wait_list_changed" in step["op"] for step in steps),
+        listens=any("wait_list_changed" in step["op"] for step in steps or []),
     )
 
     async def bounded() -> None:
-        with anyio.fail_after(WHOLE_RUN_SECONDS):
-            await run(connect, options, steps)
+        with anyio.fail_after(WHOLE_RUN_SECONDS if steps is not None else None):
+            await run(connect, options, Script(steps))
 
     try:
         anyio.run(bounded)
