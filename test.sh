@@ -123,9 +123,10 @@ if section packages "compilers and interpreters"; then
     packages || exit 1
 fi
 # Of the agent frameworks one on the Python SDK 1.x and one on 2.x: all of them take ten minutes.
-if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs"; then
+if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs, scripted agents"; then
     tests/frameworks/setup.sh langchain openai || exit 1
     tests/apis/setup.sh || exit 1
+    tests/agents/setup.sh || exit 1
 fi
 
 # --- The code -------------------------------------------------------------------
@@ -190,6 +191,7 @@ if section python "the judges, the peers among themselves, and agent frameworks,
     many "tests/frameworks" "$unittests" python3 -m unittest discover -s tests/frameworks
     many "tests/servers" "$unittests" python3 -m unittest discover -s tests/servers
     many "tests/peers" "$unittests" python3 -m unittest discover -s tests/peers
+    many "tests/agents" "$unittests" python3 -m unittest discover -s tests/agents
     one collect frameworks
 fi
 if section conformance "the official suite through the gateway"; then
