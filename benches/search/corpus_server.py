@@ -3,7 +3,8 @@
 
     corpus_server.py SERVER            one server, over standard streams
     corpus_server.py --corpus CORPUS   all tools of a corpus as one server, named SERVER__TOOL
-    corpus_server.py --port N          every server, each at http://127.0.0.1:N/SERVER; prints {"port": N}
+    corpus_server.py --port N          every server, each at http://127.0.0.1:N/SERVER, and without annotations at
+                                       /bare/SERVER; prints {"port": N}
 
 They speak Legacy MCP. A call of a tool is answered with the tool's name.
 """
@@ -66,6 +67,8 @@ def serve_streams(name: str, tools: list[Json]) -> None:
 
 def serve_http(port: int) -> None:
     servers = load_servers()
+    for name, tools in list(servers.items()):
+        servers[f"bare/{name}"] = [{key: tool[key] for key in tool if key != "annotations"} for tool in tools]
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -175,7 +175,8 @@ def print_report(report: Report, tokens: Tokens) -> None:
     for fault in report.faults:
         print(f"FAULT   {report.sdk}  {fault}")
     steps = sum(len(talk.direct) for talk in done)
-    print(f"\n{report.sdk} ({SDKS[report.sdk][1]}), {report.tools} tools: {len(done)} of {len(report.talks)} tasks, {steps} steps")
+    what = f"{report.sdk} ({SDKS[report.sdk][1]}), {report.tools} tools"
+    print(f"\n{what}: {len(done)} of {len(report.talks)} tasks, {steps} steps")
     ranks = [rank for talk in report.talks for rank in talk.ranks]
     if ranks:
         counts = ", ".join(f"{label} {sum(map(is_it, ranks))}" for label, is_it in RANKS.items())
