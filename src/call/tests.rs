@@ -83,6 +83,9 @@ fn after(failure: &Failure) -> Option<Failure> {
             let right = CallIntent::Destructive.tool_name();
             MetaCallRefusal::OtherIntent { name: detail(), right }.into()
         }
+        Failure::MetaCallRefused(MetaCallRefusal::OtherIntent { .. }) => {
+            MetaCallRefusal::CalledDirectly { name: "find_tools" }.into()
+        }
         Failure::MetaCallRefused(_) => Failure::UnknownPrompt { name: detail() },
         Failure::UnknownPrompt { .. } => Failure::UnknownResource { uri: detail() },
         Failure::UnknownResource { .. } => Failure::UnknownTask { id: "ID".into() },

@@ -130,7 +130,7 @@ fn listed_form(tool: MetaTool) -> Value {
             "name": name, "title": "Find tools",
             "description": "Finds tools by what they do, the best first. Most tools are not listed: \
                 search before you say that something cannot be done. Each answer is a signature; \
-                `*` marks one that leaves something out, which describe_tools tells.",
+                `*` and `…` mark what it leaves out, which describe_tools tells.",
             "inputSchema": object_schema(&json!({
                 "query": {
                     "type": "string", "minLength": 1, "maxLength": MAX_QUERY,

@@ -1,11 +1,13 @@
 //! The gateway's own `server/discover` and `initialize` results: version,
 //! capabilities and instructions.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Context, MetaTool, ServerName};
-use crate::catalog::{Kind, MetaListing, Naming, ServerOffers};
+use crate::catalog::{Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry};
 use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
@@ -124,10 +126,14 @@ pub(super) fn capabilities(
 /// name. A single server's instructions get no heading.
 fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
     let naming = Naming::new(&snapshot.config.gateway);
-    let told =
-        |member: &SnapshotServer| view.list(&member.config.name)?.offers.instructions.clone();
-    // Under rules, nobody hears of a server of which it may use nothing.
+    // Under rules, nobody hears of a server of which it may use nothing, nor of a tool that it may not
+    // use.
     let has_rules = snapshot.policy.authorization().is_some();
+    let told = |member: &SnapshotServer| {
+        let list = view.list(&member.config.name)?;
+        let text = list.offers.instructions.clone()?;
+        (!has_rules || !names_hidden_tool(view, list, &text)).then_some(text)
+    };
     let is_seen = |name: &ServerName| {
         view.scope().admits_server(name) && (!has_rules || view.catalog.shows_any_of(name))
     };
@@ -153,6 +159,17 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
         all = Some(before + &section);
     }
     all
+}
+
+/// Whether a text of a server names one of its tools that a view does not have.
+fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
+    let is_name_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let words: HashSet<_> = text.split(|c| !is_name_part(c)).collect();
+    let words: HashSet<_> = words.iter().map(|word| word.trim_matches(['.', '-', '/'])).collect();
+    let shown = view.catalog.entries().filter(|entry| entry.server == list.server);
+    let shown: HashSet<_> = shown.map(ToolEntry::native).collect();
+    let mut hidden = list.tools.iter().filter(|tool| !shown.contains(&tool.native));
+    hidden.any(|tool| words.contains(tool.native.as_str()))
 }
 
 /// What a model has to know where most tools are not listed: how they are found, and how many there are

@@ -49,8 +49,12 @@ pub(super) fn unwrap_call(
     (meta, intent): (MetaTool, Option<CallIntent>),
     call: &Call,
 ) -> Result<Box<Call>, Failure> {
-    let arguments = checked_arguments(meta, call)?;
+    let arguments = checked_arguments(meta, call)
+        .map_err(|failure| explain_flattened_call(view, call).unwrap_or(failure))?;
     let asked: AskedCall<'_> = read(&arguments)?;
+    if let Some(other) = MetaTool::with_name(&asked.name).filter(|other| is_offered(view, *other)) {
+        return Err(MetaCallRefusal::CalledDirectly { name: other.name() }.into());
+    }
     if let Some(intent) = intent
         && let Some(right) = intent_of(snapshot, view, &asked.name)
         && right != intent
@@ -70,6 +74,21 @@ pub(super) fn unwrap_call(
     // The parameters in the headers are those of the meta-tool.
     let context = Context { peer: None, ..call.context.clone() };
     Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: call.input.clone() }))
+}
+
+/// The failure of a call whose arguments stand beside the name of the tool, with that tool's schema;
+/// `None` if it is another mistake.
+fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
+    let members = Members::parse(call.params.arguments()?).ok()?;
+    let name = text(members.find("name")?)?;
+    let others = members.0.iter().filter(|(key, _)| key != "name" && key != "arguments");
+    let others: Vec<_> = others.map(|(key, _)| clip(key, LONGEST_TEXT)).collect();
+    let raw = view.catalog.listed_tool(&name).filter(|_| !others.is_empty())?;
+    let line = format!(
+        "{} belong(s) into `arguments`, which is an object of the arguments of {name}",
+        others.join(", ")
+    );
+    Some(explain_violations(ArgumentViolations::of_line(line), &raw))
 }
 
 /// Tells a model that called a tool by a meta-tool what it has to know to call it rightly.
@@ -107,8 +126,9 @@ pub(super) fn answer(
     Reply::starting(async move {
         let arguments = checked_arguments(tool, &call)?;
         let holder = Holder::identify(&call.context.principal, call.context.address);
+        let of = Arc::clone(&snapshot);
         let make = move |search: &SearchConfig| match tool {
-            MetaTool::Find => find_elements(&view, &arguments, search),
+            MetaTool::Find => find_elements((&of, &view), &arguments, search),
             MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => {
                 describe_tools(&view, &arguments)
             }
@@ -134,6 +154,11 @@ async fn run_search<T: Send + 'static>(
 /// The arguments of a call of a meta-tool.
 pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Failure> {
     let raw = call.params.arguments().unwrap_or(b"{}");
+    if tool == MetaTool::Describe
+        && let Some(name) = only_name(raw)
+    {
+        return Ok(object_of([("names", format!("[{}]", string(&name)).into())]).into());
+    }
     let Some(tool) = meta_tool(tool) else { return Ok(Bytes::copy_from_slice(raw)) };
     match tool.arguments.check(Some(raw)) {
         Ok(()) => Ok(Bytes::copy_from_slice(raw)),
@@ -143,6 +168,14 @@ pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Fa
             None => Err(explain_violations(violations, tool.raw())),
         },
     }
+}
+
+/// The name that is given to `describe_tools` where it wants a list of names; `None` if there is one.
+fn only_name(raw: &[u8]) -> Option<String> {
+    let members = Members::parse(raw).ok()?;
+    let [(key, value)] = &members.0[..] else { return None };
+    let name = text(value).filter(|name| key == "names" && !name.trim_start().starts_with('['));
+    name.map(Cow::into_owned)
 }
 
 fn read<'a, T: Deserialize<'a>>(arguments: &'a [u8]) -> Result<T, Failure> {
@@ -180,7 +213,11 @@ struct AskedNames {
 }
 
 /// The result of `find_tools`.
-fn find_elements(view: &View, arguments: &[u8], search: &SearchConfig) -> Result<Vec<u8>, Failure> {
+fn find_elements(
+    (snapshot, view): (&Snapshot, &View),
+    arguments: &[u8],
+    search: &SearchConfig,
+) -> Result<Vec<u8>, Failure> {
     let asked: AskedSearch<'_> = read(arguments)?;
     let kind = match asked.kind {
         None | Some(AskedKind::Tools) => Kind::Tools,
@@ -190,10 +227,21 @@ fn find_elements(view: &View, arguments: &[u8], search: &SearchConfig) -> Result
     };
     let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
     let found = view.search(kind, &asked.query, limit, search);
-    let lines: Vec<_> = found.iter().map(|one| line_of(kind, one)).collect();
+    let by_intent = view.discovery.as_ref().is_some_and(|discovery| discovery.by_intent);
+    let lines = found.iter().map(|one| {
+        let line = line_of(kind, one);
+        let intent =
+            (by_intent && kind == Kind::Tools).then(|| intent_of_found(snapshot, view, one));
+        match intent.flatten() {
+            Some(intent) => format!("{line} [{}]", intent.tool_name()),
+            None => line,
+        }
+    });
+    let lines: Vec<_> = lines.collect();
     let count = view.catalog.list(kind).len();
     let noun = kind.member();
     let head = match found.first() {
+        None if count == 0 => format!("There are no {noun}."),
         None => format!("None of {count} {noun} fits. Ask in other words."),
         Some(best) if !best.is_confident => {
             format!("None of {count} {noun} fits well. The nearest:")
@@ -220,6 +268,12 @@ fn line_of(kind: Kind, found: &FoundElement) -> String {
         }
         None => name.into_owned(),
     }
+}
+
+/// What a call of a tool that was found may do.
+fn intent_of_found(snapshot: &Snapshot, view: &View, found: &FoundElement) -> Option<CallIntent> {
+    let members = Members::parse(&found.raw).ok()?;
+    intent_of(snapshot, view, &text(members.find("name")?)?)
 }
 
 /// The result of `describe_tools`.

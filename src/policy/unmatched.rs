@@ -50,6 +50,7 @@ pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
         add("tools", "tool", &profile.tools);
         add("prompts", "prompt", &profile.prompts);
         add("resources", "resource", &profile.resources);
+        add("pin", "tool", &Some(profile.pin.clone()));
     }
     found
 }

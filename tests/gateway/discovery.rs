@@ -126,6 +126,18 @@ async fn a_refused_call_says_what_is_needed_to_make_it_rightly() {
             assert!(said.is_error(), "{era} {wrong}: {said:?}");
             assert!(said.text().contains("The schema: "), "{era} {wrong}: {said:?}");
         }
+        // The mistakes that models make.
+        let flat = json!({ "name": "m__find_issue", "repo": "r", "query": "q" });
+        let said = client.call("call_tool", flat).await;
+        let expected = "repo, query belong(s) into `arguments`";
+        assert!(said.is_error() && said.text().contains(expected), "{era}: {}", said.text());
+        assert!(said.text().contains(r#""required":["repo","query"]"#), "{era}: {}", said.text());
+        let said = through(&client, "call_tool", "find_tools", json!({ "query": "x" })).await;
+        assert!(said.text().contains("find_tools is called directly"), "{era}: {said:?}");
+        let said = client.call("describe_tools", json!({ "names": "m__ping" })).await;
+        assert_eq!(said.result()["structuredContent"]["tools"][0]["name"], "m__ping", "{era}");
+        let said = client.call("find_tools", json!({ "query": "x", "kind": "skills" })).await;
+        assert!(said.text().contains("There are no skills."), "{era}: {}", said.text());
         // Models often write the arguments as a string.
         let text = json!({ "name": "m__create_issue", "arguments": "{\"title\":\"t\"}" });
         assert_eq!(client.call("call_tool", text).await.text(), r#"{"title":"t"}"#, "{era}");
@@ -143,6 +155,11 @@ async fn each_intent_has_a_tool_of_its_own() {
     let [read, write, destructive] = ["call_tool_read", "call_tool_write", "call_tool_destructive"];
     let names = client.tool_names().await;
     assert_eq!(names[..5], ["find_tools", "describe_tools", read, write, destructive]);
+    let lines = found(&client, "issue").await;
+    for (tool, right) in [("m__find_issue(", read), ("u__find_issue(", destructive)] {
+        let line = lines.iter().find(|line| line.starts_with(tool)).unwrap();
+        assert!(line.ends_with(&format!(" [{right}]")), "{line}");
+    }
     for (tool, right) in [
         ("m__find_issue", read),
         ("m__create_issue", write),

@@ -36,6 +36,13 @@ impl ArgumentViolations {
     }
 }
 
+impl ArgumentViolations {
+    /// One violation, in words.
+    pub fn of_line(line: impl Into<String>) -> Self {
+        Self { lines: vec![line.into()], others: OtherViolations::None }
+    }
+}
+
 impl fmt::Display for ArgumentViolations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.lines.join("\n"))?;
@@ -61,6 +68,12 @@ pub enum MetaCallRefusal {
         name: String,
         /// Names of tools that it may stand for.
         similar: Vec<String>,
+    },
+    /// The tool is a meta-tool itself.
+    #[error("{name} is called directly, not by another tool")]
+    CalledDirectly {
+        /// The name of the meta-tool.
+        name: &'static str,
     },
     /// The tool is for another meta-tool.
     #[error("{name} is not called by this tool, but by {right}")]

@@ -49,9 +49,9 @@ impl Failure {
             Self::DepartedTool { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "departed_tool")
             }
-            Self::MetaCallRefused(MetaCallRefusal::OtherIntent { .. }) => {
-                row(code::INVALID_PARAMS, 200, Client, false, "other_intent")
-            }
+            Self::MetaCallRefused(
+                MetaCallRefusal::OtherIntent { .. } | MetaCallRefusal::CalledDirectly { .. },
+            ) => row(code::INVALID_PARAMS, 200, Client, false, "wrong_meta_tool"),
             Self::UnknownPrompt { .. } => {
                 row(code::INVALID_PARAMS, 200, Client, false, "unknown_prompt")
             }

@@ -39,7 +39,7 @@ pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
 pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
-use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT};
+use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT, WHOLE_NAME};
 
 /// The place of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,8 +87,11 @@ struct IndexedDocument {
     /// The number of words of each field.
     lengths: [u16; FIELDS],
     action: Option<Action>,
-    /// The letters and digits of its names.
-    keys: [Box<str>; 2],
+    /// The letters and digits of its names: its server's own, with the server's before it, and the
+    /// configured one.
+    keys: [Box<str>; 3],
+    /// The words of its name that are not in its server's.
+    name_words: u16,
 }
 
 /// A term, and the documents that have it.
@@ -97,6 +100,14 @@ struct VocabularyTerm {
     letters: LetterSet,
     /// In order of documents.
     postings: Vec<Posting>,
+}
+
+/// The server of a document that is added.
+struct DocumentServer<'a> {
+    /// Its place among the servers of the index.
+    place: usize,
+    name: &'a str,
+    terms: Vec<Arc<str>>,
 }
 
 /// How often a document has a term.
@@ -129,19 +140,21 @@ impl SearchIndex {
             longest: [0; FIELDS],
             synonyms,
         };
-        let mut servers: HashMap<&str, (usize, Vec<Arc<str>>)> = HashMap::default();
+        let mut servers: HashMap<&str, DocumentServer<'_>> = HashMap::default();
         for document in documents.into_iter().take(MAX_DOCUMENTS) {
-            let SearchDocument { element, server, renamed } = document;
+            let SearchDocument { element, server: name, renamed } = document;
             let place = servers.len();
-            let (server, terms) =
-                servers.entry(server).or_insert_with(|| (place, analyser.terms_of(server)));
+            let server = servers.entry(name).or_insert_with(|| {
+                let terms = analyser.terms_of(name);
+                DocumentServer { place, name, terms }
+            });
             let mut added: Vec<_> =
-                terms.iter().map(|term| (Arc::clone(term), Field::Server)).collect();
+                server.terms.iter().map(|term| (Arc::clone(term), Field::Server)).collect();
             if let Some(name) = renamed {
                 let terms = analyser.terms_of(name).into_iter();
                 added.extend(terms.map(|term| (term, Field::Name)));
             }
-            built.add_document((*server, &element), added, renamed);
+            built.add_document((server, &element), added, renamed);
         }
         built.saturate_counts();
         built
@@ -159,7 +172,7 @@ impl SearchIndex {
 
     fn add_document(
         &mut self,
-        (server, element): (usize, &AnalysedElement),
+        (server, element): (&DocumentServer<'_>, &AnalysedElement),
         mut added: Vec<(Arc<str>, Field)>,
         renamed: Option<&str>,
     ) {
@@ -196,11 +209,16 @@ impl SearchIndex {
             *longest = length.max(*longest);
         }
         let renamed_action = renamed.and_then(Action::of_name);
+        let own = &element.name_key;
+        let with_server = if own.is_empty() { String::new() } else { name_key(server.name) + own };
+        let of_server = element.terms.iter().filter(|(term, _)| server.terms.contains(term));
+        let of_server = of_server.map(|(_, counts)| u16::from(name_count(*counts))).sum();
         self.documents.push(IndexedDocument {
-            server,
+            server: server.place,
             lengths,
             action: renamed_action.or(element.action),
-            keys: [element.name_key.clone(), name_key(renamed.unwrap_or_default()).into()],
+            keys: [own.clone(), with_server.into(), name_key(renamed.unwrap_or_default()).into()],
+            name_words: name_length(&element.lengths).saturating_sub(of_server),
         });
     }
 
@@ -239,10 +257,16 @@ impl SearchIndex {
             ranking.add_concept(concept, &mut scratch, &mut all);
         }
         let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
+        let named = self.count_named(query);
         let mut hits = Vec::new();
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
-                hits.push(judge_match(query, document, DocumentId(place), (found, total)));
+                let mut hit = judge_match(query, document, DocumentId(place), (found, total));
+                let words = named.get(place).copied().unwrap_or_default();
+                if words >= document.name_words.max(1) {
+                    hit.score *= WHOLE_NAME;
+                }
+                hits.push(hit);
             }
         });
         self.prefer_servers(&mut hits);
@@ -255,6 +279,23 @@ impl SearchIndex {
         }
         hits.sort_unstable_by(rank);
         hits
+    }
+
+    /// How many words of each document's name, but for those of its server's, a question has.
+    fn count_named(&self, query: &SearchQuery) -> Vec<u16> {
+        let mut counts = vec![0_u16; self.documents.len()];
+        for word in query.words.iter().filter(|word| !word.is_stop) {
+            let term = self.terms.get(word.stem.as_str()).and_then(|at| self.vocabulary.get(*at));
+            for posting in term.into_iter().flat_map(|term| &term.postings) {
+                let is_of_server = posting.counts.get(Field::Server as usize) != Some(&0);
+                if let Some(count) = counts.get_mut(posting.document())
+                    && !is_of_server
+                {
+                    *count = count.saturating_add(name_count(posting.counts).into());
+                }
+            }
+        }
+        counts
     }
 
     /// Raises the scores of servers several of whose elements answer: what is in one server is about
@@ -328,6 +369,14 @@ fn judge_match(
         score += NAMED;
     }
     SearchHit { id, score, is_confident: is_named || share >= CONFIDENT_SHARE }
+}
+
+fn name_count(counts: FieldCounts) -> u8 {
+    counts.get(Field::Name as usize).copied().unwrap_or_default()
+}
+
+fn name_length(lengths: &[u16; FIELDS]) -> u16 {
+    lengths.get(Field::Name as usize).copied().unwrap_or_default()
 }
 
 fn count_in(counts: &mut FieldCounts, field: Field) {

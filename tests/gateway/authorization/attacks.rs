@@ -259,6 +259,19 @@ async fn instructions_of_a_server_are_for_those_who_may_use_something_of_it() {
 }
 
 #[tokio::test]
+async fn instructions_that_name_a_hidden_tool_are_not_told() {
+    let two = Two::new().await;
+    two.a.instructs("Prefer `hold`: it waits.");
+    two.b.instructs("Hold on, and use echoes.");
+    let rules = "[policy.rules.one]\ntools = [\"*__echo\"]\n";
+    let gateway = two.with(rules).start().await;
+    let [(_, ann), _] = gateway.both_as(ANN, "/mcp").await;
+    let said = ann.request("server/discover", json!({})).await;
+    let told = said.result()["instructions"].as_str().unwrap();
+    assert!(told.contains("use echoes") && !told.contains("waits"), "{told}");
+}
+
+#[tokio::test]
 async fn two_hundred_clients_with_different_rights_see_and_call_their_own() {
     let upstream = Upstream::modern().await;
     let tool = |n: usize| {
