@@ -168,7 +168,7 @@ async fn a_fault_has_a_message_and_a_position_in_the_code() {
         ("await new Promise(() => {})", "the code awaits a promise that nothing will ever settle"),
         (
             "Promise.reject(new Error('lost')); return 1",
-            "a promise was rejected and never awaited: Error: lost (line 1, column 25)",
+            "a promise was rejected and never awaited: Error: lost (line 1, column 20)",
         ),
         (
             "const p = Promise.reject(new Error('late')); await null; await p.catch(() => 1);\nthrow 7",
@@ -176,7 +176,7 @@ async fn a_fault_has_a_message_and_a_position_in_the_code() {
         ),
         (
             "\n\nawait tools.echo({fail: 'the server said no'})",
-            "Error: the server said no (line 3, column 17)",
+            "Error: the server said no (line 3, column 13)",
         ),
         (
             "const o = {}; o.o = o; return o",
