@@ -337,11 +337,13 @@ async fn time_is_bounded() {
 
 #[tokio::test]
 async fn memory_and_stack_are_bounded() {
+    let mut found = Vec::new();
     for code in [
         "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)",
         "const a = []; for (let s = 'x'; ; a.push(s)) s = s.length > 1e6 ? s + '' + a.length : s + s",
         "const a = []; for (;;) a.push(new ArrayBuffer(1e6))",
-        "new ArrayBuffer(1e9)",
+        // More than the interpreter may have, less than the process may have.
+        "new ArrayBuffer(36e6)",
         "new SharedArrayBuffer(1e9)",
         "new Array(1e9).fill(1)",
         "const m = new Map(); for (let i = 0; ; i++) m.set(i, {i})",
@@ -352,8 +354,9 @@ async fn memory_and_stack_are_bounded() {
         let is_memory = outcome.fault == Some(ScriptFault::Memory { limit: 32 << 20 });
         // An error that cannot be made for lack of memory is `null`.
         let is_memory = is_memory || fault.contains("for lack of memory");
-        assert!(is_memory || fault.contains("too long"), "{code}: {fault}");
-        assert_eq!(outcome.printed, "begun\n", "{code}");
+        if outcome.printed != "begun\n" || !(is_memory || fault.contains("too long")) {
+            found.push(format!("{code}: {fault}"));
+        }
     }
     for code in [
         "const f = () => f() + 1; f()",
@@ -366,11 +369,11 @@ async fn memory_and_stack_are_bounded() {
     ] {
         let outcome = run(code).await;
         let fault = outcome.fault.map(|fault| fault.to_string()).unwrap_or_default();
-        assert!(
-            fault.contains("call stack") || fault.contains("stack overflow"),
-            "{code}: {fault}"
-        );
+        if !fault.contains("call stack") && !fault.contains("stack overflow") {
+            found.push(format!("{code}: {fault}"));
+        }
     }
+    assert!(found.is_empty(), "{found:#?}");
     let code = "const f = () => { try { return f() } catch { return 7 } }; return f()";
     assert_eq!(returned(&run(code).await), json!(7), "it can be caught");
 }
@@ -443,10 +446,13 @@ async fn a_script_that_changes_the_language_disturbs_only_itself() {
 /// What a confined process says of an attempt, or the signal that killed it.
 fn probe(what: &str, further: &[&str]) -> Result<String, i32> {
     let limits = serde_json::to_string(&limits()).unwrap();
-    let mut command = Command::new(TRUNKLINE);
-    command.args(["run-code", "--limits", &limits, "--probe", what]).args(further);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    match output.status.signal() {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=ALRM", "30", TRUNKLINE, "run-code", "--limits", &limits]);
+    command.args(["--probe", what]).args(further).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    // `timeout` ends by the signal that ended the program, or with its number and 128.
+    let code = output.status.code().unwrap_or_default();
+    match output.status.signal().or((code > 128).then_some(code - 128)) {
         Some(signal) => Err(signal),
         None => Ok(String::from_utf8(output.stderr).unwrap()),
     }
@@ -454,26 +460,35 @@ fn probe(what: &str, further: &[&str]) -> Result<String, i32> {
 
 #[test]
 fn the_process_can_do_nothing_but_compute_and_answer() {
-    const KILLED_BY_FILTER: i32 = 31;
-    const PROCESSOR_TIME: i32 = 24;
-    for what in ["read-descriptor", "connect", "start-thread", "run-program", "signal-parent"] {
-        assert_eq!(probe(what, &[]), Err(KILLED_BY_FILTER), "{what}");
+    let killed = |signal: i32| format!("killed by signal {signal}");
+    let (by_filter, for_cpu_time) = (killed(31), killed(24));
+    let mut found = Vec::new();
+    for (what, further, expected) in [
+        ("read-descriptor", &[][..], &*by_filter),
+        ("connect", &[], &by_filter),
+        ("start-thread", &[], &by_filter),
+        ("run-program", &[], &by_filter),
+        ("signal-parent", &[], &by_filter),
+        ("read-file", &[], "Operation not permitted"),
+        ("list-folder", &[], "Operation not permitted"),
+        ("write-file", &[], "Operation not permitted"),
+        // The other layers hold without the filter, too.
+        ("read-file", &["--unfiltered"], "Permission denied"),
+        ("list-folder", &["--unfiltered"], "Permission denied"),
+        ("write-file", &["--unfiltered"], "Permission denied"),
+        ("run-program", &["--unfiltered"], "Permission denied"),
+        ("connect", &["--unfiltered"], "Permission denied"),
+        ("signal-parent", &["--unfiltered"], "Operation not permitted"),
+        ("use-memory", &["--unfiltered"], "memory allocation failed"),
+        ("use-cpu", &["--unfiltered"], &for_cpu_time),
+        ("nothing", &[], ""),
+    ] {
+        let said = probe(what, further).unwrap_or_else(killed);
+        if !said.contains(expected) || (expected.is_empty() && !said.is_empty()) {
+            found.push(format!("{what} {further:?}: {said:?} and not {expected:?}"));
+        }
     }
-    for what in ["read-file", "list-folder", "write-file"] {
-        let said = probe(what, &[]).unwrap();
-        assert!(said.contains("Operation not permitted"), "{what}: {said}");
-    }
-    // The other layers hold without the filter, too.
-    for what in ["read-file", "list-folder", "write-file", "run-program", "connect"] {
-        let said = probe(what, &["--unfiltered"]).unwrap();
-        assert!(said.contains("Permission denied"), "{what}: {said}");
-    }
-    let said = probe("signal-parent", &["--unfiltered"]).unwrap();
-    assert!(said.contains("Operation not permitted"), "{said}");
-    let said = probe("use-memory", &["--unfiltered"]).unwrap();
-    assert!(said.contains("memory allocation failed"), "{said}");
-    assert_eq!(probe("use-cpu", &["--unfiltered"]), Err(PROCESSOR_TIME));
-    assert_eq!(probe("nothing", &[]).as_deref(), Ok(""));
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[tokio::test]
@@ -571,6 +586,7 @@ async fn the_parent_does_not_trust_the_child() {
     let call =
         |id: usize| format!("echo '{{\"Call\":{{\"id\":{id},\"tool\":0,\"arguments\":{{}}}}}}'");
     let calls: Vec<_> = (0..5).map(call).collect();
+    let mut found = Vec::new();
     for (lines, expected) in [
         (calls.iter().map(String::as_str).collect(), ProtocolViolation::Calls),
         (vec![calls[0].as_str(), calls[0].as_str()], ProtocolViolation::Call),
@@ -600,7 +616,7 @@ async fn the_parent_does_not_trust_the_child() {
         ),
     ] {
         let lines: Vec<_> =
-            std::iter::once("echo '\"Ready\"'").chain(lines).chain(["sleep 60"]).collect();
+            std::iter::once("echo '\"Ready\"'").chain(lines).chain(["sleep 5"]).collect();
         let mut running = forge(&lines).await.unwrap();
         let outcome = loop {
             match next(&mut running).await {
@@ -608,14 +624,17 @@ async fn the_parent_does_not_trust_the_child() {
                 ScriptEvent::Ended(outcome) => break outcome,
             }
         };
-        assert_eq!(outcome.fault, Some(ScriptFault::Violation(expected)), "{lines:?}");
-        assert!(outcome.printed.len() <= 10_000);
+        if outcome.fault != Some(ScriptFault::Violation(expected)) || outcome.printed.len() > 10_000
+        {
+            found.push(format!("{lines:?}: {:?} and not {expected:?}", outcome.fault));
+        }
     }
+    assert!(found.is_empty(), "{found:#?}");
     // More calls than allowed in all, each answered.
     let many: Vec<_> = (0..60).map(call).collect();
     let lines: Vec<_> = std::iter::once("echo '\"Ready\"'")
         .chain(many.iter().map(String::as_str))
-        .chain(["sleep 60"])
+        .chain(["sleep 5"])
         .collect();
     let mut running = forge(&lines).await.unwrap();
     let outcome = loop {

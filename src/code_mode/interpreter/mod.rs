@@ -9,6 +9,9 @@ mod rejections;
 mod timer;
 mod values;
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, BufRead, Read, Write};
 use std::mem;
 use std::rc::Rc;
