@@ -90,7 +90,7 @@ impl fmt::Debug for RunningChild {
         f.debug_struct("RunningChild")
             .field("process", &self.process)
             .field("outgoing", &waiting)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -280,7 +280,7 @@ fn read_value(value: &Bytes, limit: usize) -> Result<Box<serde_json::value::RawV
     }
     // In JSON, a line end is never within a string.
     let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    let parsed = if value.iter().any(|byte| is_line_end(byte)) {
+    let parsed = if value.iter().any(is_line_end) {
         let line: Vec<u8> =
             value.iter().map(|byte| if is_line_end(byte) { b' ' } else { *byte }).collect();
         serde_json::from_slice(&line)

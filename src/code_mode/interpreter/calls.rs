@@ -117,7 +117,7 @@ impl<'js> ToolCalls<'js> {
                 self.send_queued();
             }
             Err(failure) => {
-                reject.call::<_, ()>((take_thrown(ctx, failure),))?;
+                reject.call::<_, ()>((take_thrown(ctx, &failure),))?;
             }
         }
         Ok(promise.into_value())
@@ -186,7 +186,7 @@ impl<'js> ToolCalls<'js> {
         let settled = match message.answer {
             CallAnswer::Value(value) => match ctx.json_parse(value.get()) {
                 Ok(value) => resolve.call::<_, ()>((value,)),
-                Err(failure) => reject.call::<_, ()>((take_thrown(ctx, failure),)),
+                Err(failure) => reject.call::<_, ()>((take_thrown(ctx, &failure),)),
             },
             CallAnswer::Error(text) => {
                 set_message(&error, &text);
@@ -201,7 +201,7 @@ impl<'js> ToolCalls<'js> {
 }
 
 /// What was thrown, or an error of the host as a value.
-fn take_thrown<'js>(ctx: &Ctx<'js>, failure: Error) -> Value<'js> {
+fn take_thrown<'js>(ctx: &Ctx<'js>, failure: &Error) -> Value<'js> {
     if failure.is_exception() {
         return ctx.catch();
     }

@@ -97,9 +97,8 @@ fn drive<'js>(
     calls: &ToolCalls<'js>,
     timer: &CpuTimer,
 ) -> io::Result<Ending> {
-    let body = match compile(ctx, code) {
-        Ok(body) => body,
-        Err(_) => return Ok(Ending::NoCode(Persistent::save(ctx, ctx.catch()))),
+    let Ok(body) = compile(ctx, code) else {
+        return Ok(Ending::NoCode(Persistent::save(ctx, ctx.catch())));
     };
     let main = match body.call::<_, Promise>(()) {
         Ok(main) => main,
@@ -137,7 +136,7 @@ fn drive<'js>(
 /// function, or else a body.
 fn compile<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     let expression = code.trim_end().trim_end_matches(';');
-    let one = format!("{}\n{expression}\n)))", BEFORE_EXPRESSION);
+    let one = format!("{BEFORE_EXPRESSION}\n{expression}\n)))");
     if let Ok(function) = evaluate(ctx, one) {
         return Ok(function);
     }
