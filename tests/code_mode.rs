@@ -338,6 +338,7 @@ async fn time_is_bounded() {
 #[tokio::test]
 async fn memory_and_stack_are_bounded() {
     let mut found = Vec::new();
+    let patient = ScriptLimits { cpu_time: Duration::from_secs(20), ..limits() };
     for code in [
         "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)",
         "const a = []; for (let s = 'x'; ; a.push(s)) s = s.length > 1e6 ? s + '' + a.length : s + s",
@@ -349,7 +350,7 @@ async fn memory_and_stack_are_bounded() {
         "const m = new Map(); for (let i = 0; ; i++) m.set(i, {i})",
         "const all = []; for (let n = 0; n < 50; n++) all.push(tools.echo({s: 'x'.repeat(9000), n}).then(() => {})); await Promise.all(all); 'x'.repeat(1 << 29)",
     ] {
-        let outcome = run(&format!("console.log('begun');\n{code}")).await;
+        let outcome = run_within(&format!("console.log('begun');\n{code}"), patient.clone()).await;
         let fault = outcome.fault.clone().map(|fault| fault.to_string()).unwrap_or_default();
         let is_memory = outcome.fault == Some(ScriptFault::Memory { limit: 32 << 20 });
         // An error that cannot be made for lack of memory is `null`.
@@ -533,7 +534,9 @@ async fn a_dropped_script_leaves_no_process_and_one_script_disturbs_no_other() {
     let mut waiting = start("return await tools.echo({a: 1})", limits()).await;
     let call = next_call(&mut waiting).await;
     let endless = ScriptLimits { cpu_time: Duration::from_secs(50), ..limits() };
-    let looping = start("for (;;);", endless).await;
+    let mut looping = start("for (;;);", endless).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), looping.next()).await;
+    assert!(early.is_err(), "it was handed the code: {early:?}");
     let id = looping.process_id().unwrap();
     assert!(Path::new(&format!("/proc/{id}")).exists());
     drop(looping);
