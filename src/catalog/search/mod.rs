@@ -39,7 +39,7 @@ pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
 pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
-use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT, WHOLE_NAME};
+use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT};
 
 /// The place of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,11 +87,9 @@ struct IndexedDocument {
     /// The number of words of each field.
     lengths: [u16; FIELDS],
     action: Option<Action>,
-    /// The letters and digits of its names: its server's own, with the server's before it, and the
-    /// configured one.
-    keys: [Box<str>; 3],
-    /// The words of its name that are not in its server's.
-    name_words: u16,
+    /// The letters and digits of its names: its server's own, with the server's name before it or
+    /// without it, and the configured one.
+    keys: [Box<str>; 4],
 }
 
 /// A term, and the documents that have it.
@@ -209,16 +207,19 @@ impl SearchIndex {
             *longest = length.max(*longest);
         }
         let renamed_action = renamed.and_then(Action::of_name);
-        let own = &element.name_key;
-        let with_server = if own.is_empty() { String::new() } else { name_key(server.name) + own };
-        let of_server = element.terms.iter().filter(|(term, _)| server.terms.contains(term));
-        let of_server = of_server.map(|(_, counts)| u16::from(name_count(*counts))).sum();
+        let (own, server_key) = (&*element.name_key, name_key(server.name));
+        let with_server = if own.is_empty() { String::new() } else { format!("{server_key}{own}") };
+        let without_server = own.strip_prefix(&*server_key).unwrap_or_default();
         self.documents.push(IndexedDocument {
             server: server.place,
             lengths,
             action: renamed_action.or(element.action),
-            keys: [own.clone(), with_server.into(), name_key(renamed.unwrap_or_default()).into()],
-            name_words: name_length(&element.lengths).saturating_sub(of_server),
+            keys: [
+                own.into(),
+                with_server.into(),
+                without_server.into(),
+                name_key(renamed.unwrap_or_default()).into(),
+            ],
         });
     }
 
@@ -257,16 +258,10 @@ impl SearchIndex {
             ranking.add_concept(concept, &mut scratch, &mut all);
         }
         let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
-        let named = self.count_named(query);
         let mut hits = Vec::new();
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
-                let mut hit = judge_match(query, document, DocumentId(place), (found, total));
-                let words = named.get(place).copied().unwrap_or_default();
-                if words >= document.name_words.max(1) {
-                    hit.score *= WHOLE_NAME;
-                }
-                hits.push(hit);
+                hits.push(judge_match(query, document, DocumentId(place), (found, total)));
             }
         });
         self.prefer_servers(&mut hits);
@@ -279,23 +274,6 @@ impl SearchIndex {
         }
         hits.sort_unstable_by(rank);
         hits
-    }
-
-    /// How many words of each document's name, but for those of its server's, a question has.
-    fn count_named(&self, query: &SearchQuery) -> Vec<u16> {
-        let mut counts = vec![0_u16; self.documents.len()];
-        for word in query.words.iter().filter(|word| !word.is_stop) {
-            let term = self.terms.get(word.stem.as_str()).and_then(|at| self.vocabulary.get(*at));
-            for posting in term.into_iter().flat_map(|term| &term.postings) {
-                let is_of_server = posting.counts.get(Field::Server as usize) != Some(&0);
-                if let Some(count) = counts.get_mut(posting.document())
-                    && !is_of_server
-                {
-                    *count = count.saturating_add(name_count(posting.counts).into());
-                }
-            }
-        }
-        counts
     }
 
     /// Raises the scores of servers several of whose elements answer: what is in one server is about
@@ -369,14 +347,6 @@ fn judge_match(
         score += NAMED;
     }
     SearchHit { id, score, is_confident: is_named || share >= CONFIDENT_SHARE }
-}
-
-fn name_count(counts: FieldCounts) -> u8 {
-    counts.get(Field::Name as usize).copied().unwrap_or_default()
-}
-
-fn name_length(lengths: &[u16; FIELDS]) -> u16 {
-    lengths.get(Field::Name as usize).copied().unwrap_or_default()
 }
 
 fn count_in(counts: &mut FieldCounts, field: Field) {

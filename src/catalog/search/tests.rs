@@ -100,10 +100,13 @@ fn a_tool_is_found_by_its_public_name_and_by_all_words_of_its_own() {
     let others = (0..40).map(|number| {
         let verb = ["get", "list", "create", "compare", "search"][number % 5];
         let name = format!("{verb}_commit_{number}");
-        ("hub".to_owned(), json!({"name": name, "description": "A commit of a commit: commit it."}))
+        ("hub".to_owned(), json!({"name": name, "description": "About a commit."}))
     });
     let git = json!({"name": "git_commit", "description": "Records changes to the repository"});
-    let mut corpus = Corpus::new(others.chain([("git".to_owned(), git)]));
+    let rest = (0..100).map(|number| {
+        ("rest".to_owned(), json!({"name": format!("other_{number}"), "description": "Anything"}))
+    });
+    let mut corpus = Corpus::new(others.chain([("git".to_owned(), git)]).chain(rest));
     let index = corpus.index(|_| true, SynonymGroups::default());
     for question in ["git__git_commit", "git-git-commit", "commit", "git commit"] {
         let hits = index.find(&SearchQuery::parse(question), 5, |_| true);

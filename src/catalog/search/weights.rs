@@ -11,8 +11,6 @@ pub(super) const FIELD_WEIGHTS: [(f32, f32); FIELDS] =
     [(5.0, 0.7), (2.5, 0.5), (2.0, 0.4), (0.8, 0.6), (1.0, 0.6), (0.4, 0.7), (2.5, 0.0)];
 /// How much of a score depends on the share of the question that a document has.
 pub(super) const SHARE_WEIGHT: f32 = 0.4;
-/// A factor of the score of an element all of whose name the question says, but for its server's.
-pub(super) const WHOLE_NAME: f32 = 1.25;
 /// What is added for the name itself: more than any other score.
 pub(super) const NAMED: f32 = 1000.0;
 /// The share of a question that a confident answer has.
