@@ -160,8 +160,8 @@ impl InnerCourse {
 
     /// What the call asks, or else its value.
     async fn await_turn(&self, active: &mut ActiveCall) -> Result<Result<Asked, Bytes>, String> {
-        let held = AtomicUsize::new(0);
-        let hold = |bytes| match held.fetch_add(bytes, Ordering::Relaxed) + bytes {
+        let total = AtomicUsize::new(0);
+        let hold = |bytes| match total.fetch_add(bytes, Ordering::Relaxed) + bytes {
             all if all > self.largest => {
                 Err(format!("the result has more than {} bytes", self.largest))
             }
