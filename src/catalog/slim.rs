@@ -102,7 +102,7 @@ fn rewrite<'a>(
     Ok(object_of(kept))
 }
 
-fn or_unchanged<'a>(rewritten: Result<Vec<u8>, JsonError>, raw: &'a RawValue) -> Cow<'a, str> {
+fn or_unchanged(rewritten: Result<Vec<u8>, JsonError>, raw: &RawValue) -> Cow<'_, str> {
     let rewritten = rewritten.ok().and_then(|bytes| String::from_utf8(bytes).ok());
     rewritten.map_or(raw.get().into(), Cow::Owned)
 }

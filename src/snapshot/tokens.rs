@@ -238,7 +238,9 @@ fn name_of(raw: &[u8]) -> String {
 
 impl fmt::Debug for TokenLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenLedger").field("counts", &self.counts.lock().len()).finish()
+        f.debug_struct("TokenLedger")
+            .field("counts", &self.counts.lock().len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -115,8 +115,8 @@ impl InnerCalls {
     ///
     /// # Errors
     /// What the client said instead of an answer.
-    pub(super) fn resume(&self, asking: Box<AskingCall>) -> Result<RunningTurn, String> {
-        let AskingCall { course, mut active, state, responses, .. } = *asking;
+    pub(super) fn resume(&self, asking: AskingCall) -> Result<RunningTurn, String> {
+        let AskingCall { course, mut active, state, responses, .. } = asking;
         let again = course.add_input(Input { state, responses })?;
         let active = active.0.take().ok_or_else(|| Failure::Cancelled.to_string())?;
         let starting = self.gateway.call_again(active, again);

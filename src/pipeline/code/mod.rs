@@ -133,12 +133,11 @@ fn limits_of(config: &CodeConfig) -> ScriptLimits {
 
 /// The answer where nothing was run.
 fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
-    let text = match error {
-        ScriptError::TooLong { .. } => error.to_string(),
-        _ => {
-            tracing::warn!("code cannot be run: {}", error_chain(error));
-            "Code cannot be run here at the moment; the log of the gateway says why".to_owned()
-        }
+    let text = if let ScriptError::TooLong { .. } = error {
+        error.to_string()
+    } else {
+        tracing::warn!("code cannot be run: {}", error_chain(error));
+        "Code cannot be run here at the moment; the log of the gateway says why".to_owned()
     };
     let result = ResultBody::parse(tool_error(&text).into()).map_err(InternalFault::Result)?;
     Ok(Answer::Result(result))
@@ -196,12 +195,12 @@ impl CodeRun {
         let InnerStep { id, turn } = step;
         match turn {
             InnerTurn::Ended(answer) => self.script.answer(id, answer),
-            InnerTurn::Asks(asking) => self.questions.ask(asking),
+            InnerTurn::Asks(asking) => self.questions.ask(*asking),
         }
     }
 
     /// Makes a call again with what the client has answered.
-    fn go_on(&mut self, asking: Box<AskingCall>) {
+    fn go_on(&mut self, asking: AskingCall) {
         let id = asking.id();
         match self.calls.resume(asking) {
             Ok(turn) => self.turns.push(turn),
@@ -214,9 +213,9 @@ impl CodeRun {
 #[derive(Default)]
 struct OpenInquiries {
     /// Calls whose questions are asked.
-    asking: Vec<Box<AskingCall>>,
+    asking: Vec<AskingCall>,
     /// Calls whose questions wait until the client has answered others.
-    waiting: VecDeque<Box<AskingCall>>,
+    waiting: VecDeque<AskingCall>,
     /// Questions that the client has not been told.
     untold: VecDeque<Event>,
     /// How many questions there were.
@@ -229,7 +228,7 @@ impl OpenInquiries {
     }
 
     /// Asks what a call asks, as soon as the client has room for it.
-    fn ask(&mut self, asking: Box<AskingCall>) {
+    fn ask(&mut self, asking: AskingCall) {
         self.waiting.push_back(asking);
         self.fill();
     }
@@ -251,8 +250,8 @@ impl OpenInquiries {
     }
 
     /// Takes an answer; the call that it completes.
-    fn take_response(&mut self, id: &Id, response: Response) -> Option<Box<AskingCall>> {
-        let is_open = |call: &Box<AskingCall>| call.open.iter().any(|(open, _)| open == id);
+    fn take_response(&mut self, id: &Id, response: Response) -> Option<AskingCall> {
+        let is_open = |call: &AskingCall| call.open.iter().any(|(open, _)| open == id);
         let place = self.asking.iter().position(is_open)?;
         let call = self.asking.get_mut(place)?;
         let at = call.open.iter().position(|(open, _)| open == id)?;
