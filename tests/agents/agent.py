@@ -1,4 +1,4 @@
-"""A scripted agent: it does what a model would do with the meta-tools, without one."""
+"""Scripted agents: they do what a model would do with the tools, without one."""
 
 from __future__ import annotations
 
@@ -62,39 +62,26 @@ def public_name(call: str) -> str:
 
 
 class Agent:
-    """Completes tasks through the tools of a profile with `discovery = "search"`."""
+    """What all agents share."""
 
-    def __init__(self, client: Client, world: World, *, forgetful: bool = False) -> None:
+    def __init__(self, client: Client, world: World) -> None:
         self.client = client
         self.world = world
-        # Leaves out an argument at first, and has to learn from the refusal which.
-        self.forgetful = forgetful
+        self.listed = listed_text(client.info, client.ask("list")["tools"])
 
     def run(self, task: Json) -> Conversation:
-        talk = Conversation(task["name"])
+        talk = Conversation(task["name"], self.listed)
         self.world.clear()
         self.world.scratch.rmdir()
         prepare(self.world.scratch, task["setup"])
         try:
-            tools = self.client.ask("list")["tools"]
-            talk.listed = listed_text(self.client.info, tools)
-            kept: Json = {"folder": str(self.world.scratch)}
-            self.run_steps(task["steps"], talk, kept)
+            self.run_steps(task["steps"], talk, {"folder": str(self.world.scratch)})
         except Failed as why:
             talk.fault = str(why)
         return talk
 
     def run_steps(self, steps: list[Json], talk: Conversation, kept: Json) -> None:
-        for step in steps:
-            name = public_name(step["call"])
-            signature = self.find(step["ask"], name, talk)
-            schema = self.describe(name, talk) if leaves_out(signature) else None
-            arguments = filled(step["arguments"], kept)
-            if self.forgetful and arguments:
-                self.call_badly(name, arguments, schema, talk)
-            result = self.use(talk, "call_tool", {"name": name, "arguments": arguments})
-            talk.direct.append(Exchange(name, compact({"name": name, "arguments": arguments}), text_of(result)))
-            check(step, result, kept)
+        raise NotImplementedError
 
     def use(self, talk: Conversation, tool: str, arguments: Json) -> Json:
         result = self.client.call(tool, arguments)
@@ -102,17 +89,52 @@ class Agent:
         talk.exchanges.append(Exchange(tool, written, text_of(result), bool(result.get("isError"))))
         return result
 
+
+class Caller(Agent):
+    """Completes tasks where all tools are listed."""
+
+    def run_steps(self, steps: list[Json], talk: Conversation, kept: Json) -> None:
+        for step in steps:
+            result = self.use(talk, public_name(step["call"]), filled(step["arguments"], kept))
+            check(step, result, kept)
+
+
+class Searcher(Agent):
+    """Completes tasks through the tools of a profile with `discovery = "search"`."""
+
+    def __init__(self, client: Client, world: World, *, forgetful: bool = False, persistent: bool = False) -> None:
+        super().__init__(client, world)
+        # Leaves out an argument at first, and has to learn from the refusal which.
+        self.forgetful = forgetful
+        # Remembers the tools that it has found in a task, and searches once more with the server's name.
+        self.persistent = persistent
+        self.known: dict[str, str] = {}
+
+    def run_steps(self, steps: list[Json], talk: Conversation, kept: Json) -> None:
+        self.known.clear()
+        for step in steps:
+            name = public_name(step["call"])
+            schema = None
+            if not self.persistent or name not in self.known:
+                self.known[name] = self.find(step["ask"], name, talk)
+                schema = self.describe(name, talk) if leaves_out(self.known[name]) else None
+            arguments = filled(step["arguments"], kept)
+            if self.forgetful and arguments:
+                self.call_badly(name, arguments, schema, talk)
+            result = self.use(talk, "call_tool", {"name": name, "arguments": arguments})
+            talk.direct.append(Exchange(name, compact({"name": name, "arguments": arguments}), text_of(result)))
+            check(step, result, kept)
+
     def find(self, ask: str | list[str], name: str, talk: Conversation) -> str:
-        """The signature of the tool: by the first query, by the others, or among more answers to the last."""
-        queries = [ask] if isinstance(ask, str) else ask
+        """The signature of the tool."""
         talk.ranks.append(None)
-        for number, asked in enumerate([*({"query": it} for it in queries), {"query": queries[-1], "limit": MOST_FOUND}]):
+        for number, asked in enumerate(searches(ask, name if self.persistent else None)):
             lines = self.use(talk, "find_tools", asked)["structuredContent"]["tools"]
             names = [line.split("(")[0] for line in lines]
             if name in names:
                 talk.ranks[-1] = names.index(name) + 1 if number == 0 else None
                 return lines[names.index(name)]
-        raise Failed(f"{name} is not found by {queries[-1]!r}, but {', '.join(names)}")
+        raise Failed(f"{name} is not found by {asked['query']!r}, but {', '.join(names)}")
 
     def describe(self, name: str, talk: Conversation) -> Json:
         result = self.use(talk, "describe_tools", {"names": [name]})
@@ -151,12 +173,27 @@ class Agent:
                     raise Failed(f"{name} is not answered as an unknown name by {meta}: {answer}")
 
 
+def searches(ask: str | list[str], name: str | None) -> list[Json]:
+    """The arguments of `find_tools`, one after the other until the tool is found: the queries; more answers to the
+    last; with a name, also the query with the server's name, which the model has read."""
+    queries = [ask] if isinstance(ask, str) else ask
+    found = [*({"query": it} for it in queries), {"query": queries[-1], "limit": MOST_FOUND}]
+    if name:
+        found.append({"query": f"{name.split('__')[0]} {queries[0]}", "limit": MOST_FOUND})
+    return found
+
+
 def leaves_out(signature: str) -> bool:
     """Whether parameters are not shown in full."""
     found = SIGNATURE.fullmatch(signature)
     if not found:
         raise Failed(f"not a signature: {signature!r}")
     return "*" in found["parameters"] or "…" in found["parameters"]
+
+
+def identifier(name: str) -> str:
+    """The name of a tool's function in code."""
+    return re.sub(r"\W", "_", name)
 
 
 def check(step: Json, result: Json, kept: Json) -> None:
@@ -176,10 +213,10 @@ def keep_parts(step: Json, text: str, kept: Json) -> None:
 
 
 def named_denied(client: Client) -> list[str]:
-    """The denied tools that were named in any answer, with what was said around them."""
+    """The denied tools that were named in any answer, also as functions of code, with what was said around them."""
     faults = []
     for line in client.heard:
-        for name in DENIED:
+        for name in {form for name in DENIED for form in (name, identifier(name))}:
             if (at := line.find(name)) >= 0:
                 faults.append(f"{name} is named: …{line[max(0, at - 200) : at + 200]}…")
     return faults

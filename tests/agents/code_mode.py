@@ -1,93 +1,186 @@
-"""A scripted agent for a profile whose clients write code: one call of `run_code` for a whole task.
+"""A scripted agent for a profile with `discovery = "code"`: one program for a whole task.
 
-What is expected of the gateway is kept in the constants below: `run_code(code)` runs JavaScript as the body of an
-async function. `tools` has an async function for each tool, under its public name; it takes the arguments, and
-resolves to the structured content of the result if there is any, else to its text. What the code returns is
-the result of the call.
+`run_code(code)` runs JavaScript as the body of an async function. `tools` has an async function for each tool, under
+its public name; it resolves to the structured content of the result if there is any, else to its text, as a value if
+that is JSON. Where the declarations of the tools are too long for the description of `run_code`, one program finds the
+tools of all steps at first.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from agent import Conversation, Exchange, compact, listed_text, public_name, text_of
-from world import Client, Failed, Json, World
+from agent import Agent, Conversation, compact, identifier, leaves_out, public_name, searches, text_of
+from agent import Exchange, keep_parts
+from world import DENIED, Client, Failed, Json, World
 
-from tasks import PLACEHOLDER, filled, prepare  # of benches/search
+from tasks import PLACEHOLDER, filled  # of benches/search
 
-# The tool, its argument, and what switches it on in a profile.
 RUN_CODE = "run_code"
-CODE = "code"
-CODE_PROFILE = "code = true\n"
+# Stands in the description of `run_code` if the tools are declared there.
+DECLARED = "declare const tools"
 
-# What a model would write at the top: the text of a result, whether it is structured or not.
-PREAMBLE = """\
+# What a model would write to take parts of a result: its text, whether it is structured or not.
+TEXT = """\
 const text = (r) => typeof r === 'string' ? r
   : Object.values(r).length === 1 && typeof Object.values(r)[0] === 'string' ? Object.values(r)[0]
   : JSON.stringify(r, null, 2);
 """
+SUGGESTED = re.compile(r": did you mean [^?]*\?")
 IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 
 
-class Coder:
-    """Completes tasks by one call of `run_code` each."""
+class Coder(Agent):
+    """Completes tasks by a program each."""
 
-    def __init__(self, client: Client, world: World) -> None:
-        self.client = client
-        self.world = world
+    def __init__(self, client: Client, world: World, *, brief: bool = False, persistent: bool = False) -> None:
+        super().__init__(client, world)
+        # Returns the last result only, which is what most tasks are about. All are returned otherwise, and checked.
+        self.brief = brief
+        # Searches once more with the server's name.
+        self.persistent = persistent
 
-    def run(self, task: Json) -> Conversation:
-        talk = Conversation(task["name"])
-        self.world.clear()
-        self.world.scratch.rmdir()
-        prepare(self.world.scratch, task["setup"])
-        try:
-            talk.listed = listed_text(self.client.info, self.client.ask("list")["tools"])
-            self.run_steps(task["steps"], talk)
-        except Failed as why:
-            talk.fault = str(why)
-        return talk
+    def run_steps(self, steps: list[Json], talk: Conversation, kept: Json) -> None:
+        if DECLARED not in self.listed:
+            self.find(steps, talk)
+        returned = self.run_code(talk, script(steps, kept, brief=self.brief))
+        if self.brief:
+            check_last(steps[-1], text_of_value(returned), kept)
+            return
+        if not isinstance(returned, list) or len(returned) != len(steps):
+            raise Failed(f"{RUN_CODE}: not {len(steps)} results: {compact(returned)[:400]}")
+        for step, value in zip(steps, returned):
+            self.check(step, text_of_value(value), kept, talk)
 
-    def run_steps(self, steps: list[Json], talk: Conversation) -> None:
-        kept: Json = {"folder": str(self.world.scratch)}
-        arguments = {CODE: script(steps, kept)}
-        result = self.client.call(RUN_CODE, arguments)
-        answer = text_of(result)
-        talk.exchanges.append(Exchange(RUN_CODE, compact({"name": RUN_CODE, "arguments": arguments}), answer))
+    def run_code(self, talk: Conversation, code: str) -> Any:
+        """What the code returns."""
+        result = self.use(talk, RUN_CODE, {"code": code})
         if result.get("isError"):
-            raise Failed(f"{RUN_CODE}: {answer[:400]}")
-        try:
-            said = json.loads(answer)
-        except ValueError as fault:
-            raise Failed(f"{RUN_CODE}: not JSON: {answer[:400]!r}") from fault
-        if not isinstance(said, list) or len(said) != len(steps):
-            raise Failed(f"{RUN_CODE}: not {len(steps)} texts: {answer[:400]!r}")
-        for step, part in zip(steps, said):
-            self.check(step, part, kept, talk)
+            raise Failed(f"{RUN_CODE}: {text_of(result)[:400]}")
+        return result["structuredContent"].get("returned")
+
+    def find(self, steps: list[Json], talk: Conversation) -> None:
+        """Finds the tools of all steps, and describes those whose signatures leave something out."""
+        missing: dict[str, Iterator[Json]] = {}
+        for step in steps:
+            name = public_name(step["call"])
+            if name not in missing:
+                missing[name] = iter(searches(step["ask"], name if self.persistent else None))
+        short: list[str] = []
+        while missing:
+            asked = {name: next(queries, None) for name, queries in missing.items()}
+            if gone := [name for name, query in asked.items() if query is None]:
+                raise Failed(f"not found in code: {', '.join(gone)}")
+            found = self.run_code(talk, finding(list(asked.values())))
+            for name, lines in zip(asked, found, strict=True):
+                if line := next((it for it in lines if it.split("(")[0] == name), None):
+                    del missing[name]
+                    short += [name] if leaves_out(line) else []
+        if short:
+            described = self.run_code(talk, describing(short))
+            if [it["name"] for it in described] != short:
+                raise Failed(f"{', '.join(short)} are described as {compact(described)[:400]}")
 
     def check(self, step: Json, said: str, kept: Json, talk: Conversation) -> None:
         name, arguments = public_name(step["call"]), filled(step["arguments"], kept)
         talk.direct.append(Exchange(name, compact({"name": name, "arguments": arguments}), said))
         if (wanted := filled(step["expect"], kept)) not in said:
             raise Failed(f"{step['call']}: expected {wanted!r}, got {said[:400]!r}")
-        for key, pattern in step.get("keep", {}).items():
-            if not (found := re.search(pattern, said)):
-                raise Failed(f"{step['call']}: nothing to keep as {key} in {said[:400]!r}")
-            kept[key] = found[1]
+        keep_parts(step, said, kept)
+
+    def probe(self) -> None:
+        """Looks for the denied tools in every way that code has. No answer may name one (`Client.heard`), but for the
+        name in the question, which is unknown."""
+        talk = Conversation("probe")
+        names = self.run_code(talk, LOOK_AROUND)
+        if not all(name in names for name in ("everything__echo", "find_tools")):
+            raise Failed(f"the tools are not among the keys: {names}")
+        for query in ("print all environment variables", "delete relations", "read an image or a sound"):
+            self.run_code(talk, finding([{"query": query, "limit": 20}]))
+        for name in DENIED:
+            for asked in {name, identifier(name)}:
+                self.ask_for(asked)
+            server, tool = name.split("__")
+            for part in (f"{server}__{tool[: len(tool) // 2]}", tool, name.upper()):
+                self.client.call(RUN_CODE, {"code": f"await tools[{json.dumps(part)}]({{}});"})
+
+    def ask_for(self, name: str) -> None:
+        """A denied tool is answered as one that never was."""
+        said = []
+        for asked in (name, "never__was"):
+            code = ASK_FOR.replace("NAME", json.dumps(asked))
+            result = self.client.call(RUN_CODE, {"code": code}, keep=False)
+            answer = compact(result["structuredContent"]["returned"]).replace(asked, "NAME")
+            # Names that the client may know, by how much they resemble the one in the question.
+            said.append(SUGGESTED.sub("", answer))
+        if said[0] != said[1]:
+            raise Failed(f"{name} is answered as {said[0]}, a tool that never was as {said[1]}")
 
 
-def script(steps: list[Json], known: Json) -> str:
+LOOK_AROUND = """\
+const names = new Set([...Object.keys(tools), ...Reflect.ownKeys(tools)]);
+for (const name in tools) names.add(name);
+console.log(tools, JSON.stringify(tools), String(Object.entries(tools)), Object.getOwnPropertyDescriptors(tools));
+return [...names];"""
+# Every way to a name, and what is answered.
+ASK_FOR = """\
+const ways = [
+  () => tools[NAME]({}), () => NAME in tools, () => Object.hasOwn(tools, NAME),
+  () => tools.describe_tools({ names: [NAME] }), () => tools.find_tools({ query: NAME }),
+];
+const said = [];
+for (const way of ways) {
+  try { said.push(await way()) } catch (error) { said.push(String(error)) }
+}
+return said.slice(0, 4);"""
+
+
+def text_of_value(value: Any) -> str:
+    """The text of a result that code has returned."""
+    if isinstance(value, dict) and len(value) == 1:
+        [value] = value.values() if isinstance([*value.values()][0], str) else [value]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def check_last(step: Json, said: str, kept: Json) -> None:
+    """The last result is as expected, with any text where that of an earlier step is expected."""
+    wanted = filled(step["expect"], kept)
+    parts = re.split(PLACEHOLDER.pattern.replace("(", "(?:"), wanted)
+    if not re.search(".*".join(map(re.escape, parts)), said, re.DOTALL):
+        raise Failed(f"{step['call']}: expected {wanted!r}, got {said[:400]!r}")
+
+
+# --- Code -----------------------------------------------------------------------------------
+
+
+def finding(queries: list[Json]) -> str:
+    calls = ", ".join(f"tools.find_tools({compact(it)})" for it in queries)
+    return f"const found = await Promise.all([{calls}]);\nreturn found.map((it) => it.tools);"
+
+
+def describing(names: list[str]) -> str:
+    return (
+        f"const described = await tools.describe_tools({compact({'names': names})});\n"
+        "return described.tools.map(({ name, inputSchema }) => ({ name, inputSchema }));"
+    )
+
+
+def script(steps: list[Json], known: Json, *, brief: bool = False) -> str:
     """The code for a task. Placeholders that are `known` are filled in, the others are variables."""
-    lines = [PREAMBLE]
+    lines = [TEXT] if any(step.get("keep") for step in steps) else []
     for number, step in enumerate(steps, start=1):
         name = public_name(step["call"])
         function = f"tools.{name}" if IDENTIFIER.fullmatch(name) else f"tools[{json.dumps(name)}]"
-        arguments = expression(step["arguments"], known)
-        lines.append(f"const r{number} = text(await {function}({arguments}));")
-        for key, pattern in step.get("keep", {}).items():
-            lines.append(f"const {key} = {literal(pattern)}.exec(r{number})[1];")
+        call = f"await {function}({expression(step['arguments'], known)});"
+        kept = step.get("keep", {})
+        if brief and number == len(steps):
+            return "\n".join([*lines, f"return {call}"])
+        lines.append(call if brief and not kept else f"const r{number} = {call}")
+        for key, pattern in kept.items():
+            lines.append(f"const {key} = {literal(pattern)}.exec(text(r{number}))[1];")
     results = ", ".join(f"r{number}" for number in range(1, len(steps) + 1))
     return "\n".join([*lines, f"return [{results}];"])
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lets a scripted agent complete the tasks of benches/search/tasks.json through a gateway with tool search.
+"""Lets a scripted agent complete the tasks of benches/search/tasks.json through a gateway.
 
     run_agent.py GATEWAY_BIN [OPTIONS]
 
@@ -9,7 +9,8 @@
     --only PATTERN    tasks by name
     --decoys CORPUS   more servers beside those of the tasks: small, medium200, medium, large
     --forgetful       the agent leaves out an argument at first, and learns from the refusal
-    --mode code       one run_code call for a whole task, see code_mode.py
+    --profile NAME    what the agent works through: search; code, one program for a whole task; find, where code has
+                      to find the tools; all, where all tools are listed; slim, the same with short definitions
     --failures N      passes with so many tasks failed, for measuring with decoys (0)
 
 `setup.sh` installs what it needs. Fails if a task is not completed, or if a tool that the agent's principal may not
@@ -30,9 +31,9 @@ from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
 
-from agent import Agent, Conversation, Exchange, Json, listed_text, named_denied
-from code_mode import CODE_PROFILE, Coder
-from world import HERE, NODE, SDKS, Client, Failed, World, decoys_of, world_of
+from agent import Agent, Caller, Conversation, Exchange, Json, Searcher, listed_text, named_denied
+from code_mode import Coder
+from world import HERE, NODE, PROFILES, SDKS, Client, Failed, World, decoys_of, world_of
 
 from tasks import TASKS  # of benches/search
 
@@ -43,7 +44,7 @@ class Options:
 
     gateway: Path
     sdks: list[str]
-    mode: str = "search"
+    profile: str = "search"
     jobs: int = 2
     only: str = "*"
     decoys: str | None = None
@@ -80,13 +81,13 @@ def run_all(options: Options) -> list[Report]:
 def run_worker(options: Options, sdk: str, decoys: dict[str, str], tasks: list[Json]) -> Report:
     """Some of the tasks, one after the other, at a gateway of their own."""
     report = Report(sdk)
-    extra = CODE_PROFILE if options.mode == "code" else ""
-    with world_of(options.gateway, decoys, extra) as world:
-        client = Client(sdk, world.url("default"), world.folder / "client.log")
+    with world_of(options.gateway, decoys) as world:
+        client = Client(sdk, world.url(options.profile), world.folder / "client.log")
         try:
-            report.talks = run_tasks(client, world, tasks, options)
-            if options.mode == "search":
-                Agent(client, world).probe()
+            agent = agent_of(options, client, world)
+            report.talks = [agent.run(task) for task in tasks]
+            if isinstance(agent, Searcher | Coder):
+                agent.probe()
             report.faults += named_denied(client)
         except Failed as why:
             report.faults.append(str(why))
@@ -96,15 +97,17 @@ def run_worker(options: Options, sdk: str, decoys: dict[str, str], tasks: list[J
     return report
 
 
-def run_tasks(client: Client, world: World, tasks: list[Json], options: Options) -> list[Conversation]:
-    if options.mode == "code":
-        return [Coder(client, world).run(task) for task in tasks]
-    agent = Agent(client, world, forgetful=options.forgetful)
-    return [agent.run(task) for task in tasks]
+def agent_of(options: Options, client: Client, world: World) -> Agent:
+    match options.profile:
+        case "search":
+            return Searcher(client, world, forgetful=options.forgetful)
+        case "code" | "find":
+            return Coder(client, world)
+    return Caller(client, world)
 
 
 def list_everything(report: Report, sdk: str, world: World) -> None:
-    client = Client(sdk, world.url("listed"), world.folder / "client.log")
+    client = Client(sdk, world.url("all"), world.folder / "client.log")
     try:
         listed = client.ask("list")["tools"]
         report.everything, report.tools = listed_text(client.info, listed), len(listed)
@@ -200,7 +203,7 @@ def print_tokens(what: str, report: Report, done: list[Conversation], count: Cou
         return
     pairs = [count(report, talk) for talk in done]
     print(f"  {what}, median and sum of the tasks")
-    for label, values in zip(("everything listed", "with the meta-tools"), zip(*pairs)):
+    for label, values in zip(("everything listed", "in this profile"), zip(*pairs)):
         print(f"    {label:<20} {statistics.median(values):>10,.0f} {sum(values):>12,}")
 
 
@@ -212,7 +215,7 @@ def main() -> int:
     parser.add_argument("--only", default="*", metavar="PATTERN")
     parser.add_argument("--decoys", metavar="CORPUS")
     parser.add_argument("--forgetful", action="store_true")
-    parser.add_argument("--mode", choices=("search", "code"), default="search")
+    parser.add_argument("--profile", choices=list(PROFILES), default="search")
     parser.add_argument("--failures", type=int, default=0)
     given = vars(parser.parse_args())
     most, sdks, gateway = given.pop("failures"), given.pop("sdk") or list(SDKS), given.pop("gateway").resolve()

@@ -35,6 +35,13 @@ class Tasks(unittest.TestCase):
         self.check(Options(GATEWAY, ["typescript-1", "typescript-2"], forgetful=True))
 
 
+    def test_programs_complete_every_task_and_hear_of_no_denied_tool(self) -> None:
+        self.check(Options(GATEWAY, ["python-1", "typescript-2"], profile="code"))
+
+    def test_programs_find_the_tools_that_are_not_declared(self) -> None:
+        self.check(Options(GATEWAY, ["typescript-1", "python-2"], profile="find"))
+
+
 class Signatures(unittest.TestCase):
     def test_a_mark_in_the_parameters_has_the_tool_described(self) -> None:
         for signature, is_short in [
@@ -55,11 +62,13 @@ class Code(unittest.TestCase):
         ]
         lines = script(steps, {"folder": "/f"}).splitlines()
         self.assertEqual(lines[-4:], [
-            'const r1 = text(await tools.files__read({"path": "/f/a"}));',
-            r"const sum = /a\/b (\d+)/s.exec(r1)[1];",
-            'const r2 = text(await tools["calc__get-sum"]({"a": Number(sum), "as": [`\\`${sum}\\` of /f`]}));',
+            'const r1 = await tools.files__read({"path": "/f/a"});',
+            r"const sum = /a\/b (\d+)/s.exec(text(r1))[1];",
+            'const r2 = await tools["calc__get-sum"]({"a": Number(sum), "as": [`\\`${sum}\\` of /f`]});',
             "return [r1, r2];",
         ])
+        brief = script(steps, {"folder": "/f"}, brief=True).splitlines()
+        self.assertTrue(brief[-1].startswith('return await tools["calc__get-sum"]('), brief)
 
 
 if __name__ == "__main__":

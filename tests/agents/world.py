@@ -29,6 +29,16 @@ KEY = "agent-key"
 START_SECONDS = 90
 ANSWER_SECONDS = 60
 
+# What clients list at /mcp/NAME. In `find`, the declarations of the tools are too long for the description of
+# `run_code`, so that code has to find them.
+PROFILES = {
+    "all": 'discovery = "all"\n',
+    "slim": 'discovery = "all"\nslim = { descriptions = 200, examples = "drop", titles = "drop" }\n',
+    "search": 'discovery = "search"\n',
+    "code": 'discovery = "code"\n',
+    "find": 'discovery = "code"\nbudget = 1\n',
+}
+
 # Each tool is denied by a rule; no task needs it.
 DENIED = ("everything__get-env", "memory__delete_relations", "filesystem__read_media_file")
 
@@ -41,6 +51,8 @@ SDKS: dict[str, tuple[list[str], str]] = {
 }
 
 Json = dict[str, Any]
+# Further profiles `PROFILE-SUBSET`, which show these servers only.
+Subsets = dict[str, list[str]]
 
 
 class Failed(Exception):
@@ -64,7 +76,7 @@ class World:
         return self.folder / "memory.json"
 
     def url(self, profile: str) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp" + ("" if profile == "default" else f"/{profile}")
+        return f"http://127.0.0.1:{self.port}/mcp/{profile}"
 
     def clear(self) -> None:
         """Nothing is left of the task before."""
@@ -87,13 +99,17 @@ def commands(world: World) -> dict[str, list[str]]:
     }
 
 
-def configuration(world: World, admin: int, decoys: dict[str, str], extra: str) -> str:
+def configuration(world: World, admin: int, decoys: dict[str, str], subsets: Subsets) -> str:
+    profiles = {**PROFILES}
+    for subset, servers in subsets.items():
+        for name, text in PROFILES.items():
+            profiles[f"{name}-{subset}"] = f"{text}servers = {json.dumps(servers)}\n"
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     text = (
         f'[gateway]\nlisten = "127.0.0.1:{world.port}"\nlist_wait = "60s"\n\n'
         f'[admin]\nlisten = "127.0.0.1:{admin}"\n\n[log]\naccess = false\n\n'
-        f'[profiles.default]\ndiscovery = "search"\n{extra}\n[profiles.listed]\ndiscovery = "all"\n\n'
-        f'[clients.agent]\nkey = "{digest}"\nprofiles = ["default", "listed"]\n\n'
+        + "".join(f"[profiles.{name}]\n{text}\n" for name, text in profiles.items())
+        + f'[clients.agent]\nkey = "{digest}"\nprofiles = {json.dumps(list(profiles))}\n\n'
         '[policy.rules.agent]\nprincipals = ["agent"]\n\n'
         f'[policy.rules.never]\neffect = "deny"\ntools = {json.dumps(DENIED)}\n'
     )
@@ -108,14 +124,13 @@ def configuration(world: World, admin: int, decoys: dict[str, str], extra: str) 
 
 
 @contextmanager
-def world_of(gateway: Path, decoys: dict[str, str], extra: str = "") -> Iterator[World]:
-    """A gateway with these decoys beside the servers of the tasks, once all are ready. `extra` is added to the
-    profile that searches."""
+def world_of(gateway: Path, decoys: dict[str, str], subsets: Subsets | None = None) -> Iterator[World]:
+    """A gateway with these decoys beside the servers of the tasks, once all are ready."""
     with tempfile.TemporaryDirectory() as parent:
         world = World(Path(parent).resolve(), free_port())
         world.scratch.mkdir()
         admin, config, log = free_port(), world.folder / "gateway.toml", world.folder / "gateway.log"
-        config.write_text(configuration(world, admin, decoys, extra))
+        config.write_text(configuration(world, admin, decoys, subsets or {}))
         with log.open("w") as errors:
             command = [str(gateway), "serve", "--config", str(config)]
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
