@@ -5,7 +5,7 @@
 
     --sdk NAME        the official SDK of the client: python-1, python-2, typescript-1, typescript-2;
                       repeatable, all four unless given
-    --jobs N          gateways side by side for each SDK (2)
+    --jobs N          gateways side by side for each SDK (1)
     --only PATTERN    tasks by name
     --decoys CORPUS   more servers beside those of the tasks: small, medium200, medium, large
     --forgetful       the agent leaves out an argument at first, and learns from the refusal
@@ -45,7 +45,7 @@ class Options:
     gateway: Path
     sdks: list[str]
     profile: str = "search"
-    jobs: int = 2
+    jobs: int = 1
     only: str = "*"
     decoys: str | None = None
     forgetful: bool = False
@@ -154,11 +154,11 @@ class Tokens:
     def to_read(self, report: Report, talk: Conversation) -> tuple[int, int]:
         """What a model reads in all requests of a task, results included: each has the whole context so far."""
 
-        def read(listed: str, exchanges: list[Exchange]) -> int:
-            added = (self.of(it.written) + self.of(it.answer) for it in exchanges)
-            return sum(accumulate(added, initial=self.of(listed)))
+        return self.read(report.everything, talk.direct), self.read(talk.listed, talk.exchanges)
 
-        return read(report.everything, talk.direct), read(talk.listed, talk.exchanges)
+    def read(self, listed: str, exchanges: list[Exchange]) -> int:
+        added = (self.of(it.written) + self.of(it.answer) for it in exchanges)
+        return sum(accumulate(added, initial=self.of(listed)))
 
 
 def texts_of(report: Report) -> set[str]:
@@ -211,7 +211,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gateway", type=Path)
     parser.add_argument("--sdk", action="append", choices=list(SDKS))
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="*", metavar="PATTERN")
     parser.add_argument("--decoys", metavar="CORPUS")
     parser.add_argument("--forgetful", action="store_true")
