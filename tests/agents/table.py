@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What tasks of several steps take through each kind of profile, as the table of docs/context.md.
+"""What tasks of several steps take through each kind of profile, as the tables of docs/context.md.
 
     table.py GATEWAY_BIN [--sdk NAME] [--only SIZE]...
 
 The tasks of three steps or more of benches/search/tasks.json, with few servers, with all six, and with servers beside
 them that only list tools. `--only` takes one of the sizes: memory, filesystem, git, six, medium200, medium, large. The
-same tasks count for every profile of a size: those that were completed in all of them. The tokens are the same in
-each run.
+same tasks count for every profile of a size: those that were completed in all of them. All figures are means. The tokens
+are the same in each run, but for those of times of other lengths.
 """
 
 from __future__ import annotations
@@ -127,32 +127,27 @@ def run_all(gateway: Path, sdk: str, sizes: list[str]) -> list[Run]:
     return runs
 
 
-def print_table(runs: list[Run]) -> None:
+def print_tables(runs: list[Run]) -> None:
     texts = [it for run in runs for talk in run.talks.values() for it in talk.exchanges]
     listed = {talk.listed for run in runs for talk in run.talks.values()}
     tokens = Tokens(listed | {text for it in texts for text in (it.written, it.answer)})
-    print("| tools | profile | completed | list | through the model | requests | read in all requests |")
-    print("|--:|---|--:|--:|--:|--:|--:|")
-    for size in dict.fromkeys(run.size for run in runs):
-        here = [run for run in runs if run.size == size]
-        common = set.intersection(*(run.done() for run in here))
-        for run in here:
-            print_row(run, common, tokens)
 
+    def task(talks: list[Conversation]) -> str:
+        passed = (sum(tokens.of(it.written) + tokens.of(it.answer) for it in talk.exchanges) for talk in talks)
+        return f"{tokens.of(talks[0].listed):,} + {statistics.mean(passed):,.0f}"
 
-def print_row(run: Run, common: set[str], tokens: Tokens) -> None:
-    talks = [run.talks[name] for name in run.talks if name in common]
-    head = f"| {run.tools:,} | {run.row} | {len(run.done())} of {len(run.talks)} |"
-    if not talks:
-        print(f"{head} – | – | – | – |")
-        return
-    passed = [sum(tokens.of(it.written) + tokens.of(it.answer) for it in talk.exchanges) for talk in talks]
-    read = [tokens.read(talk.listed, talk.exchanges) for talk in talks]
-    requests = [len(talk.exchanges) + 1 for talk in talks]
-    print(
-        f"{head} {tokens.of(talks[0].listed):,} | {statistics.mean(passed):,.0f} | {statistics.mean(requests):.1f} "
-        f"| {statistics.mean(read):,.0f} |"
-    )
+    def read(talks: list[Conversation]) -> str:
+        requests = statistics.mean(len(talk.exchanges) + 1 for talk in talks)
+        return f"{statistics.mean(tokens.read(talk.listed, talk.exchanges) for talk in talks):,.0f} ({requests:.1f})"
+
+    for title, cell in (("The list + what passes through the model in a task", task),
+                        ("Read in all requests of a task (requests)", read)):
+        print(f"\n{title}:\n\n| tools | tasks | {' | '.join(ROWS)} |\n|--:|--:|{'--:|' * len(ROWS)}")
+        for size in dict.fromkeys(run.size for run in runs):
+            here = [run for run in runs if run.size == size]
+            common = set.intersection(*(run.done() for run in here))
+            cells = [cell([run.talks[name] for name in run.talks if name in common]) for run in here if common]
+            print(f"| {here[0].tools:,} | {len(common)} | {' | '.join(cells)} |")
 
 
 def main() -> int:
@@ -162,7 +157,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SIZES)
     given = parser.parse_args()
     runs = run_all(given.gateway.resolve(), given.sdk, given.only or list(SIZES))
-    print_table(runs)
+    print_tables(runs)
     for run in runs:
         for name, talk in run.talks.items():
             if talk.fault:
