@@ -16,6 +16,7 @@ import json
 import re
 import statistics
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ SUBSETS: Subsets = {
 CORPORA = ("medium200", "medium", "large")
 SIZES = (*SUBSETS, "six", *CORPORA)
 FEWEST_STEPS = 3
+STEADY_SECONDS = 2
 
 # What differs between two runs: the folder, hashes, and times.
 VARYING = (
@@ -93,9 +95,15 @@ def run_size(size: str, sdk: str, world: World) -> Iterable[Run]:
 
 
 def count_tools(sdk: str, url: str, world: World) -> int:
+    """How many tools are listed, once it is the same number for a while: a server adds some when it knows what its
+    client can do."""
     client = Client(sdk, url, world.folder / "client.log")
     try:
-        return len(client.ask("list")["tools"])
+        known = 0
+        while (count := len(client.ask("list")["tools"])) != known:
+            known = count
+            time.sleep(STEADY_SECONDS)
+        return known
     finally:
         client.close()
 
