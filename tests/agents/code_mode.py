@@ -120,11 +120,13 @@ class Coder(Agent):
             raise Failed(f"{name} is answered as {said[0]}, a tool that never was as {said[1]}")
 
 
+# The names of other servers are left out, so that thousands of tools fit into an answer.
 LOOK_AROUND = """\
 const names = new Set([...Object.keys(tools), ...Reflect.ownKeys(tools)]);
 for (const name in tools) names.add(name);
-console.log(tools, JSON.stringify(tools), String(Object.entries(tools)), Object.getOwnPropertyDescriptors(tools));
-return [...names];"""
+for (const [name] of Object.entries(Object.getOwnPropertyDescriptors(tools))) names.add(name);
+console.log(tools, JSON.stringify(tools));
+return [...names].filter((name) => /^(everything|memory|filesystem|find_tools)/.test(name));"""
 # Every way to a name, and what is answered.
 ASK_FOR = """\
 const ways = [
