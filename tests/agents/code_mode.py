@@ -13,8 +13,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agent import Agent, Conversation, compact, identifier, leaves_out, public_name, searches, text_of
-from agent import Exchange, keep_parts
+from agent import (
+    Agent,
+    Conversation,
+    Exchange,
+    compact,
+    identifier,
+    keep_parts,
+    leaves_out,
+    public_name,
+    searches,
+    text_of,
+)
 from world import DENIED, Client, Failed, Json, World
 
 from tasks import PLACEHOLDER, filled  # of benches/search
