@@ -228,7 +228,8 @@ const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns what it re
     `Promise.all`, filter and combine results, and `return` only what you need. Each tool is an \
     async function of the object `tools` that takes one object, resolves to the tool's structured \
     result or its text, and throws an Error that can be caught. `console.log` prints. There is no \
-    network, no file system and no module.";
+    network, no file system, no timer and no module. `tools.describe_tools({ names: [] })` tells \
+    whole definitions.";
 /// How many answers `find_tools` has by default.
 pub const FOUND: usize = 6;
 /// The most answers that it can be asked for.

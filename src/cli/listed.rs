@@ -43,8 +43,15 @@ pub(super) fn with_listed_servers<T>(
     }))
 }
 
-/// The servers that could not be listed.
-pub(super) fn unlisted_servers(snapshot: &Snapshot) -> Vec<&str> {
+/// The servers that could not be listed, and why, a line each.
+pub(super) fn unlisted_servers(snapshot: &Snapshot) -> Vec<String> {
     let silent = snapshot.servers().filter(|member| member.server.list().is_none());
-    silent.map(|member| member.config.name.as_str()).collect()
+    let lines = silent.map(|member| {
+        let name = &member.config.name;
+        match member.server.view().last_error {
+            Some((_, error)) => format!("servers.{name}: it cannot be listed: {error}"),
+            None => format!("servers.{name}: it cannot be listed"),
+        }
+    });
+    lines.collect()
 }

@@ -62,16 +62,13 @@ pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
     };
     let denied = denied_patterns(&config);
     let listed = with_listed_servers(config, |snapshot| {
-        let silent = unlisted_servers(snapshot).into_iter().map(str::to_owned);
-        (snapshot.report_tokens(), silent.collect::<Vec<_>>())
+        (snapshot.report_tokens(), unlisted_servers(snapshot))
     });
     let (report, silent) = match listed {
         Ok(listed) => listed,
         Err(error) => return report_error(&error),
     };
-    for name in &silent {
-        print_error(&format!("servers.{name}: it cannot be listed, and is not in the report"));
-    }
+    silent.iter().for_each(|line| print_error(line));
     let unused = UnusedTools { report: &report, usage: &usage, denied: &denied };
     let exit = write_to_stdout(&unused.describe(args.days, since));
     if silent.is_empty() { exit } else { FAILURE.into_code() }

@@ -48,14 +48,14 @@ pub(super) fn list_tools(args: &ToolsArgs) -> ExitCode {
         } else {
             describe_tools(snapshot, &args.profile)
         };
-        let silent = unlisted_servers(snapshot).into_iter().map(str::to_owned);
-        (text, silent.collect::<Vec<_>>())
+        (text, unlisted_servers(snapshot))
     });
     match listed {
         Ok((text, silent)) => {
             let exit = write_to_stdout(&text);
-            for name in &silent {
-                print_error(&format!("servers.{name}: it cannot be listed"));
+            silent.iter().for_each(|line| print_error(line));
+            if text.is_empty() && silent.is_empty() {
+                print_error("the configuration has no tools");
             }
             if silent.is_empty() { exit } else { FAILURE.into_code() }
         }

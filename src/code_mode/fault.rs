@@ -42,7 +42,7 @@ pub enum ScriptError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ScriptFault {
     /// The code is not JavaScript.
-    #[error("syntax error: {message}{}", at(*position))]
+    #[error("syntax error: {message}{}: JavaScript is expected, without types", at(*position))]
     Syntax {
         /// What the interpreter says.
         message: String,

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Answer, Call, Context, Event, Failure, InternalFault, Params, Passing, ResultBody,
+    Answer, AnswerFault, Call, Context, Event, Failure, InternalFault, Params, Passing, ResultBody,
 };
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
@@ -53,25 +53,42 @@ pub(super) fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
 }
 
+/// Why an inner call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InnerCallFault {
+    /// It was refused, or failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The answer has more bytes than may be held.
+    #[error("the results have more than {limit} bytes")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+    },
+    /// The result cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] AnswerFault),
+}
+
 /// Waits for the answer to an inner call; what it says before is for nobody. `hold` is told the bytes
 /// of the answer, and may refuse them.
 pub(super) async fn await_answer(
     active: &mut ActiveCall,
-    hold: impl Fn(usize) -> Result<(), String>,
-) -> Result<Answer, String> {
+    hold: impl Fn(usize) -> Result<(), InnerCallFault>,
+) -> Result<Answer, InnerCallFault> {
     loop {
         match active.next().await {
             Some(Event::Answer(answer)) => {
                 if let Ok(Answer::Result(result)) = &answer {
                     hold(result.raw().len())?;
                 }
-                return answer.map_err(|failure| failure.to_string());
+                return Ok(answer?);
             }
             Some(Event::Passing(passing)) => {
                 return read_pieces(passing, hold).await.map(Answer::Result);
             }
             Some(_) => {}
-            None => return Err(Failure::Cancelled.to_string()),
+            None => return Err(Failure::Cancelled.into()),
         }
     }
 }
@@ -79,12 +96,12 @@ pub(super) async fn await_answer(
 /// Reads a result that comes in pieces, for as long as its bytes may be held.
 async fn read_pieces(
     mut passing: Passing,
-    hold: impl Fn(usize) -> Result<(), String>,
-) -> Result<ResultBody, String> {
+    hold: impl Fn(usize) -> Result<(), InnerCallFault>,
+) -> Result<ResultBody, InnerCallFault> {
     let mut whole = BytesMut::new();
-    while let Some(piece) = passing.next().await.map_err(|failure| failure.to_string())? {
+    while let Some(piece) = passing.next().await? {
         hold(piece.len())?;
         whole.extend_from_slice(&piece);
     }
-    ResultBody::parse(whole.freeze()).map_err(|fault| fault.to_string())
+    Ok(ResultBody::parse(whole.freeze())?)
 }

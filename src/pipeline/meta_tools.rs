@@ -4,6 +4,7 @@
 //! rates, checks, questions and progress.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -228,8 +229,9 @@ fn find_elements(
     let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
     let found = view.search(kind, &asked.query, limit, search);
     let by_intent = view.discovery.as_ref().is_some_and(|discovery| discovery.by_intent);
+    let identifiers = code_identifiers(view);
     let lines = found.iter().map(|one| {
-        let line = line_of(kind, one);
+        let line = line_of(kind, one, &identifiers);
         let intent =
             (by_intent && kind == Kind::Tools).then(|| intent_of_found(snapshot, view, one));
         match intent.flatten() {
@@ -253,13 +255,24 @@ fn find_elements(
     Ok(tool_result(&message, Some(&structured)))
 }
 
+/// The identifiers of tools for code, by public name; none where clients send no code.
+fn code_identifiers(view: &View) -> HashMap<String, String> {
+    let is_code = view.discovery.as_ref().is_some_and(|it| it.offers(MetaTool::RunCode));
+    let functions = is_code.then(|| view.catalog.code_functions()).into_iter().flatten();
+    functions.map(|function| (function.public, function.identifier)).collect()
+}
+
 /// An element in one line.
-fn line_of(kind: Kind, found: &FoundElement) -> String {
-    if kind == Kind::Tools {
-        return ToolSignature::from_raw(&found.raw).to_string();
-    }
+fn line_of(kind: Kind, found: &FoundElement, identifiers: &HashMap<String, String>) -> String {
     let members = Members::parse(&found.raw).ok();
     let member = |name: &str| text(members.as_ref()?.find(name)?);
+    if kind == Kind::Tools {
+        let identifier = member("name").and_then(|name| identifiers.get(&*name));
+        return match identifier {
+            Some(identifier) => ToolSignature::with_name(identifier, &found.raw).to_string(),
+            None => ToolSignature::from_raw(&found.raw).to_string(),
+        };
+    }
     let name = member(if kind == Kind::Prompts { "name" } else { "uri" }).unwrap_or_default();
     match member("description").or_else(|| member("title")).or_else(|| member("name")) {
         Some(words) => {
@@ -280,8 +293,15 @@ fn intent_of_found(snapshot: &Snapshot, view: &View, found: &FoundElement) -> Op
 fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
     let asked: AskedNames = read(arguments)?;
     let (mut described, mut missing, mut size) = (Vec::new(), Vec::new(), 0);
+    let identifiers = code_identifiers(view);
+    let public_name = |name: &str| {
+        let mut known = identifiers.iter();
+        known.find(|(_, identifier)| **identifier == *name).map(|(public, _)| public.as_str())
+    };
     for name in asked.names {
-        match view.catalog.listed_tool(&name) {
+        let found = view.catalog.listed_tool(&name);
+        let found = found.or_else(|| view.catalog.listed_tool(public_name(&name)?));
+        match found {
             Some(raw) if size + raw.len() <= MOST_DESCRIBED => {
                 size += raw.len();
                 described.push(String::from_utf8_lossy(&raw).into_owned());
@@ -315,7 +335,7 @@ fn similar_names(view: &View, name: &str, search: &SearchConfig) -> Vec<String> 
 
 /// The failure for arguments that violate the schema of a tool, with that schema unless it is too
 /// long for a hint.
-fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> Failure {
+pub(super) fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> Failure {
     let members = Members::parse(raw).ok();
     let schema = members.and_then(|members| members.find("inputSchema")).map(RawValue::get);
     let schema = schema.filter(|schema| schema.len() <= LONGEST_SCHEMA);

@@ -197,7 +197,10 @@ impl Snapshot {
             tools: all.len(),
             all_tokens: self.token_ledger().count_list(all),
             listed: listed.items().map(|raw| name_of(&raw)).zip(counts).collect(),
-            budget: profile.and_then(|profile| profile.budget),
+            // That of a profile for code bounds what is declared.
+            budget: profile
+                .filter(|profile| profile.discovery != DiscoveryChoice::Code)
+                .and_then(|profile| profile.budget),
             name,
         };
         if let Some(metrics) = self.counts.profile(profile_tokens.name.as_str()) {

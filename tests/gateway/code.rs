@@ -138,10 +138,57 @@ async fn errors_can_be_caught_and_what_was_printed_before_one_is_kept() {
 
         let said = run(&client, "return 1 +;").await;
         assert!(said.is_error() && said.text().contains("line 1"), "{era}: {}", said.text());
+        assert!(said.text().contains("without types"), "{era}: {}", said.text());
         for wrong in [json!({}), json!({ "code": 1 }), json!({ "code": "1", "more": 2 })] {
             let said = client.call("run_code", wrong.clone()).await;
             assert!(said.is_error() && said.text().contains("The schema: "), "{era} {wrong}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_mistakes_of_models_are_understood_or_explained() {
+    let (upstreams, gateway) = start(CODE).await;
+    upstreams[0].tool(&json!({ "name": "draw", "inputSchema": { "type": "object" } }), |_| {
+        let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+        let content = json!([{ "type": "text", "text": "drawn" }, image]);
+        vec![Step::Result(json!({ "content": content }))]
+    });
+    gateway.wait_for(|status| status["catalog"]["tools"] == 11).await;
+    let client = gateway.modern();
+    for (code, expected) in [
+        ("```js\nreturn 1;\n```", json!(1)),
+        ("async (tools) => (await tools.m__ping({ n: 2 })).n", json!(2)),
+        ("return [new Map([[1, 2]]), new Set([3])];", json!([[[1, 2]], [3]])),
+        (
+            "return await Promise.allSettled([tools.m__broken()]);",
+            json!([{ "status": "rejected", "reason": {
+                "name": "Error", "message": "the tracker is down", "tool": "m__broken",
+            } }]),
+        ),
+        ("return await tools.m__draw();", json!("drawn\n(left out: image)")),
+        (
+            "return (await tools.describe_tools({ names: ['m__delete_issue'] })).tools[0].name;",
+            json!("m__delete-issue"),
+        ),
+        (
+            "return (await tools.find_tools({ query: 'delete issue' })).tools[0].split('(')[0];",
+            json!("m__delete_issue"),
+        ),
+    ] {
+        assert_eq!(returned(&client, code).await, expected, "{code}");
+    }
+    for (code, expected) in [
+        ("tools.m__find_issue({ query: 'x' });", "returned and printed nothing"),
+        ("return `found ${tools.m__ping()}`;", "a promise is used as a value: await it"),
+        ("return [1, 2].map((n) => tools.m__ping({ n }));", "a promise is used as a value"),
+        ("await tools.m__find_issue({ query: 1 });", "m__find_issue: "),
+        ("await tools.m__find_issue({ query: 1 });", r#""required":["query"]"#),
+        ("const n: number = 1; return n;", "JavaScript is expected, without types"),
+    ] {
+        let said = run(&client, code).await;
+        assert!(said.text().contains(expected), "{code}: {}", said.text());
+        assert!(!said.text().contains("Error: Error"), "{code}: {}", said.text());
     }
 }
 

@@ -52,6 +52,7 @@ mod legacy_sessions;
 mod limits;
 mod list_changes;
 mod logging;
+mod meta_calls;
 mod modern;
 mod oauth;
 mod openapi;

@@ -135,6 +135,7 @@ fn drive<'js>(
 /// The code as an async function: one expression, whose value is the result and is called if it is a
 /// function, or else a body.
 fn compile<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
+    let code = without_fence(code);
     let expression = code.trim_end().trim_end_matches(';');
     let one = format!("{BEFORE_EXPRESSION}\n{expression}\n)))");
     if let Ok(function) = evaluate(ctx, one) {
@@ -142,6 +143,12 @@ fn compile<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     }
     drop(ctx.catch());
     evaluate(ctx, format!("{BEFORE_BODY}\n{code}\n}})"))
+}
+
+/// The code within a fence of Markdown, which models often write around code.
+fn without_fence(code: &str) -> &str {
+    let inner = code.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.and_then(|inner| inner.split_once('\n')).map_or(code, |(_, code)| code)
 }
 
 fn evaluate<'js>(ctx: &Ctx<'js>, source: String) -> Result<Function<'js>, Error> {
@@ -208,6 +215,6 @@ fn read_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Vec<u8>>
 /// What is written before the code, on a line of its own.
 const BEFORE_BODY: &str = "(async () => {";
 const BEFORE_EXPRESSION: &str =
-    "(async () => ((result) => typeof result === \"function\" ? result() : result)((";
+    "(async () => ((result) => typeof result === \"function\" ? result(tools) : result)((";
 /// Bytes of memory beyond the limit, for the host.
 const GRACE: usize = 4 << 20;

@@ -3,7 +3,7 @@
 (function (tools, call, print, explain) {
   "use strict";
   const { create, defineProperty, freeze } = Object;
-  const { Error, Proxy, globalThis } = this;
+  const { Error, Map, Promise, Proxy, Set, Symbol, TypeError, globalThis } = this;
 
   const define = (object, name, value, enumerable) =>
     defineProperty(object, name, { __proto__: null, value, enumerable });
@@ -27,6 +27,21 @@
     if (key in target || typeof key === "symbol" || key in asked) return target[key];
     throw explain(key);
   };
+  // Values that JSON would leave empty, and a promise where a value is meant.
+  const writesAs = ({ prototype }, write) => define(prototype, "toJSON", write, false);
+  writesAs(Error, function () {
+    return { name: this.name, message: this.message, ...this };
+  });
+  for (const collection of [Map, Set]) {
+    writesAs(collection, function () {
+      return [...this];
+    });
+  }
+  const refuse = () => {
+    throw new TypeError("a promise is used as a value: await it, or several with Promise.all");
+  };
+  writesAs(Promise, refuse);
+  define(Promise.prototype, Symbol.toPrimitive, refuse, false);
   define(globalThis, "tools", new Proxy(freeze(functions), freeze({ __proto__: null, get })), true);
   define(globalThis, "print", print, true);
   const console = {};

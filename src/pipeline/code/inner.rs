@@ -6,23 +6,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::call::{Answer, Asked, Call, Failure, Input, Question};
+use crate::call::{Answer, Asked, Call, Failure, Input, Question, ResultBody};
 use crate::code_mode::ScriptCall;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{Id, Response, object_of, string};
 use crate::mcp::Era;
-use crate::pipeline::inner_call::{await_answer, make_inner_call, parse_params};
+use crate::pipeline::inner_call::{InnerCallFault, await_answer, make_inner_call, parse_params};
 use crate::pipeline::input::input_refused_with;
+use crate::pipeline::meta_tools::explain_violations;
 use crate::pipeline::own_tools::value_of;
 use crate::pipeline::{ActiveCall, CallAwaitingClient, Gateway, StartingCall};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, View};
 
 /// Makes the calls of one run.
 pub(super) struct InnerCalls {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
+    view: Arc<View>,
     /// The client's call of `run_code`.
     outer: Box<Call>,
     /// The most bytes of a result.
@@ -63,6 +66,7 @@ struct InnerCourse {
     id: u64,
     /// As it was made first.
     call: Box<Call>,
+    view: Arc<View>,
     /// How often it has asked something.
     rounds: usize,
     /// The most bytes of its result.
@@ -79,11 +83,11 @@ impl AskingCall {
 impl InnerCalls {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
-        snapshot: &Arc<Snapshot>,
+        (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
         (outer, largest): (Box<Call>, usize),
     ) -> Self {
         let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
-        Self { gateway, snapshot, outer, largest }
+        Self { gateway, snapshot, view: Arc::clone(view), outer, largest }
     }
 
     /// Begins a call of the code.
@@ -107,7 +111,8 @@ impl InnerCalls {
         }
         let call = Box::new(call);
         let starting = self.gateway.call(Arc::clone(&self.snapshot), call.clone());
-        let course = InnerCourse { id: asked.id, call, rounds: 0, largest: self.largest };
+        let (view, largest) = (Arc::clone(&self.view), self.largest);
+        let course = InnerCourse { id: asked.id, call, view, rounds: 0, largest };
         Ok(Box::pin(course.follow(Arc::clone(&self.gateway), starting)))
     }
 
@@ -161,20 +166,31 @@ impl InnerCourse {
     /// What the call asks, or else its value.
     async fn await_turn(&self, active: &mut ActiveCall) -> Result<Result<Asked, Bytes>, String> {
         let total = AtomicUsize::new(0);
+        let limit = self.largest;
         let hold = |bytes| match total.fetch_add(bytes, Ordering::Relaxed) + bytes {
-            all if all > self.largest => {
-                Err(format!("the result has more than {} bytes", self.largest))
-            }
+            all if all > limit => Err(InnerCallFault::TooLarge { limit }),
             _ => Ok(()),
         };
-        match await_answer(active, hold).await? {
+        let answer = await_answer(active, hold).await;
+        match answer.map_err(|fault| self.explain_fault(fault))? {
             Answer::Error(error) => Err(error.message().to_owned()),
             Answer::Result(result) => match result.asked() {
                 Ok(Some(asked)) => Ok(Ok(asked)),
-                Ok(None) => value_of(&result).map(|value| Err(value.into())),
+                Ok(None) => value_for_code(&result).map(|value| Err(value.into())),
                 Err(fault) => Err(fault.to_string()),
             },
         }
+    }
+
+    /// What the code is told of a call that failed: of wrong arguments, whose and which are right.
+    fn explain_fault(&self, fault: InnerCallFault) -> String {
+        let InnerCallFault::Failed(Failure::InvalidArguments(violations)) = fault else {
+            return fault.to_string();
+        };
+        let name = self.call.params.name().unwrap_or_default();
+        let raw = self.view.catalog.listed_tool(name);
+        let failure = explain_violations(violations, raw.as_deref().unwrap_or_default());
+        format!("{name}: {failure}")
     }
 
     /// The call with what its client has answered.
@@ -199,6 +215,36 @@ impl InnerCourse {
     }
 }
 
+/// The raw value of a result for code. A text says what was left out of it.
+fn value_for_code(result: &ResultBody) -> Result<String, String> {
+    let value = value_of(result)?;
+    let kinds = left_out_kinds(result);
+    let written = serde_json::from_str::<String>(&value).ok().filter(|_| !kinds.is_empty());
+    Ok(match written {
+        Some(text) if text.is_empty() => string(&format!("(left out: {})", kinds.join(", "))),
+        Some(text) => string(&format!("{text}\n(left out: {})", kinds.join(", "))),
+        None => value,
+    })
+}
+
+/// The kinds of a result's content that code gets nothing of, in order.
+fn left_out_kinds(result: &ResultBody) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct ContentKinds {
+        #[serde(default)]
+        content: Vec<ContentKind>,
+    }
+    #[derive(Deserialize)]
+    struct ContentKind {
+        r#type: String,
+    }
+    let read = serde_json::from_slice::<ContentKinds>(result.raw());
+    let kinds = read.map(|read| read.content).unwrap_or_default().into_iter();
+    kinds.map(|kind| kind.r#type).filter(|kind| kind != "text").take(MOST_KINDS).collect()
+}
+
+/// The most kinds of content that are named as left out.
+const MOST_KINDS: usize = 8;
 /// How often a call may ask for input.
 const MOST_ROUNDS: usize = 64;
 /// How long a call waits that was asked for nothing, times how often that was.

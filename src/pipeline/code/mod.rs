@@ -74,7 +74,7 @@ fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>,
 /// cancels the calls that it makes.
 fn reply_of_code(
     gateway: &Arc<Gateway>,
-    (snapshot, view): (&Arc<Snapshot>, &View),
+    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
     (call, arguments): (Box<Call>, &[u8]),
 ) -> Result<Reply, Failure> {
     #[derive(Deserialize)]
@@ -87,7 +87,7 @@ fn reply_of_code(
     let tools = functions.map(|it| ScriptTool { name: it.public, function: it.identifier });
     let script = Script { code, tools: tools.collect() };
     let limits = limits_of(&snapshot.config.code);
-    let calls = InnerCalls::new(gateway, snapshot, (call, limits.result));
+    let calls = InnerCalls::new(gateway, (snapshot, view), (call, limits.result));
     let gateway = Arc::clone(gateway);
     let (answers, inbox) = mpsc::channel(2 * MOST_QUESTIONS);
     let events = stream! {
@@ -283,7 +283,12 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     let fault = outcome.fault.as_ref().map(ToString::to_string);
     if let Some(fault) = &fault {
         separate(&mut message);
-        let _ = write!(message, "Error: {fault}");
+        // What was thrown begins with the name of its kind.
+        let is_named = fault.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));
+        let _ = write!(message, "{}{fault}", if is_named { "" } else { "Error: " });
+    }
+    if message.is_empty() {
+        message.push_str(NOTHING);
     }
     let printed = (!outcome.printed.is_empty()).then(|| string(&outcome.printed));
     let members = [
@@ -308,5 +313,7 @@ fn plain_text(returned: &str) -> String {
 
 /// The fault of arguments that cannot be read although they fit their schema.
 const NO_CODE: ParamsFault = ParamsFault::Missing { member: "code" };
+/// What is said of code that leaves nothing.
+const NOTHING: &str = "The code returned and printed nothing: `return` what you need";
 /// When a run may be tried again.
 const SOON: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use crate::policy::ToolAddress;
 use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
-use super::inner_call::{await_answer, make_inner_call, parse_params};
+use super::inner_call::{InnerCallFault, await_answer, make_inner_call, parse_params};
 use values::KnownValues;
 pub(super) use values::value_of;
 
@@ -162,17 +162,17 @@ impl OwnCall {
         let answer = await_answer(&mut active, |bytes| self.hold(bytes)).await;
         // Nobody could answer what it asks for.
         active.cancel_parked();
-        match answer? {
+        match answer.map_err(|fault| fault.to_string())? {
             Answer::Result(result) => value_of(&result),
             Answer::Error(error) => Err(error.message().to_owned()),
         }
     }
 
     /// Counts bytes of results.
-    fn hold(&self, bytes: usize) -> Result<(), String> {
+    fn hold(&self, bytes: usize) -> Result<(), InnerCallFault> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
         if held + bytes > MAX_RESULTS {
-            return Err(format!("the results together have more than {MAX_RESULTS} bytes"));
+            return Err(InnerCallFault::TooLarge { limit: MAX_RESULTS });
         }
         Ok(())
     }

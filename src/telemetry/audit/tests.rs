@@ -147,6 +147,7 @@ fn every_field_of_a_record_is_on_the_page_and_nothing_else() {
     let credential = AuditCredential::default();
     let mut call = record(&credential, "t");
     call.shown = Some((1, b"digest"));
+    call.parent = Some("other");
     let redaction = RedactionRules::new(&[], &[]).unwrap();
     let recording = ArgumentRecording { size: 100, redaction };
     let json = call.write_json("id", clock::wall_now(), Some(&recording)).unwrap();

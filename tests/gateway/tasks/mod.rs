@@ -16,21 +16,21 @@ use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// What a client says that knows tasks.
-fn knows() -> Value {
+pub fn knows() -> Value {
     let mut all = everything();
     all["extensions"] = json!({ EXTENSION: {} });
     all
 }
 
-async fn modern(gateway: &Gateway) -> Client {
+pub async fn modern(gateway: &Gateway) -> Client {
     gateway.modern().offering(knows()).await
 }
 
-async fn legacy(gateway: &Gateway) -> Client {
+pub async fn legacy(gateway: &Gateway) -> Client {
     gateway.legacy().await.offering(everything()).await
 }
 
-async fn kinds() -> Vec<(Kind, Tasks)> {
+pub async fn kinds() -> Vec<(Kind, Tasks)> {
     let kinds = every_kind().await;
     kinds.into_iter().map(|kind| (kind.upstream.has_tasks(), kind)).map(|(t, k)| (k, t)).collect()
 }
@@ -60,12 +60,12 @@ async fn create(client: &Client, tool: &str, arguments: Value) -> Value {
     said.result()["task"].clone()
 }
 
-async fn about(client: &Client, method: &str, id: &Value) -> Said {
+pub async fn about(client: &Client, method: &str, id: &Value) -> Said {
     client.request(method, json!({ "taskId": id })).await
 }
 
 /// How a task is once it no longer works.
-async fn settled(client: &Client, id: &Value) -> Value {
+pub async fn settled(client: &Client, id: &Value) -> Value {
     within(async {
         loop {
             let said = about(client, "tasks/get", id).await;
