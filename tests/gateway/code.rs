@@ -148,13 +148,13 @@ async fn errors_can_be_caught_and_what_was_printed_before_one_is_kept() {
 
 #[tokio::test]
 async fn the_mistakes_of_models_are_understood_or_explained() {
-    let (upstreams, gateway) = start(CODE).await;
+    let upstreams = trackers().await;
     upstreams[0].tool(&json!({ "name": "draw", "inputSchema": { "type": "object" } }), |_| {
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         let content = json!([{ "type": "text", "text": "drawn" }, image]);
         vec![Step::Result(json!({ "content": content }))]
     });
-    gateway.wait_for(|status| status["catalog"]["tools"] == 11).await;
+    let gateway = Gateway::with("m", upstreams[0].http()).toml(CODE).start().await;
     let client = gateway.modern();
     for (code, expected) in [
         ("```js\nreturn 1;\n```", json!(1)),
@@ -179,7 +179,7 @@ async fn the_mistakes_of_models_are_understood_or_explained() {
         assert_eq!(returned(&client, code).await, expected, "{code}");
     }
     for (code, expected) in [
-        ("tools.m__find_issue({ query: 'x' });", "returned and printed nothing"),
+        ("const one = await tools.m__ping();", "returned and printed nothing"),
         ("return `found ${tools.m__ping()}`;", "a promise is used as a value: await it"),
         ("return [1, 2].map((n) => tools.m__ping({ n }));", "a promise is used as a value"),
         ("await tools.m__find_issue({ query: 1 });", "m__find_issue: "),

@@ -94,6 +94,11 @@ async fn a_call_can_become_a_task() {
 
         let ask = legacy.ask_call("call_tool", wanted).param("task", json!({ "ttl": 60_000 }));
         let said = ask.send().await.said().await;
+        if kind.name.starts_with("modern") {
+            // Legacy clients get the results of Modern tasks, and never the tasks.
+            assert_eq!(said.text(), "done", "{}", kind.name);
+            continue;
+        }
         let task = tasks::settled(&legacy, &said.result()["task"]["taskId"]).await;
         assert_eq!(task["status"], "completed", "{}: {task}", kind.name);
     }
