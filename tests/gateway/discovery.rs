@@ -215,6 +215,26 @@ async fn what_a_client_may_not_use_is_never_named() {
     assert!(found(&ann, "delete repository").await[0].contains("delete_repository"));
 }
 
+#[tokio::test]
+async fn no_tool_of_a_server_takes_the_name_of_a_meta_tool() {
+    let upstream = Upstream::modern().await;
+    for name in ["find_tools", "run_code", "ping"] {
+        upstream.tool(&json!({ "name": name, "inputSchema": { "type": "object" } }), |_| {
+            vec![Step::text("of the server")]
+        });
+    }
+    let builder = Gateway::with("s", upstream.http()).gateway("naming = \"none\"");
+    let gateway = builder.toml("[profiles.p]\ndiscovery = \"search\"\n").start().await;
+    let client = gateway.modern().at("/mcp/p");
+    assert!(!client.call("find_tools", json!({ "query": "ping" })).await.text().contains("of the"));
+    let said = through(&client, "call_tool", "run_code", json!({})).await;
+    assert!(said.is_error(), "{said:?}");
+    assert_eq!(through(&client, "call_tool", "ping", json!({})).await.text(), "of the server");
+    // A profile that lists everything has no meta-tools.
+    let said = gateway.modern().call("find_tools", json!({})).await;
+    assert_eq!(said.text(), "of the server");
+}
+
 /// Everything that an answer says, but for a query that it repeats.
 async fn client_says(client: &Client, tool: &str, arguments: Value) -> String {
     client.call(tool, arguments).await.result().to_string()
