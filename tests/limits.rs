@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 104] = [
+const TESTS: [(&str, &str, &str); 109] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -160,6 +160,15 @@ const TESTS: [(&str, &str, &str); 104] = [
     ("profiles.*.budget", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
     ("profiles.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
     ("profiles.*.rate", QUOTAS, "rates_of_profiles_and_of_each_client_are_enforced"),
+    ("search.embeddings.batch", EMBEDDINGS, BATCHES),
+    (
+        "search.embeddings.batch_timeout",
+        EMBEDDINGS,
+        "a_service_that_is_slow_does_not_hold_up_searches",
+    ),
+    ("search.embeddings.dimensions", EMBEDDINGS, BATCHES),
+    ("search.embeddings.max_answer", EMBEDDINGS, "a_service_that_fails_leaves_search_to_the_words"),
+    ("search.embeddings.timeout", EMBEDDINGS, "a_service_that_is_slow_does_not_hold_up_searches"),
     ("search.clients.*", DISCOVERY, "auto_gives_each_client_what_it_can_take"),
     ("servers.*.breaker.failures", BREAKER, "failures_in_a_row_open_it_and_a_probe_closes_it"),
     ("servers.*.breaker.minimum", BREAKER_PARTS, RATIO),
@@ -323,6 +332,8 @@ const RESULTS: &str = "tests/gateway/transforms/results.rs";
 const CUT_RESULTS: &str = "a_large_result_is_cut_and_stays_json_or_is_an_error";
 const AUDIT: &str = "tests/gateway/audit.rs";
 const DISCOVERY: &str = "tests/gateway/discovery.rs";
+const EMBEDDINGS: &str = "tests/gateway/embeddings.rs";
+const BATCHES: &str = "a_service_is_sent_definitions_in_batches_and_one_query_for_each_search";
 const EVENTS: &str = "tests/gateway/events.rs";
 const LIMITS: &str = "tests/gateway/limits.rs";
 const LISTENER: &str = "tests/listener/limits.rs";

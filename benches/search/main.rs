@@ -1,7 +1,9 @@
 //! How well and how fast search finds tools: the questions in `questions/` over the corpora in
 //! `corpora/`.
 //!
-//! `cargo bench --bench search`; `-- --misses HALF` shows the questions of a half that found nothing.
+//! `cargo bench --bench search`; `-- --half HALF` asks the questions of one half only, `-- --misses HALF`
+//! shows those of a half that found nothing. With `-- --embeddings FOLDER` it also searches by meaning,
+//! with the model of that folder, and with `-- --service URL` with the service there.
 //!
 //! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of grade
 //! 1, if no tool has grade 2), and else 0. Tokens are estimated: a quarter of the bytes of the answer.
@@ -24,8 +26,11 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 use trunkline::catalog::{
-    Analyser, SearchDocument, SearchIndex, SearchQuery, SynonymGroups, ToolSignature,
+    Analyser, QuestionMeaning, SearchDocument, SearchIndex, SearchQuery, SynonymGroups, TextVector,
+    ToolSignature, embedded_text,
 };
+use trunkline::config::{Config, ConfigSource, EmbeddingModel, SystemEnvironment};
+use trunkline::upstream::EmbeddingService;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -49,6 +54,46 @@ struct Question {
     half: String,
     #[serde(default)]
     wants: BTreeMap<String, u8>,
+}
+
+/// What is shown and compared.
+#[derive(Clone, Copy)]
+struct BenchOptions<'a> {
+    misses: Option<&'a str>,
+    maker: Option<&'a VectorMaker>,
+}
+
+/// What makes vectors.
+enum VectorMaker {
+    Model(Arc<EmbeddingModel>),
+    Service(Box<EmbeddingService>, tokio::runtime::Runtime),
+}
+
+impl VectorMaker {
+    fn ask(url: &str) -> Self {
+        let text = format!("[search.embeddings]\nurl = \"{url}\"\nmodel_name = \"bench\"\n");
+        let source =
+            ConfigSource { name: "bench".into(), folder: ".".into(), bytes: text.into_bytes() };
+        let config = Config::read(&source, &SystemEnvironment).unwrap();
+        let service = EmbeddingService::from_config(&config.search.embeddings.unwrap()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self::Service(Box::new(service), runtime)
+    }
+
+    fn make(&self, texts: &[String]) -> Vec<Option<TextVector>> {
+        match self {
+            Self::Model(model) => {
+                texts.iter().map(|text| TextVector::from_numbers(&model.embed(text))).collect()
+            }
+            Self::Service(service, runtime) => {
+                let batches = texts.chunks(32).flat_map(|texts| {
+                    let asked = service.embed(texts, Duration::from_secs(120));
+                    runtime.block_on(asked).unwrap()
+                });
+                batches.collect()
+            }
+        }
+    }
 }
 
 /// A tool of a corpus.
@@ -76,8 +121,23 @@ fn main() {
     let tools: ToolFile = read_json(&folder.join("corpora/tools.json"));
     let corpora: BTreeMap<String, Value> = read_json(&folder.join("corpora/corpora.json"));
     let arguments: Vec<_> = std::env::args().collect();
-    let misses = arguments.iter().position(|argument| argument == "--misses");
-    let misses = misses.and_then(|at| arguments.get(at + 1)).map(String::as_str);
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).map(String::as_str)
+    };
+    let half = option("--half");
+    let begin = Instant::now();
+    let model =
+        option("--embeddings").map(|folder| EmbeddingModel::load(Path::new(folder)).unwrap());
+    let maker = match (model, option("--service")) {
+        (Some(model), _) => Some(VectorMaker::Model(model)),
+        (None, Some(url)) => Some(VectorMaker::ask(url)),
+        (None, None) => None,
+    };
+    if maker.is_some() {
+        println!("the model was read in {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
+    }
+    let options = BenchOptions { misses: option("--misses"), maker: maker.as_ref() };
     println!(
         "recall@k: 1 if a wanted tool of grade 2 (of grade 1, if none has 2) is among the first k\n\
          MRR: the mean of 1/rank of the first such tool among the first 10\n\
@@ -88,15 +148,22 @@ fn main() {
         corpora.iter().map(|(name, servers)| (name, choose_tools(&tools, servers))).collect();
     all.sort_by_key(|(_, tools)| tools.len());
     for (name, tools) in all {
-        let questions: Vec<Question> = read_json(&folder.join(format!("questions/{name}.json")));
-        measure_corpus(name, &tools, &questions, misses);
+        let mut questions: Vec<Question> =
+            read_json(&folder.join(format!("questions/{name}.json")));
+        questions.retain(|question| half.is_none_or(|half| question.half == half));
+        measure_corpus(name, &tools, &questions, options);
         if name == "large" {
             measure_speed(&tools, &questions);
         }
     }
 }
 
-fn measure_corpus(name: &str, tools: &[CorpusTool], questions: &[Question], misses: Option<&str>) {
+fn measure_corpus(
+    name: &str,
+    tools: &[CorpusTool],
+    questions: &[Question],
+    options: BenchOptions<'_>,
+) {
     let begin = Instant::now();
     let mut analyser = Analyser::default();
     let elements: Vec<_> =
@@ -121,6 +188,34 @@ fn measure_corpus(name: &str, tools: &[CorpusTool], questions: &[Question], miss
         elements.iter().map(|element| element.size()).sum::<usize>() / 1000,
         index.size() / 1000,
     );
+    let corpus = Corpus { tools, index: &index, vectors: None };
+    ask_questions(&corpus, questions, options);
+    if let Some(maker) = options.maker {
+        let begin = Instant::now();
+        let texts: Vec<_> = tools.iter().map(|tool| embedded_text(tool.raw.as_bytes())).collect();
+        let vectors: Vec<_> =
+            maker.make(&texts).into_iter().map(|vector| vector.map(Arc::new)).collect();
+        let size: usize = vectors.iter().flatten().map(|vector| vector.size()).sum();
+        println!(
+            "   with embeddings: {} dimensions; vectors made in {:.1} ms, they take {} KB",
+            vectors.iter().flatten().next().map_or(0, |vector| vector.dimensions()),
+            begin.elapsed().as_secs_f64() * 1e3,
+            size / 1000
+        );
+        ask_questions(&Corpus { vectors: Some((maker, &vectors)), ..corpus }, questions, options);
+    }
+}
+
+/// What is searched.
+#[derive(Clone, Copy)]
+struct Corpus<'a> {
+    tools: &'a [CorpusTool],
+    index: &'a SearchIndex,
+    vectors: Option<(&'a VectorMaker, &'a [Option<Arc<TextVector>>])>,
+}
+
+fn ask_questions(corpus: &Corpus<'_>, questions: &[Question], options: BenchOptions<'_>) {
+    let Corpus { tools, index, vectors } = *corpus;
     let mut tallies: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
     let (mut spent, mut longest, mut asked) = (Duration::ZERO, Duration::ZERO, 0_u32);
     for question in questions {
@@ -132,14 +227,21 @@ fn measure_corpus(name: &str, tools: &[CorpusTool], questions: &[Question], miss
             .map(|(key, _)| &**key)
             .collect();
         let begin = Instant::now();
-        let hits = index.find(&SearchQuery::parse(&question.text), 10, |_| true);
+        let query = SearchQuery::parse(&question.text);
+        let vector = vectors.and_then(|(maker, _)| {
+            maker.make(&[question.text.clone()]).into_iter().next().flatten()
+        });
+        let meaning = vectors.zip(vector.as_ref());
+        let meaning =
+            meaning.map(|((_, documents), question)| QuestionMeaning { question, documents });
+        let hits = index.find_with_meaning(&query, meaning, 10, |_| true);
         let time = begin.elapsed();
         (spent, longest, asked) = (spent + time, longest.max(time), asked + 1);
         let rank = hits.iter().position(|hit| best.contains(&&*tools[hit.id.0].key));
         let is_confident = hits.first().is_some_and(|hit| hit.is_confident);
         let is_miss =
             if best.is_empty() { is_confident } else { rank.is_none_or(|rank| rank >= 5) };
-        if is_miss && misses == Some(&*question.half) {
+        if is_miss && options.misses == Some(&*question.half) {
             let shown =
                 hits.iter().take(5).map(|hit| format!("{} {:.1}", tools[hit.id.0].key, hit.score));
             println!(

@@ -44,9 +44,10 @@ use refresh::{answer_refresh, refreshed_server};
 pub use report::StatusReport;
 pub use status::{
     AuditStatus, BreakerStatus, CatalogStatus, ClientStatus, ConfigurationStatus,
-    DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState, InstanceOwner,
-    InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus, ReloadStatus,
-    ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status,
+    DefinitionFinding, DefinitionStatus, DependenceFinding, EmbeddingsStatus, GatewayState,
+    InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus,
+    ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport,
+    Status,
 };
 pub use tools::{ProfileTokenStatus, ServerTokenStatus, ToolTokenStatus, ToolsPage};
 

@@ -20,7 +20,7 @@ use crate::identity::{ApiKey, TokenIssuer};
 use crate::mcp::Era;
 use crate::pipeline::Gateway;
 use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
-use crate::snapshot::{Snapshot, SnapshotServer, TokenReport};
+use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::escape_controls;
@@ -35,10 +35,11 @@ use super::reason::instance_reason;
 use super::tools::profile_status;
 use super::{
     AuditStatus, BreakerStatus, CatalogStatus, ChangedElements, ClientStatus, ConfigurationStatus,
-    DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding, GatewayState,
-    InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus, LastError, ListDependenceStatus,
-    RefreshRefusal, RefreshReport, ReloadStatus, ServerEra, ServerInfo, ServerStart, ServerState,
-    ServerStatus, ServerTransport, Status, StatusSource, ToolsPage,
+    DefinitionDigestStatus, DefinitionFinding, DefinitionStatus, DependenceFinding,
+    EmbeddingsStatus, GatewayState, InstanceOwner, InstanceStatus, IssuerStatus, KeyStatus,
+    LastError, ListDependenceStatus, RefreshRefusal, RefreshReport, ReloadStatus, ServerEra,
+    ServerInfo, ServerStart, ServerState, ServerStatus, ServerTransport, Status, StatusSource,
+    ToolsPage,
 };
 
 /// Looks at the gateway whenever somebody asks.
@@ -133,6 +134,7 @@ impl StatusSource for StatusReport {
                 .map(|member| server(&snapshot, member, tokens.as_deref()))
                 .collect(),
             profiles: profiles.collect(),
+            embeddings: snapshot.embedder.as_ref().map(|it| embeddings_status(&it.report())),
         }
     }
 
@@ -210,6 +212,16 @@ fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
             .map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
     };
     ClientStatus { name: client.name.to_string(), keys: client.keys.iter().map(key).collect() }
+}
+
+fn embeddings_status(report: &EmbedderReport) -> EmbeddingsStatus {
+    EmbeddingsStatus {
+        source: if report.is_service { "service" } else { "model" },
+        dimensions: report.dimensions,
+        vectors: report.vectors,
+        waiting: report.waiting,
+        error: report.fault.as_ref().map(ToString::to_string),
+    }
 }
 
 fn issuer(issuer: &TokenIssuer) -> IssuerStatus {

@@ -40,6 +40,23 @@ pub struct Status {
     /// The tokens of profiles as they were counted last; empty before that, which is when `/tools` is
     /// asked for, or at once if a profile has a `budget`.
     pub profiles: Vec<ProfileTokenStatus>,
+    /// The vectors that search by meaning compares; `None` if search goes by words alone.
+    pub embeddings: Option<EmbeddingsStatus>,
+}
+
+/// The vectors that search by meaning compares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EmbeddingsStatus {
+    /// `model` or `service`.
+    pub source: &'static str,
+    /// How many dimensions they have; `None` before the first answer of a service.
+    pub dimensions: Option<usize>,
+    /// How many there are.
+    pub vectors: usize,
+    /// How many definitions wait for theirs. Meanwhile search goes by words.
+    pub waiting: usize,
+    /// Why the last request to the service failed; `None` if it did not.
+    pub error: Option<String>,
 }
 
 /// The audit log.

@@ -111,6 +111,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
         connections: 3,
         servers,
         profiles: Vec::new(),
+        embeddings: None,
     }
 }
 

@@ -77,8 +77,9 @@ pub use schema::{
     SchemaError, is_usable_pattern,
 };
 pub use search::{
-    AnalysedElement, Analyser, DocumentId, MAX_DOCUMENTS, MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES,
-    MAX_QUERY_WORDS, SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
+    AnalysedElement, Analyser, DocumentId, MAX_DIMENSIONS, MAX_DOCUMENTS, MAX_EMBEDDED_TEXT,
+    MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES, MAX_QUERY_WORDS, QuestionMeaning, SearchDocument,
+    SearchHit, SearchIndex, SearchQuery, SynonymGroups, TextVector, embedded_text,
 };
 pub use selection::{Scope, Selection};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};

@@ -12,6 +12,7 @@ use super::audit::AuditConfig;
 use super::clients::{CertificateName, ClientKeySetting, KeyHash};
 use super::costs::{ChargedTables, check_costs};
 use super::discovery::check_discovery;
+use super::embeddings::check_embeddings;
 use super::gateway::{AdminConfig, AnonymousAccess, GatewayConfig};
 use super::interceptors::InterceptorName;
 use super::naming::NamingChoice;
@@ -65,6 +66,7 @@ pub(super) fn check_settings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'
     let own_tools: Vec<_> = own_tools.iter().filter_map(ConfigNode::as_table).collect();
     check_nested_tools(&own_tools, reader);
     check_discovery(&profiles, &own_tools, reader);
+    check_embeddings(root, reader);
     check_public_names((&own_tools, &servers), reader);
     check_interceptors(root, servers.iter().chain(&profiles), reader);
     let charged = ChargedTables {

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use crate::call::MetaTool;
 
 use super::check::setting_value;
+use super::embeddings::EmbeddingsConfig;
 use super::macros::{choice, section};
 use super::maps::NameKey;
 use super::numbers::CountSetting;
@@ -75,6 +76,8 @@ section! {
             /// addition to those that the documentation lists, and before them. A pattern with an
             /// `@` after its first character is compared with `NAME@VERSION`.
             clients: Vec<(Pattern, ToolAppetite)> = {},
+            /// Search by meaning. By default search goes by words alone, and nothing is sent anywhere.
+            embeddings: Option<EmbeddingsConfig>,
         }
     }
 }

@@ -87,6 +87,7 @@ impl ConfigProblem {
             Self::ClientName => {
                 "use 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-`, `.` and `@`; not `anonymous`"
             }
+            Self::Embeddings(problem) => problem.help(),
             Self::Issuer(problem) => problem.help(),
             Self::Oauth(problem) => problem.help(),
             Self::NoProfiles => "name at least one, or remove the setting to allow all",

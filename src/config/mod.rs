@@ -30,6 +30,8 @@ mod confirm;
 mod costs;
 mod definitions;
 mod discovery;
+mod embedding_model;
+mod embeddings;
 mod docs;
 mod events;
 mod fault;
@@ -84,6 +86,8 @@ pub use discovery::{
     CodeConfig, DiscoveryChoice, SearchConfig, SlimChoice, SlimConfig, ToolAppetite,
 };
 pub use docs::{json_schema, reference};
+pub use embedding_model::{EmbeddingModel, EmbeddingModelFault};
+pub use embeddings::{EmbeddingsConfig, EmbeddingsProblem};
 pub use events::EventsConfig;
 pub use fault::{Color, ConfigFault, ConfigFaults};
 pub use gateway::{

@@ -4,6 +4,7 @@ use crate::call::ServerNameError;
 use crate::codec::file::FileError;
 
 use super::command_output::CommandFault;
+use super::embeddings::EmbeddingsProblem;
 use super::issuers::IssuerProblem;
 use super::network::UrlProblem;
 use super::oauth::OauthProblem;
@@ -112,6 +113,9 @@ pub enum ConfigProblem {
     /// A setting of meta-tools in a profile that has none.
     #[error("the profile has no `discovery`, which this belongs to")]
     NoDiscovery,
+    /// A fault of `[search.embeddings]`.
+    #[error(transparent)]
+    Embeddings(#[from] EmbeddingsProblem),
     /// An invalid pattern for the names of clients.
     #[error("not a pattern for the name of a client")]
     ClientPattern,

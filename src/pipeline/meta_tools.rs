@@ -17,12 +17,11 @@ use crate::call::{
     Answer, ArgumentViolations, Call, CallIntent, Context, Failure, InternalFault, MetaCallRefusal,
     MetaTool, Params, ParamsFault, Reply, ResultBody, tool_error,
 };
-use crate::catalog::{FOUND, Kind, MAX_FOUND, ToolHints, ToolSignature, meta_tool};
-use crate::config::SearchConfig;
+use crate::catalog::{FOUND, Kind, MAX_FOUND, TextVector, ToolHints, ToolSignature, meta_tool};
 use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::Method;
 use crate::policy::{Holder, Patience};
-use crate::snapshot::{FoundElement, Snapshot, View};
+use crate::snapshot::{AskedSearch, FoundElement, Snapshot, View};
 use crate::text::clip;
 
 use super::active_call::ActiveCall;
@@ -107,7 +106,7 @@ pub(super) fn explain_to_model(
                 explain_violations(violations, raw.as_deref().unwrap_or_default())
             }
             Failure::UnknownTool { name } => {
-                let find = move |search: &SearchConfig| similar_names(&view, &asked, search);
+                let find = move |snapshot: &Snapshot| similar_names(snapshot, &view, &asked);
                 let similar = run_search(&snapshot, &holder, find).await.unwrap_or_default();
                 MetaCallRefusal::UnknownTool { name, similar }.into()
             }
@@ -127,9 +126,12 @@ pub(super) fn answer(
     Reply::starting(async move {
         let arguments = checked_arguments(tool, &call)?;
         let holder = Holder::identify(&call.context.principal, call.context.address);
-        let of = Arc::clone(&snapshot);
-        let make = move |search: &SearchConfig| match tool {
-            MetaTool::Find => find_elements((&of, &view), &arguments, search),
+        let vector = match tool {
+            MetaTool::Find => vector_of_query((&snapshot, &view), &holder, &arguments).await?,
+            MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => None,
+        };
+        let make = move |snapshot: &Snapshot| match tool {
+            MetaTool::Find => find_elements(snapshot, &view, &arguments, vector.as_ref()),
             MetaTool::Describe | MetaTool::Call(_) | MetaTool::RunCode => {
                 describe_tools(&view, &arguments)
             }
@@ -144,12 +146,30 @@ pub(super) fn answer(
 async fn run_search<T: Send + 'static>(
     snapshot: &Arc<Snapshot>,
     holder: &Holder,
-    search: impl FnOnce(&SearchConfig) -> T + Send + 'static,
+    search: impl FnOnce(&Snapshot) -> T + Send + 'static,
 ) -> Result<T, Failure> {
     let failure = Failure::OverLimit { limit: "searches".into(), retry_after: SOON };
     let patience = Patience { longest: LONGEST_WAIT, failure };
-    let config = Arc::clone(&snapshot.config);
-    snapshot.policy.large_work().run(holder, patience, move || search(&config.search)).await
+    let used = Arc::clone(snapshot);
+    snapshot.policy.large_work().run(holder, patience, move || search(&used)).await
+}
+
+/// The vector of what `find_tools` is asked, if a service makes such vectors.
+async fn vector_of_query(
+    (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
+    holder: &Holder,
+    arguments: &[u8],
+) -> Result<Option<TextVector>, Failure> {
+    if snapshot.embedder.is_none() {
+        return Ok(None);
+    }
+    let asked: FindArguments<'_> = read(arguments)?;
+    let kind = asked.listed_kind();
+    if snapshot.awaits_vectors(view, kind) {
+        let view = Arc::clone(view);
+        run_search(snapshot, holder, move |used| used.prepare_vectors(&view, kind)).await?;
+    }
+    Ok(snapshot.ask_for_vector(view, kind, &asked.query).await)
 }
 
 /// The arguments of a call of a meta-tool.
@@ -192,11 +212,22 @@ struct AskedCall<'a> {
 }
 
 #[derive(Deserialize)]
-struct AskedSearch<'a> {
+struct FindArguments<'a> {
     #[serde(borrow)]
     query: Cow<'a, str>,
     limit: Option<usize>,
     kind: Option<AskedKind>,
+}
+
+impl FindArguments<'_> {
+    fn listed_kind(&self) -> Kind {
+        match self.kind {
+            None | Some(AskedKind::Tools) => Kind::Tools,
+            Some(AskedKind::Prompts) => Kind::Prompts,
+            Some(AskedKind::Resources) => Kind::Resources,
+            Some(AskedKind::Skills) => Kind::Skills,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -215,19 +246,15 @@ struct AskedNames {
 
 /// The result of `find_tools`.
 fn find_elements(
-    (snapshot, view): (&Snapshot, &View),
+    snapshot: &Snapshot,
+    view: &View,
     arguments: &[u8],
-    search: &SearchConfig,
+    vector: Option<&TextVector>,
 ) -> Result<Vec<u8>, Failure> {
-    let asked: AskedSearch<'_> = read(arguments)?;
-    let kind = match asked.kind {
-        None | Some(AskedKind::Tools) => Kind::Tools,
-        Some(AskedKind::Prompts) => Kind::Prompts,
-        Some(AskedKind::Resources) => Kind::Resources,
-        Some(AskedKind::Skills) => Kind::Skills,
-    };
+    let asked: FindArguments<'_> = read(arguments)?;
+    let kind = asked.listed_kind();
     let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
-    let found = view.search(kind, &asked.query, limit, search);
+    let found = snapshot.search(view, AskedSearch { kind, query: &asked.query, limit, vector });
     let by_intent = view.discovery.as_ref().is_some_and(|discovery| discovery.by_intent);
     let identifiers = code_identifiers(view);
     let lines = found.iter().map(|one| {
@@ -325,8 +352,9 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
 }
 
 /// The names of tools that an unknown one may stand for.
-fn similar_names(view: &View, name: &str, search: &SearchConfig) -> Vec<String> {
-    let found = view.search(Kind::Tools, name, MOST_SIMILAR, search);
+fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
+    let asked = AskedSearch { kind: Kind::Tools, query: name, limit: MOST_SIMILAR, vector: None };
+    let found = snapshot.search_names(view, asked);
     let names = found
         .iter()
         .filter_map(|one| text(Members::parse(&one.raw).ok()?.find("name")?).map(Cow::into_owned));

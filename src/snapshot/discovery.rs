@@ -13,13 +13,15 @@ use bytes::Bytes;
 use crate::call::{Client, MetaTool};
 use crate::catalog::{
     Analyser, ByKind, CacheScope, Catalog, CatalogList, Freshness, Kind, MetaListRules,
-    MetaListing, SearchDocument, SearchHit, SearchIndex, SearchQuery, SynonymGroups,
+    MetaListing, QuestionMeaning, SearchDocument, SearchHit, SearchIndex, SearchQuery,
+    SynonymGroups, TextVector, embedded_text,
 };
 use crate::config::{
     DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, SlimConfig, ToolAppetite,
 };
 use crate::text::tokens::TokenCounter;
 
+use super::embeddings::{Embedder, TextDigest};
 use super::known_clients::known_appetite;
 use super::tokens::TokenLedger;
 use super::{Digests, PreparedListing, Snapshot, View};
@@ -45,6 +47,29 @@ pub struct Discovery {
     /// The tokens of a list of all tools, by estimate.
     tokens: OnceLock<usize>,
     indexes: ByKind<OnceLock<SearchIndex>>,
+    meanings: ByKind<ViewMeaning>,
+}
+
+/// The vectors of a view's elements of one kind.
+#[derive(Debug, Default)]
+struct ViewMeaning {
+    /// What their texts say, in the order of the list.
+    digests: OnceLock<Vec<TextDigest>>,
+    /// Their vectors, once there are those of all.
+    vectors: OnceLock<Vec<Option<Arc<TextVector>>>>,
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedSearch<'a> {
+    /// Of which kind.
+    pub kind: Kind,
+    /// The question.
+    pub query: &'a str,
+    /// The most answers.
+    pub limit: usize,
+    /// The vector that [`Snapshot::ask_for_vector`] had for it.
+    pub vector: Option<&'a TextVector>,
 }
 
 /// A list with meta-tools, prepared.
@@ -92,6 +117,7 @@ impl Discovery {
             code_list: OnceLock::new(),
             tokens: OnceLock::new(),
             indexes: ByKind::default(),
+            meanings: ByKind::default(),
         })
     }
 
@@ -163,6 +189,52 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Whether [`Snapshot::prepare_vectors`] has to come before [`Snapshot::ask_for_vector`].
+    pub fn awaits_vectors(&self, view: &View, kind: Kind) -> bool {
+        let embedder = self.embedder.as_ref();
+        embedder.is_some_and(|embedder| embedder.asks_service() && !view.knows_texts(kind))
+    }
+
+    /// Finds out which vectors a view needs, and has those fetched that are not there. Takes up to a
+    /// second.
+    pub fn prepare_vectors(&self, view: &View, kind: Kind) {
+        if let Some(embedder) = &self.embedder {
+            view.vectors(kind, embedder);
+        }
+    }
+
+    /// The vector of a query, if the configuration names a service for that; `None` if there is none in
+    /// time, or nothing to compare it with. No query is sent to a service without reason.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn ask_for_vector(&self, view: &View, kind: Kind, query: &str) -> Option<TextVector> {
+        let embedder =
+            self.embedder.as_ref().filter(|embedder| view.has_vectors(kind, embedder))?;
+        embedder.ask_service(query).await
+    }
+
+    /// Has the vectors fetched of the tools that profiles show, so that the first searches have them.
+    /// Takes up to a second.
+    pub(super) fn want_vectors(&self) {
+        for profile in self.config.profiles.iter().filter(|profile| profile.has_meta_tools()) {
+            self.prepare_vectors(&self.profile_view(&profile.name), Kind::Tools);
+        }
+    }
+
+    /// The elements of a view that answer a question, best first. Takes up to a second for the first
+    /// question, which makes the index.
+    pub fn search(&self, view: &View, asked: AskedSearch<'_>) -> Vec<FoundElement> {
+        view.search(asked, &self.config.search, self.embedder.as_deref())
+    }
+
+    /// The elements that have nearly this name, best first: meaning is of no account there.
+    pub fn search_names(&self, view: &View, asked: AskedSearch<'_>) -> Vec<FoundElement> {
+        view.search(asked, &self.config.search, None)
+    }
+}
+
 impl View {
     fn meta_list(&self, client: &Client, search: &SearchConfig) -> Option<&MetaToolList> {
         let discovery = self.discovery.as_ref()?;
@@ -224,24 +296,58 @@ impl View {
         });
     }
 
-    /// The elements of a kind that answer a question, best first. The first question makes the
-    /// index, which takes up to a second.
-    pub fn search(
+    /// The elements that answer a question, best first. The first question makes the index, which takes
+    /// up to a second.
+    fn search(
         &self,
-        kind: Kind,
-        question: &str,
-        limit: usize,
+        asked: AskedSearch<'_>,
         search: &SearchConfig,
+        embedder: Option<&Embedder>,
     ) -> Vec<FoundElement> {
+        let AskedSearch { kind, query, limit, vector } = asked;
         let Some(discovery) = &self.discovery else { return Vec::new() };
         let index = discovery.indexes.get(kind).get_or_init(|| self.build_index(kind, search));
         let list = self.catalog.list(kind);
+        let vectors = embedder.and_then(|embedder| self.vectors(kind, embedder));
+        let own = embedder.filter(|_| vectors.is_some() && vector.is_none());
+        let own = own.and_then(|embedder| embedder.embed_here(query));
+        let meaning = vector.or(own.as_ref()).zip(vectors);
+        let meaning = meaning.map(|(question, documents)| QuestionMeaning { question, documents });
         // The view has no element that the client may not see.
-        let hits = index.find(&SearchQuery::parse(question), limit, |_| true);
+        let hits = index.find_with_meaning(&SearchQuery::parse(query), meaning, limit, |_| true);
         let found = hits.iter().filter_map(|SearchHit { id, is_confident, .. }| {
             Some(FoundElement { raw: list.item(id.0)?, is_confident: *is_confident })
         });
         found.collect()
+    }
+
+    /// The vectors of the elements of a kind; `None` until there are those of all.
+    fn vectors(&self, kind: Kind, embedder: &Embedder) -> Option<&[Option<Arc<TextVector>>]> {
+        let meaning = self.discovery.as_ref()?.meanings.get(kind);
+        if let Some(vectors) = meaning.vectors.get() {
+            return Some(vectors);
+        }
+        let list = self.catalog.list(kind);
+        let text = |place: usize| embedded_text(&list.item(place).unwrap_or_default());
+        let digests = meaning.digests.get_or_init(|| {
+            (0..list.len()).map(|place| TextDigest::of_text(&text(place))).collect()
+        });
+        let vectors = embedder.find_all(digests, text)?;
+        Some(meaning.vectors.get_or_init(|| vectors))
+    }
+
+    /// Whether it is known which vectors the elements of a kind have.
+    fn knows_texts(&self, kind: Kind) -> bool {
+        let discovery = self.discovery.as_ref();
+        discovery.is_none_or(|discovery| discovery.meanings.get(kind).digests.get().is_some())
+    }
+
+    /// Whether a search by meaning has all that it needs, but for the vector of its query.
+    fn has_vectors(&self, kind: Kind, embedder: &Embedder) -> bool {
+        let Some(discovery) = &self.discovery else { return false };
+        let meaning = discovery.meanings.get(kind);
+        let digests = meaning.digests.get();
+        meaning.vectors.get().is_some() || digests.is_some_and(|all| embedder.has_all(all))
     }
 
     fn build_index(&self, kind: Kind, search: &SearchConfig) -> SearchIndex {

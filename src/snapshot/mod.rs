@@ -14,6 +14,7 @@ mod counts;
 mod departed_tools;
 mod diff;
 mod discovery;
+mod embeddings;
 mod endpoint;
 mod known_clients;
 mod listing;
@@ -24,7 +25,8 @@ mod view;
 mod view_cache;
 
 pub use diff::{ReloadPlan, plan};
-pub use discovery::{Discovery, FoundElement, MetaToolList};
+pub use discovery::{AskedSearch, Discovery, FoundElement, MetaToolList};
+pub use embeddings::{Embedder, EmbedderReport};
 pub use listing::PreparedListing;
 pub use operations::Operations;
 pub use publish::{Snapshots, StartUp};
@@ -69,6 +71,8 @@ pub struct Snapshot {
     servers: Named<ServerName, SnapshotServer>,
     /// The number of configurations loaded so far, including this one.
     pub generation: u64,
+    /// Makes vectors for search by meaning; `None` if search goes by words alone.
+    pub embedder: Option<Arc<Embedder>>,
     /// Whether a profile has meta-tools.
     has_meta_tools: bool,
     /// The version of those lists that depend on client abilities.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use tokio::sync::{Mutex, Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::call::{Abilities, Named, ServerName};
 use crate::catalog::{CacheScope, Kind, MergeWarning};
@@ -94,13 +94,20 @@ impl Snapshots {
             departed: Arc::default(),
             grants: Arc::clone(&surroundings.grants),
         };
-        let maker = ViewBuilder { metrics: Arc::clone(&metrics), info, tokens: Arc::default() };
+        let maker = ViewBuilder {
+            metrics: Arc::clone(&metrics),
+            info,
+            tokens: Arc::default(),
+            embedders: Arc::default(),
+        };
         let (first, warnings, news) = parts.compile(&registry, &maker, &definitions);
+        let first = Arc::new(first);
+        follow_embedder(&first, &surroundings);
         report_definitions(&surroundings, &news);
         let now = clock::wall_now();
         metrics.record_config_load(now);
         Arc::new(Self {
-            current: ArcSwap::from_pointee(first),
+            current: ArcSwap::new(first),
             surroundings,
             registry,
             metrics,
@@ -313,6 +320,7 @@ impl Snapshots {
             next.departed.note(&before, &next, clock::now());
         }
         let next = Arc::new(next);
+        follow_embedder(&next, &self.surroundings);
         // A receiver of the event may list at once, and must find the new lists: the event is made
         // from the snapshot that was replaced, so that it cannot come first.
         let replaced = self.current.swap(Arc::clone(&next));
@@ -325,6 +333,19 @@ impl Snapshots {
         if changed || for_some || reselected {
             self.changes.send_modify(|count| *count += 1);
         }
+    }
+}
+
+/// Has the vectors fetched that a snapshot's searches want from a service.
+fn follow_embedder(snapshot: &Arc<Snapshot>, surroundings: &ServerContext) {
+    let Some(embedder) = snapshot.embedder.as_ref().filter(|embedder| embedder.asks_service())
+    else {
+        return;
+    };
+    embedder.follow(surroundings);
+    if snapshot.has_meta_tools {
+        let snapshot = Arc::clone(snapshot);
+        spawn_blocking(move || snapshot.want_vectors());
     }
 }
 
@@ -435,6 +456,7 @@ impl SnapshotParts {
             identity: Arc::clone(&self.identity),
             servers: self.members(&maker.metrics),
             generation: self.generation,
+            embedder: maker.embedders.embedder(self.config.search.embeddings.as_ref()),
             has_meta_tools: self.config.has_meta_tools(),
             lists_version,
             screen,

@@ -217,7 +217,7 @@ impl Snapshot {
     }
 
     /// The view of a profile, as far as the configuration determines it.
-    fn profile_view(&self, name: &ProfileName) -> Arc<View> {
+    pub(super) fn profile_view(&self, name: &ProfileName) -> Arc<View> {
         let profile = self.profile(name.as_str()).map(|_| name.clone());
         let endpoint = Endpoint { profile, narrowing: None };
         self.configured_view(&ViewKey { endpoint, ..ViewKey::default() })

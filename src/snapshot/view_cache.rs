@@ -17,6 +17,7 @@ use crate::policy::{CallerRights, DefinitionScreen, Holder};
 use crate::telemetry::metrics::Metrics;
 
 use super::discovery::Discovery;
+use super::embeddings::EmbedderCell;
 use super::tokens::TokenLedger;
 use super::view::ViewedTool;
 use super::{PreparedListing, View, ViewKey};
@@ -36,6 +37,8 @@ pub(super) struct ViewBuilder {
     pub(super) info: Bytes,
     /// The tokens of definitions.
     pub(super) tokens: Arc<TokenLedger>,
+    /// The vectors of definitions.
+    pub(super) embedders: Arc<EmbedderCell>,
 }
 
 impl ViewBuilder {
@@ -328,6 +331,7 @@ mod tests {
                 metrics: Arc::new(Metrics::new("0.0.0")),
                 info: Bytes::from_static(b"{}"),
                 tokens: Arc::default(),
+                embedders: Arc::default(),
             };
             let config = config(&[("a", "")]);
             Self { views: ViewCache { each, ..ViewCache::new(maker, &config) }, config }

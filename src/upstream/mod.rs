@@ -9,10 +9,12 @@
 //! [`lists`] reads what they offer, [`interaction`] handles their requests to
 //! clients during a call, and [`notifications`] what they send outside of
 //! responses. [`credentials`] says which token goes with a request, and [`outbound`] asks the URLs
-//! that are learned at run time. The modules above see none of that: they hand over a permitted
+//! that are learned at run time; [`embedding_service`] asks the one service that makes vectors of
+//! texts. The modules above see none of that: they hand over a permitted
 //! call and receive a reply.
 
 mod credentials;
+mod embedding_service;
 mod fault;
 mod first_list;
 mod interaction;
@@ -30,6 +32,7 @@ pub use credentials::{
     LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, RevocationOutcome,
     TerminalLogin, TicketOffer, begin_terminal_login,
 };
+pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};
 pub use interaction::parking;

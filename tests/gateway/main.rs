@@ -35,6 +35,7 @@ mod consents;
 mod definition_tags;
 mod departed_tools;
 mod discovery;
+mod embeddings;
 mod encodings;
 mod events;
 mod failed_logins;

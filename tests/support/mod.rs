@@ -27,6 +27,7 @@ pub mod browser;
 pub mod client;
 pub mod collector;
 pub mod dialogue;
+pub mod embeddings;
 pub mod gateway;
 pub mod host;
 pub mod issuer;

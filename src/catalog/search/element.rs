@@ -73,24 +73,24 @@ pub struct Analyser {
 /// The members of an element that are searched.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ElementMembers<'a> {
+pub(super) struct ElementMembers<'a> {
     #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
+    pub(super) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    title: Option<Cow<'a, str>>,
+    pub(super) title: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    description: Option<Cow<'a, str>>,
+    pub(super) description: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "inputSchema")]
-    schema: Option<&'a RawValue>,
+    pub(super) schema: Option<&'a RawValue>,
     #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    annotations: ElementHints,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) annotations: ElementHints,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ElementHints {
-    title: Option<String>,
+pub(super) struct ElementHints {
+    pub(super) title: Option<String>,
     read_only_hint: Option<bool>,
 }
 

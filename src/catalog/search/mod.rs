@@ -4,7 +4,8 @@
 //! English. A [`SearchIndex`] is assembled of analysed elements, and answers a [`SearchQuery`] by
 //! BM25F. A question's words are also found by what stands for them: synonyms (built in, and
 //! [`SynonymGroups`] of the configuration), abbreviations, translations, and words that are spelt
-//! nearly the same.
+//! nearly the same. With vectors of an embedding model ([`TextVector`]) the meaning of a question
+//! counts, too ([`QuestionMeaning`]).
 //!
 //! Rights are inside of the search: elements that a caller may not see have no influence on an
 //! answer, neither on its order, nor on its scores, nor on what a limit cuts off. Everything here takes values and
@@ -13,6 +14,8 @@
 mod actions;
 mod concepts;
 mod element;
+mod embedded_text;
+mod fusion;
 mod languages;
 mod question;
 mod ranking;
@@ -21,6 +24,7 @@ mod shapes;
 mod spelling;
 mod stems;
 mod thesaurus;
+mod vectors;
 mod weights;
 mod words;
 
@@ -35,10 +39,14 @@ use actions::Action;
 use concepts::ConceptReader;
 pub use element::{AnalysedElement, Analyser};
 use element::{FIELDS, Field, FieldCounts, name_key};
+pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_text};
+use fusion::BestByWords;
+pub use fusion::QuestionMeaning;
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
 pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
+pub use vectors::{MAX_DIMENSIONS, TextVector};
 use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT};
 
 /// The place of a document among those that an index was built of.
@@ -246,6 +254,20 @@ impl SearchIndex {
         limit: usize,
         is_visible: impl Fn(DocumentId) -> bool,
     ) -> Vec<SearchHit> {
+        self.find_with_meaning(query, None, limit, is_visible)
+    }
+
+    /// Like [`SearchIndex::find`], by meaning as well as by words.
+    ///
+    /// Vectors of documents that may not be seen are not read. A document that answers by its meaning
+    /// alone is never confident: how alike two texts have to be differs between models.
+    pub fn find_with_meaning(
+        &self,
+        query: &SearchQuery,
+        meaning: Option<QuestionMeaning<'_>>,
+        limit: usize,
+        is_visible: impl Fn(DocumentId) -> bool,
+    ) -> Vec<SearchHit> {
         if query.is_empty() || limit == 0 {
             return Vec::new();
         }
@@ -259,11 +281,18 @@ impl SearchIndex {
         }
         let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
         let mut hits = Vec::new();
+        let mut best = BestByWords::default();
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
-                hits.push(judge_match(query, document, DocumentId(place), (found, total)));
+                let share = share_of(found, total);
+                let hit = judge_match(query, document, DocumentId(place), (found, share));
+                best.note(hit.score, share);
+                hits.push(hit);
             }
         });
+        if let Some(meaning) = meaning {
+            self.add_meaning(&mut hits, meaning, (&ranking, best));
+        }
         self.prefer_servers(&mut hits);
         let rank = |one: &SearchHit, other: &SearchHit| {
             other.score.total_cmp(&one.score).then(one.id.cmp(&other.id))
@@ -330,14 +359,18 @@ impl std::fmt::Debug for SearchIndex {
     }
 }
 
+/// How much of a question a document has, from 0 to 1.
+fn share_of(found: Match, total: f32) -> f32 {
+    if total > 0.0 { (found.share / total).min(1.0) } else { 0.0 }
+}
+
 /// The score of a document that has some of a question's words, for everything else that it is.
 fn judge_match(
     query: &SearchQuery,
     document: &IndexedDocument,
     id: DocumentId,
-    (found, total): (Match, f32),
+    (found, share): (Match, f32),
 ) -> SearchHit {
-    let share = if total > 0.0 { (found.share / total).min(1.0) } else { 0.0 };
     let is_named = document.keys.iter().any(|key| !key.is_empty() && **key == *query.key);
     let mut score = found.score * (1.0 - SHARE_WEIGHT + SHARE_WEIGHT * share);
     if let (Some(asked), Some(own)) = (query.action, document.action) {

@@ -61,7 +61,7 @@ impl<'a> Ranking<'a> {
         let postings = self.postings(term);
         match &self.shown {
             None => postings.len(),
-            Some(_) => postings.iter().filter(|posting| self.shows(posting)).count(),
+            Some(_) => postings.iter().filter(|posting| self.shows(posting.document())).count(),
         }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Ranking<'a> {
             self.postings(term).iter().for_each(|one| visit(one.document(), one.saturated));
             return;
         };
-        for posting in self.postings(term).iter().filter(|posting| self.shows(posting)) {
+        for posting in self.postings(term).iter().filter(|posting| self.shows(posting.document())) {
             let place = posting.document();
             if let Some(document) = self.index.documents.get(place) {
                 visit(place, weights.saturate(posting.counts, &document.lengths));
@@ -164,9 +164,10 @@ impl<'a> Ranking<'a> {
         self.index.vocabulary.get(term).map_or(&[], |term| &term.postings)
     }
 
-    fn shows(&self, posting: &Posting) -> bool {
+    /// Whether a document may be found.
+    pub(super) fn shows(&self, document: usize) -> bool {
         let shown = self.shown.as_ref();
-        shown.is_none_or(|shown| shown.get(posting.document()).copied().unwrap_or_default())
+        shown.is_none_or(|shown| shown.get(document).copied().unwrap_or_default())
     }
 }
 

@@ -241,6 +241,59 @@ fn ten_thousand_tools_are_searched_quickly_enough() {
     assert_eq!(hits.len(), 5);
 }
 
+/// The vectors of the corpus of servers: each of what its tool works on.
+fn vectors_of(corpus: &Corpus, topics: &[(&str, [f32; 3])]) -> Vec<Option<Arc<TextVector>>> {
+    let numbers = |key: &str| topics.iter().find(|(topic, _)| key.contains(topic)).map(|it| it.1);
+    let made = corpus.keys.iter().map(|key| TextVector::from_numbers(&numbers(key)?));
+    made.map(|vector| vector.map(Arc::new)).collect()
+}
+
+const TOPICS: [(&str, [f32; 3]); 3] =
+    [("file", [1.0, 0.1, 0.0]), ("issue", [0.0, 1.0, 0.1]), ("branch", [0.1, 0.0, 1.0])];
+
+#[test]
+fn meaning_finds_what_is_said_in_other_words() {
+    let mut corpus = Corpus::of_servers();
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    let documents = vectors_of(&corpus, &TOPICS);
+    let vector = TextVector::from_numbers(&[0.0, 0.2, 1.0]).unwrap();
+    let meaning = Some(QuestionMeaning { question: &vector, documents: &documents });
+    let find = |question: &str| {
+        let query = SearchQuery::parse(question);
+        index.find_with_meaning(&query, meaning, 3, |_| true)
+    };
+    let key = |hit: &SearchHit| corpus.keys[hit.id.0].clone();
+    // No definition has any of these words.
+    let hits = find("zweiglein wegpusten");
+    assert!(key(&hits[0]).contains("branch") && !hits[0].is_confident, "{hits:?}");
+    // What has the words stays before what has the meaning only.
+    let hits = find("read the content of a file");
+    assert_eq!(key(&hits[0]), "files/read_file");
+    assert!(hits[0].is_confident);
+    // A name that is asked for is the answer, whatever it means.
+    let hits = find("get_current_time");
+    assert_eq!(key(&hits[0]), "clock/get_current_time");
+    // A question that asks for nothing is not answered by chance.
+    assert!(find("what can you do for me?").is_empty());
+}
+
+#[test]
+fn vectors_that_tell_nothing_change_nothing() {
+    let mut corpus = Corpus::of_servers();
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    let query = SearchQuery::parse("delete an issue");
+    let by_words = index.find(&query, 5, |_| true);
+    let one = TextVector::from_numbers(&[1.0, 1.0]).map(Arc::new);
+    let other = TextVector::from_numbers(&[1.0, 1.0, 1.0]).unwrap();
+    for documents in [vec![None; 13], vec![one; 13], Vec::new()] {
+        for question in [documents.first().cloned().flatten().as_deref(), Some(&other)] {
+            let meaning =
+                question.map(|question| QuestionMeaning { question, documents: &documents });
+            assert_eq!(index.find_with_meaning(&query, meaning, 5, |_| true), by_words);
+        }
+    }
+}
+
 /// Words that documents and questions of property tests have in common.
 const WORDS: [&str; 18] = [
     "create", "delete", "list", "get", "issue", "issues", "file", "folder", "branch", "repo",
@@ -250,6 +303,11 @@ const WORDS: [&str; 18] = [
 fn some_words(most: usize) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(&WORDS[..]), 0..most)
         .prop_map(|words| words.join(" "))
+}
+
+fn some_vector() -> impl Strategy<Value = Option<Arc<TextVector>>> {
+    prop::option::weighted(0.8, prop::collection::vec(-1.0_f32..1.0, 4))
+        .prop_map(|numbers| TextVector::from_numbers(&numbers?).map(Arc::new))
 }
 
 fn some_tool() -> impl Strategy<Value = (String, Value)> {
@@ -274,23 +332,30 @@ proptest! {
 
     #[test]
     fn hidden_documents_change_nothing(
-        tools in prop::collection::vec((some_tool(), any::<bool>()), 0..24),
+        tools in prop::collection::vec((some_tool(), any::<bool>(), some_vector()), 0..24),
         question in some_words(8),
+        meant in some_vector(),
         limit in 1_usize..10,
     ) {
-        let (tools, shown): (Vec<_>, Vec<_>) = tools.into_iter().unzip();
+        let (shown, vectors): (Vec<_>, Vec<_>) =
+            tools.iter().map(|(_, shown, vector)| (*shown, vector.clone())).unzip();
+        let tools = tools.into_iter().map(|(tool, ..)| tool);
         let mut corpus = Corpus::new(tools);
         let whole = corpus.index(|_| true, SynonymGroups::default());
         let part = corpus.index(|place| shown[place], SynonymGroups::default());
         let places: Vec<_> = (0..shown.len()).filter(|place| shown[*place]).collect();
         let query = SearchQuery::parse(&question);
-        let filtered = whole.find(&query, limit, |id| shown[id.0]);
-        let mut alone = part.find(&query, limit, |_| true);
-        for hit in &mut alone {
-            hit.id = DocumentId(places[hit.id.0]);
+        let shown_vectors: Vec<_> = places.iter().map(|place| vectors[*place].clone()).collect();
+        let meaning = |documents| Some(QuestionMeaning { question: meant.as_deref()?, documents });
+        for (of_whole, of_part) in [(None, None), (meaning(&vectors), meaning(&shown_vectors))] {
+            let filtered = whole.find_with_meaning(&query, of_whole, limit, |id| shown[id.0]);
+            let mut alone = part.find_with_meaning(&query, of_part, limit, |_| true);
+            for hit in &mut alone {
+                hit.id = DocumentId(places[hit.id.0]);
+            }
+            // Scores are compared exactly.
+            prop_assert_eq!(filtered, alone);
         }
-        // Scores are compared exactly.
-        prop_assert_eq!(filtered, alone);
     }
 
     #[test]

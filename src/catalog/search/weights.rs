@@ -61,3 +61,11 @@ pub(super) const QUOTED: f32 = 0.4;
 pub(super) const SERVER_HITS: usize = 3;
 /// How much the score of a server's elements rises at most if a question is about it.
 pub(super) const SERVER_SHARE: f32 = 0.4;
+/// What the document that is nearest in meaning gets for that, as a part of the best mark by words, if
+/// that document has nothing of the question.
+pub(super) const MEANING: f32 = 0.4;
+/// The same, if that document has all of it.
+pub(super) const MEANING_IF_SAID: f32 = 0.15;
+/// How near a document has to be that has none of the question's words, from the mean of all documents
+/// (0) to the nearest (1).
+pub(super) const MEANING_ALONE: f32 = 0.5;

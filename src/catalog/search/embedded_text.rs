@@ -1,0 +1,75 @@
+//! What of an element an embedding model reads: a few sentences that say what it does.
+
+use super::element::{ElementMembers, Field};
+use super::schema_text::visit_schema;
+use super::words::split_words;
+use crate::text::{clip, split_sentence};
+
+/// The text of an element that its vector is made of, from its definition as clients list it, raw JSON:
+/// its name in words, its title, the start of its description, and the names of its parameters. At most
+/// [`MAX_EMBEDDED_TEXT`] bytes; empty if the definition cannot be read.
+pub fn embedded_text(raw: &[u8]) -> String {
+    let members: ElementMembers<'_> = serde_json::from_slice(raw).unwrap_or_default();
+    let mut sentences = vec![spell_name(members.name.as_deref().unwrap_or_default())];
+    let title = members.title.as_deref().or(members.annotations.title.as_deref());
+    sentences.push(title.unwrap_or_default().trim().to_owned());
+    let description = members.description.as_deref().unwrap_or_default();
+    let (summary, rest) = split_sentence(description);
+    sentences.push(clip(summary.trim(), MAX_SUMMARY).to_owned());
+    sentences.push(clip(rest.trim(), MAX_REST).to_owned());
+    let mut parameters = Vec::new();
+    for schema in [members.schema, members.arguments].into_iter().flatten() {
+        visit_schema(schema.get(), &mut |field, text| {
+            if field == Field::ParameterName && parameters.len() < MAX_PARAMETERS {
+                parameters.push(spell_name(text));
+            }
+        });
+    }
+    sentences.push(parameters.join(", "));
+    let sentences = sentences.iter().map(|sentence| sentence.trim_end_matches('.'));
+    let text = sentences.filter(|one| !one.is_empty()).collect::<Vec<_>>().join(". ");
+    clip(&text, MAX_EMBEDDED_TEXT).to_owned()
+}
+
+/// A name as the words that it is made of: `create_issue` and `createIssue` are "create issue".
+fn spell_name(name: &str) -> String {
+    let words = split_words(clip(name, MAX_NAME)).into_iter();
+    let words =
+        words.flat_map(|word| if word.parts.is_empty() { vec![word.text] } else { word.parts });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The most bytes of an element's text.
+pub const MAX_EMBEDDED_TEXT: usize = 2000;
+const MAX_NAME: usize = 256;
+const MAX_SUMMARY: usize = 400;
+const MAX_REST: usize = 300;
+const MAX_PARAMETERS: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_says_what_an_element_does() {
+        let raw = r#"{"name":"tracker__createIssue","title":"New issue","description":"Opens an issue.\nIt is new.",
+            "inputSchema":{"properties":{"repoName":{"type":"string","description":"x"},"labels":{}}}}"#;
+        let expected =
+            "tracker create issue. New issue. Opens an issue. It is new. repo name, labels";
+        assert_eq!(embedded_text(raw.as_bytes()), expected);
+        assert_eq!(embedded_text(br#"{"name":"ping"}"#), "ping");
+        assert_eq!(embedded_text(b"[]"), "");
+    }
+
+    #[test]
+    fn a_text_without_end_is_bounded() {
+        let endless = "word ".repeat(10_000);
+        let properties: serde_json::Map<_, _> =
+            (0..1000).map(|number| (format!("p{number}_{endless}"), 1.into())).collect();
+        let tool = serde_json::json!({
+            "name": endless, "title": endless, "description": format!("{endless}. {endless}"),
+            "inputSchema": { "properties": properties },
+        });
+        assert!(embedded_text(tool.to_string().as_bytes()).len() <= MAX_EMBEDDED_TEXT);
+    }
+}

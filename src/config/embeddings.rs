@@ -1,0 +1,217 @@
+//! `[search.embeddings]`: search by meaning, with a model in this process or a service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use serde_json::{Value as Json, json};
+use url::Url;
+
+use super::embedding_model::{EmbeddingModel, EmbeddingModelFault, MOST_DIMENSIONS};
+use super::events::WebhookUrl;
+use super::macros::section;
+use super::numbers::CountSetting;
+use super::problem::ConfigProblem;
+use super::reader::{ConfigNode, ConfigReader, ConfigTable};
+use super::secret::Secret;
+use super::setting::{Setting, TextSetting};
+use super::units::{DurationSetting, SizeSetting};
+
+section! {
+    /// [Search by meaning](context.md#search-by-meaning) in addition to words: either by a `model` in this
+    /// process, or by the service at `url`, which is sent the definitions of tools and the queries of
+    /// clients.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct EmbeddingsConfig {
+        settings {
+            /// The folder of a static model as Model2Vec writes it, with `tokenizer.json`,
+            /// `model.safetensors` and `config.json`. It is read with the configuration; nothing leaves
+            /// the process.
+            model: Option<Arc<EmbeddingModel>> as Option<ModelFolderSetting>,
+            /// The endpoint of a service with OpenAI's API for embeddings: `https`, or `http` on this
+            /// machine.
+            url: Option<Url> as Option<WebhookUrl>,
+            /// The name of the model there. Required with `url`.
+            model_name: Option<String> as Option<ModelNameSetting>,
+            /// Headers for each request to it, such as `Authorization`. Nothing of a client's
+            /// credentials is sent.
+            headers: Vec<(HeaderName, Secret)> = {},
+            /// How many dimensions its vectors have. It is sent as `dimensions`, and vectors of another
+            /// length are refused. By default the first answer decides.
+            dimensions: Option<usize> as Option<CountSetting<1, 8192>>,
+            /// How long a search waits for the vector of its query. A search without one goes by words
+            /// alone.
+            timeout: Duration as DurationSetting = "2s",
+            /// How long the service may take for a request with definitions.
+            batch_timeout: Duration as DurationSetting = "30s",
+            /// The most texts in one request; each has at most 2,000 bytes.
+            batch: usize as CountSetting<1, 2048> = 64,
+            /// The largest answer that is read.
+            max_answer: usize as SizeSetting = "8MiB",
+        }
+    }
+}
+
+/// The folder of a model, which is read at once.
+pub(super) struct ModelFolderSetting;
+
+impl Setting for ModelFolderSetting {
+    type Value = Arc<EmbeddingModel>;
+
+    fn kind_word() -> String {
+        "path".into()
+    }
+
+    fn example_value() -> String {
+        "\"models/potion-base-8M\"".into()
+    }
+
+    fn read_value(
+        node: &ConfigNode<'_>,
+        reader: &mut ConfigReader<'_>,
+    ) -> Option<Arc<EmbeddingModel>> {
+        let text = node.expect_plain_string::<Self>(reader)?;
+        match EmbeddingModel::load(&reader.resolve_path(text)) {
+            Ok(model) => Some(model),
+            Err(fault) => {
+                node.report_fault(reader, EmbeddingsProblem::Model(fault).into());
+                None
+            }
+        }
+    }
+
+    fn json_schema() -> Json {
+        json!({ "type": "string" })
+    }
+}
+
+/// The name of a model at a service.
+pub(super) struct ModelNameSetting;
+
+impl TextSetting for ModelNameSetting {
+    type Value = String;
+    const WORD: &'static str = "name of a model";
+    const RULE: &'static str = "1 to 256 characters";
+    const EXAMPLE: &'static str = "\"text-embedding-3-small\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let is_valid = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
+        Ok(is_valid.then(|| text.to_owned()))
+    }
+}
+
+/// What is wrong with `[search.embeddings]`.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddingsProblem {
+    /// The folder of the model cannot be used.
+    #[error("not a static embedding model: {}", crate::text::error_chain(.0))]
+    Model(EmbeddingModelFault),
+    /// Neither a model nor a service is named.
+    #[error("there is neither `model` nor `url`")]
+    NoSource,
+    /// Both are named.
+    #[error("there are both `model` and `url`")]
+    TwoSources,
+    /// The service is not told which of its models is meant.
+    #[error("`model_name` is missing")]
+    NoModelName,
+    /// A setting of a service beside a model.
+    #[error("this setting is only for embeddings with `url`")]
+    OtherSource,
+}
+
+impl EmbeddingsProblem {
+    /// How to correct it.
+    pub(super) fn help(&self) -> &'static str {
+        match self {
+            Self::Model(_) => {
+                "name the folder with the model's tokenizer.json, model.safetensors and config.json"
+            }
+            Self::NoSource => "add model = \"FOLDER\", or url = \"https://…/v1/embeddings\"",
+            Self::TwoSources => "keep one of them",
+            Self::NoModelName => {
+                "add model_name = \"text-embedding-3-small\", or as your service says"
+            }
+            Self::OtherSource => "remove it, or use the service at `url` instead of `model`",
+        }
+    }
+}
+
+/// There is exactly one source of vectors, and only its settings.
+pub(super) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
+    let search = root.find_node("search").and_then(|node| node.as_table());
+    let Some(search) = search else { return };
+    let Some(node) = search.find_node("embeddings") else { return };
+    let Some(table) = node.as_table() else { return };
+    let report =
+        |node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>, problem: EmbeddingsProblem| {
+            node.report_fault_at_key(reader, problem.into());
+        };
+    match (table.find_node("model"), table.find_node("url")) {
+        (None, None) => report(&node, reader, EmbeddingsProblem::NoSource),
+        (Some(_), Some(url)) => report(&url, reader, EmbeddingsProblem::TwoSources),
+        (None, Some(url)) if table.find_node("model_name").is_none() => {
+            report(&url, reader, EmbeddingsProblem::NoModelName);
+        }
+        (None, Some(_)) => {}
+        (Some(_), None) => {
+            for node in OF_SERVICE.into_iter().filter_map(|key| table.find_node(key)) {
+                report(&node, reader, EmbeddingsProblem::OtherSource);
+            }
+        }
+    }
+}
+
+/// The settings that only a service has.
+const OF_SERVICE: [&str; 7] =
+    ["model_name", "headers", "dimensions", "timeout", "batch_timeout", "batch", "max_answer"];
+
+const _: () = assert!(MOST_DIMENSIONS == 8192, "as in the setting `dimensions`");
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, ConfigSource, SystemEnvironment};
+
+    fn read(lines: &str) -> Result<Config, String> {
+        let bytes = format!("[search.embeddings]\n{lines}\n").into_bytes();
+        let source = ConfigSource { name: "gateway.toml".into(), folder: ".".into(), bytes };
+        Config::read(&source, &SystemEnvironment).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn a_service_is_named_with_its_model() {
+        let config = read("url = \"https://e.example/v1\"\nmodel_name = \"m\"\ntimeout = \"1s\"");
+        let embeddings = config.unwrap().search.embeddings.unwrap();
+        assert_eq!(embeddings.model_name.as_deref(), Some("m"));
+        assert_eq!((embeddings.timeout.as_secs(), embeddings.batch), (1, 64));
+        assert!(read("url = \"http://127.0.0.1:1/v1\"\nmodel_name = \"m\"").is_ok());
+    }
+
+    #[test]
+    fn each_fault_is_told_with_its_line_and_key() {
+        let service = "url = \"https://e.example/v1\"\nmodel_name = \"m\"\n";
+        for (lines, place, said) in [
+            ("", "1: search.embeddings", "neither `model` nor `url`"),
+            ("url = \"https://e.example/v1\"", "2: search.embeddings.url", "`model_name`"),
+            (
+                &format!("{service}model = \"none\""),
+                "4: search.embeddings.model",
+                "config.json of the model cannot be read",
+            ),
+            (&format!("{service}model = \"none\""), "2: search.embeddings.url", "both"),
+            (
+                "model = \"none\"\nheaders = { a = \"b\" }",
+                "3: search.embeddings.headers",
+                "only for embeddings with `url`",
+            ),
+            ("url = \"http://e.example/v1\"\nmodel_name = \"m\"", "2:", "plain `http`"),
+            (&format!("{service}dimensions = 9000"), "4: search.embeddings.dimensions", "8192"),
+            (&format!("{service}batch = 0"), "4: search.embeddings.batch", "2048"),
+            (&format!("{service}timeout = \"0s\""), "4: search.embeddings.timeout", "1ms"),
+            ("url = \"https://e.example/v1\"\nmodel_name = \"\"", "3:", "1 to 256"),
+        ] {
+            let fault = read(lines).unwrap_err();
+            assert!(fault.contains(place) && fault.contains(said), "{lines}: {fault}");
+        }
+    }
+}

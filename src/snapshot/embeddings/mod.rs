@@ -1,0 +1,267 @@
+//! Vectors of definitions and of queries, for search by meaning.
+//!
+//! An [`Embedder`] is made of `[search.embeddings]`, and outlives snapshots for as long as that stays the
+//! same. With a model, vectors are made where they are needed. With a service, a task fetches those of
+//! definitions in the background ([`filling`]), from the first search on that would have used them, and
+//! each search asks for the vector of its query. Until all vectors of a view are there, or while the
+//! service is down, search goes by words: an answer never depends on which tools happen to have a
+//! vector.
+
+mod filling;
+mod vector_cache;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::catalog::{MAX_QUERY_BYTES, TextVector};
+use crate::clock;
+use crate::config::{EmbeddingModel, EmbeddingsConfig};
+use crate::text::clip;
+use crate::upstream::{EmbeddingFault, EmbeddingService};
+
+use filling::WantedTexts;
+pub(super) use vector_cache::TextDigest;
+use vector_cache::VectorCache;
+
+/// Makes vectors of texts.
+#[derive(Debug)]
+pub struct Embedder {
+    config: EmbeddingsConfig,
+    source: VectorSource,
+    vectors: VectorCache,
+}
+
+#[derive(Debug)]
+enum VectorSource {
+    Model(Arc<EmbeddingModel>),
+    Service(ServiceLine),
+}
+
+/// A service, and how it is doing.
+#[derive(Debug)]
+struct ServiceLine {
+    service: EmbeddingService,
+    /// The texts whose vectors are to be fetched.
+    wanted: Mutex<WantedTexts>,
+    /// Notified when there are more of them.
+    more: Notify,
+    is_followed: AtomicBool,
+    /// Why the last request failed; `None` if it did not.
+    fault: Mutex<Option<EmbeddingFault>>,
+    pause: Mutex<QueryPause>,
+    /// One for each query that is asked about at the same time.
+    queries: Semaphore,
+}
+
+/// The time in which a service that has failed is not asked about queries, so that searches do not wait
+/// for it.
+#[derive(Debug)]
+struct QueryPause {
+    backoff: Backoff,
+    until: Option<Instant>,
+}
+
+/// What is known of the vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbedderReport {
+    /// Whether they come from a service.
+    pub is_service: bool,
+    /// How many dimensions they have; `None` before the first answer of a service.
+    pub dimensions: Option<usize>,
+    /// How many there are.
+    pub vectors: usize,
+    /// How many definitions wait for theirs.
+    pub waiting: usize,
+    /// Why the last request to the service failed; `None` if it did not.
+    pub fault: Option<EmbeddingFault>,
+}
+
+/// The embedder in use, which outlives snapshots.
+#[derive(Debug, Default)]
+pub(super) struct EmbedderCell(Mutex<Option<Arc<Embedder>>>);
+
+impl EmbedderCell {
+    /// The embedder of a configuration: the one in use if nothing that concerns it has changed.
+    pub(super) fn embedder(&self, config: Option<&EmbeddingsConfig>) -> Option<Arc<Embedder>> {
+        let mut used = self.0.lock();
+        let is_same = used.as_ref().map(|embedder| &embedder.config) == config;
+        if !is_same {
+            *used = config.and_then(Embedder::from_config).map(Arc::new);
+        }
+        used.clone()
+    }
+}
+
+impl Embedder {
+    fn from_config(config: &EmbeddingsConfig) -> Option<Self> {
+        let source = match &config.model {
+            Some(model) => VectorSource::Model(Arc::clone(model)),
+            None => VectorSource::Service(ServiceLine {
+                service: EmbeddingService::from_config(config)?,
+                wanted: Mutex::default(),
+                more: Notify::new(),
+                is_followed: AtomicBool::new(false),
+                fault: Mutex::default(),
+                pause: Mutex::new(QueryPause {
+                    backoff: Backoff::new(FIRST_PAUSE, LAST_PAUSE),
+                    until: None,
+                }),
+                queries: Semaphore::new(MOST_QUERIES),
+            }),
+        };
+        Some(Self { config: config.clone(), source, vectors: VectorCache::default() })
+    }
+
+    /// Whether a query's vector is asked of a service.
+    pub(super) fn asks_service(&self) -> bool {
+        matches!(self.source, VectorSource::Service(_))
+    }
+
+    /// The vectors of texts, in their order, each `None` if the text has none. `None` if a service has
+    /// yet to be asked for one of them. `text` tells a text by its place.
+    pub(super) fn find_all(
+        &self,
+        digests: &[TextDigest],
+        text: impl Fn(usize) -> String,
+    ) -> Option<Vec<Option<Arc<TextVector>>>> {
+        let mut found = Vec::with_capacity(digests.len());
+        let mut missing = Vec::new();
+        for (place, digest) in digests.iter().enumerate() {
+            match (self.vectors.find(digest), &self.source) {
+                (Some(vector), _) => found.push(vector),
+                (None, VectorSource::Model(model)) => {
+                    let vector = TextVector::from_numbers(&model.embed(&text(place)));
+                    let vector = vector.map(Arc::new);
+                    self.vectors.keep(*digest, vector.clone());
+                    found.push(vector);
+                }
+                (None, VectorSource::Service(_)) => missing.push(place),
+            }
+        }
+        if missing.is_empty() {
+            return Some(found);
+        }
+        if let VectorSource::Service(line) = &self.source {
+            let mut wanted = line.wanted.lock();
+            for place in missing {
+                let Some(digest) = digests.get(place) else { continue };
+                wanted.want(*digest, || text(place));
+            }
+            drop(wanted);
+            line.more.notify_one();
+        }
+        None
+    }
+
+    /// Whether all of these texts have been asked about.
+    pub(super) fn has_all(&self, digests: &[TextDigest]) -> bool {
+        digests.iter().all(|digest| self.vectors.has(digest))
+    }
+
+    /// The vector of a query, by the model; `None` if it has none, and with a service.
+    pub(super) fn embed_here(&self, query: &str) -> Option<TextVector> {
+        match &self.source {
+            VectorSource::Model(model) => {
+                TextVector::from_numbers(&model.embed(clip(query, MAX_QUERY_BYTES)))
+            }
+            VectorSource::Service(_) => None,
+        }
+    }
+
+    /// The vector of a query, by the service; `None` if there is none in time, and with a model.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn ask_service(&self, query: &str) -> Option<TextVector> {
+        let VectorSource::Service(line) = &self.source else { return None };
+        if line.pause.lock().is_over(clock::now()) {
+            let _place = line.queries.try_acquire().ok()?;
+            let text = clip(query, MAX_QUERY_BYTES).to_owned();
+            let asked = line.service.embed(&[text], self.config.timeout).await;
+            let fault = asked.as_ref().err().filter(|fault| !fault.is_about_texts(1));
+            line.pause.lock().note(fault.is_some(), clock::now());
+            line.note_fault(asked.as_ref().err());
+            return asked.ok()?.into_iter().next().flatten();
+        }
+        None
+    }
+
+    /// How it is doing.
+    pub fn report(&self) -> EmbedderReport {
+        let vectors = self.vectors.len();
+        match &self.source {
+            VectorSource::Model(model) => EmbedderReport {
+                is_service: false,
+                dimensions: Some(model.dimensions()),
+                vectors,
+                waiting: 0,
+                fault: None,
+            },
+            VectorSource::Service(line) => EmbedderReport {
+                is_service: true,
+                dimensions: line.service.dimensions(),
+                vectors,
+                waiting: line.wanted.lock().len(),
+                fault: line.fault.lock().clone(),
+            },
+        }
+    }
+}
+
+impl ServiceLine {
+    /// Logs a fault when it begins, and its end.
+    fn note_fault(&self, fault: Option<&EmbeddingFault>) {
+        let mut known = self.fault.lock();
+        match (fault, &*known) {
+            (Some(fault), None) => tracing::warn!(%fault, "search goes by words alone: no vectors"),
+            (None, Some(_)) => tracing::info!("the service of embeddings answers again"),
+            _ => {}
+        }
+        *known = fault.cloned();
+    }
+}
+
+impl QueryPause {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until)
+    }
+
+    fn note(&mut self, has_failed: bool, now: Instant) {
+        if has_failed {
+            self.until = Some(now + self.backoff.next_wait());
+        } else {
+            self.backoff.reset();
+            self.until = None;
+        }
+    }
+}
+
+/// How many queries a service is asked about at the same time; the others go by words alone.
+const MOST_QUERIES: usize = 32;
+/// How long a service that has failed is not asked about queries.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_fails_is_left_alone_for_longer_each_time() {
+        let now = clock::now();
+        let mut pause = QueryPause { backoff: Backoff::new(FIRST_PAUSE, LAST_PAUSE), until: None };
+        assert!(pause.is_over(now));
+        pause.note(true, now);
+        assert!(!pause.is_over(now) && pause.is_over(now + FIRST_PAUSE));
+        pause.note(true, now);
+        assert!(!pause.is_over(now + FIRST_PAUSE) && pause.is_over(now + 2 * FIRST_PAUSE));
+        pause.note(false, now);
+        assert!(pause.is_over(now));
+    }
+}
