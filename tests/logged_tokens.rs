@@ -25,6 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use support::api::Page;
 use support::client::{Ask, Client};
 use support::collector::Collector;
+use support::embeddings::{Answering, VectorService};
 use support::gateway::key_digest;
 use support::issuer::{SigningKey, forge, now};
 use support::{Browser, Gateway, Issuer, OauthServer, Step, Upstream, client_table};
@@ -291,6 +292,35 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
                 let near = text.get(at.saturating_sub(300)..text.len().min(at + 80));
                 panic!("{secret} is in {place}: {near:?}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_service_of_embeddings_is_sent_is_in_no_log() {
+    let log = capture_log();
+    let upstream = Upstream::modern().await;
+    upstream.set_tools(["echo"]);
+    let service = VectorService::start(&[("echo", 0)]).await;
+    let lines = "headers = { Authorization = \"Bearer header-secret-7c1e\" }";
+    let search = format!("[profiles.default]\ndiscovery = \"search\"\n{}", service.section(lines));
+    let gateway = Gateway::with("s", upstream.http()).toml(&search).start().await;
+    gateway.wait_for(|status| status["embeddings"]["vectors"] == 1).await;
+    let client = gateway.modern();
+    // The service repeats in a refusal what it was sent.
+    for answering in [Answering::Rightly, Answering::Status(500)] {
+        service.answers(answering);
+        client.call("find_tools", json!({ "query": "query-secret-5d90" })).await;
+    }
+    assert_eq!(service.asked().len(), 3);
+    let shown = [gateway.status().await.to_string(), gateway.metrics().await];
+    let folder = gateway.stop().await;
+    drop((folder, service));
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    assert!(log.contains("search goes by words alone"));
+    for text in shown.iter().chain([&log]) {
+        for secret in ["header-secret-7c1e", "url-secret", "query-secret-5d90"] {
+            assert!(!text.contains(secret), "{secret} is in {:?}", text.find(secret));
         }
     }
 }

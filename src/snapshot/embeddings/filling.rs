@@ -130,6 +130,6 @@ impl Embedder {
 const MOST_WANTED: usize = 100_000;
 /// The first and the longest wait after a failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+const LAST_RETRY: Duration = Duration::from_mins(1);
 /// How often an embedder that has nothing to do is looked at.
-const IDLE_LOOK: Duration = Duration::from_secs(60);
+const IDLE_LOOK: Duration = Duration::from_mins(1);

@@ -27,7 +27,7 @@ use crate::upstream::{EmbeddingFault, EmbeddingService};
 
 use filling::WantedTexts;
 pub(super) use vector_cache::TextDigest;
-use vector_cache::VectorCache;
+use vector_cache::{KnownVector, VectorCache};
 
 /// Makes vectors of texts.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Embedder {
 #[derive(Debug)]
 enum VectorSource {
     Model(Arc<EmbeddingModel>),
-    Service(ServiceLine),
+    Service(Box<ServiceLine>),
 }
 
 /// A service, and how it is doing.
@@ -102,7 +102,7 @@ impl Embedder {
     fn from_config(config: &EmbeddingsConfig) -> Option<Self> {
         let source = match &config.model {
             Some(model) => VectorSource::Model(Arc::clone(model)),
-            None => VectorSource::Service(ServiceLine {
+            None => VectorSource::Service(Box::new(ServiceLine {
                 service: EmbeddingService::from_config(config)?,
                 wanted: Mutex::default(),
                 more: Notify::new(),
@@ -113,7 +113,7 @@ impl Embedder {
                     until: None,
                 }),
                 queries: Semaphore::new(MOST_QUERIES),
-            }),
+            })),
         };
         Some(Self { config: config.clone(), source, vectors: VectorCache::default() })
     }
@@ -134,7 +134,7 @@ impl Embedder {
         let mut missing = Vec::new();
         for (place, digest) in digests.iter().enumerate() {
             match (self.vectors.find(digest), &self.source) {
-                (Some(vector), _) => found.push(vector),
+                (Some(KnownVector(vector)), _) => found.push(vector),
                 (None, VectorSource::Model(model)) => {
                     let vector = TextVector::from_numbers(&model.embed(&text(place)));
                     let vector = vector.map(Arc::new);
@@ -246,7 +246,7 @@ impl QueryPause {
 const MOST_QUERIES: usize = 32;
 /// How long a service that has failed is not asked about queries.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(60);
+const LAST_PAUSE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

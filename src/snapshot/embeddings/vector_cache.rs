@@ -18,6 +18,10 @@ impl TextDigest {
     }
 }
 
+/// What came of a text: its vector, or `None` if it has none.
+#[derive(Debug, PartialEq)]
+pub(super) struct KnownVector(pub(super) Option<Arc<TextVector>>);
+
 /// The vectors of one model, across snapshots. What a view uses stays for as long as the view; beyond
 /// that, [`MOST_BYTES`] of what was used last are kept, for the views that come.
 ///
@@ -45,14 +49,14 @@ struct CachedVector {
 }
 
 impl VectorCache {
-    /// The vector of a text; `None` if it was not made yet, and `Some(None)` if it has none.
-    pub(super) fn find(&self, text: &TextDigest) -> Option<Option<Arc<TextVector>>> {
+    /// What came of a text; `None` if its vector was not made yet.
+    pub(super) fn find(&self, text: &TextDigest) -> Option<KnownVector> {
         let mut cached = self.0.lock();
         cached.uses += 1;
         let uses = cached.uses;
         let found = cached.vectors.get_mut(text)?;
         found.used = uses;
-        Some(found.vector.clone())
+        Some(KnownVector(found.vector.clone()))
     }
 
     /// Whether the vector of a text was made.
@@ -138,8 +142,8 @@ mod tests {
         assert_eq!(cache.find(&digest(1)), None);
         cache.keep(digest(1), vector());
         cache.keep(digest(2), None);
-        assert_eq!(cache.find(&digest(1)), Some(vector()));
-        assert_eq!(cache.find(&digest(2)), Some(None));
+        assert_eq!(cache.find(&digest(1)), Some(KnownVector(vector())));
+        assert_eq!(cache.find(&digest(2)), Some(KnownVector(None)));
         assert!(cache.has(&digest(1)) && !cache.has(&digest(3)) && cache.len() == 1);
     }
 

@@ -18,7 +18,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use serde_json::json;
+use serde::Serialize;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -90,6 +90,16 @@ pub enum EmbeddingFault {
         /// Those of this vector.
         found: usize,
     },
+}
+
+/// The body of a request.
+#[derive(Serialize)]
+struct AskedEmbeddings<'a> {
+    model: &'a str,
+    input: &'a [String],
+    encoding_format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<usize>,
 }
 
 impl EmbeddingFault {
@@ -165,13 +175,15 @@ impl EmbeddingService {
 
     async fn post(&self, texts: &[String]) -> Result<Bytes, EmbeddingFault> {
         let client = self.client.get_or_try_init(|| self.build_client()).await?;
-        let mut asked =
-            json!({ "model": self.model_name, "input": texts, "encoding_format": "float" });
-        if let Some(dimensions) = self.asked_dimensions {
-            asked["dimensions"] = dimensions.into();
-        }
+        let asked = AskedEmbeddings {
+            model: &self.model_name,
+            input: texts,
+            encoding_format: "float",
+            dimensions: self.asked_dimensions,
+        };
+        let asked = serde_json::to_vec(&asked).map_err(|error| note_unreachable(&error))?;
         let mut request = Request::post(self.url.as_str())
-            .body(Full::new(Bytes::from(asked.to_string())))
+            .body(Full::new(Bytes::from(asked)))
             .map_err(|error| note_unreachable(&error))?;
         *request.headers_mut() = self.headers.clone();
         let response = client.request(request).await.map_err(|error| note_unreachable(&error))?;
