@@ -300,7 +300,7 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
 async fn what_a_service_of_embeddings_is_sent_is_in_no_log() {
     let log = capture_log();
     let upstream = Upstream::modern().await;
-    upstream.set_tools(["echo"]);
+    upstream.set_tools([r#"{"name":"echo","inputSchema":{"type":"object"}}"#]);
     let service = VectorService::start(&[("echo", 0)]).await;
     let lines = "headers = { Authorization = \"Bearer header-secret-7c1e\" }";
     let search = format!("[profiles.default]\ndiscovery = \"search\"\n{}", service.section(lines));
