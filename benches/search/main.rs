@@ -87,7 +87,7 @@ impl VectorMaker {
             }
             Self::Service(service, runtime) => {
                 let batches = texts.chunks(32).flat_map(|texts| {
-                    let asked = service.embed(texts, Duration::from_secs(120));
+                    let asked = service.embed(texts, Duration::from_mins(2));
                     runtime.block_on(asked).unwrap()
                 });
                 batches.collect()
@@ -229,7 +229,7 @@ fn ask_questions(corpus: &Corpus<'_>, questions: &[Question], options: BenchOpti
         let begin = Instant::now();
         let query = SearchQuery::parse(&question.text);
         let vector = vectors.and_then(|(maker, _)| {
-            maker.make(&[question.text.clone()]).into_iter().next().flatten()
+            maker.make(std::slice::from_ref(&question.text)).into_iter().next().flatten()
         });
         let meaning = vectors.zip(vector.as_ref());
         let meaning =

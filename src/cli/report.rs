@@ -68,7 +68,9 @@ pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
         Ok(listed) => listed,
         Err(error) => return report_error(&error),
     };
-    silent.iter().for_each(|line| print_error(line));
+    for line in &silent {
+        print_error(line);
+    }
     let unused = UnusedTools { report: &report, usage: &usage, denied: &denied };
     let exit = write_to_stdout(&unused.describe(args.days, since));
     if silent.is_empty() { exit } else { FAILURE.into_code() }

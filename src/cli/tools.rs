@@ -53,7 +53,9 @@ pub(super) fn list_tools(args: &ToolsArgs) -> ExitCode {
     match listed {
         Ok((text, silent)) => {
             let exit = write_to_stdout(&text);
-            silent.iter().for_each(|line| print_error(line));
+            for line in &silent {
+                print_error(line);
+            }
             if text.is_empty() && silent.is_empty() {
                 print_error("the configuration has no tools");
             }
