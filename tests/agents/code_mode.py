@@ -86,7 +86,7 @@ class Coder(Agent):
                 raise Failed(f"not found in code: {', '.join(gone)}")
             found = self.run_code(talk, finding(list(asked.values())))
             for name, lines in zip(asked, found, strict=True):
-                if line := next((it for it in lines if it.split("(")[0] == name), None):
+                if line := next((it for it in lines if it.split("(")[0] == identifier(name)), None):
                     del missing[name]
                     short += [name] if leaves_out(line) else []
         if short:
