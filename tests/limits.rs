@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 109] = [
+const TESTS: [(&str, &str, &str); 117] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -20,6 +20,18 @@ const TESTS: [(&str, &str, &str); 109] = [
     ("audit.rotate_size", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("clients.*.quota", QUOTAS, "every_quota_is_enforced_and_told_by_its_name"),
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
+    ("code.calls", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.cpu_time", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.memory", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.output", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.runs", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.parallel", CODE, "many_inner_calls_that_ask_at_once_are_all_answered"),
+    ("code.time", CODE, "a_run_that_waits_for_too_long_ends"),
+    (
+        "profiles.*.slim.descriptions",
+        "tests/gateway/discovery.rs",
+        "slim_definitions_are_described_in_full_and_checked_in_full",
+    ),
     ("events.queue_size", EVENTS, "a_full_queue_drops_events_of_calls_first_and_counts_them"),
     ("events.retry_for", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
     ("events.timeout", EVENTS, "an_event_is_given_up_when_its_time_is_over"),
@@ -326,6 +338,7 @@ const LEFT_ALONE: &str = "an_interceptor_that_is_late_or_fails_often_is_left_alo
 const QUOTAS: &str = "tests/gateway/quotas.rs";
 const BODIES: &str = "tests/attacks/unfinished_bodies.rs";
 const BOUNDS: &str = "tests/gateway/bounds.rs";
+const CODE: &str = "tests/gateway/code.rs";
 const CONNECTIONS: &str = "tests/gateway/connections.rs";
 const SLOW_CALLS: &str = "tests/gateway/transforms/slow_calls.rs";
 const RESULTS: &str = "tests/gateway/transforms/results.rs";

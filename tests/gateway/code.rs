@@ -374,6 +374,16 @@ async fn the_bounds_of_a_run_are_those_of_the_configuration() {
 }
 
 #[tokio::test]
+async fn a_run_that_waits_for_too_long_ends() {
+    let (_upstreams, gateway) = start(&format!("{CODE}[code]\ntime = \"600ms\"\n")).await;
+    let client = gateway.modern();
+    let said = run(&client, "console.log('before'); await tools.m__hold();").await;
+    assert!(said.is_error() && said.text().contains("was not done after 600ms"), "{said:?}");
+    assert!(said.text().starts_with("before\n"), "{said:?}");
+    gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_ends_the_code_and_its_calls() {
     let (upstreams, gateway) = start(CODE).await;
     let client = gateway.modern();
