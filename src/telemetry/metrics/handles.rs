@@ -97,7 +97,7 @@ impl ServerMetrics {
         }
     }
 
-    /// Counts a login that was asked for because the server wanted more scopes.
+    /// Counts a token or login that was asked for because the server wanted more scopes.
     pub fn count_step_up(&self) {
         self.step_ups.increment();
     }

@@ -363,7 +363,7 @@ impl Metrics {
         );
         registry.register(
             "trunkline_server_step_ups",
-            "Logins that were asked for because a server wanted more scopes",
+            "Tokens or logins that were asked for because a server wanted more scopes",
             MetricProjection::new(&self.servers, ServerMetrics::show_step_ups),
         );
         registry.register(

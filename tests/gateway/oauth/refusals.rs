@@ -235,4 +235,6 @@ async fn a_server_that_asks_for_other_scopes_without_end_is_asked_no_more() {
         assert!(sent <= 2, "call {call_number} was sent {sent} times");
     }
     assert_eq!(server.token_requests().len() - before, 10, "and no more");
+    let counted = "trunkline_server_step_ups_total{server=\"s\"} 10";
+    assert!(gateway.metrics().await.contains(counted));
 }
