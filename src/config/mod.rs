@@ -121,7 +121,7 @@ pub use profiles::ProfileConfig;
 pub use quota::DailyQuota;
 pub use rate::Rate;
 pub use sandbox::{ChildUser, SandboxConfig};
-pub use secret::Secret;
+pub use secret::{Secret, sensitive_headers};
 pub use server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
     ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,

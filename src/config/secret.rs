@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
@@ -24,6 +25,17 @@ impl Secret {
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
+}
+
+/// Configured headers as they are sent; none of their values is ever shown. What is no header value
+/// was refused with the configuration.
+pub fn sensitive_headers(configured: &[(HeaderName, Secret)]) -> HeaderMap {
+    let headers = configured.iter().filter_map(|(name, secret)| {
+        let mut value = HeaderValue::from_str(secret.expose()).ok()?;
+        value.set_sensitive(true);
+        Some((name.clone(), value))
+    });
+    headers.collect()
 }
 
 impl PartialEq for Secret {

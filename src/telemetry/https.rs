@@ -1,11 +1,24 @@
-//! The HTTPS connector of telemetry's own requests: to a collector, or to the receiver of events.
+//! Requests to services that the operator names: the connector of those to a collector or a receiver of
+//! events, and [`JsonService`], which interceptors and embeddings are asked by.
 
+use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 use url::Url;
+
+use crate::codec::body::{BodyError, collect};
+use crate::text::error_chain;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -45,3 +58,89 @@ pub fn platform_tls_config(url: &Url) -> Result<ClientConfig, TlsSetupError> {
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     Ok(config?.with_root_certificates(roots).with_no_client_auth())
 }
+
+/// A service that is sent JSON, and answers with 200 and JSON. No redirect is followed.
+#[derive(Debug)]
+pub struct JsonService {
+    url: Url,
+    headers: HeaderMap,
+    /// How many idle connections are kept.
+    most_idle: usize,
+    /// Built with the first request: reading the roots of trust takes milliseconds.
+    client: OnceCell<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+}
+
+/// Why a service has not answered. The texts have nothing of what was sent or answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JsonServiceFault {
+    /// There is no connection, or it broke off.
+    #[error("the service cannot be reached: {cause}")]
+    Unreachable {
+        /// The error and its causes, for the log.
+        cause: String,
+    },
+    /// The answer is not 200.
+    #[error("the service answered {status}")]
+    Status {
+        /// The status.
+        status: StatusCode,
+    },
+    /// The answer is too large.
+    #[error("the answer has more than {limit} bytes")]
+    TooLarge {
+        /// The bound.
+        limit: usize,
+    },
+}
+
+impl JsonService {
+    /// A service at this URL, which is sent these headers.
+    pub fn new(url: Url, mut headers: HeaderMap, most_idle: usize) -> Self {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Self { url, headers, most_idle, client: OnceCell::new() }
+    }
+
+    /// Sends a body, and returns that of the answer, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`JsonServiceFault`].
+    ///
+    /// # Cancel safety
+    /// The request is given up.
+    pub async fn post(&self, body: Vec<u8>, limit: usize) -> Result<Bytes, JsonServiceFault> {
+        let client = self.client.get_or_try_init(|| self.build_client()).await?;
+        let mut request = Request::post(self.url.as_str())
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| unreachable(&error))?;
+        *request.headers_mut() = self.headers.clone();
+        let response = client.request(request).await.map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            return Err(JsonServiceFault::Status { status });
+        }
+        collect(response.into_body(), limit).await.map_err(|error| match error {
+            BodyError::TooLarge { .. } | BodyError::Chatter { .. } => {
+                JsonServiceFault::TooLarge { limit }
+            }
+            BodyError::Broken(error) => unreachable(&error),
+        })
+    }
+
+    async fn build_client(
+        &self,
+    ) -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, JsonServiceFault> {
+        let url = self.url.clone();
+        let tls = spawn_blocking(move || platform_tls_config(&url)).await;
+        let tls = tls.map_err(|error| unreachable(&error))?.map_err(|error| unreachable(&error))?;
+        let mut client = Client::builder(TokioExecutor::new());
+        client.pool_max_idle_per_host(self.most_idle).pool_idle_timeout(IDLE);
+        Ok(client.build(https_connector(tls)))
+    }
+}
+
+fn unreachable(error: &(dyn Error + 'static)) -> JsonServiceFault {
+    JsonServiceFault::Unreachable { cause: error_chain(error) }
+}
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(30);

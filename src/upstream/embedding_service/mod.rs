@@ -7,44 +7,29 @@
 
 mod answer;
 
-use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
-use http_body_util::Full;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
-use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use url::Url;
 
 use crate::catalog::{MAX_DIMENSIONS, TextVector};
-use crate::codec::body::{BodyError, collect};
-use crate::config::{EmbeddingsConfig, Secret};
-use crate::telemetry::https::{https_connector, platform_tls_config};
+use crate::config::{EmbeddingsConfig, sensitive_headers};
+use crate::telemetry::https::{JsonService, JsonServiceFault};
 use crate::text::error_chain;
-
-type ServiceClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// A service, with its connections.
 #[derive(Debug)]
 pub struct EmbeddingService {
-    url: Url,
-    headers: HeaderMap,
+    service: JsonService,
     model_name: String,
     /// What every request asks for.
     asked_dimensions: Option<usize>,
     /// The dimensions of all vectors; 0 until the first answer.
     dimensions: AtomicUsize,
     max_answer: usize,
-    /// Built with the first request: reading the roots of trust takes milliseconds.
-    client: OnceCell<ServiceClient>,
 }
 
 /// Why there are no vectors. The texts have nothing of what was sent or answered.
@@ -122,14 +107,14 @@ impl EmbeddingService {
     /// The service of a configuration; `None` if that has a model instead.
     pub fn from_config(config: &EmbeddingsConfig) -> Option<Self> {
         let (url, model_name) = config.url.clone().zip(config.model_name.clone())?;
+        let mut headers = sensitive_headers(&config.headers);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         Some(Self {
-            url,
-            headers: request_headers(&config.headers),
+            service: JsonService::new(url, headers, MOST_IDLE),
             model_name,
             asked_dimensions: config.dimensions,
             dimensions: AtomicUsize::new(config.dimensions.unwrap_or_default()),
             max_answer: config.max_answer,
-            client: OnceCell::new(),
         })
     }
 
@@ -174,60 +159,26 @@ impl EmbeddingService {
     }
 
     async fn post(&self, texts: &[String]) -> Result<Bytes, EmbeddingFault> {
-        let client = self.client.get_or_try_init(|| self.build_client()).await?;
         let asked = AskedEmbeddings {
             model: &self.model_name,
             input: texts,
             encoding_format: "float",
             dimensions: self.asked_dimensions,
         };
-        let asked = serde_json::to_vec(&asked).map_err(|error| note_unreachable(&error))?;
-        let mut request = Request::post(self.url.as_str())
-            .body(Full::new(Bytes::from(asked)))
-            .map_err(|error| note_unreachable(&error))?;
-        *request.headers_mut() = self.headers.clone();
-        let response = client.request(request).await.map_err(|error| note_unreachable(&error))?;
-        let status = response.status();
-        if status != StatusCode::OK {
-            return Err(EmbeddingFault::Status { status });
-        }
-        let limit = self.max_answer;
-        collect(response.into_body(), limit).await.map_err(|error| match error {
-            BodyError::TooLarge { .. } | BodyError::Chatter { .. } => {
-                EmbeddingFault::TooLarge { limit }
-            }
-            BodyError::Broken(error) => note_unreachable(&error),
+        let asked =
+            serde_json::to_vec(&asked).map_err(|error| note_unreachable(&error_chain(&error)))?;
+        self.service.post(asked, self.max_answer).await.map_err(|fault| match fault {
+            JsonServiceFault::Unreachable { cause } => note_unreachable(&cause),
+            JsonServiceFault::Status { status } => EmbeddingFault::Status { status },
+            JsonServiceFault::TooLarge { limit } => EmbeddingFault::TooLarge { limit },
         })
     }
-
-    async fn build_client(&self) -> Result<ServiceClient, EmbeddingFault> {
-        let url = self.url.clone();
-        let tls = spawn_blocking(move || platform_tls_config(&url)).await;
-        let Ok(Ok(tls)) = tls else { return Err(EmbeddingFault::Unreachable) };
-        let mut client = Client::builder(TokioExecutor::new());
-        client.pool_max_idle_per_host(MOST_IDLE).pool_idle_timeout(IDLE);
-        Ok(client.build(https_connector(tls)))
-    }
 }
 
-fn request_headers(configured: &[(HeaderName, Secret)]) -> HeaderMap {
-    let headers = configured.iter().filter_map(|(name, secret)| {
-        let mut value = HeaderValue::from_str(secret.expose()).ok()?;
-        value.set_sensitive(true);
-        Some((name.clone(), value))
-    });
-    let mut headers: HeaderMap = headers.collect();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    headers
-}
-
-fn note_unreachable(error: &(dyn Error + 'static)) -> EmbeddingFault {
-    let error = error_chain(error);
+fn note_unreachable(error: &str) -> EmbeddingFault {
     tracing::debug!(error, "the service of embeddings cannot be reached");
     EmbeddingFault::Unreachable
 }
 
-/// How many idle connections are kept, and for how long.
+/// How many idle connections are kept.
 const MOST_IDLE: usize = 8;
-const IDLE: Duration = Duration::from_secs(30);
