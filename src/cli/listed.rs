@@ -31,11 +31,7 @@ pub(super) fn with_listed_servers<T>(
         let startup =
             StartUp { config, surroundings, info: own_info(), definitions, quotas: Arc::default() };
         let snapshots = Snapshots::start(startup);
-        let servers: Vec<_> =
-            snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();
-        for server in servers {
-            server.settled().await;
-        }
+        snapshots.settle().await;
         snapshots.catch_up().await;
         let seen = look(&snapshots.load_full());
         snapshots.stop().await;

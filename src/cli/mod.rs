@@ -41,7 +41,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::code_mode::{Probe, WorkerCommand, run_worker};
 use crate::codec::file::FileError;
 use crate::config::{Color, Config, ConfigSource, SystemEnvironment};
-use crate::text::error_chain;
+use crate::text::{error_chain, escape_controls, escape_invisible};
 use crate::upstream::child::{SandboxCommand, run_guardian, run_launcher};
 
 /// An MCP gateway: one URL in front of many MCP servers
@@ -305,6 +305,11 @@ fn report_edit_error(error: &(dyn std::error::Error + 'static), exit: FailureExi
 
 fn print_error(text: &str) {
     write_to_stderr(&format!("trunkline: {text}\n"));
+}
+
+/// A text of others for a terminal, with everything visible that it would not show.
+fn printable(text: &str) -> String {
+    escape_invisible(&escape_controls(text))
 }
 
 fn write_to_stderr(text: &str) {

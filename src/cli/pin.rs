@@ -11,14 +11,13 @@ use serde_json::Value;
 use super::edited_file::unified_diff;
 use super::stdio::cache_folder;
 use super::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, report_error,
-    write_to_stdout,
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, printable,
+    report_error, write_to_stdout,
 };
 use crate::call::ServerName;
 use crate::catalog::{DefinitionDigest, Kind};
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
-use crate::text::{escape_controls, escape_invisible};
 
 /// Compare and approve the definitions of servers
 #[derive(Debug, Args)]
@@ -200,8 +199,4 @@ fn accepted_text(pinned: &PinnedDefinition) -> String {
 fn pretty_text(definition: &Value) -> String {
     let pretty = serde_json::to_string_pretty(definition).unwrap_or_default();
     pretty.lines().map(|line| printable(line) + "\n").collect()
-}
-
-fn printable(text: &str) -> String {
-    escape_invisible(&escape_controls(text))
 }

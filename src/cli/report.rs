@@ -14,12 +14,12 @@ use serde::Deserialize;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use super::{
-    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, report_error, write_to_stdout,
+    CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, printable, report_error,
+    write_to_stdout,
 };
 use crate::call::ServerName;
 use crate::config::Config;
 use crate::snapshot::{TokenReport, ToolTokens};
-use crate::text::{escape_controls, escape_invisible};
 
 /// Report the tools that were not called for some days, and what they cost
 ///
@@ -241,7 +241,7 @@ impl UnusedTools<'_> {
                 }
             }
             for tool in tools {
-                let name = escape_invisible(&escape_controls(tool.name.as_str()));
+                let name = printable(tool.name.as_str());
                 let _ = writeln!(text, "{:>8}  {name}", tool.tokens);
             }
         }

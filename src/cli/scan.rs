@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::listed::with_listed_servers;
-use super::{print_error, report_error, write_to_stdout};
+use super::{print_error, printable, report_error, write_to_stdout};
 use crate::config::{Config, PinsChoice, ScanChoice};
 use crate::snapshot::Snapshot;
-use crate::text::{clip, escape_controls, escape_invisible};
+use crate::text::clip;
 
 /// Scans the definitions of all servers and prints what is found; false if a server cannot be listed,
 /// or something grave is found.
@@ -43,7 +43,7 @@ fn print_findings(snapshot: &Snapshot) -> bool {
             is_fine &= !found.held;
             let grade = if found.held { "grave" } else { "minor" };
             let reasons: Vec<_> = found.reasons.iter().map(ToString::to_string).collect();
-            let native = escape_invisible(&escape_controls(clip(found.native.as_str(), 256)));
+            let native = printable(clip(found.native.as_str(), 256));
             let (kind, reasons) = (found.kind.noun(), reasons.join(", "));
             write_to_stdout(&format!("{name}: {kind} {native}: {grade}: {reasons}\n"));
         }

@@ -7,12 +7,12 @@ use clap::Args;
 
 use super::listed::{unlisted_servers, with_listed_servers};
 use super::{
-    CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, report_error, write_to_stdout,
+    CommonArgs, ConfigOption, FAILURE, WRONG_USE, print_error, printable, report_error,
+    write_to_stdout,
 };
 use crate::call::ProfileName;
 use crate::catalog::ToolSignature;
 use crate::snapshot::{ProfileTokens, Snapshot, TokenReport};
-use crate::text::{escape_controls, escape_invisible};
 
 /// List the tools that clients see, and the tokens that they take up
 ///
@@ -103,8 +103,4 @@ fn describe_profile(profile: &ProfileTokens, text: &mut String) {
         let _ = write!(text, "; the budget is {budget}");
     }
     text.push('\n');
-}
-
-fn printable(text: &str) -> String {
-    escape_invisible(&escape_controls(text))
 }

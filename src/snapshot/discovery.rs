@@ -187,9 +187,7 @@ impl Snapshot {
             None => digests,
         }
     }
-}
 
-impl Snapshot {
     /// Whether [`Snapshot::prepare_vectors`] has to come before [`Snapshot::ask_for_vector`].
     pub fn awaits_vectors(&self, view: &View, kind: Kind) -> bool {
         let embedder = self.embedder.as_ref();

@@ -260,6 +260,15 @@ impl Snapshots {
         }
     }
 
+    /// Waits until every server has listed or failed.
+    pub async fn settle(&self) {
+        let snapshot = self.load_full();
+        let servers: Vec<_> = snapshot.servers().map(|member| Arc::clone(&member.server)).collect();
+        // A snapshot keeps servers that are removed meanwhile from being stopped.
+        drop(snapshot);
+        settle_all(servers.iter()).await;
+    }
+
     /// Stops all servers and waits until they have ended: those of the current
     /// snapshot, those that are finishing their last calls, and those that a
     /// reload has started and not published yet.

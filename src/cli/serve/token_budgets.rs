@@ -22,7 +22,9 @@ async fn follow_changes(snapshots: Arc<Snapshots>) {
     let mut told = HashMap::new();
     loop {
         if has_budgets(&snapshots) {
-            let _ = timeout(PATIENCE, await_lists(&snapshots)).await;
+            // For the servers that have not listed, and for changes that come together.
+            let _ = timeout(PATIENCE, snapshots.settle()).await;
+            sleep(SETTLING).await;
             let snapshot = snapshots.load_full();
             // Fails only if counting panics, which the log has then.
             if let Ok(report) = spawn_blocking(move || snapshot.report_tokens()).await {
@@ -41,16 +43,6 @@ async fn follow_changes(snapshots: Arc<Snapshots>) {
 
 fn has_budgets(snapshots: &Snapshots) -> bool {
     snapshots.load().config.profiles.iter().any(|profile| profile.budget.is_some())
-}
-
-/// Waits for the servers that have not listed, and for changes that come together.
-async fn await_lists(snapshots: &Snapshots) {
-    let servers: Vec<_> =
-        snapshots.load().servers().map(|member| Arc::clone(&member.server)).collect();
-    for server in servers {
-        server.settled().await;
-    }
-    sleep(SETTLING).await;
 }
 
 /// Warns of the profiles that were told nothing of, or something else.
