@@ -8,6 +8,4 @@ cd "$(dirname "$0")"
 
 check_tools
 lock_setup
-install_python .venv requirements.txt & py=$!
-install_node & js=$!
-collect "$py" "$js"
+install_both

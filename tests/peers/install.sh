@@ -50,3 +50,10 @@ collect() { # jobs...
         exit 1
     fi
 }
+
+# One Python environment and the Node packages, of the folder's requirements.txt and package.json.
+install_both() {
+    install_python .venv requirements.txt & local py=$!
+    install_node & local js=$!
+    collect "$py" "$js"
+}
