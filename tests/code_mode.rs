@@ -19,8 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use trunkline::code_mode::{
-    CodePosition, ProtocolViolation, RunningScript, Script, ScriptCall, ScriptError, ScriptEvent,
-    ScriptFault, ScriptLimits, ScriptOutcome, ScriptTool,
+    CodePosition, ProtocolViolation, RunningScript, ScriptCall, ScriptError, ScriptEvent,
+    ScriptFault, ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
 };
 use trunkline::upstream::child::Guardian;
 
@@ -42,11 +42,11 @@ fn limits() -> ScriptLimits {
     }
 }
 
-fn script(code: &str) -> Script {
+fn script(code: &str) -> ScriptRequest {
     let tool =
         |name: &str, function: &str| ScriptTool { name: name.into(), function: function.into() };
     let tools = vec![tool("echo", "echo"), tool("tracker__find-issue", "tracker__find_issue")];
-    Script { code: code.into(), tools }
+    ScriptRequest { code: code.into(), tools }
 }
 
 async fn start(code: &str, limits: ScriptLimits) -> RunningScript {
@@ -399,7 +399,7 @@ async fn what_is_printed_returned_and_sent_is_bounded() {
     let ScriptFault::Thrown { message, .. } = outcome.fault.unwrap() else { panic!("thrown") };
     assert_eq!(message.len(), 2048);
     let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
-    let long = Script { code: " ".repeat(300 << 10), tools: Vec::new() };
+    let long = ScriptRequest { code: " ".repeat(300 << 10), tools: Vec::new() };
     let refused = RunningScript::start(long, limits(), &guardian).await;
     assert!(matches!(refused, Err(ScriptError::TooLong { size: 307_200, limit: 262_144 })));
 }

@@ -12,10 +12,10 @@
 //! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
 //!
 //! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a
-//! request and a [`StatusSource`] to a response, without socket or clock. It differs from `listener`, which owns the sockets and decides who may connect, and
-//! from `telemetry`, which records. No page holds a secret: the configuration is named by path and
-//! digest, never shown, and [`ServerStatus`] has no field for an address with credentials, a header
-//! or an environment.
+//! request and a [`StatusSource`] to a response, without socket or clock. It differs from `listener`,
+//! which owns the sockets and decides who may connect, and from `telemetry`, which records. No page
+//! holds a secret: the configuration is named by path and digest, never shown, and [`ServerStatus`]
+//! has no field for an address with credentials, a header or an environment.
 
 mod definitions;
 mod ready;

@@ -24,7 +24,7 @@ pub struct ToolsPage {
 pub struct ProfileTokenStatus {
     /// Its name.
     pub name: String,
-    /// How clients come to its tools: `all`, `search` or `auto`.
+    /// How clients come to its tools: `all`, `search`, `auto` or `code`.
     pub discovery: &'static str,
     /// How many tools it has.
     pub tools: usize,

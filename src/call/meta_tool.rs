@@ -52,8 +52,8 @@ impl MetaTool {
         }
     }
 
-    /// Whether it finds or calls others where clients search, and calls are told apart by intent or
-    /// not.
+    /// Whether clients that search have it: with a tool for each intent of a call, or with one for all
+    /// calls.
     pub fn is_for_search(self, by_intent: bool) -> bool {
         match self {
             Self::Find | Self::Describe => true,

@@ -22,7 +22,11 @@ pub struct CodeFunction {
 
 impl Catalog {
     /// The functions of code: those that find others, and all tools, in the order of their list.
-    pub fn code_functions(&self) -> Vec<CodeFunction> {
+    pub fn code_functions(&self) -> &[CodeFunction] {
+        self.functions.get_or_init(|| self.name_functions())
+    }
+
+    fn name_functions(&self) -> Vec<CodeFunction> {
         let finders = [MetaTool::Find, MetaTool::Describe].map(MetaTool::name);
         let own = self.own_tool_names();
         let entries = self.entries.iter().map(|entry| entry.public.as_str());
@@ -44,7 +48,7 @@ impl Catalog {
     /// The declarations of all tools; `None` if they are longer than this many bytes.
     fn declare_tools(&self, longest: usize) -> Option<String> {
         let mut api = "\n\ndeclare const tools: {\n".to_owned();
-        let functions = self.code_functions().into_iter().skip(FINDERS);
+        let functions = self.code_functions().iter().skip(FINDERS);
         for (function, raw) in functions.zip(self.list(Kind::Tools).items()) {
             let _ = writeln!(api, "{}", ToolDeclaration::write(&function.identifier, &raw));
             if api.len() > longest {
@@ -64,20 +68,14 @@ impl Catalog {
              definitions with schemas. Servers, and how many tools they have:",
             self.list(Kind::Tools).len()
         );
-        let servers = self.tool_counts();
-        for (place, (server, count)) in servers.iter().take(MOST_SERVERS).enumerate() {
-            let separator = if place == 0 { " " } else { ", " };
-            let _ = write!(text, "{separator}{server} ({count})");
-        }
-        if servers.len() > MOST_SERVERS {
-            let _ = write!(text, ", {} more", servers.len() - MOST_SERVERS);
-        }
+        text.push(' ');
+        text.push_str(&self.name_servers());
         text.push('.');
         text
     }
 
-    /// How many tools each server has, in the order of the list.
-    pub fn tool_counts(&self) -> Vec<(&str, usize)> {
+    /// The servers in the order of the list, each with the number of its tools.
+    pub fn name_servers(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for entry in &self.entries {
             match counts.last_mut() {
@@ -85,7 +83,12 @@ impl Catalog {
                 _ => counts.push((entry.server.as_str(), 1)),
             }
         }
-        counts
+        let more = counts.len().saturating_sub(MOST_SERVERS);
+        let named = counts.iter().take(MOST_SERVERS);
+        let mut named: Vec<_> =
+            named.map(|(server, count)| format!("{server} ({count})")).collect();
+        named.extend((more > 0).then(|| format!("{more} more")));
+        named.join(", ")
     }
 }
 

@@ -1,11 +1,13 @@
 //! One list of the catalog, serialized in advance.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::crypto::sha256;
+use crate::jsonrpc::{Members, text};
 
 use super::kind::Kind;
 use super::server_list::Freshness;
@@ -16,6 +18,11 @@ pub type Digest = [u8; 32];
 /// A position in a list: the number of elements before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListPosition(pub usize);
+
+/// The name of an element of a list, by its definition.
+pub fn listed_name(raw: &[u8]) -> Option<Cow<'_, str>> {
+    text(Members::parse(raw).ok()?.find("name")?)
+}
 
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]

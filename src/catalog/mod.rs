@@ -48,7 +48,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -61,7 +61,7 @@ pub use definition::{DefinitionDigest, canonical_definition};
 pub use held::HeldDefinitions;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
-pub use list::{CatalogList, Digest, ListPage, ListPosition};
+pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
 pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListRules, MetaListing, meta_tool};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
@@ -140,6 +140,8 @@ pub struct Catalog {
     prompts: Named<PublicName, ElementOrigin>,
     uris: CatalogUris,
     lists: ByKind<CatalogList>,
+    /// The functions of code, named when they are first asked for.
+    functions: OnceLock<Vec<CodeFunction>>,
 }
 
 impl Catalog {
@@ -214,7 +216,8 @@ impl Catalog {
         });
         let of_apps = app_tools(&entries);
         let prompts = prompts.collect();
-        (Self { entries, by_name, of_apps, own, prompts, uris, lists }, warnings)
+        let functions = OnceLock::new();
+        (Self { entries, by_name, of_apps, own, prompts, uris, lists, functions }, warnings)
     }
 
     /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own

@@ -28,7 +28,7 @@ pub(super) enum WorkerMessage {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CallMessage {
     pub(super) id: u64,
-    /// The tool, by its place in [`Script::tools`].
+    /// The tool, by its place in [`ScriptRequest::tools`].
     pub(super) tool: usize,
     pub(super) arguments: Box<RawValue>,
 }
@@ -45,7 +45,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A message of the parent, but for the script, which comes first and is the line of a [`Script`](super::Script).
+/// A message of the parent, but for the script, which comes first and is the line of a [`Script`](super::ScriptRequest).
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AnswerMessage {
     pub(super) id: u64,

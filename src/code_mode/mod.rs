@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 /// Code to run, and the tools that it can call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Script {
+pub struct ScriptRequest {
     /// JavaScript: the body of an async function, or one expression.
     pub code: String,
     /// The tools, each a function of the object `tools`.

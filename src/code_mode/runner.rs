@@ -17,7 +17,7 @@ use super::messages::{
     AnswerMessage, CallAnswer, CallMessage, EndMessage, MAX_PIECE, WorkerMessage,
     longest_from_worker, write_line,
 };
-use super::{Script, ScriptError, ScriptFault, ScriptLimits};
+use super::{ScriptError, ScriptFault, ScriptLimits, ScriptRequest};
 use crate::call::ServerName;
 use crate::clock;
 use crate::codec::lines::{LineError, LineReader};
@@ -111,7 +111,7 @@ impl RunningScript {
     /// # Cancel safety
     /// The child is killed.
     pub async fn start(
-        script: Script,
+        script: ScriptRequest,
         limits: ScriptLimits,
         guardian: &Guardian,
     ) -> Result<Self, ScriptError> {

@@ -100,8 +100,8 @@ section! {
             parallel: usize as CountSetting<1, 1_000> = 8,
             /// The most bytes that it may print, and return.
             output: usize as SizeSetting = "64KiB",
-            /// How many runs there may be at once. Where clients can be told apart, each has the
-            /// share of `limits.share`.
+            /// How many runs there may be at once. Each identified client has the share of them that
+            /// `limits.share` sets.
             runs: usize as CountSetting<1, 10_000> = 16,
         }
     }

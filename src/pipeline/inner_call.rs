@@ -5,17 +5,18 @@
 
 use std::borrow::Cow;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Answer, AnswerFault, Call, Context, Event, Failure, InternalFault, Params, Passing, ResultBody,
+    Answer, AnswerFault, Call, Context, Event, Failure, Params, Passing, ResultBody,
 };
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
 use crate::telemetry::audit::AuditTrail;
 
 use super::active_call::ActiveCall;
+use super::input::parse_params;
 
 /// A call of a tool, by its public name, with raw arguments.
 ///
@@ -47,10 +48,6 @@ fn inner_meta(params: &Params) -> Option<String> {
     let kept = members.0.iter().filter(|(name, _)| name != meta::PROGRESS_TOKEN);
     let kept = kept.map(|(name, value): &(Cow<'_, str>, &RawValue)| (&**name, value.get().into()));
     String::from_utf8(object_of(kept)).ok()
-}
-
-pub(super) fn parse_params(raw: Bytes) -> Result<Params, Failure> {
-    Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
 }
 
 /// Why an inner call has no answer.

@@ -433,7 +433,7 @@ pub(super) fn params_for_server(
     parse_params(lower::with_input(params.raw(), &responses, own.as_deref()))
 }
 
-fn parse_params(raw: Bytes) -> Result<Params, Failure> {
+pub(super) fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
 }
 

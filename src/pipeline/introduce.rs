@@ -175,16 +175,11 @@ fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
 /// What a model has to know where most tools are not listed: how they are found, and how many there are
 /// of which servers.
 fn explain_meta_tools(view: &View) -> String {
-    let servers = view.catalog.tool_counts();
-    let more = servers.len().saturating_sub(MOST_SERVERS_NAMED);
-    let named = servers.iter().take(MOST_SERVERS_NAMED);
-    let mut named: Vec<_> = named.map(|(server, count)| format!("{server} ({count})")).collect();
-    named.extend((more > 0).then(|| format!("{more} more")));
     format!(
         "Most tools are not listed. `{}` finds them by what they do, and they are called through the \
          other tools of the gateway. Servers, and how many tools they have: {}.",
         MetaTool::Find.name(),
-        named.join(", ")
+        view.catalog.name_servers()
     )
 }
 
@@ -215,8 +210,6 @@ pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
 
-/// The most servers that are named where most tools are not listed.
-const MOST_SERVERS_NAMED: usize = 50;
 /// The most bytes of all servers' instructions together.
 const MOST: usize = 32 * 1024;
 /// The most bytes of one server's instructions among several.

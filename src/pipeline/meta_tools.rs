@@ -4,7 +4,6 @@
 //! rates, checks, questions and progress.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,10 @@ use crate::call::{
     Answer, ArgumentViolations, Call, CallIntent, Context, Failure, InternalFault, MetaCallRefusal,
     MetaTool, Params, ParamsFault, Reply, ResultBody, tool_error,
 };
-use crate::catalog::{FOUND, Kind, MAX_FOUND, TextVector, ToolHints, ToolSignature, meta_tool};
+use crate::catalog::{
+    CodeFunction, FOUND, Kind, MAX_FOUND, TextVector, ToolHints, ToolSignature, listed_name,
+    meta_tool,
+};
 use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::Method;
 use crate::policy::{Holder, Patience};
@@ -256,9 +258,9 @@ fn find_elements(
     let limit = asked.limit.unwrap_or(FOUND).min(MAX_FOUND);
     let found = snapshot.search(view, AskedSearch { kind, query: &asked.query, limit, vector });
     let by_intent = view.discovery.as_ref().is_some_and(|discovery| discovery.by_intent);
-    let identifiers = code_identifiers(view);
+    let functions = code_functions(view);
     let lines = found.iter().map(|one| {
-        let line = line_of(kind, one, &identifiers);
+        let line = line_of(kind, one, functions);
         let intent =
             (by_intent && kind == Kind::Tools).then(|| intent_of_found(snapshot, view, one));
         match intent.flatten() {
@@ -282,24 +284,24 @@ fn find_elements(
     Ok(tool_result(&message, Some(&structured)))
 }
 
-/// The identifiers of tools for code, by public name; none where clients send no code.
-fn code_identifiers(view: &View) -> HashMap<String, String> {
+/// The functions of code; none where clients send no code.
+fn code_functions(view: &View) -> &[CodeFunction] {
     let is_code = view.discovery.as_ref().is_some_and(|it| it.offers(MetaTool::RunCode));
-    let functions = is_code.then(|| view.catalog.code_functions()).into_iter().flatten();
-    functions.map(|function| (function.public, function.identifier)).collect()
+    if is_code { view.catalog.code_functions() } else { &[] }
 }
 
 /// An element in one line.
-fn line_of(kind: Kind, found: &FoundElement, identifiers: &HashMap<String, String>) -> String {
+fn line_of(kind: Kind, found: &FoundElement, functions: &[CodeFunction]) -> String {
+    if kind == Kind::Tools {
+        let name = listed_name(&found.raw).unwrap_or_default();
+        return match functions.iter().find(|function| function.public == *name) {
+            Some(function) => ToolSignature::with_name(&function.identifier, &found.raw),
+            None => ToolSignature::from_raw(&found.raw),
+        }
+        .to_string();
+    }
     let members = Members::parse(&found.raw).ok();
     let member = |name: &str| text(members.as_ref()?.find(name)?);
-    if kind == Kind::Tools {
-        let identifier = member("name").and_then(|name| identifiers.get(&*name));
-        return match identifier {
-            Some(identifier) => ToolSignature::with_name(identifier, &found.raw).to_string(),
-            None => ToolSignature::from_raw(&found.raw).to_string(),
-        };
-    }
     let name = member(if kind == Kind::Prompts { "name" } else { "uri" }).unwrap_or_default();
     match member("description").or_else(|| member("title")).or_else(|| member("name")) {
         Some(words) => {
@@ -312,22 +314,18 @@ fn line_of(kind: Kind, found: &FoundElement, identifiers: &HashMap<String, Strin
 
 /// What a call of a tool that was found may do.
 fn intent_of_found(snapshot: &Snapshot, view: &View, found: &FoundElement) -> Option<CallIntent> {
-    let members = Members::parse(&found.raw).ok()?;
-    intent_of(snapshot, view, &text(members.find("name")?)?)
+    intent_of(snapshot, view, &listed_name(&found.raw)?)
 }
 
 /// The result of `describe_tools`.
 fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
     let asked: AskedNames = read(arguments)?;
     let (mut described, mut missing, mut size) = (Vec::new(), Vec::new(), 0);
-    let identifiers = code_identifiers(view);
-    let public_name = |name: &str| {
-        let mut known = identifiers.iter();
-        known.find(|(_, identifier)| **identifier == *name).map(|(public, _)| public.as_str())
-    };
+    let functions = code_functions(view);
+    let named = |identifier: &str| functions.iter().find(|one| one.identifier == *identifier);
     for name in asked.names {
         let found = view.catalog.listed_tool(&name);
-        let found = found.or_else(|| view.catalog.listed_tool(public_name(&name)?));
+        let found = found.or_else(|| view.catalog.listed_tool(&named(&name)?.public));
         match found {
             Some(raw) if size + raw.len() <= MOST_DESCRIBED => {
                 size += raw.len();
@@ -355,9 +353,7 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
 fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
     let asked = AskedSearch { kind: Kind::Tools, query: name, limit: MOST_SIMILAR, vector: None };
     let found = snapshot.search_names(view, asked);
-    let names = found
-        .iter()
-        .filter_map(|one| text(Members::parse(&one.raw).ok()?.find("name")?).map(Cow::into_owned));
+    let names = found.iter().filter_map(|one| listed_name(&one.raw).map(Cow::into_owned));
     names.collect()
 }
 

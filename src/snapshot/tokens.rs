@@ -15,9 +15,8 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::call::{Endpoint, NativeName, ProfileName, PublicName, ServerName};
-use crate::catalog::{CatalogList, Kind};
+use crate::catalog::{CatalogList, Kind, listed_name};
 use crate::config::DiscoveryChoice;
-use crate::jsonrpc::{Members, text};
 use crate::text::tokens::TokenCounter;
 
 use super::{Snapshot, View, ViewKey};
@@ -234,9 +233,7 @@ impl Snapshot {
 }
 
 fn name_of(raw: &[u8]) -> String {
-    let members = Members::parse(raw).ok();
-    let name = members.and_then(|members| text(members.find("name")?));
-    name.unwrap_or_default().into_owned()
+    listed_name(raw).unwrap_or_default().into_owned()
 }
 
 impl fmt::Debug for TokenLedger {

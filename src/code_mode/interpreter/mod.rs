@@ -22,7 +22,7 @@ use rquickjs::{Context, Ctx, Error, Function, Persistent, Promise, Runtime, Valu
 
 use super::fault::ScriptFault;
 use super::messages::{AnswerMessage, EndMessage, MAX_SCRIPT_LINE, WorkerMessage, longest_answer};
-use super::{Script, ScriptLimits};
+use super::{ScriptLimits, ScriptRequest};
 use calls::ToolCalls;
 use outbox::Outbox;
 use rejections::UnhandledRejections;
@@ -63,7 +63,7 @@ enum Ending {
 
 fn run_script(
     limits: &ScriptLimits,
-    script: Script,
+    script: ScriptRequest,
     input: &mut impl BufRead,
     outbox: &Rc<Outbox>,
 ) -> io::Result<Option<EndMessage>> {

@@ -26,7 +26,7 @@ impl Write for Written {
 fn interpret(code: &str, answers: &[Json]) -> Vec<Json> {
     let limits = ScriptLimits { cpu_time: Duration::from_millis(200), ..ScriptLimits::default() };
     let tools = vec![ScriptTool { name: "a-b".into(), function: "a_b".into() }];
-    let script = serde_json::to_value(Script { code: code.into(), tools }).unwrap();
+    let script = serde_json::to_value(ScriptRequest { code: code.into(), tools }).unwrap();
     let lines = std::iter::once(&script).chain(answers).map(|line| format!("{line}\n"));
     let input: String = lines.collect();
     let written = Written::default();

@@ -23,7 +23,7 @@ use crate::call::{
     Reply, ResultBody, StateError, tool_error,
 };
 use crate::code_mode::{
-    RunningScript, Script, ScriptError, ScriptEvent, ScriptLimits, ScriptOutcome, ScriptTool,
+    RunningScript, ScriptError, ScriptEvent, ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
 };
 use crate::config::CodeConfig;
 use crate::era::state::RequestState;
@@ -36,6 +36,7 @@ use super::Gateway;
 use super::active_call::ActiveCall;
 use super::input::{check_responses, read_input};
 use super::meta_tools::checked_arguments;
+use super::own_tools::{failed_tool_result, tool_result};
 use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
 
 /// The answers of a client to what it was asked.
@@ -83,9 +84,10 @@ fn reply_of_code(
     }
     let CodeArguments { code } = serde_json::from_slice(arguments).map_err(|_| NO_CODE)?;
     let share = take_share(gateway, snapshot, &call)?;
-    let functions = view.catalog.code_functions().into_iter();
-    let tools = functions.map(|it| ScriptTool { name: it.public, function: it.identifier });
-    let script = Script { code, tools: tools.collect() };
+    let functions = view.catalog.code_functions().iter();
+    let tools =
+        functions.map(|it| ScriptTool { name: it.public.clone(), function: it.identifier.clone() });
+    let script = ScriptRequest { code, tools: tools.collect() };
     let limits = limits_of(&snapshot.config.code);
     let calls = InnerCalls::new(gateway, (snapshot, view), (call, limits.result));
     let gateway = Arc::clone(gateway);
@@ -298,11 +300,9 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     ];
     let members = members.into_iter().filter_map(|(name, value)| Some((name, value?.into())));
     let structured = String::from_utf8(object_of(members)).unwrap_or_default();
-    let content = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(&message));
-    let mut members = vec![("content", content.into()), ("structuredContent", structured.into())];
-    members.extend(fault.is_some().then(|| ("isError", "true".into())));
-    let result = ResultBody::parse(object_of(members).into()).map_err(InternalFault::Result)?;
-    Ok(Answer::Result(result))
+    let write = if fault.is_some() { failed_tool_result } else { tool_result };
+    let result = write(&message, Some(&structured));
+    Ok(Answer::Result(ResultBody::parse(result.into()).map_err(InternalFault::Result)?))
 }
 
 /// A returned text as it is, any other value as JSON.

@@ -24,7 +24,8 @@ use crate::policy::ToolAddress;
 use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
-use super::inner_call::{InnerCallFault, await_answer, make_inner_call, parse_params};
+use super::inner_call::{InnerCallFault, await_answer, make_inner_call};
+use super::input::parse_params;
 use values::KnownValues;
 pub(super) use values::value_of;
 
@@ -191,10 +192,23 @@ impl OwnCall {
 
 /// A tool's result with a text and, if there is one, a raw structured value.
 pub(super) fn tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
+    object_of(result_members(message, structured))
+}
+
+/// Like [`tool_result`], for a call that failed.
+pub(super) fn failed_tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
+    let failed = [("isError", "true".into())];
+    object_of(result_members(message, structured).into_iter().chain(failed))
+}
+
+fn result_members<'a>(
+    message: &str,
+    structured: Option<&'a str>,
+) -> Vec<(&'static str, Cow<'a, str>)> {
     let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
     let mut members = vec![("content", Cow::Owned(item))];
     members.extend(structured.map(|structured| ("structuredContent", structured.into())));
-    object_of(members)
+    members
 }
 
 /// The most bytes of all results of one call together.
