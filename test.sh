@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Everything that has to hold, from an empty clone: installs what the tests need, runs them all,
 # and closes with one line, `N passed, M failed`. Continuous integration runs this and nothing else.
-# Takes no arguments. TEST_FROM=SECTION begins there (packages, peers, format, lint, docs, build,
+# Takes no arguments. TEST_FROM=SECTION begins there (packages, format, lint, docs, build, peers,
 # test, python, conformance, bench, fuzz).
 #
 # Made for two processors and 20 minutes. What compiles for long on one of them runs beside
-# something else: the release build beside clippy, the fuzz targets, at the lowest priority, beside
-# the tests, which mostly wait.
+# something else: the release build and the downloads beside clippy, the fuzz targets, at the lowest
+# priority, beside the tests, which mostly wait.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
+# Everything is compiled once: what a second compilation would read is half of what it writes.
+export CARGO_INCREMENTAL=0
 
 passed=0 failed=0 faults=()
 began=$SECONDS from=${TEST_FROM:-packages}
 log=$(mktemp)
 beside=$(mktemp -d)
-sections=" packages peers format lint docs build test python conformance bench fuzz "
+sections=" packages format lint docs build peers test python conformance bench fuzz "
 case $sections in
     *" $from "*) rest=" $from ${sections#*" $from "}" ;;
     *) echo "test.sh: TEST_FROM is one of$sections" >&2 && exit 1 ;;
@@ -123,10 +125,11 @@ if section packages "compilers and interpreters"; then
     packages || exit 1
 fi
 # Of the agent frameworks one on the Python SDK 1.x and one on 2.x: all of them take ten minutes.
-if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs, scripted agents"; then
-    tests/frameworks/setup.sh langchain openai || exit 1
-    tests/apis/setup.sh || exit 1
-    tests/agents/setup.sh || exit 1
+peers() {
+    tests/frameworks/setup.sh langchain openai && tests/apis/setup.sh && tests/agents/setup.sh
+}
+if wanted peers; then
+    start_beside peers peers
 fi
 
 # --- The code -------------------------------------------------------------------
@@ -169,6 +172,9 @@ first_command() {
 if section build "the release build, begun beside the lint; the README's first command"; then
     one collect release
     one first_command
+fi
+if section peers "official SDKs, reference servers, the conformance suite, two agent frameworks, plain HTTP APIs, scripted agents; begun beside the lint"; then
+    collect peers || exit 1
 fi
 if wanted fuzz; then
     # The time of each is by the clock: at this priority it delays no test.
