@@ -2,12 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::process::{Process, Tag, eventually, holds_within, text};
+use super::process::{Process, TRUNKLINE, Tag, eventually, holds_within, text};
 use super::{DONE, FAILURE, clock, file, trunkline};
 
 #[test]
@@ -186,5 +187,32 @@ fn a_crash_writes_no_core_dump_of_the_gateway_or_its_servers_unless_that_is_allo
         for pid in [gateway.pid().to_string(), child] {
             assert_eq!(limits(&pid, "Max core file size"), expected, "{line:?} {pid}");
         }
+    }
+}
+
+#[test]
+fn the_other_commands_that_hold_credentials_write_no_core_dumps_either() {
+    // A server that never answers: both commands wait for it.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let lines = format!(
+        "\n[vault]\npath = \"logins.vault\"\nkeys = [\"a long key of the vault that is random\"]\n\
+         [servers.s]\nurl = \"http://{}/mcp\"\n[servers.s.oauth]\n",
+        silent.local_addr().unwrap()
+    );
+    let config = file(folder.path(), &text(&lines));
+    for command in [&["stdio"][..], &["login", "s"]] {
+        let mut child = Command::new(TRUNKLINE)
+            .args(command)
+            .args(["--config", &config])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id().to_string();
+        eventually("core dumps are forbidden", || limits(&pid, "Max core file size") == ["0", "0"]);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
