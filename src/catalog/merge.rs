@@ -6,11 +6,13 @@
 //! except for configured names, which stay reserved. A server that went away
 //! keeps its last list, so that all names stay the same.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::Rules;
+use super::hidden_names::HiddenNames;
 use super::item::{CatalogItem, InvalidItem};
 use super::kind::Kind;
 use super::naming::{NameForm, Naming};
@@ -22,7 +24,7 @@ use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
 use super::tool_transform::{ResultTransform, TransformFault};
 use super::visibility::{CatalogElement, ElementBasis};
-use crate::call::{NativeName, PublicName, ServerName};
+use crate::call::{Named, NativeName, PublicName, ServerName};
 use crate::config::TransformSettings;
 
 /// One configured server, as input of the merge.
@@ -134,7 +136,8 @@ pub(super) struct NameCandidate<'a, T> {
     pub item: Arc<T>,
     /// How the results of a tool are changed.
     pub results: Option<Arc<ResultTransform>>,
-    pub description: Option<&'a str>,
+    /// What clients read instead of the description of its server.
+    pub description: Option<Cow<'a, str>>,
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
@@ -209,6 +212,23 @@ pub(super) fn name_prompts<'a>(
     drop_duplicates(Kind::Prompts, candidates, &renames, warnings)
 }
 
+/// Leaves out of the descriptions of tools the sentences that name tools of the same server which
+/// the caller may not use.
+pub(super) fn leave_out_names(
+    tools: &mut [NameCandidate<'_, Tool>],
+    hidden: &[(&ServerName, Arc<Tool>)],
+) {
+    let mut names: Named<&ServerName, HiddenNames<'_>> = Named::default();
+    for (server, tool) in hidden {
+        names.entry(server).or_default().extend([tool.native.as_str()]);
+    }
+    for one in tools.iter_mut().filter(|one| one.description.is_none()) {
+        let (names, description) = (names.get(one.server), one.item.description());
+        let kept = names.zip(description).and_then(|(names, text)| names.leave_out(&text));
+        one.description = kept.map(Cow::Owned);
+    }
+}
+
 /// Warnings for overrides of tools that an available server does not list.
 fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     let Some(list) = source.list else { return Vec::new() };
@@ -260,6 +280,7 @@ fn tool_candidates<'a>(
         .filter_map(|tool| {
             let change = rules.override_of(tool.native.as_str());
             let description = change.and_then(|change: &ToolChange| change.description.as_deref());
+            let description = description.map(Cow::Borrowed);
             let first = naming.first_form();
             let (name, form) = match change.and_then(|change| change.name.as_ref()) {
                 Some(given) => (given.to_string(), None),

@@ -20,6 +20,7 @@ mod cursor;
 mod declaration;
 mod definition;
 mod held;
+mod hidden_names;
 mod item;
 mod kind;
 mod list;
@@ -59,6 +60,7 @@ pub use code_api::CodeFunction;
 pub use cursor::SealedCursors;
 pub use definition::{DefinitionDigest, canonical_definition};
 pub use held::HeldDefinitions;
+pub use hidden_names::HiddenNames;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
@@ -156,7 +158,12 @@ impl Catalog {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
         let mut tools = merge::name_tools(rules, sources, &mut warnings);
-        tools.retain(|one| !one.held && one.is_shown(Kind::Tools, Some(&one.item), scope));
+        let hidden = tools.extract_if(.., |one| !one.is_shown(Kind::Tools, Some(&one.item), scope));
+        let hidden: Vec<_> = hidden.map(|one| (one.server, one.item)).collect();
+        tools.retain(|one| !one.held);
+        if scope.has_rights() {
+            merge::leave_out_names(&mut tools, &hidden);
+        }
         let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
         prompts.retain(|one| !one.held && one.is_shown(Kind::Prompts, None, scope));
         let interfaces =
@@ -176,7 +183,8 @@ impl Catalog {
         let write = tools.iter().map(|one| -> ElementWriter<'_> {
             let public_uri = |uri| uris.public_uri(one.server, uri);
             Box::new(move |out: &mut Vec<u8>| {
-                one.item.splice(&one.name, one.description, public_uri, one.offers, out);
+                let description = one.description.as_deref();
+                one.item.splice(&one.name, description, public_uri, one.offers, out);
             })
         });
         let write = write_own.chain(write);

@@ -149,6 +149,11 @@ impl Scope {
         Self { rights, ..self }
     }
 
+    /// Whether rights of a caller limit the scope.
+    pub(super) fn has_rights(&self) -> bool {
+        self.rights.is_some()
+    }
+
     /// Whether the caller's rights show an element. They show no URI with dot segments, which may
     /// lead elsewhere than a rule sees.
     pub fn shows(&self, element: &CatalogElement<'_>) -> bool {

@@ -150,6 +150,17 @@ impl Tool {
         ItemFields::read(&self.as_listed().raw).ok()?.find("annotations")
     }
 
+    /// Its description, if it has one.
+    pub(super) fn description(&self) -> Option<String> {
+        let span = self.description.clone()?;
+        serde_json::from_slice(self.raw.get(span)?).ok()
+    }
+
+    /// Whether clients see an `outputSchema`, which they check `structuredContent` against.
+    pub fn has_output_schema(&self) -> bool {
+        ItemFields::read(&self.raw).is_ok_and(|fields| fields.find("outputSchema").is_some())
+    }
+
     /// The parameters that a call mirrors into headers for the server.
     pub fn sent_param_headers(&self) -> &[ParamHeader] {
         let listed = self.transform.as_ref().map_or(self, |transform| &transform.listed);

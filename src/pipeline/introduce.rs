@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Context, MetaTool, ServerName};
-use crate::catalog::{Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry};
+use crate::catalog::{HiddenNames, Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry};
 use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
@@ -163,13 +163,10 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
 
 /// Whether a text of a server names one of its tools that a view does not have.
 fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
-    let is_name_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    let words: HashSet<_> = text.split(|c| !is_name_part(c)).collect();
-    let words: HashSet<_> = words.iter().map(|word| word.trim_matches(['.', '-', '/'])).collect();
     let shown = view.catalog.entries().filter(|entry| entry.server == list.server);
     let shown: HashSet<_> = shown.map(ToolEntry::native).collect();
-    let mut hidden = list.tools.iter().filter(|tool| !shown.contains(&tool.native));
-    hidden.any(|tool| words.contains(tool.native.as_str()))
+    let hidden = list.tools.iter().filter(|tool| !shown.contains(&tool.native));
+    hidden.map(|tool| tool.native.as_str()).collect::<HiddenNames<'_>>().are_in(text)
 }
 
 /// What a model has to know where most tools are not listed: how they are found, and how many there are

@@ -272,6 +272,46 @@ async fn instructions_that_name_a_hidden_tool_are_not_told() {
 }
 
 #[tokio::test]
+async fn descriptions_do_not_name_hidden_tools() {
+    let upstream = Upstream::modern().await;
+    let tool = |name: &str, description: &str| {
+        let schema = json!({ "type": "object" });
+        json!({ "name": name, "description": description, "inputSchema": schema }).to_string()
+    };
+    upstream.set_tools([
+        tool("read_file", "Reads a file. Prefer `read_secret` for secrets. See get_file."),
+        tool("get_file", "Gets a file."),
+        tool("read_secret", "Reads a secret."),
+    ]);
+    let rules = "[policy.rules.all]\ngroups = [\"admins\"]\n\
+                 [policy.rules.some]\ntools = [\"*_file\"]\n\
+                 [profiles.code]\ndiscovery = \"code\"\n[profiles.search]\ndiscovery = \"search\"\n";
+    let gateway = Gateway::with("s", upstream.http())
+        .toml(&client_table("ann", ANN, ""))
+        .toml(&client_table("root", "key-of-root", "groups = [\"admins\"]"))
+        .toml(rules)
+        .start()
+        .await;
+    gateway.wait_for(|status| status["catalog"]["tools"] == 3).await;
+    let known = "Reads a file. See get_file.";
+    let whole = "Reads a file. Prefer `read_secret` for secrets. See get_file.";
+    for (key, expected) in [(ANN, known), ("key-of-root", whole)] {
+        let [(_, client), _] = gateway.both_as(key, "/mcp").await;
+        let tools = client.tools().await;
+        assert_eq!(tools[0]["description"], expected, "{key}");
+        let [(_, client), _] = gateway.both_as(key, "/mcp/search").await;
+        let described = client.call("describe_tools", json!({ "names": ["s__read_file"] })).await;
+        let tool = &described.result()["structuredContent"]["tools"][0];
+        assert_eq!(tool["description"], expected, "{key}");
+        let found = client.call("find_tools", json!({ "query": "read a file secret" })).await;
+        let [(_, client), _] = gateway.both_as(key, "/mcp/code").await;
+        let api = client.tools().await[0]["description"].to_string();
+        let said = [found.text().to_owned(), api].concat();
+        assert_eq!(said.contains("read_secret"), key != ANN, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn two_hundred_clients_with_different_rights_see_and_call_their_own() {
     let upstream = Upstream::modern().await;
     let tool = |n: usize| {
