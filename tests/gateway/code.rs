@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::confirm::form;
-use crate::input::{ann, asks, both, form as question};
+use crate::input::{ann, asks, both, form as question, prompt};
 use crate::support::client::Client;
 use crate::support::dialogue::dialogue_about;
 use crate::support::{
@@ -196,6 +196,7 @@ async fn the_mistakes_of_models_are_understood_or_explained() {
 async fn what_servers_and_the_gateway_ask_in_inner_calls_reaches_the_client() {
     let kinds = every_kind().await;
     asks(&kinds, "ask", || vec![("who", "elicitation/create", question())]);
+    asks(&kinds, "model", || vec![("what", "sampling/createMessage", prompt())]);
     let mut builder = Gateway::alone().kinds(&kinds).toml(CODE);
     let extra = trackers().await;
     builder =
@@ -206,21 +207,27 @@ async fn what_servers_and_the_gateway_ask_in_inner_calls_reaches_the_client() {
             status["servers"].as_array().unwrap().iter().all(|it| it["state"] == "ready")
         })
         .await;
+    let content = json!({ "type": "text", "text": "Ann" });
+    let model = json!({ "role": "assistant", "model": "m", "content": content });
     for (era, client) in both(&gateway).await {
-        for kind in &kinds {
-            let name = kind.name.replace('-', "_");
+        let kinds = kinds.iter().map(|kind| kind.name);
+        for (kind, tool) in kinds.flat_map(|kind| [(kind, "ask"), (kind, "model")]) {
+            let (member, of_it, answer) = match tool {
+                "ask" => ("message", json!("Who?"), ann()),
+                _ => ("maxTokens", json!(7), model.clone()),
+            };
+            let name = kind.replace('-', "_");
             let code = format!(
-                "const one = await tools['{}__ask'](); const two = await tools.t__ping({{ n: 1 }}); \
-                 return [JSON.stringify(one), two];",
-                kind.name
+                "const one = await tools['{kind}__{tool}'](); \
+                 const two = await tools.t__ping({{ n: 1 }}); return [JSON.stringify(one), two];"
             );
             let params = json!({ "name": "run_code", "arguments": { "code": code } });
             let said = dialogue_about(&client, "tools/call", params, |asked| {
-                assert_eq!(asked["params"]["message"], "Who?", "{era} {name}: {asked}");
-                ann()
+                assert_eq!(asked["params"][member], of_it, "{era} {name}: {asked}");
+                answer.clone()
             })
             .await;
-            assert!(!said.is_error(), "{era} {name}: {said:?}");
+            assert!(!said.is_error(), "{era} {name} {tool}: {said:?}");
             let told = said.result()["structuredContent"]["returned"].clone();
             assert!(told[0].as_str().unwrap().contains("Ann"), "{era} {name}: {told}");
             assert_eq!(told[1], json!({ "n": 1 }), "{era} {name}");
