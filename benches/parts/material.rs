@@ -61,6 +61,7 @@ pub fn call(size: usize) -> Call {
         tokens: None,
         endpoint: Endpoint::default(),
         session: None,
+        sent: None,
         address: [127, 0, 0, 1].into(),
         peer: None,
         transport: "http1",

@@ -160,6 +160,7 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
         tokens: None,
         endpoint: Endpoint::default(),
         session: None,
+        sent: None,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         peer: None,
         transport: "http1",

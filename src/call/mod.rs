@@ -19,6 +19,7 @@ mod names;
 mod params;
 mod passing;
 mod reply;
+mod sent_results;
 #[cfg(test)]
 mod tests;
 mod token_source;
@@ -44,6 +45,7 @@ pub use names::{
 pub use params::{MAX_DECLARATION, Meta, Params};
 pub use passing::Passing;
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply, ReplyWatch};
+pub use sent_results::{ResultDigest, SentResults};
 pub use token_source::TokenSource;
 
 use std::collections::HashMap;

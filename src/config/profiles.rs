@@ -6,7 +6,7 @@ use super::discovery::{DiscoveryChoice, SlimConfig};
 use super::gateway::UriChoice;
 use super::interceptors::InterceptorName;
 use super::issuers::ScopeName;
-use super::macros::section;
+use super::macros::{choice, section};
 use super::numbers::CountSetting;
 use super::pattern::Pattern;
 use super::problem::ConfigProblem;
@@ -14,6 +14,17 @@ use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{SectionPart, TextSetting};
+
+choice! {
+    /// What becomes of a result that a client has already.
+    pub enum RepeatedResults {
+        /// it is sent again
+        "whole" => Whole,
+        /// a reference takes its place, if it was sent before in the same session, for the same call, or
+        /// if the call says that the client holds it. The same call once more gets it in full
+        "reference" => Reference,
+    }
+}
 
 section! {
     /// A subset of the catalog, served at `/mcp/NAME`. What a profile does not show cannot be used
@@ -55,6 +66,9 @@ section! {
             budget: Option<usize> as Option<CountSetting<1, 100_000_000>>,
             /// Shorter definitions of tools in lists.
             slim: Option<SlimConfig>,
+            /// What becomes of a result that a client has already, if it is large (4 KiB or more) and
+            /// of a tool that its server annotates with `readOnlyHint`.
+            repeated_results: RepeatedResults = "whole",
             /// Which URIs clients see, instead of `gateway.uris`.
             uris: Option<UriChoice>,
             /// The interceptors that calls through the profile pass, after those of the server.
@@ -75,6 +89,11 @@ section! {
 }
 
 impl ProfileConfig {
+    /// Whether a large result that a client has already is answered with a reference.
+    pub fn refers_to_repeats(&self) -> bool {
+        self.repeated_results == RepeatedResults::Reference
+    }
+
     /// Whether clients have meta-tools, or may have them.
     pub fn has_meta_tools(&self) -> bool {
         self.discovery != DiscoveryChoice::All || self.slim.is_some()

@@ -104,6 +104,7 @@ impl Posted {
             tokens: self.caller.tokens().cloned(),
             endpoint: self.caller.endpoint().clone(),
             session: None,
+            sent: None,
             address: self.peer.addr.ip(),
             peer: self.peer.socket(),
             transport: self.transport,

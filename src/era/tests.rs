@@ -346,6 +346,7 @@ fn call(method: &str, params: &Bytes, version: ProtocolVersion) -> (Call, Option
         tokens: None,
         endpoint: Endpoint::default(),
         session: None,
+        sent: None,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         peer: None,
         transport: "http1",

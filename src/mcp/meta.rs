@@ -26,3 +26,7 @@ pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 /// 2025-11-25: the task that a message belongs to.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+/// Trunkline: the digests of the large results that a client holds.
+pub const HELD_RESULTS: &str = "dev.trunkline/heldResults";
+/// Trunkline: the digest of a large result.
+pub const RESULT_DIGEST: &str = "dev.trunkline/resultDigest";

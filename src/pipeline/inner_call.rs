@@ -33,6 +33,7 @@ pub(super) fn make_inner_call(
     let context = Context {
         progress_token: None,
         log: None,
+        sent: None,
         // Nothing on the way has relied on parameters in the headers.
         peer: None,
         audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
@@ -41,11 +42,12 @@ pub(super) fn make_inner_call(
     Ok(Call { method: Method::ToolsCall, params, context, input: None })
 }
 
-/// The client's `_meta` without its progress token, which belongs to its own call.
+/// The client's `_meta` without what belongs to its own call alone.
 fn inner_meta(params: &Params) -> Option<String> {
     let raw = params.raw().get(params.meta_span()?)?;
     let members = Members::parse(raw).ok()?;
-    let kept = members.0.iter().filter(|(name, _)| name != meta::PROGRESS_TOKEN);
+    let is_own = |name: &str| matches!(name, meta::PROGRESS_TOKEN | meta::HELD_RESULTS);
+    let kept = members.0.iter().filter(|(name, _)| !is_own(name));
     let kept = kept.map(|(name, value): &(Cow<'_, str>, &RawValue)| (&**name, value.get().into()));
     String::from_utf8(object_of(kept)).ok()
 }

@@ -30,6 +30,7 @@ mod meta_tools;
 mod own_tools;
 mod record;
 mod release;
+mod repeated_results;
 mod retry;
 mod route;
 mod slow_call;

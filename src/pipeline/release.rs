@@ -25,6 +25,7 @@ use crate::snapshot::View;
 
 use super::input::{InputStore, Requester};
 use super::kept_results::ResultOrigin;
+use super::repeated_results::RepeatWatch;
 use super::route::Route;
 use super::tasks::{self, OwnTasks, TaskMode};
 
@@ -47,6 +48,8 @@ pub(super) struct Release {
     progress: bool,
     /// How a tool's result is changed.
     results: Option<Arc<ResultTransform>>,
+    /// What becomes of a result that the client has already.
+    repeats: Option<Box<RepeatWatch>>,
     /// Where larger results are kept, and for whom.
     keeper: (Arc<InputStore>, Principal, Holder),
     large_work: Arc<LargeWork>,
@@ -77,7 +80,9 @@ impl Release {
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;
         let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
-        if !cacheable && tasks.is_none() && uris.is_none() && results.is_none() {
+        let repeats = RepeatWatch::for_call(call, route, view)?;
+        let is_plain = tasks.is_none() && uris.is_none() && results.is_none();
+        if !cacheable && is_plain && repeats.is_none() {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -91,6 +96,7 @@ impl Release {
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
             results: results.cloned(),
+            repeats,
             keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
             large_work: Arc::clone(large_work),
         }))
@@ -100,6 +106,7 @@ impl Release {
     pub(super) fn needs_whole(&self, era: Era) -> bool {
         self.uris.is_some()
             || self.results.is_some()
+            || self.repeats.is_some()
             || (self.caching && era == Era::Legacy)
             || self.method.is_task_request()
     }
@@ -162,7 +169,9 @@ impl Release {
         let told = is_cached.then(|| lift::uncacheable(result.raw())).flatten();
         let result = with_raw(result, told);
         let shaped = self.shape_outcome(&result);
-        with_raw(result, shaped)
+        let result = with_raw(result, shaped);
+        let referred = self.repeats.as_ref().and_then(|repeats| repeats.replace(&result));
+        with_raw(result, referred)
     }
 
     /// Changes the outcome of a tool call: a result, or the task that contains it. An answer about

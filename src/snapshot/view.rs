@@ -39,6 +39,8 @@ pub struct View {
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
     /// How clients come to the tools; `None` if all are listed.
     pub discovery: Option<Discovery>,
+    /// Whether a large result that a client has already is answered with a reference.
+    pub refers_to_repeats: bool,
     /// What calls of the tools need besides the catalog.
     pub(super) tools: Named<PublicName, ViewedTool>,
     /// The rights of those who see the view; `None` if there are no rules.

@@ -91,7 +91,19 @@ impl ViewBuilder {
         });
         let (tools, rights) = (tools.collect(), rights.cloned());
         let discovery = Discovery::of(profile, most, &self.info);
-        (View { catalog, listings, lists, discovery, tools, rights, scope, audience }, warnings)
+        let refers_to_repeats = profile.is_some_and(ProfileConfig::refers_to_repeats);
+        let view = View {
+            catalog,
+            listings,
+            lists,
+            discovery,
+            refers_to_repeats,
+            tools,
+            rights,
+            scope,
+            audience,
+        };
+        (view, warnings)
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn call(tool: &str) -> Call {
             tokens: None,
             endpoint: Endpoint::default(),
             session: None,
+            sent: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             peer: None,
             transport: "http1",

@@ -69,6 +69,7 @@ fn context(principal: Principal, address: IpAddr) -> Context {
         tokens: None,
         endpoint: call::Endpoint::default(),
         session: None,
+        sent: None,
         address,
         peer: None,
         transport: "http1",

@@ -64,6 +64,7 @@ mod prompts;
 mod quotas;
 mod rates_together;
 mod refresh;
+mod repeated_results;
 mod resources;
 mod sandbox;
 mod scans;

@@ -197,6 +197,7 @@ fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
 fn in_session(session: &ClientSession, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
+    context.sent = Some(Arc::clone(session.sent_results()));
     context.log = session.log_level();
     context
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Notice, Question, RequestFault, Trace};
+use crate::call::{Client, Context, Failure, Notice, Question, RequestFault, SentResults, Trace};
 use crate::catalog::Kind;
 use crate::clock::{self, LastUse};
 use crate::crypto::sha256;
@@ -60,6 +60,8 @@ pub(in crate::downstream) struct ClientSession {
     outbox: Arc<Outbox>,
     /// The streams of its calls.
     streams: Mutex<CallStreams>,
+    /// The large results that the client was sent.
+    sent_results: Arc<SentResults>,
     /// How many bytes of its streams are kept.
     replay: OutboxBounds,
     closed: CancellationToken,
@@ -100,6 +102,7 @@ impl ClientSession {
             log: AtomicU8::new(UNASKED),
             outbox: Outbox::new(SESSION_STREAM, &replay),
             streams: Mutex::default(),
+            sent_results: Arc::default(),
             replay,
             closed: CancellationToken::new(),
             _counted: gateway.metrics.open_sessions().enter(),
@@ -205,6 +208,11 @@ impl ClientSession {
             // No notification tells of skills.
             Kind::Skills => {}
         }
+    }
+
+    /// The large results that the client was sent.
+    pub(super) fn sent_results(&self) -> &Arc<SentResults> {
+        &self.sent_results
     }
 
     /// Whether its lists still wait for servers that are starting.

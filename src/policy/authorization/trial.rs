@@ -140,6 +140,7 @@ impl TrialCall {
             tokens: None,
             endpoint: Endpoint { profile: self.profile.clone(), narrowing: None },
             session: None,
+            sent: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             peer: None,
             transport: "http1",

@@ -25,6 +25,7 @@ pub struct ServerMetrics {
     breaker: Gauge,
     breaker_opened: EventCount,
     step_ups: EventCount,
+    repeated_results: EventCount,
     definition_tokens: TokenGauge,
 }
 
@@ -43,6 +44,7 @@ impl ServerMetrics {
             breaker: Gauge::default(),
             breaker_opened: EventCount::default(),
             step_ups: EventCount::default(),
+            repeated_results: EventCount::default(),
             definition_tokens: TokenGauge::default(),
         }
     }
@@ -102,6 +104,11 @@ impl ServerMetrics {
         self.step_ups.increment();
     }
 
+    /// Counts a large result that its client got a reference to.
+    pub fn count_repeated_result(&self) {
+        self.repeated_results.increment();
+    }
+
     /// Records the tokens of the definitions of its tools.
     pub fn set_definition_tokens(&self, tokens: usize) {
         self.definition_tokens.set(tokens);
@@ -153,6 +160,12 @@ impl ServerMetrics {
     pub(super) fn show_step_ups(&self, visit: MetricVisit<'_, EventCount>) {
         if self.step_ups.value() > 0 {
             visit(&[], &self.step_ups);
+        }
+    }
+
+    pub(super) fn show_repeated_results(&self, visit: MetricVisit<'_, EventCount>) {
+        if self.repeated_results.value() > 0 {
+            visit(&[], &self.repeated_results);
         }
     }
 

@@ -367,6 +367,11 @@ impl Metrics {
             MetricProjection::new(&self.servers, ServerMetrics::show_step_ups),
         );
         registry.register(
+            "trunkline_server_repeated_results",
+            "Large results of a server that clients got a reference to, because they had them",
+            MetricProjection::new(&self.servers, ServerMetrics::show_repeated_results),
+        );
+        registry.register(
             "trunkline_server_definition_tokens",
             "Tokens of the definitions of a server's tools, by estimate, once they are counted",
             MetricProjection::new(&self.servers, ServerMetrics::show_definition_tokens),
