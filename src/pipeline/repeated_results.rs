@@ -5,8 +5,8 @@
 //! either era may name the results that it holds, by the digests which they came with, in the `_meta`
 //! of each call; a Modern client, which has no session, has to.
 //!
-//! Only results of tools that read are concerned, as their servers annotate them: whoever no longer
-//! has a result makes the call again.
+//! Only tools that read are concerned, as their servers annotate them: a model that no longer has a
+//! result makes the call again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
