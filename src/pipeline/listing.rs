@@ -7,12 +7,12 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::{Context, Failure, InternalFault};
-use crate::catalog::Kind;
+use crate::call::{Context, CursorError, Failure, InternalFault};
+use crate::catalog::{CatalogList, Kind, ListPosition};
 use crate::clock;
 use crate::mcp::Era;
 use crate::policy::{Holder, Patience};
-use crate::snapshot::{Digests, Snapshot, View};
+use crate::snapshot::{Digests, PreparedListing, Snapshot, View, ViewKey};
 use crate::upstream::ListPatience;
 
 use super::Gateway;
@@ -35,7 +35,7 @@ impl Gateway {
     ///
     /// # Errors
     /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway,
-    /// or belongs to an outdated list.
+    /// or belongs to a list that has changed and is no longer kept.
     pub async fn list(
         &self,
         kind: Kind,
@@ -59,14 +59,13 @@ impl Gateway {
         if kind == Kind::Tools && view.awaits_count() {
             count_tokens(&snapshot, &view, context).await;
         }
-        let shown = snapshot.digests_for(&view, &context.client);
-        let other = (kind == Kind::Tools).then(|| snapshot.meta_list(&view, &context.client));
-        let (list, listing) = match other.flatten() {
-            Some(other) => (&other.list, &other.listing),
-            None => (view.catalog.list(kind), view.listings.get(kind)),
+        let (view, from) = match cursor {
+            Some(cursor) => self.find_page((kind, cursor), (&snapshot, view), context)?,
+            None => (view, None),
         };
+        let shown = snapshot.digests_for(&view, &context.client);
+        let (list, listing) = choose_list(kind, (&snapshot, &view), context);
         let digest = list.digest();
-        let from = cursor.map(|cursor| self.cursors.open(kind, cursor, digest)).transpose()?;
         if let Some(authorization) = snapshot.policy.authorization() {
             authorization.note_list(context);
         }
@@ -77,7 +76,41 @@ impl Gateway {
         let page = list.page(from, size);
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
         let next = next.map_err(|_| InternalFault::Seal)?;
+        if next.is_some() {
+            self.paged.keep(self.key_with_rights(&snapshot, context), &snapshot, &view);
+        }
         Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
+    }
+
+    /// The view whose list a cursor points into, and the position in it: the current one, or an earlier
+    /// one that the client has the first pages of.
+    ///
+    /// # Errors
+    /// [`CursorError`].
+    fn find_page(
+        &self,
+        (kind, cursor): (Kind, &str),
+        (snapshot, view): (&Snapshot, Arc<View>),
+        context: &Context,
+    ) -> Result<(Arc<View>, Option<ListPosition>), CursorError> {
+        let open = |view: Arc<View>| {
+            let digest = choose_list(kind, (snapshot, &view), context).0.digest();
+            let position = self.cursors.open(kind, cursor, digest)?;
+            Ok((view, Some(position)))
+        };
+        match open(view) {
+            Err(CursorError::Stale) => {
+                let earlier = self.paged.find(&self.key_with_rights(snapshot, context), snapshot);
+                earlier.into_iter().find_map(|view| open(view).ok()).ok_or(CursorError::Stale)
+            }
+            opened => opened,
+        }
+    }
+
+    /// All that a client's lists depend on.
+    fn key_with_rights(&self, snapshot: &Snapshot, context: &Context) -> ViewKey {
+        let rights = snapshot.policy.rights_of(context);
+        ViewKey { rights, ..self.view_key(context) }
     }
 
     /// Waits for the servers that are starting for the first time.
@@ -96,6 +129,19 @@ impl Gateway {
         // A snapshot keeps servers that are removed meanwhile from being stopped.
         drop((view, snapshot));
         pending.wait(&self.snapshots, patience).await;
+    }
+}
+
+/// The list of a view that a client gets.
+fn choose_list<'a>(
+    kind: Kind,
+    (snapshot, view): (&Snapshot, &'a View),
+    context: &Context,
+) -> (&'a CatalogList, &'a PreparedListing) {
+    let other = (kind == Kind::Tools).then(|| snapshot.meta_list(view, &context.client));
+    match other.flatten() {
+        Some(other) => (&other.list, &other.listing),
+        None => (view.catalog.list(kind), view.listings.get(kind)),
     }
 }
 

@@ -28,6 +28,7 @@ mod listing;
 mod login;
 mod meta_tools;
 mod own_tools;
+mod paged_lists;
 mod record;
 mod release;
 mod repeated_results;
@@ -72,6 +73,7 @@ use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use kept_results::KeptAddress;
 use own_tools::{find_own_tool, reply_of_own_tool};
+use paged_lists::PagedLists;
 use record::Record;
 use release::Release;
 use retry::{RetryPlan, send_with_retries};
@@ -90,6 +92,8 @@ pub struct Gateway {
     /// The gateway's raw `serverInfo`.
     pub info: Bytes,
     cursors: SealedCursors,
+    /// The lists that clients are reading page by page.
+    paged: PagedLists,
     inputs: Arc<InputStore>,
     /// The metric handles of the methods that clients call.
     operations: Operations,
@@ -117,6 +121,7 @@ impl Gateway {
             inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),
             code_runs: Arc::default(),
+            paged: PagedLists::default(),
             snapshots,
             metrics,
             tracing: ArcSwap::from_pointee(Tracing::disabled()),

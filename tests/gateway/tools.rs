@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Step, Upstream, every_kind};
+use crate::support::client::Client;
+use crate::support::{Gateway, Step, Upstream, client_table, every_kind, within};
 
 #[tokio::test]
 async fn tools_of_servers_of_both_eras_and_transports_stand_in_one_list_in_file_order() {
@@ -206,11 +207,57 @@ async fn pages_follow_each_other_and_their_cursors_are_sealed() {
     upstream.announce().await;
     gateway.wait_for(|status| status["catalog"]["tools"] == 1).await;
     for (era, client) in gateway.both().await {
+        // The last page belongs to the same list as the first.
+        let said = client.request("tools/list", json!({ "cursor": cursor })).await;
+        let tools = said.result()["tools"].as_array().unwrap();
+        assert_eq!((tools.len(), &tools[0]["name"]), (1, &json!("s__fail")), "{era}");
+        assert_eq!(client.tool_names().await, ["s__new"], "{era}");
+    }
+    // What another configuration hides is on no page of before.
+    let other = Gateway::with("s", upstream.http()).gateway("page_size = 2");
+    gateway.reload(other).await;
+    for (era, client) in gateway.both().await {
         let said = client.request("tools/list", json!({ "cursor": cursor })).await;
         assert_eq!(said.code(), -32602, "{era}");
         let why = said.error()["message"].as_str().unwrap();
         assert!(why.contains("changed"), "{why}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_a_list_that_has_changed_is_for_those_who_have_its_first_page_alone() {
+    let upstream = Upstream::modern().await;
+    let tool =
+        |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();
+    upstream.set_tools(["a", "b", "c"].map(tool));
+    let gateway = Gateway::with("s", upstream.http())
+        .gateway("page_size = 1")
+        .toml(&client_table("ann", "key-of-ann", ""))
+        .toml(&client_table("bob", "key-of-bob", ""))
+        .toml("[policy.rules.ann]\nprincipals = [\"ann\"]\n")
+        .toml("[policy.rules.bob]\nprincipals = [\"bob\"]\ntools = [\"s__a\", \"s__c\"]\n")
+        .start()
+        .await;
+    let (ann, bob) = (gateway.modern().key("key-of-ann"), gateway.modern().key("key-of-bob"));
+    let page = async |client: &Client, cursor: &Value| {
+        client.request("tools/list", json!({ "cursor": cursor })).await
+    };
+    let first = ann.request("tools/list", json!({})).await;
+    let cursor = &first.result()["nextCursor"];
+    bob.request("tools/list", json!({})).await.result();
+    upstream.set_tools(["a", "d", "e"].map(tool));
+    upstream.announce().await;
+    within(async { while !knows(&ann).await {} }).await;
+    assert_eq!(page(&ann, cursor).await.result()["tools"][0]["name"], "s__b");
+    assert_eq!(page(&bob, cursor).await.code(), -32602);
+}
+
+/// Whether the client is listed the second version of the tools, page by page.
+async fn knows(client: &Client) -> bool {
+    let first = client.request("tools/list", json!({})).await;
+    let next = first.result()["nextCursor"].clone();
+    let second = client.request("tools/list", json!({ "cursor": next })).await;
+    second.result()["tools"][0]["name"] == "s__d"
 }
 
 #[tokio::test]

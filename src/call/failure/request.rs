@@ -240,7 +240,8 @@ pub enum CursorError {
     /// Malformed, changed, or sealed by an earlier run of the gateway.
     #[error("invalid cursor")]
     Invalid,
-    /// Valid, but for a list that has changed since. Continuing would skip elements or repeat them.
+    /// Valid, but for a list that has changed since and is no longer kept. Continuing would skip elements
+    /// or repeat them.
     #[error(
         "stale cursor: the list has changed since its first page, start again without a cursor"
     )]
