@@ -19,6 +19,7 @@ mod audit;
 mod awaiting_client;
 mod code;
 mod confirm;
+mod entry;
 mod first_lists;
 mod inner_call;
 mod input;
@@ -42,24 +43,22 @@ mod tasks;
 pub use active_call::ActiveCall;
 pub use audit::{RefusedRequest, audit_notes};
 pub use awaiting_client::CallAwaitingClient;
+pub use entry::EntryCredentials;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
 pub use subscriptions::{Subscriber, Told};
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio::sync::watch;
 
-use crate::call::{Call, Client, Context, Endpoint, Failure, MetaTool, Principal, Reply, boxed};
+use crate::call::{Call, Client, Context, Failure, MetaTool, Principal, Reply, boxed};
 use crate::catalog::{Kind, SealedCursors};
 use crate::clock;
 use crate::config::CapabilitiesChoice;
-use crate::identity::{ClientCertificate, Credential, ProtectedResource, Unidentified};
 use crate::mcp::{Era, Method};
 use crate::policy::SharedAmount;
 use crate::snapshot::{Operations, Snapshot, Snapshots, View, ViewKey};
@@ -104,11 +103,6 @@ pub struct Gateway {
 /// A call until its reply begins.
 pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
 
-/// What identifies the sender of a request besides its headers: the resource that a token has to be
-/// for, the verified certificate of its connection, and its address.
-pub type EntryCredentials<'a> =
-    (Option<&'a ProtectedResource>, Option<&'a Arc<ClientCertificate>>, IpAddr);
-
 impl Gateway {
     /// A gateway around its snapshots.
     pub fn new(
@@ -150,82 +144,6 @@ impl Gateway {
         self.snapshots.changes()
     }
 
-    /// Identifies the sender of a request by its headers, and removes the key or token from them.
-    ///
-    /// # Errors
-    /// As [`Identity::identify`](crate::identity::Identity::identify), and [`Failure::OverLimit`].
-    pub fn identify(
-        &self,
-        snapshot: &Snapshot,
-        headers: &mut HeaderMap,
-        (resource, certificate, address): EntryCredentials<'_>,
-    ) -> Result<Credential, Unidentified> {
-        if let Some(certificate) = certificate {
-            let now = clock::unix_now();
-            let known = snapshot.identity.identify_certificate(certificate, headers, now);
-            if let Some(credential) = known {
-                return Ok(credential);
-            }
-        }
-        let admit = || snapshot.policy.admit_attempt(address);
-        let identified = snapshot.identity.identify(headers, resource, (clock::unix_now, admit));
-        identified.map_err(|unidentified| match unidentified {
-            Unidentified::Refused(unknown) => {
-                self.refuse_stranger(snapshot, address, unknown).into()
-            }
-            Unidentified::WrongCredential(wrong) => {
-                snapshot.policy.record_failed_attempt(address);
-                self.refuse_stranger(snapshot, address, wrong).into()
-            }
-            pending @ Unidentified::Pending(_) => pending,
-        })
-    }
-
-    /// Why a request is refused whose sender is not known: what its credentials lack, or that there
-    /// were too many of the kind.
-    pub fn refuse_stranger(
-        &self,
-        snapshot: &Snapshot,
-        address: IpAddr,
-        unknown: Failure,
-    ) -> Failure {
-        let failure = snapshot.policy.admit_unauthenticated(address).err().unwrap_or(unknown);
-        record::count_refusal(&self.metrics, &failure);
-        tracing::debug!(%address, reason = failure.wire().label, %failure, "refused");
-        failure
-    }
-
-    /// Checks that a client has the scopes that the endpoint needs of everyone.
-    ///
-    /// # Errors
-    /// [`Failure::ScopesNeeded`].
-    pub fn admit_entry(
-        &self,
-        snapshot: &Snapshot,
-        who: &Credential,
-        at: (&Endpoint, Option<&ProtectedResource>),
-    ) -> Result<(), Failure> {
-        let (endpoint, resource) = at;
-        let source = resource.map(|resource| &resource.source);
-        let caller = (who.principal(), who.grants().map(|grants| &**grants));
-        let admitted = snapshot.policy.admit_entry(caller, endpoint.profile(), source);
-        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
-    }
-
-    /// The endpoint of a request, from the profile and the query of its URL.
-    ///
-    /// # Errors
-    /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
-    pub fn endpoint(
-        &self,
-        snapshot: &Snapshot,
-        who: &Principal,
-        (profile, query): (&str, Option<&str>),
-    ) -> Result<Endpoint, Failure> {
-        let endpoint = snapshot.endpoint(who, profile, query);
-        endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
-    }
-
     /// Drops the parked calls and task input requests of clients that are no longer configured.
     pub fn forget_strangers(&self) {
         let identity = Arc::clone(&self.snapshots.load().identity);
@@ -233,20 +151,6 @@ impl Gateway {
         self.inputs.parking.retain(keep);
         self.inputs.questions.retain(keep);
         self.inputs.kept.retain(keep);
-    }
-
-    /// Admits a request, whatever its method.
-    ///
-    /// # Errors
-    /// [`Failure::OverLimit`].
-    pub fn admit_request(
-        &self,
-        snapshot: &Snapshot,
-        who: &Principal,
-        address: IpAddr,
-    ) -> Result<(), Failure> {
-        let admitted = snapshot.policy.admit_request(who, address);
-        admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
     /// The key of the view that a client has.
