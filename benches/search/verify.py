@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SIZES = {"small": (45, 45), "medium200": (200, 200), "medium": (480, 530), "large": (2500, 2700)}
-LEAST_QUESTIONS = {"small": 120, "medium200": 120, "medium": 120, "large": 200}
+SIZES = {"small": (45, 45), "medium200": (200, 200), "medium": (480, 530), "large": (2500, 2700), "drawn": (2500, 2700)}
+LEAST_QUESTIONS = {"small": 120, "medium200": 120, "medium": 120, "large": 200, "drawn": 120}
 KINDS = ("plain", "need", "typo", "language", "none")
 HALVES = ("tune", "held_out")
 MEMBERS = {"question", "kind", "half", "wants"}
