@@ -70,8 +70,25 @@ impl Action {
                 }
             }
         }
-        let content = words.filter(|word| !is_stop_word(word) && !is_question_filler(word));
-        content.take(HEAD).find_map(Self::of_verb)
+        let words: Vec<&str> = words.collect();
+        if let Some(action) = Self::of_phrase(&words) {
+            return Some(action);
+        }
+        let mut content =
+            words.iter().filter(|word| !is_stop_word(word) && !is_question_filler(word));
+        content.by_ref().take(HEAD).find_map(|word| Self::of_verb(word))
+    }
+
+    /// The action of a verb with its particle, which may stand apart: `throw the old one out`.
+    fn of_phrase(words: &[&str]) -> Option<Self> {
+        let places = words.iter().enumerate();
+        let found = places.filter_map(|(place, word)| {
+            let (action, _, particles) = PHRASES.iter().find(|(_, verb, _)| verb == word)?;
+            let near = words.iter().skip(place + 1).take(APART);
+            near.into_iter().any(|word| particles.contains(word)).then_some(*action)
+        });
+        let phrase = found.into_iter().next();
+        phrase.or_else(|| words.contains(&"instead").then_some(Self::Update))
     }
 
     /// How well an element of this action serves a question that asks for another: a factor of its
@@ -89,6 +106,27 @@ impl Action {
 
 /// A verb among so many words that say something is the question's.
 const HEAD: usize = 3;
+
+/// How far behind its verb a particle stands at most, in words.
+const APART: usize = 5;
+
+/// Verbs whose particle tells what they do.
+const PHRASES: [(Action, &str, &[&str]); 14] = [
+    (Action::Delete, "get", &["rid"]),
+    (Action::Delete, "throw", &["out", "away"]),
+    (Action::Delete, "take", &["off", "down", "out"]),
+    (Action::Delete, "kick", &["out", "off"]),
+    (Action::Delete, "call", &["off"]),
+    (Action::Delete, "tear", &["down"]),
+    (Action::Delete, "clean", &["up", "out"]),
+    (Action::Delete, "shut", &["down"]),
+    (Action::Update, "switch", &["on", "off"]),
+    (Action::Update, "turn", &["on", "off", "up", "down"]),
+    (Action::Update, "push", &["back"]),
+    (Action::Update, "hand", &["over"]),
+    (Action::Create, "set", &["up"]),
+    (Action::Create, "write", &["down"]),
+];
 
 const INTERROGATIVES: [&str; 14] = [
     "what", "which", "who", "whose", "where", "when", "why", "is", "are", "does", "do", "did",
@@ -311,6 +349,10 @@ mod tests {
             ("how many users are there", Some(Action::Read)),
             ("creating issues", Some(Action::Create)),
             ("github issues", None),
+            ("the deploy key is obsolete get rid of it", Some(Action::Delete)),
+            ("throw that old poll out", Some(Action::Delete)),
+            ("it was filed under food put it under gifts instead", Some(Action::Update)),
+            ("take a picture of it", None),
         ] {
             assert_eq!(
                 Action::of_question(question.to_lowercase().split(' ')),

@@ -9,7 +9,7 @@ use super::spelling::{LetterSet, Misspelling};
 use super::stems::{is_everyday_word, stem_english};
 use super::thesaurus::{Synonym, SynonymGroups};
 use super::weights::{
-    EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE, TRANSLATED, VERB_SHARE, WEAK,
+    ACRONYM, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE, TRANSLATED, VERB_SHARE, WEAK,
 };
 
 /// One thing that a question speaks of: a word, or a phrase.
@@ -75,12 +75,17 @@ impl<'a> ConceptReader<'a> {
                 rest = rest.get(count..).unwrap_or_default();
                 continue;
             }
+            if let Some((joined, count)) = self.read_joined(rest, &mut seen) {
+                concepts.push(joined);
+                rest = rest.get(count..).unwrap_or_default();
+                continue;
+            }
             rest = others;
             if word.is_stop || seen.contains(&&*word.stem) {
                 continue;
             }
             seen.push(&word.stem);
-            concepts.extend(self.read_word(word, others.first()));
+            concepts.extend(self.read_word(word));
         }
         concepts.extend(query.shapes.iter().filter_map(|words| self.read_shape(words)));
         concepts
@@ -104,6 +109,9 @@ impl<'a> ConceptReader<'a> {
                 concept.slots.push(slot);
             }
             self.add_synonyms(&mut concept.alternatives, &key, 1.0);
+            if let [first, second] = words {
+                self.add_variant(&mut concept.alternatives, &[join_words(first, second)], JOINED);
+            }
             if concept.slots.is_empty() {
                 let known = concept.alternatives.iter().flat_map(|variant| &variant.terms);
                 concept.weight =
@@ -124,14 +132,50 @@ impl<'a> ConceptReader<'a> {
         (!slot.variants.is_empty()).then(|| Concept { slots: vec![slot], ..Concept::default() })
     }
 
-    fn read_word(&mut self, word: &QueryWord, next: Option<&QueryWord>) -> Option<Concept> {
+    /// Words at the start that are written as one in what there is: `screen shot` for `screenshot`,
+    /// `real user monitoring` for `RUM`.
+    fn read_joined<'q>(
+        &mut self,
+        rest: &'q [QueryWord],
+        seen: &mut Vec<&'q str>,
+    ) -> Option<(Concept, usize)> {
+        let is_content = |word: &&QueryWord| !word.is_stop && !word.is_quoted;
+        let run = rest.iter().take(LONGEST_ACRONYM).take_while(is_content).count();
+        let run = rest.get(..run)?;
+        let (count, term, discount) = (3..=run.len())
+            .rev()
+            .find_map(|count| Some((count, self.find_acronym(run.get(..count)?)?, ACRONYM)))
+            .or_else(|| {
+                let [first, second, ..] = run else { return None };
+                Some((2, self.find_term(&join_words(first, second))?, JOINED))
+            })?;
+        let words = run.get(..count)?;
+        if words.iter().any(|word| seen.contains(&&*word.stem)) {
+            return None;
+        }
+        let mut whole = Concept::default();
+        for word in words {
+            seen.push(&word.stem);
+            let concept = self.read_word(word)?;
+            whole.slots.extend(concept.slots);
+            whole.weight += concept.weight;
+        }
+        whole.alternatives.push(Variant { terms: vec![term], discount });
+        Some((whole, count))
+    }
+
+    /// The term that the first letters of these words make, unless it means something by itself.
+    fn find_acronym(&self, words: &[QueryWord]) -> Option<usize> {
+        let letters: String = words.iter().filter_map(|word| word.text.chars().next()).collect();
+        let is_word = Action::of_verb(&letters).is_some()
+            || is_everyday_word(&letters)
+            || self.groups().iter().any(|groups| groups.knows(&letters));
+        self.find_term(&letters).filter(|_| !is_word)
+    }
+
+    fn read_word(&mut self, word: &QueryWord) -> Option<Concept> {
         let mut slot = self.open_slot(word);
         self.add_variant(&mut slot.variants, &word.parts, PARTS);
-        if let Some(next) = next {
-            // `screen shot` for `screenshot`; the next word has its own concept besides.
-            let joined = stem_english(&[&*word.text, &*next.text].concat());
-            self.add_variant(&mut slot.variants, &[joined], JOINED);
-        }
         for translation in &word.translations {
             self.add_translation(&mut slot.variants, translation);
         }
@@ -256,6 +300,13 @@ impl<'a> ConceptReader<'a> {
     }
 }
 
+/// The stem of two words that are written as one.
+fn join_words(first: &QueryWord, second: &QueryWord) -> String {
+    stem_english(&[&*first.text, &*second.text].concat())
+}
+
+/// The most words that an acronym stands for.
+const LONGEST_ACRONYM: usize = 5;
 /// The most words of a question that are compared with the whole vocabulary.
 const MAX_CORRECTIONS: usize = 8;
 /// The most words that a misspelt one may have been.

@@ -185,12 +185,11 @@ fn read_unspaced(run: &str, words: &mut Vec<QueryWord>) {
 fn split_quotations(question: &str) -> Vec<(bool, &str)> {
     let mut parts = Vec::new();
     let mut rest = question;
-    while let Some(open) = rest.find(|c| find_closing_quote(c).is_some()) {
+    while let Some((open, mark)) = find_opening_quote(rest) {
         let (before, quoted) = rest.split_at(open);
-        let Some(mark) = quoted.chars().next() else { break };
         let inner = quoted.get(mark.len_utf8()..).unwrap_or_default();
         let closing = find_closing_quote(mark).unwrap_or(mark);
-        let Some(close) = inner.find(closing) else { break };
+        let Some(close) = find_end_of_quotation(inner, closing) else { break };
         let (inner, after) = inner.split_at(close);
         parts.extend([(false, before), (true, inner)]);
         rest = after.get(closing.len_utf8()..).unwrap_or_default();
@@ -207,9 +206,33 @@ fn split_quotations(question: &str) -> Vec<(bool, &str)> {
     parts
 }
 
+/// The first mark that opens a quotation, and its place. An apostrophe does before a word only:
+/// `the card 'launch party'`, but not `what's new`.
+fn find_opening_quote(text: &str) -> Option<(usize, char)> {
+    let mut before = ' ';
+    for (place, mark) in text.char_indices() {
+        let opens = mark != APOSTROPHE || before.is_whitespace() || before == '(';
+        if opens && find_closing_quote(mark).is_some() {
+            return Some((place, mark));
+        }
+        before = mark;
+    }
+    None
+}
+
+/// Where a quotation ends. An apostrophe ends one behind a word only.
+fn find_end_of_quotation(inner: &str, closing: char) -> Option<usize> {
+    let mut ends = inner.match_indices(closing).map(|(place, _)| place);
+    ends.find(|place| {
+        let after = inner.get(place + closing.len_utf8()..).and_then(|rest| rest.chars().next());
+        closing != APOSTROPHE || after.is_none_or(|next| !next.is_alphanumeric())
+    })
+}
+
 fn find_closing_quote(opening: char) -> Option<char> {
     Some(match opening {
-        '"' | '`' => opening,
+        '"' | '`' | APOSTROPHE => opening,
+        '‘' => '’',
         '“' | '„' => '”',
         '«' => '»',
         '「' => '」',
@@ -218,6 +241,8 @@ fn find_closing_quote(opening: char) -> Option<char> {
         _ => return None,
     })
 }
+
+const APOSTROPHE: char = '\'';
 
 /// The most bytes of a question that count.
 pub const MAX_QUERY_BYTES: usize = 400;
@@ -271,6 +296,8 @@ mod tests {
         assert_eq!(quoted("rename `a` to «b b»"), ["a", "b", "b"]);
         assert!(quoted(r#""create a task""#).is_empty());
         assert!(quoted(r#"an open " quote, and `one more"#).is_empty());
+        assert_eq!(quoted("move the card 'launch party' to what's next"), ["launch", "party"]);
+        assert_eq!(quoted("the users' notes on ‘a b’, and nobody's"), ["a", "b"]);
     }
 
     #[test]

@@ -142,6 +142,28 @@ fn questions_find_the_tool_that_was_meant() {
 }
 
 #[test]
+fn words_that_belong_together_are_found_as_one() {
+    let tools = [
+        ("grafana", "list_datasources", "Lists what is configured."),
+        ("grafana", "list_panels", "Lists the data of panels."),
+        ("datadog", "get_rum_events", "Retrieves events."),
+        ("datadog", "get_events", "Retrieves real events of a user."),
+        ("calendar", "set_date", "Sets a date."),
+    ];
+    let mut corpus = Corpus::new(tools.map(|(server, name, description)| {
+        (server.to_owned(), json!({ "name": name, "description": description }))
+    }));
+    for (question, key) in [
+        ("show data sources", "grafana/list_datasources"),
+        ("real user monitoring events", "datadog/get_rum_events"),
+        // No acronym: a verb.
+        ("some early time on the date", "calendar/set_date"),
+    ] {
+        assert_eq!(corpus.first(question), key, "{question}: {:?}", corpus.ask(question));
+    }
+}
+
+#[test]
 fn a_server_that_is_named_is_preferred() {
     let mut corpus = Corpus::of_servers();
     assert_eq!(

@@ -19,6 +19,8 @@ pub(super) const CONFIDENT_SHARE: f32 = 0.45;
 pub(super) const PARTS: f32 = 0.9;
 /// What two words are worth that are written as one.
 pub(super) const JOINED: f32 = 0.9;
+/// What an acronym of several words is worth.
+pub(super) const ACRONYM: f32 = 0.8;
 /// What a word in another language is worth.
 pub(super) const TRANSLATED: f32 = 0.9;
 /// What the meaning of a word's shape is worth.
