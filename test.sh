@@ -178,7 +178,7 @@ if section peers "official SDKs, reference servers, the conformance suite, two a
 fi
 if wanted fuzz; then
     # The time of each is by the clock: at this priority it delays no test.
-    start_beside fuzz nice -n 19 fuzz/run.sh 60
+    start_beside fuzz nice -n 19 fuzz/run.sh 20
 fi
 if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
     many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \
@@ -216,7 +216,7 @@ if section bench "the benches, a few calls of each kind; the instructions of a c
     one cargo test --quiet --locked --bench gateway -- --gate
 fi
 # Last: what the targets take is what everything before leaves them.
-if section fuzz "every fuzz target over its seeds, and 60 s more, begun beside the tests"; then
+if section fuzz "every fuzz target over its seeds, and 20 s more, begun beside the tests"; then
     one collect fuzz
 fi
 
