@@ -61,8 +61,8 @@ pub type Edits = [(Range<usize>, Bytes)];
 
 /// A map keyed by names from a configuration or from a server's list.
 ///
-/// Names from clients are only looked up, so no client can fill a map with
-/// colliding names. To stop servers from doing so, each process draws its own
+/// Names from clients are only looked up, or belong to those who have logged in,
+/// so no client can fill a map with colliding names. To stop servers from doing so, each process draws its own
 /// random seed; a cryptographic hash is not needed, and costs several times as
 /// much.
 pub type Named<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

@@ -26,7 +26,8 @@ impl SentSecrets {
     /// Notes a value that is sent now.
     pub(super) fn note(&self, value: &str) {
         let mut sent = self.0.lock();
-        if sent.iter().any(|known| known.value.expose() == value) {
+        // What was sent a moment ago is at the end.
+        if sent.iter().rev().any(|known| known.value.expose() == value) {
             return;
         }
         if sent.len() >= MOST_SENT {

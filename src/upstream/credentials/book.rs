@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::call::{CallerToken, ServerName};
+use crate::call::{CallerToken, Named, ServerName};
 use crate::clock;
 use crate::vault::Vault;
 
@@ -27,7 +27,7 @@ use super::ticket::TicketBook;
 /// All grants and open logins.
 #[derive(Default)]
 pub struct GrantBook {
-    slots: Mutex<HashMap<GrantKey, Arc<GrantSlot>>>,
+    slots: Mutex<Named<GrantKey, Arc<GrantSlot>>>,
     accounts: Arc<AccountChanges>,
     /// The links that are out.
     pub(super) tickets: TicketBook,

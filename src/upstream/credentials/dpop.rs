@@ -1,7 +1,7 @@
 //! Proofs of possession (DPoP, RFC 9449): tokens that only the holder of a key can use.
 //!
-//! Each grant has a key of its own, which is never written anywhere. A proof is made for one request:
-//! it names the method, the URL, the token and, towards MCP servers, the digest of the body.
+//! Each grant has a key of its own, which is written nowhere but into the vault, with its grant. A proof
+//! is made for one request: it names the method, the URL, the token and, towards MCP servers, the digest of the body.
 
 use std::fmt;
 use std::time::Duration;
@@ -75,7 +75,23 @@ impl DpopKey {
     /// A new key for ES256.
     pub(super) fn generate() -> Result<Self, DpopFault> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
-        let pair = pair.map_err(|_| DpopFault::Key)?;
+        Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
+    }
+
+    /// A key that has rested as [`DpopKey::to_stored`] wrote it.
+    pub(super) fn from_stored(stored: &str) -> Result<Self, DpopFault> {
+        let raw = STANDARD.decode(stored).map_err(|_| DpopFault::Key)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &raw);
+        Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
+    }
+
+    /// The key pair, as PKCS #8 in base64: a secret.
+    pub(super) fn to_stored(&self) -> Result<String, DpopFault> {
+        let raw = self.pair.to_pkcs8v1().map_err(|_| DpopFault::Key)?;
+        Ok(STANDARD.encode(raw.as_ref()))
+    }
+
+    fn of_pair(pair: EcdsaKeyPair) -> Result<Self, DpopFault> {
         // An uncompressed point: a byte that says so, and two coordinates.
         let point = pair.public_key().as_ref();
         let coordinates = point.get(1..33).zip(point.get(33..65));

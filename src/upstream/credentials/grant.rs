@@ -102,6 +102,15 @@ impl TokenSource {
     }
 }
 
+impl TokenSource {
+    /// The hash of the token in a value of `Authorization`, if it is bound to a key.
+    pub(super) fn hash_bound_token(&self, authorization: &HeaderValue) -> Option<String> {
+        self.dpop.as_ref()?;
+        let (_, token) = authorization.to_str().ok()?.split_once(' ')?;
+        Some(hash_token(token))
+    }
+}
+
 /// Tokens that are in use.
 pub(in crate::upstream) struct OauthGrant {
     /// The value of `Authorization`.
@@ -125,10 +134,8 @@ impl OauthGrant {
         let renew_at = tokens
             .lifetime
             .map(|lifetime| clock::now() + lifetime.saturating_sub(margin(lifetime)));
-        let bound = source.dpop.as_ref().and_then(|_| tokens.authorization.to_str().ok());
-        let token_hash = bound.and_then(|value| value.split_once(' '));
         Self {
-            token_hash: token_hash.map(|(_, token)| hash_token(token)),
+            token_hash: source.hash_bound_token(&tokens.authorization),
             subject: None,
             authorization: tokens.authorization,
             refresh: tokens.refresh,

@@ -3,6 +3,7 @@
 //! The secret of a configured client is not stored: the configuration has it. A grant comes back
 //! only for the server, the client and the issuer that are configured now.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -16,6 +17,7 @@ use crate::vault::RowName;
 
 use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantKey};
+use super::dpop::DpopKey;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::registration::{ClientAuth, OauthClient};
 use super::scopes::ScopeSet;
@@ -35,6 +37,9 @@ pub(super) struct StoredGrant {
     client: StoredClient,
     resource: String,
     scopes: String,
+    /// The key that the tokens are bound to.
+    #[serde(default)]
+    dpop_key: Option<String>,
 }
 
 /// A client of an authorization server, as it rests.
@@ -61,12 +66,10 @@ impl StoredClient {
 }
 
 impl StoredGrant {
-    /// How a grant rests; `None` if it cannot: a key that a token is bound to stays in memory.
+    /// How a grant rests; `None` if it cannot.
     pub(super) fn of(grant: &OauthGrant) -> Option<Self> {
         let source = &grant.source;
-        if source.dpop.is_some() {
-            return None;
-        }
+        let dpop_key = source.dpop.as_ref().map(|key| key.to_stored()).transpose().ok()?;
         let mut client = StoredClient::of(&source.client);
         if source.is_configured {
             client.secret = None;
@@ -83,6 +86,7 @@ impl StoredGrant {
             client,
             resource: source.resource.clone(),
             scopes: source.scopes.to_string(),
+            dpop_key,
         })
     }
 }
@@ -91,12 +95,10 @@ impl ServerAuthorizer {
     /// A grant that has rested; `None` if it is not one of this server's client and issuer any more.
     pub(super) fn revive_grant(&self, value: &[u8]) -> Option<OauthGrant> {
         let stored: StoredGrant = serde_json::from_slice(value).ok()?;
-        let is_other = |issuer: &String| *issuer != stored.issuer;
-        if self.oauth.issuer.as_ref().is_some_and(is_other)
-            || self.oauth.dpop == DpopChoice::Required
-        {
+        if !self.admits(&stored) {
             return None;
         }
+        let dpop = stored.dpop_key.map(|key| DpopKey::from_stored(&key)).transpose().ok()?;
         let mut client = stored.client.revive()?;
         if let Some(configured) = &self.oauth.client_id {
             if *configured != client.id {
@@ -111,26 +113,39 @@ impl ServerAuthorizer {
         let mut authorization = HeaderValue::try_from(stored.authorization).ok()?;
         authorization.set_sensitive(true);
         let left = |at: u64| Duration::from_secs(at).saturating_sub(clock::unix_now());
+        let source = TokenSource {
+            outbound: self.outbound.clone(),
+            issuer: stored.issuer,
+            token_endpoint: stored.token_endpoint.parse().ok()?,
+            revocation_endpoint: stored.revocation_endpoint.and_then(|url| url.parse().ok()),
+            is_configured: self.oauth.client_id.is_some(),
+            client,
+            key: self.assertion_key(),
+            resource: stored.resource,
+            scopes: ScopeSet::parse(&stored.scopes),
+            dpop: dpop.map(Arc::new),
+        };
         Some(OauthGrant {
+            token_hash: source.hash_bound_token(&authorization),
             authorization,
-            token_hash: None,
             subject: None,
             refresh: stored.refresh.map(Secret::new),
             renew_at: stored.renew_at.map(|at| clock::now() + left(at).min(LONGEST_WAIT)),
             given: ScopeSet::parse(&stored.given),
-            source: TokenSource {
-                outbound: self.outbound.clone(),
-                issuer: stored.issuer,
-                token_endpoint: stored.token_endpoint.parse().ok()?,
-                revocation_endpoint: stored.revocation_endpoint.and_then(|url| url.parse().ok()),
-                is_configured: self.oauth.client_id.is_some(),
-                client,
-                key: self.assertion_key(),
-                resource: stored.resource,
-                scopes: ScopeSet::parse(&stored.scopes),
-                dpop: None,
-            },
+            source,
         })
+    }
+
+    /// Whether a grant is of the issuer, and bound to a key or not, as it is configured now.
+    fn admits(&self, stored: &StoredGrant) -> bool {
+        let is_bound = stored.dpop_key.is_some();
+        let is_of_issuer = self.oauth.issuer.as_ref().is_none_or(|it| *it == stored.issuer);
+        is_of_issuer
+            && match self.oauth.dpop {
+                DpopChoice::Auto => true,
+                DpopChoice::Required => is_bound,
+                DpopChoice::Off => !is_bound,
+            }
     }
 }
 

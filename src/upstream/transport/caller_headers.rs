@@ -1,6 +1,8 @@
 //! The headers of a call that its server gets from its client: those that are forwarded, and those
 //! that the configuration maps.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -50,7 +52,17 @@ pub(in crate::upstream) fn check_claims(
     mapped: &[(HeaderName, CallText)],
     context: &Context,
 ) -> Result<(), Failure> {
-    mapped.iter().try_for_each(|(_, text)| header_value(text, context).map(drop))
+    for (_, CallText(parts)) in mapped {
+        for part in parts {
+            match part {
+                CallTextPart::Claim(path) => drop(claim_text(path, context)?),
+                // A value that lacks a header is not sent.
+                CallTextPart::Header(name) if !context.headers.contains_key(name) => break,
+                CallTextPart::Header(_) | CallTextPart::Fixed(_) => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The value of a mapped header; `None` if the request lacks a header that it refers to.
@@ -67,14 +79,12 @@ fn header_value(
                 None => return Ok(None),
             },
             CallTextPart::Claim(path) => {
-                let text = claim_text(path, context)
-                    .ok_or_else(|| Failure::ClaimNeeded { claim: path.as_str().into() })?;
-                bytes.extend_from_slice(text.as_bytes());
+                bytes.extend_from_slice(claim_text(path, context)?.as_bytes());
             }
         }
     }
     // Each part may be in a header, so the whole may.
-    let value = HeaderValue::from_bytes(&bytes).ok();
+    let value = HeaderValue::try_from(bytes).ok();
     Ok(value.map(|mut value| {
         value.set_sensitive(true);
         value
@@ -82,15 +92,22 @@ fn header_value(
 }
 
 /// A claim as a header has it: a text that no header splits, a number or a truth value.
-fn claim_text(path: &str, context: &Context) -> Option<String> {
-    let claims = &context.grants.as_ref()?.claims;
-    match find_claim(claims, path)? {
-        Value::String(text) if !text.is_empty() && text.len() <= LONGEST_CLAIM => {
-            HeaderValue::from_str(text).is_ok().then(|| text.clone())
-        }
-        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
-        _ => None,
+///
+/// # Errors
+/// [`Failure::ClaimNeeded`].
+fn claim_text<'a>(path: &str, context: &'a Context) -> Result<Cow<'a, str>, Failure> {
+    let claims = context.grants.as_ref().map(|grants| &grants.claims);
+    match claims.and_then(|claims| find_claim(claims, path)) {
+        Some(Value::String(text)) if is_header_text(text) => Ok(Cow::Borrowed(text)),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Cow::Owned(value.to_string())),
+        _ => Err(Failure::ClaimNeeded { claim: path.into() }),
     }
+}
+
+/// Whether a claim can be a header: what `HeaderValue::from_str` accepts, within a bound.
+fn is_header_text(text: &str) -> bool {
+    let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+    !text.is_empty() && text.len() <= LONGEST_CLAIM && !text.bytes().any(is_control)
 }
 
 /// Adds the client's trace context.

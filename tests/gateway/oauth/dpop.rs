@@ -121,6 +121,44 @@ async fn no_two_owners_have_the_same_key() {
     assert_eq!(distinct.len(), 3, "{keys:?}");
 }
 
+#[tokio::test]
+async fn a_bound_login_outlives_the_gateway_with_its_key() {
+    let server = binding().await;
+    let start = async |folder, settings: &str| {
+        let vault = "[vault]\nkeys = [\"a vault key with more than 32 bytes\"]\n";
+        let builder = Gateway::with("s", server.lines("s", settings)).toml(vault);
+        builder.in_folder(folder).start().await
+    };
+    let gateway = start(tempfile::tempdir().unwrap(), "").await;
+    gives_bound(&server, "t", json!({ "refresh_token": "refresh-1" }));
+    log_in(&gateway, &server, &gateway.modern()).await;
+    gateway.ready("s").await;
+    assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+    let folder = gateway.stop().await;
+    let before = authorized(&server).len();
+
+    let gateway = start(folder, "dpop = \"required\"").await;
+    gateway.ready("s").await;
+    assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+    let used = authorized(&server);
+    let keys: BTreeSet<_> = used
+        .iter()
+        .filter(|it| !matches!(&*it.method, "GET" | "DELETE" | "closed"))
+        .map(|it| verify_use(&server, it).1)
+        .collect();
+    assert!(used.len() > before && keys.len() == 1, "{keys:?}");
+    // It is renewed with the same key, to which the refresh token may be bound, too.
+    server.refuses("t");
+    gives_bound(&server, "t2", json!({}));
+    assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
+    let asked = server.api.calls("/token");
+    let thumbprint = verify(asked.last().unwrap().header("dpop").unwrap()).1;
+    assert!(keys.contains(&thumbprint));
+    // Who wants no bound tokens is asked to log in.
+    let gateway = start(gateway.stop().await, "dpop = \"off\"").await;
+    link_in(&call(&gateway.modern()).await);
+}
+
 /// How an authorization server asks for a nonce in the proof (RFC 9449, 8).
 fn nonce_refusal(nonce: &str) -> Page {
     let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);

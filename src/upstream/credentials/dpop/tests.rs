@@ -102,3 +102,15 @@ fn tokens_are_bound_as_configured_and_as_both_sides_can() {
         assert_eq!(found, chosen, "{choice:?} {wanted:?} {algorithms:?}");
     }
 }
+
+#[test]
+fn a_key_that_has_rested_is_the_same_key() {
+    let key = DpopKey::generate().unwrap();
+    let revived = DpopKey::from_stored(&key.to_stored().unwrap()).unwrap();
+    assert_eq!(revived.thumbprint, key.thumbprint);
+    let used = request(ProofAudience::Issuer, None);
+    read(&revived.prove(&used, Duration::from_secs(1)).unwrap());
+    for broken in ["", "?", "AAAA"] {
+        assert!(matches!(DpopKey::from_stored(broken), Err(DpopFault::Key)), "{broken:?}");
+    }
+}

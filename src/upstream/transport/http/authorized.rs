@@ -36,10 +36,10 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
     fn add_to(&self, headers: &mut HeaderMap) {
         self.headers.add_to(headers);
         // What a client has sent under this name is not meant for the server.
-        headers.remove(AUTHORIZATION);
-        if let Some(grant) = self.grant {
-            headers.insert(AUTHORIZATION, grant.authorization.clone());
-        }
+        match self.grant {
+            Some(grant) => headers.insert(AUTHORIZATION, grant.authorization.clone()),
+            None => headers.remove(AUTHORIZATION),
+        };
     }
 
     fn sign(
