@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::HeaderValue;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::call::{CallerToken, Principal, ServerName};
+use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::codec::file::FileReader;
 use crate::config::{
@@ -22,8 +21,7 @@ use crate::text::error_chain;
 use crate::upstream::outbound::{OutboundClient, Remedy};
 
 use super::assertion::AssertionKey;
-use super::book::{GrantBook, GrantKey, GrantSlot, LoginLink};
-use super::dpop::DPOP;
+use super::book::{GrantBook, GrantKey, GrantPlace, GrantSlot, LoginLink};
 use super::exchange::{HeldTokens, TokenSeeker};
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
@@ -33,8 +31,8 @@ use super::scopes::ScopeSet;
 pub(in crate::upstream) struct ServerAuthorizer {
     /// For tasks that go on if the request that began them is dropped.
     own: Weak<Self>,
-    pub(super) server: ServerName,
-    pub(super) url: Url,
+    /// Itself, as grants know it.
+    pub(super) place: Arc<GrantPlace>,
     pub(super) oauth: OauthConfig,
     /// Where the tokens that the server is sent are noted.
     secrets: ServerSecrets,
@@ -100,9 +98,8 @@ impl ServerAuthorizer {
             OutboundClient::new(ca, configured, (&oauth.allow_addresses, Remedy::AllowAddress));
         let authorizer = Arc::new_cyclic(|own| Self {
             own: Weak::clone(own),
-            server: config.name.clone(),
+            place: Arc::new(GrantPlace { server: config.name.clone(), url }),
             secrets: config.secrets.clone(),
-            url,
             scopes: oauth.scopes.iter().map(String::as_str).collect(),
             held: HeldTokens::new(&oauth),
             files: FileReader::default(),
@@ -118,10 +115,8 @@ impl ServerAuthorizer {
 
     /// Notes what authorizes a request to the server, which may repeat it in what the gateway logs
     /// or shows.
-    pub(in crate::upstream) fn note_sent(&self, headers: &HeaderMap) {
-        for value in [AUTHORIZATION, DPOP].iter().filter_map(|name| headers.get(name)) {
-            self.secrets.note_header(value);
-        }
+    pub(in crate::upstream) fn note_sent(&self, value: &HeaderValue) {
+        self.secrets.note_header(value);
     }
 
     /// Whose grant a principal's requests use; without one, those that are made for nobody.
@@ -150,8 +145,7 @@ impl ServerAuthorizer {
     }
 
     pub(super) fn key_of(&self, owner: &GrantOwner) -> GrantKey {
-        let (server, url) = (self.server.clone(), self.url.clone());
-        GrantKey { server, url, owner: owner.clone() }
+        GrantKey { place: Arc::clone(&self.place), owner: owner.clone() }
     }
 
     /// Whether an owner has a grant.
@@ -251,7 +245,7 @@ impl ServerAuthorizer {
             Ok(renewed) => Some(self.keep_renewed(slot, renewed).await),
             Err(fault) => {
                 let reason = error_chain(&fault);
-                tracing::debug!(server = %self.server, reason, "a token is not renewed");
+                tracing::debug!(server = %self.place.server, reason, "a token is not renewed");
                 // It may still be good, and the server tells if it is not.
                 Some(grant)
             }

@@ -43,15 +43,21 @@ pub struct GrantBook {
     /// The grants of the vault whose server has not been started yet.
     pub(super) resting: Mutex<HashMap<GrantKey, Vec<u8>>>,
     /// What makes a grant of a row of the vault, by server.
-    pub(super) authorizers: Mutex<HashMap<(ServerName, Url), Weak<ServerAuthorizer>>>,
+    pub(super) authorizers: Mutex<HashMap<Arc<GrantPlace>, Weak<ServerAuthorizer>>>,
 }
 
-/// The server and the owner of a grant. The URL is part of it: a server that moves is another one.
+/// The server and the owner of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct GrantKey {
+    pub(super) place: Arc<GrantPlace>,
+    pub(super) owner: GrantOwner,
+}
+
+/// A server that grants are for. The URL is part of it: a server that moves is another one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct GrantPlace {
     pub(super) server: ServerName,
     pub(super) url: Url,
-    pub(super) owner: GrantOwner,
 }
 
 /// What a registered client is for: credentials of one issuer are never shown to another.

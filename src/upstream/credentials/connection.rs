@@ -79,7 +79,7 @@ impl ServerAuthorizer {
             None if self.open_login(owner).is_some() => ConnectionState::Awaited,
             None => ConnectionState::Missing,
         };
-        Some(Connection { server: self.server.clone(), state })
+        Some(Connection { server: self.place.server.clone(), state })
     }
 
     /// The link by which an owner logs in: the one that is out, or a new one.
@@ -121,7 +121,7 @@ impl ServerAuthorizer {
             (ACCEPT, MediaType::JSON_OR_EVENTS),
         ]);
         let body = Bytes::from(ping.to_string());
-        let request = OutboundRequest { method: Method::POST, url: &self.url, headers, body };
+        let request = OutboundRequest { method: Method::POST, url: &self.place.url, headers, body };
         let answer = self.outbound.send(request).await.ok();
         answer.and_then(|answer| find_challenge(&answer.headers)).unwrap_or_default()
     }
@@ -144,13 +144,13 @@ impl ServerAuthorizer {
         self.book.drop_grant(&slot).await?;
         slot.end_login();
         let Some(grant) = grant else { return Ok(RevocationOutcome::Missing) };
-        tracing::info!(server = %self.server, "a login is revoked");
+        tracing::info!(server = %self.place.server, "a login is revoked");
         Ok(match grant.revoke_tokens().await {
             Ok(true) => RevocationOutcome::Revoked,
             Ok(false) => RevocationOutcome::NoEndpoint,
             Err(fault) => {
                 let reason = error_chain(&fault);
-                tracing::warn!(server = %self.server, reason, "a login is not revoked at its issuer");
+                tracing::warn!(server = %self.place.server, reason, "a login is not revoked at its issuer");
                 RevocationOutcome::Refused { reason }
             }
         })

@@ -160,17 +160,17 @@ impl OauthGrant {
         }
     }
 
-    /// Adds what proves the possession of the key that the token is bound to, if it is bound.
+    /// The header that proves the possession of the key which the token is bound to; `None` if it is
+    /// not bound.
     ///
     /// # Errors
     /// [`UpstreamError::Login`] if no proof can be made.
-    pub(in crate::upstream) fn add_proof(
+    pub(in crate::upstream) fn prove_possession(
         &self,
         request: &SignableRequest<'_>,
-        headers: &mut HeaderMap,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<Option<HeaderValue>, UpstreamError> {
         let Some((key, hash)) = self.source.dpop.as_ref().zip(self.token_hash.as_ref()) else {
-            return Ok(());
+            return Ok(None);
         };
         let SignableRequest { method, uri, body, .. } = *request;
         let url = match (uri.scheme_str(), uri.authority()) {
@@ -184,9 +184,7 @@ impl OauthGrant {
             used: Some((hash, body)),
         };
         let proof = key.prove(&proven, clock::unix_now());
-        let proof = proof.map_err(|fault| UpstreamError::Login(Box::new(fault.into())))?;
-        headers.insert(DPOP, proof);
-        Ok(())
+        proof.map(Some).map_err(|fault| UpstreamError::Login(Box::new(fault.into())))
     }
 
     /// Keeps the nonce of a server's response for the next proof. True if it is another one than the

@@ -56,8 +56,7 @@ impl GrantBook {
     }
 
     fn adopt_grant(&self, key: GrantKey, value: Vec<u8>) {
-        let place = (key.server.clone(), key.url.clone());
-        let authorizer = self.authorizers.lock().get(&place).and_then(std::sync::Weak::upgrade);
+        let authorizer = self.authorizers.lock().get(&key.place).and_then(std::sync::Weak::upgrade);
         let Some(authorizer) = authorizer else {
             self.resting.lock().insert(key, value);
             return;
@@ -67,7 +66,7 @@ impl GrantBook {
         if slot.has_token_of(&grant) {
             return;
         }
-        tracing::info!(server = %slot.key.server, "a login of another process is used");
+        tracing::info!(server = %slot.key.place.server, "a login of another process is used");
         slot.store(grant);
         self.tickets.end_logins(&slot);
         slot.end_login();
@@ -78,18 +77,17 @@ impl GrantBook {
         if self.vault.get().is_none() {
             return;
         }
-        let place = (authorizer.server.clone(), authorizer.url.clone());
         let mut authorizers = self.authorizers.lock();
         authorizers.retain(|_, known| known.strong_count() > 0);
-        authorizers.insert(place, Arc::downgrade(authorizer));
+        authorizers.insert(Arc::clone(&authorizer.place), Arc::downgrade(authorizer));
         drop(authorizers);
         let mut resting = self.resting.lock();
-        let is_of = |key: &GrantKey| key.server == authorizer.server && key.url == authorizer.url;
-        let keys: Vec<_> = resting.keys().filter(|key| is_of(key)).cloned().collect();
+        let is_own = |key: &&GrantKey| key.place == authorizer.place;
+        let keys: Vec<_> = resting.keys().filter(is_own).cloned().collect();
         for key in keys {
             let grant = resting.get(&key).and_then(|value| authorizer.revive_grant(value));
             let Some(grant) = grant else {
-                tracing::info!(server = %key.server, "a kept login is of another client or issuer");
+                tracing::info!(server = %key.place.server, "a kept login is of another client or issuer");
                 continue;
             };
             resting.remove(&key);

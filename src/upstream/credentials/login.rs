@@ -41,7 +41,8 @@ impl ServerAuthorizer {
             _ => PkceDemand::Unneeded,
         };
         let issuer = self.oauth.issuer.as_deref();
-        let discovery = Discovery { outbound: &self.outbound, server: &self.url, issuer, pkce };
+        let discovery =
+            Discovery { outbound: &self.outbound, server: &self.place.url, issuer, pkce };
         let found = discovery.run(challenge).await?;
         self.pin_issuer(&found.metadata.issuer)?;
         Ok(found)
@@ -143,7 +144,7 @@ impl ServerAuthorizer {
         let url = String::from(self.book.link_of(&ticket)?).into();
         let until = clock::now() + self.oauth.login_time;
         let login = PreparedLogin {
-            server: self.server.clone(),
+            server: self.place.server.clone(),
             slot: Arc::clone(slot),
             endpoint: endpoint.clone(),
             source: self.source(found, client, scopes)?,
@@ -154,7 +155,7 @@ impl ServerAuthorizer {
         self.book.tickets.add_login(ticket.clone(), Arc::new(login))?;
         let link = LoginLink { url, ticket, until, challenge: known.0.clone() };
         *slot.link.lock() = Some(link.clone());
-        tracing::info!(server = %self.server, "a login is needed: /status has the operator's link");
+        tracing::info!(server = %self.place.server, "a login is needed: /status has the operator's link");
         Ok(link)
     }
 
@@ -169,7 +170,7 @@ impl ServerAuthorizer {
             ClientOrigin::Registered(endpoint) => endpoint,
         };
         let place = ClientPlace {
-            server: self.server.clone(),
+            server: self.place.server.clone(),
             issuer: found.metadata.issuer.clone(),
             redirect: redirect.clone(),
         };

@@ -44,6 +44,7 @@ pub use book::GrantBook;
 pub use browser::{BrowserBook, BrowserId, KnownBrowser, NewBrowser};
 pub(in crate::upstream) use challenge::find_challenge;
 pub use connection::{Connection, ConnectionState, RevocationOutcome};
+pub(in crate::upstream) use dpop::DPOP;
 pub use fault::LoginFault;
 pub use grant::GrantOwner;
 pub(in crate::upstream) use grant::OauthGrant;

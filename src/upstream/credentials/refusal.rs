@@ -154,7 +154,7 @@ impl ServerAuthorizer {
                 Ok(true)
             }
             Err(LoginFault::Token(TokenRefusal::Refused { code })) => {
-                tracing::debug!(server = %self.server, code, "a grant has ended");
+                tracing::debug!(server = %self.place.server, code, "a grant has ended");
                 Ok(false)
             }
             Err(fault) => Err(fault),

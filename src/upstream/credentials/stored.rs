@@ -16,7 +16,7 @@ use crate::config::{DpopChoice, Secret};
 use crate::vault::RowName;
 
 use super::authorizer::ServerAuthorizer;
-use super::book::{ClientPlace, GrantKey};
+use super::book::{ClientPlace, GrantKey, GrantPlace};
 use super::dpop::DpopKey;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::registration::{ClientAuth, OauthClient};
@@ -157,7 +157,8 @@ impl GrantKey {
             GrantOwner::Client(Principal::Client(name)) => ["client", name],
             GrantOwner::Client(Principal::User(name)) => ["user", name],
         };
-        RowName::new([GRANT, self.server.as_str(), self.url.as_str(), kind, owner])
+        let GrantPlace { server, url } = &*self.place;
+        RowName::new([GRANT, server.as_str(), url.as_str(), kind, owner])
     }
 
     /// The key of a row; `None` for a row of another kind.
@@ -169,7 +170,8 @@ impl GrantKey {
             "user" => GrantOwner::Client(Principal::User(owner.into())),
             _ => return None,
         };
-        Some(Self { server: ServerName::new(server).ok()?, url: url.parse().ok()?, owner })
+        let (server, url) = (ServerName::new(server).ok()?, url.parse().ok()?);
+        Some(Self { place: Arc::new(GrantPlace { server, url }), owner })
     }
 }
 

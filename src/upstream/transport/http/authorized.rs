@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{
-    AfterRefusal, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal, ServerAuthorizer,
+    AfterRefusal, DPOP, GrantOwner, MOST_TRIES, OauthGrant, RequestRefusal, ServerAuthorizer,
     find_challenge,
 };
 
@@ -48,8 +48,11 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
         headers: &mut HeaderMap,
     ) -> Result<(), UpstreamError> {
         let Some(grant) = self.grant else { return Ok(()) };
-        grant.add_proof(request, headers)?;
-        self.authorizer.note_sent(headers);
+        self.authorizer.note_sent(&grant.authorization);
+        if let Some(proof) = grant.prove_possession(request)? {
+            self.authorizer.note_sent(&proof);
+            headers.insert(DPOP, proof);
+        }
         Ok(())
     }
 }
