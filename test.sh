@@ -4,7 +4,7 @@
 # Takes no arguments. TEST_FROM=SECTION begins there (packages, format, lint, docs, build, peers,
 # test, python, conformance, bench, fuzz).
 #
-# Made for two processors and 20 minutes. What compiles for long on one of them runs beside
+# Takes three quarters of an hour on two processors. What compiles for long on one of them runs beside
 # something else: the release build and the downloads beside clippy, the fuzz targets, at the lowest
 # priority, beside the tests, which mostly wait.
 set -uo pipefail
