@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::jsonrpc::{ObjectError, Payload, Response, Spot, object};
+use crate::jsonrpc::{ObjectError, Payload, Response, Spot, object, string};
 
 use super::QuestionsFault;
 
@@ -65,6 +65,11 @@ impl Answer {
         }
         self
     }
+}
+
+/// The raw `content` of a tool's result that is one text.
+pub fn text_content(text: &str) -> String {
+    format!("[{{\"type\":\"text\",\"text\":{}}}]", string(text))
 }
 
 /// The kind of a result (2026-07-28, Base Protocol, "ResultType").

@@ -25,7 +25,7 @@ mod tests;
 mod token_source;
 
 pub use abilities::Abilities;
-pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType};
+pub use answer::{Answer, AnswerFault, ErrorBody, ResultBody, ResultType, text_content};
 pub use boxed::boxed;
 pub use context::{Client, Context, Endpoint, PeerAddress, Principal, Trace};
 pub use drain::{Drain, DrainSwitch, drain};

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::call::{
     Call, Failure, Params, ParamsFault, ResultBody, ResultDigest, ResultType, SentResults,
+    text_content,
 };
 use crate::crypto::sha256;
 use crate::jsonrpc::{Members, object_of, string};
@@ -81,27 +82,18 @@ impl RepeatWatch {
             return None;
         }
         let digest = digest_of(texts.map(str::as_bytes));
-        let name = HEXLOWER.encode(&digest);
-        let (is_known, text) = match &self.known {
-            KnownResults::Sent(sent, call) => (
-                sent.note(*call, digest),
-                format!(
-                    "The result is the same as the last time that this call was made in this \
-                     session ({size} bytes), and is not sent again. If you no longer have it, make \
-                     the same call once more: it is sent then."
-                ),
-            ),
-            KnownResults::Held(held) => (
-                held.contains(&name),
-                format!("The result is the same as {name} ({size} bytes), and is not sent again."),
-            ),
+        let (is_known, name) = match &self.known {
+            KnownResults::Sent(sent, call) => (sent.note(*call, digest), None),
+            KnownResults::Held(held) => {
+                let name = HEXLOWER.encode(&digest);
+                (held.contains(&name), Some(name))
+            }
         };
         if is_known {
             self.metrics.count_repeated_result();
         }
-        let content = is_known.then(|| text_content(&text));
-        let is_named = matches!(self.known, KnownResults::Held(_));
-        let meta = is_named.then(|| named_meta(members.find(meta::META), &name));
+        let content = is_known.then(|| text_content(&describe_repeat(name.as_deref(), size)));
+        let meta = name.map(|name| named_meta(members.find(meta::META), &name));
         (content.is_some() || meta.is_some())
             .then(|| self.rewrite(&members, content.as_deref(), meta.as_deref()).into())
     }
@@ -147,8 +139,19 @@ fn named_meta(own: Option<&RawValue>, name: &str) -> String {
     String::from_utf8(object_of(kept.chain(digest).collect::<Vec<_>>())).unwrap_or_default()
 }
 
-fn text_content(text: &str) -> String {
-    format!("[{{\"type\":\"text\",\"text\":{}}}]", string(text))
+/// What a model reads in place of a result of so many bytes: one that its client holds under a name,
+/// or one that was sent in the session.
+fn describe_repeat(name: Option<&str>, size: usize) -> String {
+    match name {
+        Some(name) => {
+            format!("The result is the same as {name} ({size} bytes), and is not sent again.")
+        }
+        None => format!(
+            "The result is the same as the last time that this call was made in this session \
+             ({size} bytes), and is not sent again. If you no longer have it, make the same call \
+             once more: it is sent then."
+        ),
+    }
 }
 
 fn digest_of_call(params: &Params) -> ResultDigest {

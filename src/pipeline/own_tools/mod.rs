@@ -14,11 +14,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use crate::call::{Answer, Call, Failure, InternalFault, Reply, ResultBody, tool_error};
+use crate::call::{
+    Answer, Call, Failure, InternalFault, Reply, ResultBody, text_content, tool_error,
+};
 use crate::catalog::Tool;
 use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::era::lift;
-use crate::jsonrpc::{object_of, string};
+use crate::jsonrpc::object_of;
 use crate::mcp::Method;
 use crate::policy::ToolAddress;
 use crate::snapshot::{Snapshot, View};
@@ -205,8 +207,7 @@ fn result_members<'a>(
     message: &str,
     structured: Option<&'a str>,
 ) -> Vec<(&'static str, Cow<'a, str>)> {
-    let item = format!("[{{\"type\":\"text\",\"text\":{}}}]", string(message));
-    let mut members = vec![("content", Cow::Owned(item))];
+    let mut members = vec![("content", Cow::Owned(text_content(message)))];
     members.extend(structured.map(|structured| ("structuredContent", structured.into())));
     members
 }

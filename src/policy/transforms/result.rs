@@ -12,10 +12,10 @@ use super::clean::strip_texts;
 use super::contents::change_contents;
 use super::message::put_message;
 use super::size::{KeepWhole, SizeLimit, limit_size};
-use crate::call::{ResultBody, ResultType, ServerName, tool_error};
+use crate::call::{ResultBody, ResultType, ServerName, text_content, tool_error};
 use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
-use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of, string};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
 
 /// Changes a result as the configuration says; `None` if it stays as it is, like every result that
 /// does not end the call.
@@ -131,9 +131,7 @@ fn drop_structured(raw: &[u8]) -> Option<Vec<u8>> {
     let structured = members.find(STRUCTURED)?;
     let content = members.find(CONTENT).map(RawValue::get);
     let items = content.and_then(|items| serde_json::from_str::<Vec<&RawValue>>(items).ok());
-    let text = items
-        .is_none_or(|items| items.is_empty())
-        .then(|| format!("[{{\"type\":\"text\",\"text\":{}}}]", string(structured.get())));
+    let text = items.is_none_or(|items| items.is_empty()).then(|| text_content(structured.get()));
     let kept = members.0.iter().filter(|(name, _)| name != STRUCTURED);
     let kept = kept.filter(|(name, _)| name != CONTENT || text.is_none());
     let kept = kept.map(|(name, value)| (&**name, Cow::Borrowed(value.get())));
