@@ -12,7 +12,7 @@ use crate::catalog::{CatalogList, Kind, ListPosition};
 use crate::clock;
 use crate::mcp::Era;
 use crate::policy::{Holder, Patience};
-use crate::snapshot::{Digests, PreparedListing, Snapshot, View, ViewKey};
+use crate::snapshot::{Digests, PreparedListing, Snapshot, View};
 use crate::upstream::ListPatience;
 
 use super::Gateway;
@@ -77,7 +77,8 @@ impl Gateway {
         let next = page.next.map(|next| self.cursors.seal(kind, next, digest)).transpose();
         let next = next.map_err(|_| InternalFault::Seal)?;
         if next.is_some() {
-            self.paged.keep(self.key_with_rights(&snapshot, context), &snapshot, &view);
+            let key = snapshot.key_with_rights(&self.view_key(context), context);
+            self.paged.keep(key, &snapshot, &view);
         }
         Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
     }
@@ -100,17 +101,12 @@ impl Gateway {
         };
         match open(view) {
             Err(CursorError::Stale) => {
-                let earlier = self.paged.find(&self.key_with_rights(snapshot, context), snapshot);
+                let key = snapshot.key_with_rights(&self.view_key(context), context);
+                let earlier = self.paged.find(&key, snapshot);
                 earlier.into_iter().find_map(|view| open(view).ok()).ok_or(CursorError::Stale)
             }
             opened => opened,
         }
-    }
-
-    /// All that a client's lists depend on.
-    fn key_with_rights(&self, snapshot: &Snapshot, context: &Context) -> ViewKey {
-        let rights = snapshot.policy.rights_of(context);
-        ViewKey { rights, ..self.view_key(context) }
     }
 
     /// Waits for the servers that are starting for the first time.

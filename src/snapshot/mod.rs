@@ -128,6 +128,11 @@ impl Snapshot {
         }
     }
 
+    /// The key with the rights of a caller: all that its lists depend on.
+    pub fn key_with_rights(&self, key: &ViewKey, context: &Context) -> ViewKey {
+        ViewKey { rights: self.policy.rights_of(context), ..key.clone() }
+    }
+
     /// Whether a profile has meta-tools.
     #[inline]
     pub fn has_meta_tools(&self) -> bool {
@@ -239,7 +244,7 @@ impl Snapshot {
 
     /// Whether a view of this key showed a tool to this caller until a moment ago.
     pub fn showed_tool(&self, key: &ViewKey, context: &Context, public: &str) -> bool {
-        let key = ViewKey { rights: self.policy.rights_of(context), ..key.clone() };
+        let key = self.key_with_rights(key, context);
         self.departed.has(&key, &context.principal, public, clock::now())
     }
 

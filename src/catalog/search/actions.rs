@@ -74,20 +74,17 @@ impl Action {
         if let Some(action) = Self::of_phrase(&words) {
             return Some(action);
         }
-        let mut content =
-            words.iter().filter(|word| !is_stop_word(word) && !is_question_filler(word));
-        content.by_ref().take(HEAD).find_map(|word| Self::of_verb(word))
+        let content = words.iter().filter(|word| !is_stop_word(word) && !is_question_filler(word));
+        content.take(HEAD).find_map(|word| Self::of_verb(word))
     }
 
     /// The action of a verb with its particle, which may stand apart: `throw the old one out`.
     fn of_phrase(words: &[&str]) -> Option<Self> {
-        let places = words.iter().enumerate();
-        let found = places.filter_map(|(place, word)| {
+        let phrase = words.iter().enumerate().find_map(|(place, word)| {
             let (action, _, particles) = PHRASES.iter().find(|(_, verb, _)| verb == word)?;
-            let near = words.iter().skip(place + 1).take(APART);
-            near.into_iter().any(|word| particles.contains(word)).then_some(*action)
+            let mut near = words.iter().skip(place + 1).take(APART);
+            near.any(|word| particles.contains(word)).then_some(*action)
         });
-        let phrase = found.into_iter().next();
         phrase.or_else(|| words.contains(&"instead").then_some(Self::Update))
     }
 
