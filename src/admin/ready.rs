@@ -71,9 +71,9 @@ fn can_take_calls(server: &ServerStatus) -> bool {
             server.start == ServerStart::Lazy
                 || (!awaits_verdict(server) && server.last_error.is_none())
         }
-        ServerState::Backoff | ServerState::Login | ServerState::Failed | ServerState::Stopping => {
-            false
-        }
+        // Clients use their own accounts, and log in as they need it.
+        ServerState::Backoff | ServerState::Login | ServerState::Failed => server.own_accounts_only,
+        ServerState::Stopping => false,
     }
 }
 

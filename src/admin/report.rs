@@ -278,6 +278,7 @@ fn server(
         first_verdict_at: view.first_verdict.map(time),
         last_error: view.last_error.as_ref().map(last_error),
         login: view.login.as_deref().map(str::to_owned),
+        own_accounts_only: view.own_accounts_only,
         tools: tools.count(),
         tool_tokens: counted.map(|counted| counted.tokens),
         restarts: view.restarts,

@@ -264,6 +264,8 @@ pub struct ServerStatus {
     pub last_error: Option<LastError>,
     /// Where the operator logs in to it, if it asks for a login.
     pub login: Option<String>,
+    /// Whether the gateway has no account at it, and clients use their own.
+    pub own_accounts_only: bool,
     /// How many of its tools are in the catalog.
     pub tools: usize,
     /// The tokens of their definitions, by estimate; `None` before they are counted.

@@ -48,6 +48,7 @@ fn server(name: &str, state: ServerState) -> ServerStatus {
         first_verdict_at: (state != ServerState::Connecting).then(|| at(2)),
         last_error: None,
         login: None,
+        own_accounts_only: false,
         tools: 3,
         tool_tokens: None,
         restarts: 0,

@@ -97,6 +97,17 @@ impl Selection {
         any_matches(self.servers.as_deref(), true, server.as_str())
     }
 
+    /// Whether the selection is about elements of a server, as far as can be told before the server
+    /// has listed any: it names the server, or all elements, or public names that may begin with
+    /// the server's.
+    fn is_about_server(&self, server: &ServerName) -> bool {
+        if self.servers.is_some() || self.names_no_kind() {
+            return self.admits_server(server);
+        }
+        let mut names = self.tools.iter().chain(&self.prompts).flatten();
+        names.any(|name| may_name_element_of(name, server))
+    }
+
     /// Whether the selection shows an element of that kind by its public name
     /// or URI. A pattern for URIs admits only those without dot segments, which
     /// lead elsewhere than the pattern sees.
@@ -170,6 +181,13 @@ impl Scope {
     /// Whether the scope may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|one| one.admits_server(server))
+    }
+
+    /// Whether the scope is about elements of this server, as far as can be told before the server has
+    /// listed any.
+    pub fn is_about_server(&self, server: &ServerName) -> bool {
+        self.selections.iter().all(|one| one.is_about_server(server))
+            && self.rights.as_ref().is_none_or(|rights| rights.may_hear_of(server))
     }
 
     /// Whether the scope shows a server's tool, prompt, resource or template by
@@ -247,6 +265,13 @@ impl fmt::Display for Selection {
         }
         Ok(())
     }
+}
+
+/// Whether a pattern may match public names that begin with a server's.
+pub fn may_name_element_of(pattern: &Pattern, server: &ServerName) -> bool {
+    let prefix = format!("{server}__");
+    let literal = pattern.as_str().split(['*', '?']).next().unwrap_or_default();
+    literal.starts_with(&prefix) || (prefix.starts_with(literal) && literal != pattern.as_str())
 }
 
 fn any_matches(patterns: Option<&[Pattern]>, otherwise: bool, name: &str) -> bool {

@@ -14,6 +14,9 @@ pub trait ElementFilter: fmt::Debug + Send + Sync {
 
     /// Whether requests may reach this server that name no element.
     fn shows_unlisted(&self, server: &ServerName) -> bool;
+
+    /// Whether the caller may hear of this server while its elements are unknown.
+    fn may_hear_of(&self, server: &ServerName) -> bool;
 }
 
 /// One element of the catalog, as rights see it.

@@ -65,7 +65,8 @@ section! {
             assertion_file: Option<PathBuf>,
             /// `token_exchange` and `id_jag`: the token that is exchanged for what the gateway does for no
             /// client, such as listing, and for all with `per = "gateway"`. With `per = "user"` calls
-            /// use the token that their own client has sent, and never this one.
+            /// use the token that their own client has sent, and never this one; without it, only
+            /// clients that send a token to be exchanged see the server.
             subject_token: Option<Secret>,
             /// The file with that token, read for each exchange.
             subject_token_file: Option<PathBuf>,

@@ -40,21 +40,25 @@ pub(super) struct Posted {
 impl Posted {
     /// # Errors
     /// [`Failure::MediaType`] for anything that does not call itself JSON.
-    pub(super) fn new(
-        head: Parts,
-        body: Bytes,
-        RequestSender { caller, peer, snapshot }: RequestSender,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(head: Parts, body: Bytes, from: RequestSender) -> Result<Self, Failure> {
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
         }
+        Ok(Self { body, ..Self::without_body(head, from) })
+    }
+
+    /// A request whose body is of no interest.
+    pub(super) fn without_body(
+        head: Parts,
+        RequestSender { caller, peer, snapshot }: RequestSender,
+    ) -> Self {
         let transport = match head.version {
             _ if peer.stdio => "stdio",
             Version::HTTP_2 => "http2",
             _ => "http1",
         };
         let (headers, extensions) = (Arc::new(head.headers), head.extensions);
-        Ok(Self { headers, body, caller, extensions, snapshot, peer, transport })
+        Self { headers, body: Bytes::new(), caller, extensions, snapshot, peer, transport }
     }
 
     /// The limits in force for this request.

@@ -185,9 +185,7 @@ pub(super) fn request_lists(
     }
     let holder = Holder::identify(&context.principal, context.address);
     let servers = snapshot.servers_of(view);
-    servers
-        .map(|member| member.server.list_on_behalf((client, &context.principal), &holder, kind))
-        .collect()
+    servers.map(|member| member.server.list_on_behalf(context, &holder, kind)).collect()
 }
 
 /// How long a client waits for lists that depend on its abilities, from its request on.

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::call::{Call, Failure, Principal, Question, ResultBody, ServerName};
+use crate::call::{Call, Context, Failure, Question, ResultBody, ServerName};
 use crate::config::NamingChoice;
 use crate::era::state::RequestState;
 use crate::mcp::Method;
 use crate::mcp::question::ELICITATION;
 use crate::snapshot::{Snapshot, View};
+use crate::upstream::GrantOwner;
 
+use super::Gateway;
 use super::active_call::ActiveCall;
 use super::input::{Requester, check_accepted, read_input};
 
@@ -41,6 +43,16 @@ impl Requester {
     }
 }
 
+impl Gateway {
+    /// Has the connections of an owner show the servers that its client may use at its endpoint.
+    pub fn offer_connections(&self, snapshot: &Snapshot, context: &Context, owner: &GrantOwner) {
+        let view = snapshot.view(&self.view_key(context), context);
+        let servers = snapshot.servers();
+        let offered = servers.filter(|member| view.scope().is_about_server(&member.config.name));
+        offered.for_each(|member| member.server.offer_connection(owner));
+    }
+}
+
 /// Whether a call may be the retry of one that waited for a login.
 pub(super) fn may_await_login(call: &Call) -> bool {
     call.input.is_some() || call.params.state().is_some()
@@ -57,10 +69,7 @@ pub(super) async fn resume_login(
     active: &mut ActiveCall,
 ) -> Result<Arc<Snapshot>, Failure> {
     match awaited_server(call, active.asker())? {
-        Some(server) => {
-            let asked = (&call.context.principal, active);
-            Ok(await_login(snapshot, server, asked).await)
-        }
+        Some(server) => Ok(await_login(snapshot, server, (&call.context, active)).await),
         None => Ok(snapshot),
     }
 }
@@ -82,10 +91,10 @@ fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<ServerName>, 
 async fn await_login(
     snapshot: Arc<Snapshot>,
     server: ServerName,
-    (principal, active): (&Principal, &mut ActiveCall),
+    (context, active): (&Context, &mut ActiveCall),
 ) -> Arc<Snapshot> {
     let Some(member) = snapshot.server(&server) else { return snapshot };
-    member.server.await_login(principal, PATIENCE).await;
+    member.server.await_login(context, PATIENCE).await;
     let snapshots = Arc::clone(active.wait_for_login());
     snapshots.catch_up().await;
     snapshots.load_full()
@@ -104,8 +113,7 @@ pub(super) async fn explain_missing_login(
             | Failure::UnknownPrompt { .. }
             | Failure::UnknownResource { .. }
     );
-    // Under rules, a client does not learn of servers that it may not use.
-    if !unknown || !snapshot.lacks_lists() || snapshot.policy.authorization().is_some() {
+    if !unknown || !snapshot.lacks_lists() {
         return failure;
     }
     let is_prefixed = snapshot.config.gateway.naming == NamingChoice::Prefix;
@@ -113,9 +121,12 @@ pub(super) async fn explain_missing_login(
         Some(name) => name.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with("__")),
         None => true,
     };
-    let servers = snapshot.servers_of(view).filter(|member| may_have(&member.config.name));
+    // A client does not learn of servers that it may not use.
+    let may_hear_of = |server: &ServerName| view.scope().is_about_server(server);
+    let servers = snapshot.servers().map(|member| (member, &member.config.name));
+    let servers = servers.filter(|(_, name)| may_have(name) && may_hear_of(name));
     let principal = &call.context.principal;
-    for member in servers {
+    for (member, _) in servers {
         if let Some(missing) = member.server.login_failure(principal).await {
             return missing;
         }

@@ -159,8 +159,7 @@ impl Gateway {
         let abilities = (!abilities.are_none()).then(|| abilities.clone());
         let is_legacy = context.client.version.era() == Era::Legacy;
         let era = (is_legacy && self.snapshots.has_lists_by_era()).then_some(Era::Legacy);
-        let has_accounts = self.snapshots.grants().has_accounts();
-        let account = has_accounts.then(|| context.principal.clone());
+        let account = self.snapshots.grants().account_of(&context.principal);
         let endpoint = context.endpoint.clone();
         ViewKey { endpoint, abilities, era, account, ..ViewKey::default() }
     }
@@ -277,14 +276,18 @@ impl Gateway {
 #[expect(clippy::manual_async_fn, reason = "the future of an async fn has its arguments twice")]
 fn await_reply(
     (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
-    key: ViewKey,
+    mut key: ViewKey,
     call: Box<Call>,
     mut active: Box<ActiveCall>,
 ) -> impl Future<Output = Box<ActiveCall>> {
     async move {
         if login::may_await_login(&call) {
             match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
-                Ok(resumed) => snapshot = resumed,
+                Ok(resumed) => {
+                    snapshot = resumed;
+                    // The login may have been the first of any client.
+                    key.account = snapshot.grants.account_of(&call.context.principal);
+                }
                 Err(refused) => {
                     active.attach_reply(Reply::ready(Err(refused)));
                     return active;

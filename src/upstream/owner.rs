@@ -124,6 +124,12 @@ impl ClientDeclaration {
         (self.other_era, &self.account) == (other.other_era, &other.account)
     }
 
+    /// What is declared with a client's account before the server's version is known, and for its
+    /// calls where the main instance has no account.
+    pub(super) fn of_account(account: &Principal) -> Self {
+        Self::main().with_account(Some(account))
+    }
+
     /// The same of the client that has this account.
     pub(super) fn with_account(self, account: Option<&Principal>) -> Self {
         Self { account: account.cloned(), ..self }

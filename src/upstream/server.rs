@@ -170,7 +170,7 @@ impl Server {
         if call.input.is_some()
             && let Some(version) = self.kin.version()
         {
-            return self.instance_of_main_era(version, &call.context);
+            return self.instance_of_main_era(version, &call.context).await;
         }
         self.instance_for(&call.context).await
     }
@@ -180,22 +180,32 @@ impl Server {
         &self,
         context: &Context,
     ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
-        let version = if let Some(version) = self.kin.version() {
-            version
-        } else {
-            // Held although it may be needed only to learn the server's era.
-            let _first = InUse::begin(&self.main);
-            self.main.connected().await?.peer().version
+        let version = match self.kin.version() {
+            Some(version) => version,
+            None => self.learn_version(context).await?,
         };
         if self.kin.wants_legacy(version, context.client.version.era())
             && let Some(taken) = Box::pin(self.legacy_instance_for(context)).await?
         {
             return Ok(taken);
         }
-        self.instance_of_main_era(version, context)
+        self.instance_of_main_era(version, context).await
     }
 
-    fn instance_of_main_era(
+    /// The version that the server speaks, by the main instance or, where the gateway itself has no
+    /// account, by that of the client.
+    async fn learn_version(&self, context: &Context) -> Result<ProtocolVersion, UpstreamError> {
+        // Held although it may be needed only to learn the server's era.
+        let (instance, _in_use) = self.main_or_account(context).await?;
+        let connected = instance.connected().await;
+        let explain = async |fault| self.kin.explain_down(fault, &context.principal).await;
+        match connected {
+            Ok(connection) => Ok(connection.peer().version),
+            Err(fault) => Err(Box::pin(explain(fault)).await),
+        }
+    }
+
+    async fn instance_of_main_era(
         &self,
         version: ProtocolVersion,
         context: &Context,
@@ -203,10 +213,29 @@ impl Server {
         let owner = InstanceKey::of(version, &self.kin.config, context);
         let is_of_main = owner.lists() && owner.told == self.kin.main_declaration(version);
         if owner.is_main() || is_of_main {
-            return Ok((Arc::clone(&self.main), InUse::begin(&self.main)));
+            return self.main_or_account(context).await;
         }
         let holder = Holder::identify(&context.principal, context.address);
         self.kin.pool.take(&self.kin, owner, &holder)
+    }
+
+    /// The main instance, held open, or the one with the client's own account, if the gateway has none
+    /// at the server.
+    async fn main_or_account(
+        &self,
+        context: &Context,
+    ) -> Result<(Arc<Instance>, InUse), UpstreamError> {
+        let main = (Arc::clone(&self.main), InUse::begin(&self.main));
+        if self.main.connection.load().is_some() {
+            return Ok(main);
+        }
+        match self.kin.account_key(&context.principal) {
+            Some(own) if Box::pin(self.main.lacks_account()).await => {
+                let holder = Holder::identify(&context.principal, context.address);
+                self.kin.pool.take(&self.kin, own, &holder)
+            }
+            _ => Ok(main),
+        }
     }
 
     /// The Legacy instance for a Legacy client, at a server whose main instance
@@ -339,6 +368,7 @@ impl Server {
             eras: versions.map(ProtocolVersion::era).collect(),
             last_error: main.last_error,
             login: self.operator_link(),
+            own_accounts_only: self.kin.has_no_account(),
             restarts: self.main.restarts.load(Ordering::Relaxed),
             pid: main.pid,
             warnings: notes.warnings.clone(),

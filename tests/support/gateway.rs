@@ -253,8 +253,13 @@ impl Gateway {
 
     /// Waits until a server takes calls and its tools are in the list.
     pub async fn ready(&self, server: &str) {
-        self.wait_for(|status| of(status, server)["state"] == "ready").await;
+        self.in_state(server, "ready").await;
         within(self.merged()).await;
+    }
+
+    /// Waits until a server has this state.
+    pub async fn in_state(&self, server: &str, state: &str) {
+        self.wait_for(|status| of(status, server)["state"] == state).await;
     }
 
     /// Waits until the list is made of the servers' newest ones.

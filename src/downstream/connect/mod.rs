@@ -19,14 +19,17 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::call::{PeerAddress, Principal};
+use crate::call::{Client, Failure, Meta, PeerAddress, Principal};
 use crate::codec::body::collect;
-use crate::mcp::MediaType;
+use crate::mcp::{MediaType, ProtocolVersion};
 use crate::upstream::{GrantBook, GrantOwner, LoginFault};
 
 use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
 
+use super::request::Posted;
+
 use form::{FORM_TIME, LARGEST_FORM, PageForm};
+use pages::find_parameter;
 use visitor::Visitor;
 
 /// A request of a browser, read.
@@ -80,16 +83,23 @@ impl McpService {
         visitor.answer(own.as_deref().unwrap_or_default(), page).await
     }
 
-    /// Gives a client that shows its key or token a link to the page with its connections.
+    /// Gives a client that shows its key or token a link to the page with its connections. The page
+    /// shows the servers that it may use, in the profile that the query names.
     async fn give_link<B: Send>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body> {
         let mut request = request.map(drop);
-        *request.uri_mut() = Uri::from_static("/mcp");
+        let profile = find_parameter(request.uri().query().unwrap_or_default(), "profile");
+        let endpoint = match &*profile {
+            "" => Ok(Uri::from_static("/mcp")),
+            profile => Uri::try_from(format!("/mcp/{profile}")),
+        };
+        let Ok(endpoint) = endpoint else { return refusal(&Failure::UnknownEndpoint) };
+        *request.uri_mut() = endpoint;
         let authenticated = match self.authenticate(request, peer) {
             Ok(authenticated) => Ok(authenticated),
             Err(Unauthenticated::Refused(response)) => Err(response),
             Err(Unauthenticated::Waiting(waiting)) => self.authenticate_later(*waiting, peer).await,
         };
-        let Authenticated { from, .. } = match authenticated {
+        let Authenticated { head, from, .. } = match authenticated {
             Ok(authenticated) => authenticated,
             Err(response) => return *response,
         };
@@ -98,6 +108,10 @@ impl McpService {
             Principal::Anonymous => GrantOwner::Gateway,
             principal => GrantOwner::Client(principal.clone()),
         };
+        let (snapshot, visit) = (Arc::clone(&from.snapshot), Posted::without_body(head, from));
+        let client = Client::new(ProtocolVersion::LATEST_MODERN, None, Bytes::from_static(b"{}"));
+        let context = visit.context(Arc::new(client), Meta::default());
+        self.gateway.offer_connections(&snapshot, &context, &owner);
         match grants.make_visit_link(owner) {
             Ok(link) => {
                 let lasts = GrantBook::VISIT_TIME.as_secs();

@@ -287,13 +287,15 @@ impl Visitor<'_> {
     }
 
     /// What an owner may log in to. Where profiles or rules say who may use what, only what the
-    /// owner was given a link for.
+    /// owner was given a link for, or has shown a key or token for.
     fn connections_of(&self, owner: &GrantOwner) -> Vec<Connection> {
         let is_open = *owner == GrantOwner::Gateway
             || (self.snapshot.config.profiles.is_empty()
                 && self.snapshot.policy.authorization().is_none());
         let connections = self.snapshot.servers().filter_map(|it| it.server.connection(owner));
-        connections.filter(|it| is_open || it.state != ConnectionState::Missing).collect()
+        let is_shown =
+            |it: &Connection| is_open || it.is_offered || it.state != ConnectionState::Missing;
+        connections.filter(is_shown).collect()
     }
 
     fn find_server(&self, owner: &GrantOwner, name: &str) -> Option<&SnapshotServer> {
@@ -353,7 +355,7 @@ fn scheme_of(login: &OfferedLogin) -> &'static str {
     if login.endpoint.scheme() == "https" { " https:" } else { " https: http:" }
 }
 
-fn find_parameter(query: &str, name: &str) -> String {
+pub(super) fn find_parameter(query: &str, name: &str) -> String {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{Context, ServerName};
 use crate::catalog::{CatalogElement, ElementBasis, ElementFilter};
-use crate::config::{ConditionCost, ValueSize};
+use crate::config::{ConditionCost, RuleEffect, ValueSize};
 use crate::policy::CallTarget;
 
 use super::Authorization;
@@ -164,6 +164,22 @@ impl ElementFilter for CallerRights {
 
     fn shows_unlisted(&self, server: &ServerName) -> bool {
         !matches!(self.decide_unlisted(server), AccessDecision::Denied { .. })
+    }
+
+    // A rule allows the caller some of its elements, and none denies all of them.
+    fn may_hear_of(&self, server: &ServerName) -> bool {
+        let mut rules = self
+            .applicable
+            .iter()
+            .filter_map(|(place, standing)| Some((self.authorization.rule(*place)?, *standing)));
+        let denies = |(rule, standing): (&AccessRule, CallerMatch)| {
+            let holds = rule.holds_for_unlisted(standing, server.as_str());
+            rule.effect() == RuleEffect::Deny && holds == Holds::Yes
+        };
+        let allows = |(rule, standing): (&AccessRule, CallerMatch)| {
+            rule.effect() == RuleEffect::Allow && rule.is_about_server(standing, server)
+        };
+        !rules.clone().any(denies) && rules.any(allows)
     }
 }
 

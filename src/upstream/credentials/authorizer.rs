@@ -90,6 +90,7 @@ impl ServerAuthorizer {
         metrics: Option<Arc<ServerMetrics>>,
     ) -> Arc<Self> {
         let oauth = oauth.clone();
+        let has_accounts = oauth.per == GrantOwnership::User && oauth.grant.exchanges_callers();
         let ca = oauth.ca.clone().or_else(|| ca.cloned());
         let issuer = oauth.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
         let idp = oauth.idp.as_ref().map(|idp| &idp.token_endpoint);
@@ -109,6 +110,9 @@ impl ServerAuthorizer {
             first_issuer: OnceLock::new(),
             metrics,
         });
+        if has_accounts {
+            book.expect_accounts();
+        }
         book.meet_authorizer(&authorizer);
         authorizer
     }
@@ -134,9 +138,14 @@ impl ServerAuthorizer {
         self.oauth.per == GrantOwnership::User && self.book.knows_clients()
     }
 
-    /// Whether a client has an account of its own, and is logged in to it.
+    /// Whether a client has an account of its own, and is logged in to it, or has sent a token to be
+    /// exchanged.
     pub(in crate::upstream) fn has_account(&self, client: &Principal) -> bool {
-        self.tells_clients_apart() && self.has_grant(&self.owner_of(Some(client)))
+        if !self.tells_clients_apart() {
+            return false;
+        }
+        let slot = self.book.find_slot(&self.key_of(&self.owner_of(Some(client))));
+        slot.is_some_and(|slot| slot.grant.load().is_some() || slot.caller.lock().is_some())
     }
 
     /// How long a link can be used.

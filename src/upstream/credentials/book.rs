@@ -11,7 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::call::{CallerToken, Named, ServerName};
+use crate::call::{CallerToken, Named, Principal, ServerName};
 use crate::clock;
 use crate::vault::Vault;
 
@@ -87,6 +87,8 @@ pub(super) struct GrantSlot {
     pub(super) caller: Mutex<Option<CallerToken>>,
     /// What the authorization server was given and has refused, as its SHA-256.
     pub(super) refused: Mutex<Option<[u8; 32]>>,
+    /// Whether the owner has shown a key or token by which it may use the server.
+    pub(super) is_offered: AtomicBool,
     /// How often the server has asked for other scopes since the grant was new.
     step_ups: AtomicUsize,
 }
@@ -103,6 +105,7 @@ impl GrantSlot {
             link: Mutex::default(),
             caller: Mutex::default(),
             refused: Mutex::default(),
+            is_offered: AtomicBool::new(false),
             step_ups: AtomicUsize::new(0),
         }
     }
@@ -132,6 +135,15 @@ impl GrantSlot {
         let before = self.grant.swap(None);
         self.step_ups.store(0, Ordering::Relaxed);
         self.count_change(before.is_some());
+    }
+
+    /// Remembers the token that the owner has sent.
+    pub(super) fn note_caller(&self, token: &CallerToken) {
+        let mut noted = self.caller.lock();
+        if noted.as_ref() != Some(token) {
+            let before = noted.replace(token.clone());
+            self.count_change(before.is_none());
+        }
     }
 
     fn count_change(&self, is_change: bool) {
@@ -167,6 +179,17 @@ impl GrantBook {
     #[inline]
     pub fn has_accounts(&self) -> bool {
         self.version() > 0
+    }
+
+    /// The principal, if clients have, or have had, accounts of their own.
+    #[inline]
+    pub fn account_of(&self, principal: &Principal) -> Option<Principal> {
+        self.has_accounts().then(|| principal.clone())
+    }
+
+    /// Expects clients to have accounts from their first request on, by the tokens that they send.
+    pub(super) fn expect_accounts(&self) {
+        self.accounts.0.fetch_max(1, Ordering::AcqRel);
     }
 
     /// A number that changes when a client gets an account of its own at a server, or loses it.

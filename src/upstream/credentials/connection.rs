@@ -2,6 +2,7 @@
 //! it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -26,6 +27,8 @@ pub struct Connection {
     pub server: ServerName,
     /// Whether there is a grant.
     pub state: ConnectionState,
+    /// Whether the owner has shown a key or token by which it may use the server.
+    pub is_offered: bool,
 }
 
 /// Whether there is a grant.
@@ -70,6 +73,7 @@ impl ServerAuthorizer {
             return None;
         }
         let slot = self.book.find_slot(&self.key_of(owner));
+        let is_offered = slot.as_ref().is_some_and(|slot| slot.is_offered.load(Ordering::Relaxed));
         let grant = slot.and_then(|slot| slot.grant.load_full());
         let state = match grant {
             Some(grant) => ConnectionState::Connected {
@@ -79,7 +83,14 @@ impl ServerAuthorizer {
             None if self.open_login(owner).is_some() => ConnectionState::Awaited,
             None => ConnectionState::Missing,
         };
-        Some(Connection { server: self.place.server.clone(), state })
+        Some(Connection { server: self.place.server.clone(), state, is_offered })
+    }
+
+    /// Has the connections of this owner show the server, if the owner may log in to it.
+    pub(in crate::upstream) fn offer_connection(&self, owner: &GrantOwner) {
+        if self.connection(owner).is_some() {
+            self.book.slot(self.key_of(owner)).is_offered.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The link by which an owner logs in: the one that is out, or a new one.

@@ -112,11 +112,7 @@ impl ServerAuthorizer {
         }
         let owner = self.owner_of(Some(principal));
         if let (GrantOwner::Client(_), Some(token)) = (&owner, token) {
-            let slot = self.book.slot(self.key_of(&owner));
-            let mut noted = slot.caller.lock();
-            if noted.as_ref() != Some(token) {
-                *noted = Some(token.clone());
-            }
+            self.book.slot(self.key_of(&owner)).note_caller(token);
         }
     }
 

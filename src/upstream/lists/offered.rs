@@ -171,14 +171,14 @@ impl OfferedLists {
     }
 
     /// The list for clients of this declaration or, until it is known, another
-    /// one of the same other era.
+    /// one of the same other era or account.
     pub(in crate::upstream) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         let sibling = || {
             let further = self.further();
             let mut same = further.iter().filter(|(key, _)| key.is_of_same(told));
             same.find_map(|(_, slot)| slot.list.clone())
         };
-        self.of(told).or_else(|| told.other_era.and_then(|_| sibling()))
+        self.of(told).or_else(|| (!told.is_made_by_main()).then(sibling).flatten())
     }
 
     /// A list that the next one for these clients may have elements of.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Abilities, Client, Principal};
+use crate::call::{Abilities, Context, Principal};
 use crate::catalog::Kind;
 use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::Holder;
@@ -21,17 +21,19 @@ impl Server {
     /// client has asked for too many lists. The caller bounds the time.
     pub fn list_on_behalf(
         &self,
-        (client, principal): (&Client, &Principal),
+        context: &Context,
         holder: &Holder,
         kind: Kind,
     ) -> impl Future<Output = ()> + Send + use<> {
+        let client = &context.client;
         let era = client.version.era();
+        self.kin.note_caller(context);
         if self.kin.version().is_some_and(|version| self.kin.wants_legacy(version, era)) {
             self.kin.retry_legacy(holder);
         }
-        let told = self.told(era, client.abilities(), Some(principal));
+        let told = self.told(era, client.abilities(), Some(&context.principal));
         let told = told.and_then(|told| self.kin.declaration_to_list(told));
-        let told = told.filter(|_| self.list().is_some());
+        let told = told.filter(|told| told.account.is_some() || self.list().is_some());
         let asked = told.and_then(|told| {
             let standing = self.ask_for_list(&told, holder)?;
             self.have_listed(&told, holder, (standing, kind));
@@ -48,25 +50,28 @@ impl Server {
     }
 
     /// What the server is told of these clients; `None` if it is no more than of
-    /// all, or if its version is unknown.
+    /// all, or if its version is unknown and they have no account by which to learn it.
     pub(super) fn told(
         &self,
         era: Era,
         abilities: &Abilities,
         account: Option<&Principal>,
     ) -> Option<ClientDeclaration> {
-        let version = self.kin.version()?;
+        let authorizer = self.kin.authorizer.as_ref();
+        let account = account.filter(|it| authorizer.is_some_and(|own| own.has_account(it)));
+        let Some(version) = self.kin.version() else {
+            return account.map(ClientDeclaration::of_account);
+        };
         let told = if self.kin.serves_legacy(version, era) {
             ClientDeclaration::of_legacy_client(abilities)
         } else {
             ClientDeclaration::new(version, abilities)
         };
-        let authorizer = self.kin.authorizer.as_ref();
-        let account = account.filter(|it| authorizer.is_some_and(|own| own.has_account(it)));
         let told = told.adapt_to(&self.kin.config).with_account(account);
         let is_special =
             told != ClientDeclaration::main() && told != self.kin.main_declaration(version);
-        (is_special && !self.kin.config.has_one_instance()).then_some(told)
+        let may_differ = account.is_some() || !self.kin.config.has_one_instance();
+        (is_special && may_differ).then_some(told)
     }
 
     /// Records that a client asks for a list; returns its state, or `None` if

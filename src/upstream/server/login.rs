@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::call::{Failure, Principal, ServerFault};
+use crate::call::{Context, Failure, Principal, ServerFault};
+use crate::catalog::Kind;
+use crate::policy::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::{Connection, GrantOwner, LoginFault, RevocationOutcome};
 use crate::upstream::supervisor::state::LifeState;
@@ -23,6 +25,13 @@ impl Server {
     /// owner to log in.
     pub fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
         self.kin.authorizer.as_ref()?.connection(owner)
+    }
+
+    /// Has the connections of this owner show the server, if it is for the owner to log in.
+    pub fn offer_connection(&self, owner: &GrantOwner) {
+        if let Some(authorizer) = &self.kin.authorizer {
+            authorizer.offer_connection(owner);
+        }
     }
 
     /// The link by which an owner logs in.
@@ -45,11 +54,11 @@ impl Server {
         }
     }
 
-    /// The failure of a call to a server that has no list yet because it asks for a login; `None`
-    /// if it does not.
+    /// The failure of a call to a server that has no list for its client yet, because it asks for a
+    /// login; `None` if it does not, or if the client has logged in.
     pub async fn login_failure(&self, principal: &Principal) -> Option<Failure> {
         let authorizer = self.kin.authorizer.as_ref()?;
-        if self.list().is_some() {
+        if self.list().is_some() || authorizer.has_account(principal) {
             return None;
         }
         // After a login that came to nothing, the next start makes another link.
@@ -64,27 +73,30 @@ impl Server {
         if *self.main.state.borrow() != LifeState::AwaitsLogin {
             return None;
         }
-        // The list comes with the login of the gateway itself, if clients have logins of their own.
-        let owner = authorizer.owner_of(Some(principal));
-        let demand = authorizer.open_login(&owner).filter(|_| owner == GrantOwner::Gateway);
-        let fault = match demand {
-            Some(demand) => UpstreamError::LoginNeeded(Box::new(demand)),
-            None => UpstreamError::Down(Box::new(ServerFault::LoginNeeded)),
-        };
+        let fault = UpstreamError::Down(Box::new(ServerFault::LoginNeeded));
+        let fault = self.kin.explain_down(fault, principal).await;
         Some(fault.into_failure(self.name(), &self.kin.config.secrets))
     }
 
     /// Waits for the login that a client was asked for, and then for the server's list, within a
     /// limit. Returns at once if there is nothing to wait for.
-    pub async fn await_login(&self, principal: &Principal, patience: Duration) {
+    pub async fn await_login(&self, context: &Context, patience: Duration) {
         let Some(authorizer) = &self.kin.authorizer else { return };
-        authorizer.await_login(&authorizer.owner_of(Some(principal)), patience).await;
-        if self.list().is_none() && authorizer.has_grant(&GrantOwner::Gateway) {
+        authorizer.await_login(&authorizer.owner_of(Some(&context.principal)), patience).await;
+        if self.list().is_some() {
+            return;
+        }
+        let limit = self.kin.config.start_timeout;
+        if authorizer.has_account(&context.principal) {
+            let holder = Holder::identify(&context.principal, context.address);
+            let listed = self.list_on_behalf(context, &holder, Kind::Tools);
+            let _ = timeout(limit, listed).await;
+        } else if authorizer.has_grant(&GrantOwner::Gateway) {
             let mut state = self.main.state.subscribe();
             let is_over = |state: &LifeState| {
                 !matches!(state, LifeState::AwaitsLogin | LifeState::Connecting | LifeState::Idle)
             };
-            let _ = timeout(self.kin.config.start_timeout, state.wait_for(is_over)).await;
+            let _ = timeout(limit, state.wait_for(is_over)).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, Failure, Principal, Reply, ServerFault, ServerName};
+use crate::call::{Call, Failure, Reply, ServerFault, ServerName};
 use crate::clock::{self, LastUse};
 use crate::config::{ServerConfig, ServerKind, StartChoice};
 use crate::mcp::{Era, ProtocolVersion};
@@ -142,14 +142,14 @@ impl Instance {
             Err(reading) => reading,
         };
         let context = &permitted.get().context;
-        let principal = &context.principal;
-        if let Some(authorizer) = &self.kin.authorizer {
-            let grants = context.grants.as_deref();
-            authorizer.note_caller(principal, grants.and_then(|grants| grants.token.as_ref()));
-        }
-        let connection = self.connected().await;
-        let connection =
-            connection.map_err(|fault| self.fail(self.with_login(fault, principal)))?;
+        self.kin.note_caller(context);
+        let connection = match self.connected().await {
+            Ok(connection) => connection,
+            Err(fault) => {
+                let explained = Box::pin(self.kin.explain_down(fault, &context.principal));
+                return Err(self.fail(explained.await));
+            }
+        };
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
             // Lost before the call was sent: the next child receives it.
@@ -245,16 +245,6 @@ impl Instance {
         let owner = self.grant_owner();
         let authorizer = self.kin.authorizer.as_ref();
         owner.zip(authorizer).is_some_and(|(owner, it)| it.open_login(&owner).is_some())
-    }
-
-    /// Adds the link to the fault of an instance that waits for a login.
-    fn with_login(&self, fault: UpstreamError, principal: &Principal) -> UpstreamError {
-        let waits =
-            matches!(&fault, UpstreamError::Down(fault) if **fault == ServerFault::LoginNeeded);
-        let Some(authorizer) = self.kin.authorizer.as_ref().filter(|_| waits) else { return fault };
-        let used = self.grant_owner().filter(|own| *own == authorizer.owner_of(Some(principal)));
-        let demand = used.and_then(|owner| authorizer.open_login(&owner));
-        demand.map_or(fault, |demand| UpstreamError::LoginNeeded(Box::new(demand)))
     }
 
     /// Waits until the instance is ready; false if it fails, or is not ready in

@@ -118,6 +118,9 @@ impl<'a> Life<'a> {
                 LossReason::Lost(fault) => {
                     let needs_login = matches!(fault, UpstreamError::LoginNeeded(_));
                     self.note(&fault);
+                    if is_main {
+                        instance.kin.note_account(Some(&fault));
+                    }
                     if instance.owner.lists() && !is_main {
                         instance.give_up_on_list();
                     }
@@ -251,7 +254,13 @@ impl<'a> Life<'a> {
         let opened = timeout(limit, self.connect()).await;
         let connection = opened.unwrap_or(Err(UpstreamError::Timeout { after: limit }))?;
         let connection = Arc::new(connection);
+        let is_first = instance.owner.told.account.is_some() && instance.kin.version().is_none();
+        if is_first {
+            // The gateway itself has no account to find it out with.
+            instance.kin.era.confirm(connection.peer());
+        }
         if instance.is_main() {
+            instance.kin.note_account(None);
             if instance.kin.era.is_of_other_server(connection.peer()) {
                 instance.kin.lists.set_dependence(ListDependence::Unknown);
             }

@@ -7,10 +7,12 @@
 //! server that speaks both eras has some for Legacy clients ([`legacy_side`]).
 //! Where there is only one client, the main instance is told what that client
 //! can do ([`sole_client`]).
+//! Where the gateway has no account at a server, those of clients are used ([`accounts`]).
 //! [`remembered_era`] is what is known of the main instance's era.
 //! [`shared`] is the state that they share. This module does not know how bytes
 //! reach a server: [`opening`] asks a transport for a connection.
 
+mod accounts;
 pub(in crate::upstream) mod instance;
 pub(in crate::upstream) mod legacy_side;
 pub(in crate::upstream) mod shared;

@@ -174,6 +174,8 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) legacy_side: LegacySide,
     /// The tokens for its requests; `None` without OAuth.
     pub(in crate::upstream) authorizer: Option<Arc<ServerAuthorizer>>,
+    /// Whether only the accounts of clients are of use: see `has_no_account`.
+    pub(super) no_account: AtomicBool,
     /// The only client, as the main instance was told of it.
     pub(super) main_client: Mutex<SettledClient>,
     /// Whether list requests still wait for its first list.
@@ -223,6 +225,7 @@ impl ServerShared {
             stop: surroundings.stop.child_token(),
             lives: TaskTracker::new(),
             legacy_side: LegacySide::restored(known, clock::unix_now().as_secs()),
+            no_account: AtomicBool::new(false),
             main_client: Mutex::default(),
             patience: ListPatience::default(),
             unkept: Notify::new(),
@@ -304,7 +307,8 @@ impl ServerShared {
             return;
         }
         // An idle server is available: the next call starts it.
-        let takes_calls = matches!(state, LifeState::Idle | LifeState::Ready);
+        let takes_calls =
+            matches!(state, LifeState::Idle | LifeState::Ready) || self.has_no_account();
         let availability = if takes_calls { Availability::Up } else { Availability::Down };
         self.metrics.set_availability(availability);
         self.report_health(state);

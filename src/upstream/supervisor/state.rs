@@ -68,6 +68,8 @@ pub struct ServerOverview {
     pub last_error: Option<(SystemTime, String)>,
     /// Where the operator logs in to the server, if it asks for that.
     pub login: Option<Arc<str>>,
+    /// Whether the gateway has no account at it, and clients use their own.
+    pub own_accounts_only: bool,
     /// The number of restarts.
     pub restarts: u32,
     /// The process id, while a child runs.

@@ -25,7 +25,11 @@ async fn shared_by_two(server: &OauthServer) -> (Gateway, [Client; 2]) {
 
 /// The link to its connections that a client gets with its key.
 async fn visit_link(gateway: &Gateway, key: &str) -> String {
-    let said = gateway.plain().key(key).http("POST", "/connect").send().await.said().await;
+    visit_link_at(gateway, key, "/connect").await
+}
+
+async fn visit_link_at(gateway: &Gateway, key: &str, path: &str) -> String {
+    let said = gateway.plain().key(key).http("POST", path).send().await.said().await;
     assert_eq!(said.status, 200, "{said:?}");
     said.json()["link"].as_str().unwrap().to_owned()
 }
@@ -204,6 +208,89 @@ async fn the_page_lists_connects_and_revokes() {
     );
     assert!(calls[0].header("authorization").unwrap().starts_with("Basic "));
     link_in(&call(&ann).await);
+}
+
+#[tokio::test]
+async fn under_rules_the_page_shows_what_its_client_may_use_before_any_login() {
+    let allows = [
+        "servers = [\"s\"]\n",
+        "tools = [\"s__e*\"]\n",
+        "tools = [\"*__echo\"]\n",
+        "groups = [\"crew\"]\n",
+        "servers = [\"s\"]\nwhen = \"tool.native == 'echo'\"\n",
+    ];
+    for allowed in allows {
+        let server = protected().await;
+        let gateway = Gateway::with("s", server.lines("s", ""))
+            .toml(&client_table("ann", "key-of-ann", "groups = [\"crew\"]\n"))
+            .toml(&client_table("bob", "key-of-bob", ""))
+            .toml(&format!("[policy.rules.crew]\nprincipals = [\"ann\"]\n{allowed}"))
+            .toml("[policy.rules.others]\ntools = [\"s\", \"t__*\"]\n")
+            .toml("[policy.rules.asks]\nwhen = \"tool.native == 'other'\"\n")
+            .start()
+            .await;
+        gateway.in_state("s", "login").await;
+        let bob = gateway.modern().key("key-of-bob");
+        let said = call(&bob).await;
+        assert!(said.body.contains("unknown tool") && !said.body.contains("connect"), "{said:?}");
+        let pages = ["key-of-bob", "key-of-ann"].map(async |key| {
+            let browser = Browser::of(&gateway);
+            browser.agrees(&visit_link(&gateway, key).await).await;
+            (browser.opens("/connect").await, browser)
+        });
+        let [of_bob, of_ann] = pages;
+        let (page, _) = of_bob.await;
+        assert!(!page.body.contains("Connect s"), "{allowed}: {page:?}");
+        let (page, browser) = of_ann.await;
+        assert!(page.body.contains("Connect s"), "{allowed}: {page:?}");
+        let led = browser.sends("/connect/start", &answer(&form_of(&page), "")).await;
+        let asked = browser.agrees(led.header("location").unwrap()).await;
+        server.gives("of-ann", json!({}));
+        server.takes("of-ann", &["list", "call"]);
+        assert_eq!(browser.opens(&server.agrees(&asked)).await.status, 200);
+        let ann = gateway.modern().key("key-of-ann");
+        assert_eq!(call(&ann).await.text(), r#"{"a":1}"#, "{allowed}");
+        assert!(call(&bob).await.body.contains("unknown tool"), "{allowed}");
+    }
+}
+
+#[tokio::test]
+async fn under_rules_a_call_is_answered_with_the_link_of_a_server_that_its_client_may_use() {
+    let server = protected().await;
+    let gateway = Gateway::with("s", server.lines("s", ""))
+        .toml(&client_table("ann", "key-of-ann", ""))
+        .toml(&client_table("bob", "key-of-bob", ""))
+        .toml("[policy.rules.all]\nservers = [\"s\"]\n")
+        .toml("[policy.rules.none]\nprincipals = [\"bob\"]\neffect = \"deny\"\n")
+        .start()
+        .await;
+    gateway.in_state("s", "login").await;
+    link_in(&call(&gateway.modern().key("key-of-ann")).await);
+    let said = call(&gateway.modern().key("key-of-bob")).await;
+    assert!(said.body.contains("unknown tool") && !said.body.contains("connect"), "{said:?}");
+}
+
+#[tokio::test]
+async fn the_page_shows_the_servers_of_the_profile_that_is_asked_for() {
+    let server = protected().await;
+    let gateway = Gateway::with("s", server.lines("s", ""))
+        .server("t", server.lines("t", ""))
+        .toml(&client_table("ann", "key-of-ann", "profiles = [\"support\"]\n"))
+        .toml("[profiles.support]\nservers = [\"s\"]\n")
+        .start()
+        .await;
+    gateway.in_state("s", "login").await;
+    let browser = Browser::of(&gateway);
+    let link = visit_link_at(&gateway, "key-of-ann", "/connect?profile=support").await;
+    browser.agrees(&link).await;
+    let page = browser.opens("/connect").await;
+    assert!(page.body.contains("Connect s") && !page.body.contains("Connect t"), "{page:?}");
+    for path in
+        ["/connect", "/connect?profile=other", "/connect?profile=../x", "/connect?profile=%20"]
+    {
+        let said = gateway.plain().key("key-of-ann").http("POST", path).send().await.said().await;
+        assert!((400..500).contains(&said.status), "{path}: {said:?}");
+    }
 }
 
 #[tokio::test]

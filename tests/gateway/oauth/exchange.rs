@@ -94,6 +94,27 @@ async fn a_call_uses_what_its_own_clients_token_was_exchanged_for() {
 }
 
 #[tokio::test]
+async fn users_are_served_without_a_token_of_the_gateway() {
+    for upstream in Upstream::both().await {
+        let server = OauthServer::before(upstream).await;
+        let settings = exchange(&server).replace("subject_token = \"of-operator\"\n", "");
+        let house = House::new(server, &settings, "").await;
+        let ann = house.token(json!({ "sub": "ann" }));
+        house.server.gives("for-ann", json!({}));
+        house.server.takes("for-ann", &["list", "call"]);
+        for is_modern in [true, false] {
+            let client = house.client(&ann, is_modern).await;
+            let listed = client.tool_names().await;
+            assert!(listed.contains(&"s__echo".to_owned()), "{listed:?}");
+            assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
+        }
+        assert_eq!(house.tokens_of_calls(), ["Bearer for-ann", "Bearer for-ann"]);
+        let requests = house.server.token_requests();
+        assert!(requests.iter().all(|form| form["subject_token"] == ann), "{requests:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_token_of_a_user_is_exchanged_by_itself() {
     let server = protected().await;
     let settings = exchange(&server);
@@ -123,7 +144,7 @@ async fn a_client_without_a_token_of_that_issuer_gets_nobody_elses() {
     let server = protected().await;
     let (issuer, other) = (Issuer::start().await, Issuer::start().await);
     let more = format!(
-        "{}{}[servers.t]\n{}[servers.t.oauth]\nclient_id = \"c\"\n{}subject_issuer = \"other\"\n",
+        "{}{}[servers.t]\n{}[servers.t.oauth]\nclient_id = \"of-t\"\n{}subject_issuer = \"other\"\n",
         client_table("keyed", "key-of-keyed", ""),
         other.table("other", ""),
         server.upstream.http(),
@@ -131,7 +152,6 @@ async fn a_client_without_a_token_of_that_issuer_gets_nobody_elses() {
     );
     let settings = format!("{}subject_issuer = \"idp\"\n", exchange(&server));
     let house = House::of((server, issuer), &settings, &more).await;
-    let before = house.server.token_requests().len();
     // Its token is kept for the server `t`, and still it is not for the authorization server of `s`.
     let resource = format!("http://{}/mcp", house.gateway.running.address);
     let foreign = other.token(&resource, json!({}));
@@ -140,7 +160,9 @@ async fn a_client_without_a_token_of_that_issuer_gets_nobody_elses() {
     }
     assert_eq!(house.tokens_of_calls(), Vec::<String>::new());
     let requests = house.server.token_requests();
-    assert_eq!(requests.len(), before, "nothing was exchanged: {requests:?}");
+    let by_s = requests.iter().filter(|form| form.get("client_id").is_none_or(|id| id != "of-t"));
+    let exchanged: Vec<_> = by_s.map(|form| &*form["subject_token"]).collect();
+    assert!(exchanged.iter().all(|subject| *subject == "of-operator"), "{requests:?}");
 }
 
 #[tokio::test]
@@ -148,12 +170,17 @@ async fn a_refused_exchange_is_an_error_and_no_other_grant_is_tried() {
     let server = protected().await;
     let settings = exchange(&server);
     let house = House::new(server, &settings, "").await;
+    house.gateway.ready("s").await;
     house.server.gives_none("invalid_target");
     let before = house.server.token_requests().len();
-    is_refused(&call(&house.client(&house.token(json!({})), true).await).await);
-    let requests = house.server.token_requests();
-    assert_eq!(requests.len(), before + 1);
-    assert_eq!(requests[before]["grant_type"], format!("{URN}:grant-type:token-exchange"));
+    let token = house.token(json!({}));
+    is_refused(&call(&house.client(&token, true).await).await);
+    let requests = house.server.token_requests().split_off(before);
+    assert!(!requests.is_empty());
+    for form in requests {
+        assert_eq!(form["grant_type"], format!("{URN}:grant-type:token-exchange"));
+        assert_eq!(form["subject_token"], token);
+    }
     assert_eq!(house.tokens_of_calls(), Vec::<String>::new());
 }
 

@@ -32,8 +32,9 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
     for upstream in Upstream::both().await {
         let server = OauthServer::before(upstream).await;
         let (gateway, [ann, bob]) = shared_by_two(&server, "per = \"user\"").await;
-        let said = call(&ann).await;
-        assert!(!said.body.contains("/connect"), "the operator's link is not for her: {said:?}");
+        let of_operator = gateway.server("s").await["login"].as_str().unwrap().to_owned();
+        let before = link_in(&call(&ann).await);
+        assert_ne!(before, of_operator, "the operator's link is not for her");
         log_in_as_operator(&gateway, &server, "of-operator").await;
         // The operator's grant lists, and makes nobody's calls.
         let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
@@ -96,6 +97,80 @@ async fn each_client_sees_what_its_own_account_lists() {
         link_in(&call(ann).await);
         assert_eq!(listed(ann).await, own("operator"));
         assert_eq!(listed(bob).await, own("bob"));
+    }
+}
+
+#[tokio::test]
+async fn users_need_no_login_of_the_operator() {
+    for upstream in Upstream::both().await {
+        upstream.when_asked("tools/list", |asked| {
+            let sent = asked.header("authorization").unwrap_or_default();
+            let whose = sent.strip_prefix("Bearer of-").unwrap_or_default();
+            vec![Step::Result(json!({ "tools": [tool("echo"), tool(whose)] }))]
+        });
+        let server = OauthServer::before(upstream).await;
+        let (gateway, [ann, bob]) = shared_by_two(&server, "per = \"user\"").await;
+        let [(_, _), (_, legacy_ann)] = gateway.both_as("key-of-ann", "/mcp").await;
+        gateway.in_state("s", "login").await;
+        assert_eq!(gateway.admin("/readyz").await.status, 200, "users can log in");
+        for client in [&ann, &bob, &legacy_ann] {
+            assert_eq!(client.tool_names().await, Vec::<String>::new());
+        }
+        let link = link_in(&call(&ann).await);
+        server.gives("of-ann", json!({}));
+        server.takes("of-ann", &["list", "call"]);
+        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+        // In either era, and without a list before.
+        for client in [&ann, &legacy_ann] {
+            assert_eq!(call(client).await.text(), r#"{"a":1}"#);
+            assert_eq!(client.tool_names().await, ["s__echo", "s__ann"]);
+        }
+        assert_eq!(bob.tool_names().await, Vec::<String>::new(), "her account is not his");
+        let of_bob = link_in(&call(&bob).await);
+        assert_ne!(parameters(&of_bob)["ticket"], parameters(&link)["ticket"]);
+        server.gives("of-bob", json!({}));
+        server.takes("of-bob", &["list", "call"]);
+        assert_eq!(agree(&gateway, &server, &of_bob).await.status, 200);
+        assert_eq!(bob.tool_names().await, ["s__echo", "s__bob"]);
+        assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
+        assert_eq!(ann.tool_names().await, ["s__echo", "s__ann"]);
+        let calls = server.upstream.calls();
+        let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
+        assert_eq!(tokens, ["Bearer of-ann", "Bearer of-ann", "Bearer of-bob"]);
+        // Who has lost the account has nothing again, and a link.
+        server.refuses("of-ann");
+        link_in(&call(&ann).await);
+        assert_eq!(ann.tool_names().await, Vec::<String>::new());
+        // The operator may still log in.
+        log_in_as_operator(&gateway, &server, "of-operator").await;
+        assert_eq!(ann.tool_names().await, ["s__echo", "s__operator"]);
+        assert_eq!(bob.tool_names().await, ["s__echo", "s__bob"]);
+        assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_is_asked_to_log_in_needs_no_operator() {
+    for upstream in Upstream::both().await {
+        let server = OauthServer::before(upstream).await;
+        let (gateway, [ann, _]) = shared_by_two(&server, "per = \"user\"").await;
+        gateway.in_state("s", "login").await;
+        let ann = ann.offering(json!({ "elicitation": { "url": {} } })).await;
+        let said = call(&ann).await;
+        let link = said.result()["inputRequests"]["login"]["params"]["url"].as_str().unwrap();
+        let link = link.to_owned();
+        server.gives("of-ann", json!({}));
+        server.takes("of-ann", &["list", "call"]);
+        let retry = ann
+            .ask_call("s__echo", json!({ "a": 1 }))
+            .param("inputResponses", json!({ "login": { "action": "accept" } }))
+            .param("requestState", said.result()["requestState"].clone());
+        let (said, page) = tokio::join!(
+            async { retry.send().await.said().await },
+            agree(&gateway, &server, &link)
+        );
+        assert_eq!(page.status, 200);
+        assert_eq!(said.text(), r#"{"a":1}"#);
     }
 }
 
