@@ -88,20 +88,31 @@ async fn log_in_as_operator(gateway: &Gateway) {
 async fn servers_of_the_sdks_see_each_users_own_grant() {
     let issuer = authorization_server(3600);
     for (name, server) in guarded_servers(&issuer) {
-        let gateway = gateway((&issuer, &server), "").await;
-        log_in_as_operator(&gateway).await;
-        let mut digests = Vec::new();
-        for key in ["key-of-ann", "key-of-bob"] {
-            let client = gateway.modern().key(key);
-            let said = client.call("s__whoami", json!({})).await;
-            log_in(&gateway, &link_in(said.text())).await;
-            let said = client.call("s__whoami", json!({})).await;
-            assert!(!said.is_error() && said.text().len() == 64, "{name}: {said:?}");
-            assert_eq!(client.call("s__whoami", json!({})).await.text(), said.text(), "{name}");
-            digests.push(said.text().to_owned());
+        // Whether the operator has logged in or not.
+        for operators in 0..2 {
+            let gateway = gateway((&issuer, &server), "").await;
+            for _ in 0..operators {
+                log_in_as_operator(&gateway).await;
+            }
+            let mut digests = Vec::new();
+            for key in ["key-of-ann", "key-of-bob"] {
+                let client = gateway.modern().key(key);
+                assert_eq!(client.tool_names().await.len(), operators, "{name}");
+                let said = client.call("s__whoami", json!({})).await;
+                log_in(&gateway, &link_in(said.text())).await;
+                let [(_, modern), (_, legacy)] = gateway.both_as(key, "/mcp").await;
+                for client in [&client, &modern, &legacy] {
+                    let said = client.call("s__whoami", json!({})).await;
+                    assert!(!said.is_error() && said.text().len() == 64, "{name}: {said:?}");
+                    assert_eq!(client.tool_names().await, ["s__whoami"], "{name}");
+                    digests.push(said.text().to_owned());
+                }
+            }
+            assert!(digests[..3].iter().all(|digest| *digest == digests[0]), "{name}");
+            assert!(digests[3..].iter().all(|digest| *digest == digests[3]), "{name}");
+            assert_ne!(digests[0], digests[3], "{name}");
+            gateway.stop().await;
         }
-        assert_ne!(digests[0], digests[1], "{name}");
-        gateway.stop().await;
     }
 }
 
