@@ -17,6 +17,7 @@ use super::quota::DailyQuota;
 use super::rate::Rate;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::setting::{SectionPart, Setting, SettingRow, TextSetting};
+use super::subject_name::SubjectName;
 
 section! {
     /// A client and its API keys. As soon as one client is configured, requests without a valid key
@@ -32,7 +33,8 @@ section! {
         }
         settings {
             /// Names in client certificates that identify the client (`gateway.tls.client_ca`), each as
-            /// `CN=NAME`, `dns:NAME`, `email:ADDRESS` or `uri:URI`. One of them is enough.
+            /// `CN=NAME`, `subject:CN=NAME,OU=UNIT,O=COMPANY`, `dns:NAME`, `email:ADDRESS`, `uri:URI` or
+            /// `ip:ADDRESS`. One of them is enough.
             certificates: Vec<CertificateName> = [],
             /// The profiles that the client may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
@@ -180,6 +182,8 @@ impl Setting for KeyHash {
 pub enum CertificateName {
     /// The common name of the subject.
     Common(String),
+    /// The whole subject.
+    Subject(SubjectName),
     /// A DNS name, in lower case.
     Dns(String),
     /// An e-mail address.
@@ -193,7 +197,7 @@ pub enum CertificateName {
 impl TextSetting for CertificateName {
     type Value = Self;
     const WORD: &'static str = "name in a certificate";
-    const RULE: &'static str = "`CN=`, `dns:`, `email:`, `uri:` or `ip:` and a name";
+    const RULE: &'static str = "`CN=`, `subject:`, `dns:`, `email:`, `uri:` or `ip:` and a name";
     const EXAMPLE: &'static str = "\"dns:ci.example.com\"";
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
@@ -202,6 +206,10 @@ impl TextSetting for CertificateName {
         let is_empty = name.trim().is_empty();
         let found = match text.get(..=kind.len()).filter(|_| !is_empty) {
             Some("CN=") => Self::Common(written()),
+            Some("subject:") => match SubjectName::parse(name) {
+                Some(subject) => Self::Subject(subject),
+                None => return Ok(None),
+            },
             Some("dns:") => Self::Dns(name.to_ascii_lowercase()),
             Some("email:") => Self::Email(written()),
             Some("uri:") => Self::Uri(written()),
@@ -219,6 +227,7 @@ impl fmt::Display for CertificateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Common(name) => write!(f, "CN={name}"),
+            Self::Subject(name) => write!(f, "subject:{name}"),
             Self::Dns(name) => write!(f, "dns:{name}"),
             Self::Email(name) => write!(f, "email:{name}"),
             Self::Uri(name) => write!(f, "uri:{name}"),

@@ -63,6 +63,7 @@ mod sent_secrets;
 mod server_secrets;
 mod setting;
 mod source;
+mod subject_name;
 mod substitute;
 mod syntax;
 #[cfg(test)]
@@ -128,6 +129,7 @@ pub use server::{
 };
 pub use server_secrets::ServerSecrets;
 pub use source::{ConfigSource, Environment, SystemEnvironment};
+pub use subject_name::SubjectName;
 pub use transforms::{
     ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,
     ResultBounds, ResultSettings, StripChoice, StructuredChoice, TemplatePart, TextPart,

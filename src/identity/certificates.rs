@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::parse_x509_certificate;
+use x509_parser::x509::X509Name;
 
 use super::api_keys::grants_of;
 use super::tokens::ScopeRanks;
 use crate::call::Grants;
-use crate::config::{CertificateName, ClientConfig, KeyHash};
+use crate::config::{CertificateName, ClientConfig, KeyHash, SubjectName};
 use crate::crypto::sha256;
 
 /// The verified certificate of a connection's client.
@@ -42,6 +44,7 @@ impl ClientCertificate {
         let common = certificate.subject().iter_common_name();
         let common = common.filter_map(|name| name.as_str().ok());
         let common = common.map(|name| CertificateName::Common(name.to_owned()));
+        let subject = read_subject(certificate.subject()).map(CertificateName::Subject);
         let alternatives = certificate.extensions().iter();
         let alternatives =
             alternatives.filter_map(|extension| match extension.parsed_extension() {
@@ -55,7 +58,8 @@ impl ClientCertificate {
             GeneralName::IPAddress(bytes) => ip_address(bytes).map(CertificateName::Ip),
             _ => None,
         });
-        let names = common.chain(alternatives).take(MOST_NAMES).collect();
+        let names =
+            subject.into_iter().chain(common).chain(alternatives).take(MOST_NAMES).collect();
         let expires = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
         let digest = KeyHash::new(sha256(der));
         Ok(Self { names, expires: Duration::from_secs(expires), digest })
@@ -105,6 +109,23 @@ impl CertificateNames {
         let first = found.next()?;
         found.all(|other| other.name == first.name).then_some(&**first)
     }
+}
+
+/// The whole subject, the most special part first; `None` if it is empty or has values that are no text.
+fn read_subject(name: &X509Name<'_>) -> Option<SubjectName> {
+    let mut parts = Vec::new();
+    for part in name.iter_rdn() {
+        let mut attributes = Vec::new();
+        for attribute in part.iter() {
+            let kind = attribute.attr_type();
+            let short = oid2abbrev(kind, oid_registry()).map(str::to_owned);
+            let value = attribute.as_str().ok()?.to_owned();
+            attributes.push((short.unwrap_or_else(|_| kind.to_id_string()), value));
+        }
+        parts.push(attributes);
+    }
+    parts.reverse();
+    (!parts.is_empty()).then(|| SubjectName::from_parts(parts))
 }
 
 /// An address in a certificate: four bytes, or sixteen (RFC 5280, 4.2.1.6).
@@ -165,6 +186,25 @@ mod tests {
         ] {
             let found = known.find(&certificate).map(|client| &*client.name);
             assert_eq!(found, expected, "{certificate:?}");
+        }
+        let subject = |text: &str| CertificateName::Subject(SubjectName::parse(text).unwrap());
+        let known = names(&[(subject("CN=ci, OU=Build, O=Example"), "build")]);
+        let unit = |common: &str, unit: &str| {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::OrganizationName, "Example");
+            params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+            params.distinguished_name.push(DnType::CommonName, common);
+            let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            ClientCertificate::parse(der.der()).unwrap()
+        };
+        for (certificate, expected) in [
+            (unit("ci", "Build"), Some("build")),
+            (unit("ci", "Test"), None),
+            (unit("ci,OU=Build", "Build"), None),
+            (certificate("ci", vec![]), None),
+        ] {
+            assert_eq!(known.find(&certificate).map(|client| &*client.name), expected);
         }
         assert_eq!(ClientCertificate::parse(b"no certificate"), Err(CertificateError));
     }
