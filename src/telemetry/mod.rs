@@ -21,6 +21,7 @@
 pub mod audit;
 pub mod events;
 pub mod https;
+mod json_text;
 pub mod log;
 pub mod metrics;
 pub mod otel;

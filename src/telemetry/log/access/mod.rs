@@ -10,20 +10,20 @@
 //! and U+2029), and it names no spans.
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use tracing::Subscriber;
 use tracing::dispatcher::get_default;
 use tracing_subscriber::Layer;
 
 use super::sink::Sink;
 use crate::clock;
+use crate::telemetry::json_text::{
+    SecondText, needs_no_escape, push_address, push_digits, push_integer, push_padded, push_text,
+};
 use crate::telemetry::{CLIP, CallRecord};
 use crate::text::clip;
 
@@ -65,9 +65,8 @@ impl AccessLog {
         let now = clock::unix_now();
         // A call may end while its thread ends.
         let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
-        scratch.format_date(now);
         let mut line = AccessLogLine { out: &mut scratch.line, style: self.style };
-        line.write_line(record, &scratch.date, now.subsec_micros());
+        line.write_line(record, scratch.second.of(now), now.subsec_micros());
         // The sink counts the lines that it drops.
         let _ = (&self.sink).write_all(&scratch.line);
         scratch.line.clear();
@@ -79,14 +78,11 @@ thread_local! {
     static SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
 }
 
-/// Buffers that a thread keeps between two lines.
+/// What a thread keeps between two lines.
 #[derive(Debug)]
 struct LineScratch {
     line: Vec<u8>,
-    /// The second since 1970 that `date` shows.
-    second: Option<u64>,
-    /// `2026-07-28T12:00:00`.
-    date: String,
+    second: SecondText,
 }
 
 impl Default for LineScratch {
@@ -97,21 +93,7 @@ impl Default for LineScratch {
 
 impl LineScratch {
     const fn new() -> Self {
-        Self { line: Vec::new(), second: None, date: String::new() }
-    }
-
-    fn format_date(&mut self, now: Duration) {
-        let second = now.as_secs();
-        if self.second == Some(second) {
-            return;
-        }
-        let time =
-            i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
-        self.date.clear();
-        let _ = write!(self.date, "{}", time.unwrap_or(Timestamp::MAX));
-        // Without the `Z`; the latest representable time has a fraction, too.
-        self.date.truncate(self.date.find(['.', 'Z']).unwrap_or(self.date.len()));
-        self.second = Some(second);
+        Self { line: Vec::new(), second: SecondText::new() }
     }
 }
 
@@ -215,56 +197,23 @@ impl AccessLogLine<'_> {
 
     #[cold]
     fn write_escaped(&mut self, text: &str) {
-        if self.style != AccessLogFormat::Json {
-            let _ = write!(self.out, "{text:?}");
-            return;
-        }
-        self.write_raw("\"");
-        for c in text.chars() {
-            match c {
-                '"' => self.write_raw("\\\""),
-                '\\' => self.write_raw("\\\\"),
-                '\n' => self.write_raw("\\n"),
-                '\r' => self.write_raw("\\r"),
-                '\t' => self.write_raw("\\t"),
-                '\u{8}' => self.write_raw("\\b"),
-                '\u{c}' => self.write_raw("\\f"),
-                '\u{2028}' | '\u{2029}' => self.write_code_point(c),
-                c if c.is_control() => self.write_code_point(c),
-                c => self.write_raw(c.encode_utf8(&mut [0; 4])),
+        match self.style {
+            AccessLogFormat::Json => push_text(self.out, text),
+            AccessLogFormat::Plain | AccessLogFormat::Coloured => {
+                let _ = write!(self.out, "{text:?}");
             }
         }
-        self.write_raw("\"");
-    }
-
-    fn write_code_point(&mut self, c: char) {
-        let _ = write!(self.out, "\\u{:04x}", u32::from(c));
     }
 
     /// An address: quoted in JSON, bare elsewhere.
     fn write_address(&mut self, address: IpAddr) {
         by_style!(self, "", "", "\"");
-        match address {
-            IpAddr::V4(v4) => {
-                let [a, b, c, d] = v4.octets();
-                self.write_digits(a.into());
-                for byte in [b, c, d] {
-                    self.write_raw(".");
-                    self.write_digits(byte.into());
-                }
-            }
-            IpAddr::V6(v6) => {
-                let _ = write!(self.out, "{v6}");
-            }
-        }
+        push_address(self.out, address);
         by_style!(self, "", "", "\"");
     }
 
     fn write_integer(&mut self, value: i64) {
-        if value < 0 {
-            self.write_raw("-");
-        }
-        self.write_digits(value.unsigned_abs());
+        push_integer(self.out, value);
     }
 
     /// Microseconds as milliseconds: with as many decimals as needed, at least
@@ -280,45 +229,12 @@ impl AccessLogLine<'_> {
     }
 
     fn write_digits(&mut self, value: u64) {
-        self.write_raw(itoa::Buffer::new().format(value));
+        push_digits(self.out, value);
     }
 
-    /// A number with as many digits as there are `zeros`, at least.
     fn write_padded(&mut self, zeros: &str, value: u64) {
-        let mut buffer = itoa::Buffer::new();
-        let digits = buffer.format(value);
-        self.write_raw(zeros.get(digits.len()..).unwrap_or_default());
-        self.write_raw(digits);
+        push_padded(self.out, zeros, value);
     }
-}
-
-/// Whether `text` needs no escapes between quotes: visible ASCII without quotes
-/// and backslashes. Eight bytes at a time; the last eight overlap those before.
-fn needs_no_escape(text: &str) -> bool {
-    let text = text.as_bytes();
-    let Some(last) = text.last_chunk::<8>() else {
-        return text.iter().all(|b| matches!(b, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~'));
-    };
-    let (words, _) = text.as_chunks::<8>();
-    words.iter().fold(odd_bytes(*last), |odd, word| odd | odd_bytes(*word)) == 0
-}
-
-/// Not 0 if any of the eight bytes needs an escape.
-fn odd_bytes(word: [u8; 8]) -> u64 {
-    /// The same byte in each position.
-    const fn all(byte: u8) -> u64 {
-        u64::from_ne_bytes([byte; 8])
-    }
-    /// Sets the high bit of each position whose byte in `word` is below `byte`.
-    /// A borrow may set further bits, but only if some byte was below.
-    const fn below(word: u64, byte: u8) -> u64 {
-        word.wrapping_sub(all(byte)) & !word
-    }
-    let word = u64::from_ne_bytes(word);
-    let quote = below(word ^ all(b'"'), 1);
-    let backslash = below(word ^ all(b'\\'), 1);
-    let delete = below(word ^ all(0x7f), 1);
-    (word | below(word, b' ') | quote | backslash | delete) & all(0x80)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::Value;
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -210,7 +212,7 @@ fn a_byte_is_plain_where_both_formats_leave_it_alone() {
 
 #[test]
 fn the_date_follows_the_clock() {
-    let mut scratch = LineScratch::new();
+    let mut text = SecondText::new();
     for (second, date) in [
         (0, "1970-01-01T00:00:00"),
         (0, "1970-01-01T00:00:00"),
@@ -220,8 +222,7 @@ fn the_date_follows_the_clock() {
         (59, "1970-01-01T00:00:59"),
         (u64::MAX, "9999-12-30T22:00:00"),
     ] {
-        scratch.format_date(Duration::from_secs(second));
-        assert_eq!(scratch.date, date, "{second}");
+        assert_eq!(text.of(Duration::from_secs(second)), date, "{second}");
     }
 }
 
