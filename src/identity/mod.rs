@@ -154,9 +154,9 @@ impl Identity {
     /// meant for a server (`forward_headers`), and stays unless it holds a
     /// key of this gateway or a token of its issuers.
     ///
-    /// `admit` says whether something that is not known yet may be tried. Keys of clients and tokens
-    /// that were verified before are found by one look at their SHA-256, and pass without it: a guess
-    /// would have to meet 256 random bits.
+    /// `admit` says whether something that is not known yet may be tried. Keys of clients, which are found
+    /// by their SHA-256, and tokens that were verified before, which are found by their fingerprint, pass
+    /// without it: a guess would have to meet 256 or 128 random bits.
     ///
     /// # Errors
     /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], where there are
@@ -172,13 +172,17 @@ impl Identity {
             return Ok(Credential::anonymous());
         }
         let shown = self.shown_credential(headers)?;
-        let hash = KeyHash::new(sha256(shown.text));
         let (now, name) = (now(), shown.name.clone());
+        if let Some(known) = self.recall_token(&shown, resource, now) {
+            let token = known?;
+            headers.remove(name);
+            return Ok(Credential::of_token(token));
+        }
+        let hash = KeyHash::new(sha256(shown.text));
         let Some(key) = self.keys.find(&hash) else {
             let token = self.verify_token(&shown, (&hash, resource), (now, admit))?;
             headers.remove(name);
-            let (principal, grants) = (token.principal.clone(), Some(Arc::clone(&token.grants)));
-            return Ok(Credential { principal, grants, proof: Proof::Token(token) });
+            return Ok(Credential::of_token(token));
         };
         if key.is_expired(now) {
             return Err(Failure::KeyExpired.into());
@@ -207,6 +211,19 @@ impl Identity {
         let principal = Principal::Client(Arc::clone(&client.name));
         let proof = Proof::Certificate(Arc::clone(certificate));
         Some(Credential { principal, grants: client.grants.clone(), proof })
+    }
+
+    /// The token that a request shows, if it was verified before. What is a key is no such token: keys
+    /// are found first, and both are forgotten with their configuration.
+    fn recall_token(
+        &self,
+        shown: &ShownCredential<'_>,
+        resource: Option<&ProtectedResource>,
+        now: Duration,
+    ) -> Option<Result<Arc<VerifiedToken>, Failure>> {
+        let (issuers, _) = self.tokens.as_ref()?;
+        let is_bearer = shown.name == header::AUTHORIZATION;
+        issuers.recall(shown.text, resource.filter(|_| is_bearer)?, now)
     }
 
     /// Verifies what is not a key.
@@ -378,6 +395,11 @@ impl Credential {
         Self::without_grants(Proof::Nothing)
     }
 
+    fn of_token(token: Arc<VerifiedToken>) -> Self {
+        let (principal, grants) = (token.principal.clone(), Some(Arc::clone(&token.grants)));
+        Self { principal, grants, proof: Proof::Token(token) }
+    }
+
     /// The process that started the gateway and talks to it over standard streams: it could read
     /// the configuration as well.
     pub fn parent() -> Self {
@@ -390,12 +412,14 @@ impl Credential {
 
     /// The kind of proof, and what tells it from others of its kind, without the secret: the first
     /// digits of a key's or token's SHA-256.
-    pub fn describe(&self) -> (&'static str, Option<String>) {
+    pub fn describe(&self) -> (&'static str, Option<Arc<str>>) {
         match &self.proof {
             Proof::Nothing => ("none", None),
-            Proof::Key(hash) => ("key", Some(hash.abbreviation())),
-            Proof::Certificate(certificate) => ("certificate", Some(certificate.abbreviation())),
-            Proof::Token(token) => ("token", Some(token.describe())),
+            Proof::Key(hash) => ("key", Some(hash.abbreviation().into())),
+            Proof::Certificate(certificate) => {
+                ("certificate", Some(certificate.abbreviation().into()))
+            }
+            Proof::Token(token) => ("token", Some(Arc::clone(token.describe()))),
             Proof::Parent => ("parent", None),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A token is parsed ([`jwt`]), its issuer found, its claims compared with what the issuer's
 //! configuration and the addressed resource demand ([`claims`]), and its signature verified with a
-//! key of the issuer ([`key_set`]). What was verified is remembered by the token's digest
+//! key of the issuer ([`key_set`]). What was verified is remembered by the token's fingerprint
 //! ([`verified`]), until it expires, the configuration changes or the issuer's keys do.
 //!
 //! Nothing is fetched here: [`IssuerKeys`] holds what `upstream` has fetched, and says when it should
@@ -92,7 +92,7 @@ impl TokenIssuers {
             Arc::new(TokenIssuer { config, keys, base, ranks, keeps_texts })
         };
         let issuers: Vec<_> = config.issuers.iter().map(issuer).collect();
-        let verified = VerifiedTokens::default();
+        let verified = VerifiedTokens::new();
         (!issuers.is_empty()).then_some(Self { issuers, verified })
     }
 
@@ -116,7 +116,27 @@ impl TokenIssuers {
         self.issuers.iter().find(|issuer| issuer.config.accepts_issuer(said))
     }
 
-    /// Verifies a token for a resource. One that was verified before needs no `admit`.
+    /// The token with this text, if it was verified before with keys that its issuer still has, and what
+    /// is wrong with it here and now. `None` for one that has to be verified.
+    pub(super) fn recall(
+        &self,
+        text: &[u8],
+        resource: &ProtectedResource,
+        now: Duration,
+    ) -> Option<Result<Arc<VerifiedToken>, Failure>> {
+        let token = self.verified.find(text)?;
+        let checked = if token.is_expired(now) {
+            Err(TokenFault::Expired)
+        } else if token.has_current_key() {
+            token.check_resource(resource)
+        } else {
+            return None;
+        };
+        Some(checked.map(|()| token).map_err(Failure::TokenRefused))
+    }
+
+    /// Verifies a token that cannot be recalled for a resource. One that was verified before, with other
+    /// keys, needs no `admit`.
     ///
     /// # Errors
     /// [`Unverified`].
@@ -126,19 +146,13 @@ impl TokenIssuers {
         resource: &ProtectedResource,
         (now, admit): (Duration, impl FnOnce() -> Result<(), Failure>),
     ) -> Result<Arc<VerifiedToken>, Unverified> {
-        let refuse_known = |fault| Unverified::Refused(Failure::TokenRefused(fault));
-        match self.verified.find(digest) {
-            Some(token) if token.is_expired(now) => return Err(refuse_known(TokenFault::Expired)),
-            Some(token) if token.has_current_key() => {
-                return token.check_resource(resource).map(|()| token).map_err(refuse_known);
-            }
-            Some(_) => {}
-            None => admit().map_err(Unverified::Refused)?,
+        if self.verified.find(text).is_none() {
+            admit().map_err(Unverified::Refused)?;
         }
         let parsed = ParsedToken::parse(text)?;
         let issuer = self.issuer_of(&parsed).ok_or(TokenFault::Issuer)?;
         let token = issuer.verify(&parsed, (digest, resource), now)?;
-        self.verified.insert(digest, Arc::clone(&token), (text.len(), now));
+        self.verified.insert(text, Arc::clone(&token), now);
         Ok(token)
     }
 

@@ -167,18 +167,29 @@ fn verified(lines: &str) -> (Identity, Arc<VerifiedToken>) {
 #[test]
 fn verified_tokens_have_a_bound() {
     let (_, token) = verified("");
-    let all = VerifiedTokens::default();
-    for number in 0..20_000_u32 {
-        let mut digest = [0; 32];
-        digest[..4].copy_from_slice(&number.to_le_bytes());
-        all.insert(&digest, Arc::clone(&token), (16 << 10, NOW));
-        assert!(all.find(&digest).is_some(), "the newest is there");
+    let all = VerifiedTokens::new();
+    let mut text = vec![0; 16 << 10];
+    for number in 0..5_000_u32 {
+        text[..4].copy_from_slice(&number.to_le_bytes());
+        all.insert(&text, Arc::clone(&token), NOW);
+        assert!(all.find(&text).is_some(), "the newest is there");
     }
     assert!(all.len() * (16 << 10) <= MOST_BYTES, "{}", all.len());
     assert!(all.len() > 100);
-    all.insert(&[9; 32], Arc::clone(&token), (1, NOW));
-    all.insert(&[9; 32], token, (1, NOW));
-    assert!(all.find(&[9; 32]).is_some());
+    all.insert(b"a", Arc::clone(&token), NOW);
+    all.insert(b"a", token, NOW);
+    assert!(all.find(b"a").is_some());
+    for other in [&b""[..], b"A", b"a\0", b"aa"] {
+        assert!(all.find(other).is_none(), "{other:?}");
+    }
+}
+
+#[test]
+fn fingerprints_have_a_key_of_their_own_in_each_configuration() {
+    let of = |all: &VerifiedTokens| all.fingerprint(b"a token").unwrap();
+    let (one, other) = (VerifiedTokens::new(), VerifiedTokens::new());
+    assert_eq!(of(&one), of(&one));
+    assert_ne!(of(&one), of(&other));
 }
 
 #[test]
@@ -190,7 +201,7 @@ fn a_token_is_known_as_long_as_its_issuer_stays_as_it_is() {
         proof: Proof::Token(Arc::clone(&token)),
     };
     assert_eq!(credential.principal.as_str(), "idp:joe");
-    assert_eq!(credential.describe(), ("token", Some("idp:01010101".to_owned())));
+    assert_eq!(credential.describe(), ("token", Some("idp:01010101".into())));
     assert_eq!(identity.expiry(&credential), Some(token.ends));
     assert!(identity.knows(&credential, NOW) && identity.has(&credential));
     assert!(!identity.knows(&credential, token.ends), "it has expired");

@@ -13,7 +13,7 @@ pub struct AuditCredential {
     /// The kind of proof: `key`, `none`, `parent`.
     pub kind: &'static str,
     /// What tells it from others of its kind: the first digits of a key's SHA-256.
-    pub id: Option<String>,
+    pub id: Option<Arc<str>>,
 }
 
 /// What the context of a request carries for its audit record, if there is an audit log.

@@ -62,7 +62,7 @@ fn started(settings: AuditSettings) -> (AuditTrail, AuditCounts) {
 }
 
 fn write(trail: &AuditTrail, tools: &[&str]) {
-    let credential = AuditCredential { kind: "key", id: Some("0badcafe".to_owned()) };
+    let credential = AuditCredential { kind: "key", id: Some("0badcafe".into()) };
     for tool in tools {
         trail.record(&record(&credential, tool));
     }
