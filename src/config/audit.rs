@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::telemetry::audit::{ChainKey, RedactionRules, SyslogAddress};
 
-use super::macros::section;
+use super::macros::{choice, section};
 use super::numbers::CountSetting;
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
@@ -42,6 +42,8 @@ section! {
             /// Makes the hashes of the chain with this key, of at least 32 bytes: without it nobody
             /// can make a chain that verifies.
             chain_key: Option<Secret> as Option<ChainKeySetting>,
+            /// The digest of calls' arguments that is recorded.
+            arguments_digest: DigestChoice = "sha256",
             /// Records the values of calls' arguments, redacted, and not only their digest.
             arguments: bool = false,
             /// The largest arguments of one call whose values are recorded.
@@ -53,6 +55,19 @@ section! {
             /// built-in ones.
             redact_values: Vec<String> as Vec<ExpressionSetting> = [],
         }
+    }
+}
+
+choice! {
+    /// A digest of arguments.
+    pub enum DigestChoice {
+        /// `arguments_sha256`, as `sha256sum` prints it
+        "sha256" => Sha256,
+        /// `arguments_blake2b`, as `b2sum -l 256` prints it: faster on processors without
+        /// instructions for SHA-256
+        "blake2b" => Blake2b,
+        /// none: the digest of a short or guessable value tells the value
+        "off" => Off,
     }
 }
 

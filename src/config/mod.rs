@@ -74,7 +74,7 @@ mod units;
 mod vault;
 mod wording;
 
-pub use audit::AuditConfig;
+pub use audit::{AuditConfig, DigestChoice};
 pub use aws::AwsConfig;
 pub use breaker::BreakerConfig;
 pub use call_text::{CallText, CallTextPart, forwarded_credentials};

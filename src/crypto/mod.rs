@@ -1,4 +1,4 @@
-//! SHA-256 and random bytes, for every module that needs them.
+//! SHA-256, BLAKE2b and random bytes, for every module that needs them.
 //!
 //! Seals and signatures are not made here: `era` and `catalog` use the cipher
 //! library's AEAD and HMAC themselves. This module knows no configuration and
@@ -14,6 +14,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    hash
+}
+
+/// The BLAKE2b of these bytes, with 256 bits (RFC 7693).
+pub fn blake2b_256(bytes: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(blake2b_simd::Params::new().hash_length(32).hash(bytes).as_bytes());
     hash
 }
 

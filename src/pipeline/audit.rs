@@ -224,7 +224,12 @@ pub fn audit_notes(sender: &Credential) -> Arc<AuditNotes> {
 }
 
 fn actors_of(sender: &Credential) -> Arc<[String]> {
-    sender.grants().map_or_else(Arc::default, |it| it.actors().map(str::to_owned).collect())
+    let mut actors = sender.grants().into_iter().flat_map(|grants| grants.actors()).peekable();
+    if actors.peek().is_none() {
+        // An empty list needs no memory.
+        return Arc::default();
+    }
+    actors.map(str::to_owned).collect()
 }
 
 fn describe_credential(sender: &Credential) -> AuditCredential {

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use crate::config::{AuditConfig, Config};
+use crate::config::{AuditConfig, Config, DigestChoice};
 use crate::telemetry::audit::{
-    ArgumentRecording, AuditSettings, AuditSinkSettings, AuditTrail, ChainKey, ChainMode,
-    FileRotation, RedactionRules,
+    ArgumentRecording, ArgumentsDigest, AuditSettings, AuditSinkSettings, AuditTrail, ChainKey,
+    ChainMode, FileRotation, RedactionRules,
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -43,6 +43,11 @@ pub(super) fn audit_settings(config: &AuditConfig) -> Option<AuditSettings> {
         sink: sink_settings(config)?,
         queue_size: config.queue_size,
         chain: chain_mode(config),
+        digest: match config.arguments_digest {
+            DigestChoice::Off => ArgumentsDigest::Off,
+            DigestChoice::Sha256 => ArgumentsDigest::Sha256,
+            DigestChoice::Blake2b => ArgumentsDigest::Blake2b,
+        },
         arguments: argument_recording(config),
     })
 }

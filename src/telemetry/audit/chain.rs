@@ -12,6 +12,7 @@ use data_encoding::HEXLOWER;
 
 use super::ChainMode;
 use crate::crypto::sha256;
+use crate::telemetry::json_text::{push_digits, push_raw};
 
 /// The key of a chain.
 #[derive(Clone)]
@@ -51,22 +52,27 @@ impl ChainEnd {
         Some(Self { number, hash })
     }
 
-    /// The next line, with its line end, and the end that it leaves.
-    pub(super) fn append(&self, json: &[u8], mode: &ChainMode) -> (Vec<u8>, Self) {
-        let number = self.number + 1;
+    /// Appends the next line, with its line end, and returns the end that it leaves.
+    pub(super) fn append(&self, json: &[u8], mode: &ChainMode, out: &mut Vec<u8>) -> Self {
+        let (number, begin) = (self.number + 1, out.len());
         let members = json.strip_prefix(b"{").and_then(|json| json.strip_suffix(b"}"));
-        let mut line = format!("{{\"seq\":{number},").into_bytes();
-        line.extend_from_slice(members.unwrap_or_default());
+        push_raw(out, "{\"seq\":");
+        push_digits(out, number);
+        push_raw(out, ",");
+        out.extend_from_slice(members.unwrap_or_default());
         let mut end = Self { number, hash: None };
         if !matches!(mode, ChainMode::Off) {
-            let before = self.hash.as_deref().unwrap_or(GENESIS);
-            line.extend_from_slice(format!(",\"prev\":\"{before}\"").as_bytes());
-            let (member, hash) = hash_line(&line, mode);
-            line.extend_from_slice(format!("{member}{hash}\"").as_bytes());
+            push_raw(out, PREV);
+            push_raw(out, self.hash.as_deref().unwrap_or(GENESIS));
+            push_raw(out, "\"");
+            let (member, hash) = hash_line(out.get(begin..).unwrap_or_default(), mode);
+            push_raw(out, member);
+            push_raw(out, &hash);
+            push_raw(out, "\"");
             end.hash = Some(hash);
         }
-        line.extend_from_slice(b"}\n");
-        (line, end)
+        push_raw(out, "}\n");
+        end
     }
 }
 

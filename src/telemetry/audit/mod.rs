@@ -24,6 +24,7 @@ mod tests;
 mod verify;
 mod writer;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -34,6 +35,7 @@ use arc_swap::ArcSwapOption;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
+use super::json_text::SecondText;
 use super::metrics::{AuditCounts, AuditFate};
 use crate::clock;
 use crate::crypto::random_bytes;
@@ -47,6 +49,7 @@ pub use syslog::SyslogAddress;
 pub use verify::{ChainFault, ChainReport, LogVerifier, first_number};
 
 use queue::AuditQueue;
+use record::{RecordId, RecordTime};
 use writer::{AuditWriter, WriterState};
 
 /// What is recorded, and where.
@@ -58,8 +61,21 @@ pub struct AuditSettings {
     pub queue_size: usize,
     /// How records are chained.
     pub chain: ChainMode,
-    /// How arguments are recorded; `None` for their digest alone.
+    /// The digest of arguments that is recorded.
+    pub digest: ArgumentsDigest,
+    /// How values of arguments are recorded; `None` if they are not.
     pub arguments: Option<ArgumentRecording>,
+}
+
+/// A digest of a call's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgumentsDigest {
+    /// None.
+    Off,
+    /// SHA-256.
+    Sha256,
+    /// BLAKE2b with 256 bits.
+    Blake2b,
 }
 
 /// Where records are written.
@@ -152,15 +168,26 @@ impl AuditTrail {
         if !self.is_on() {
             return;
         }
-        let Some(settings) = self.0.settings.load_full() else { return };
-        let id = record.id.map_or_else(|| self.next_id(), str::to_owned);
-        match record.write_json(&id, clock::wall_now(), settings.arguments.as_ref()) {
-            Ok(json) => self.0.queue.push(json, record.is_of_stranger()),
+        let settings = self.0.settings.load();
+        let Some(settings) = settings.as_deref() else { return };
+        let id = match record.id {
+            Some(id) => RecordId::Known(id),
+            None => RecordId::New(&self.0.run, self.0.recorded.fetch_add(1, Relaxed)),
+        };
+        let now = clock::unix_now();
+        // A call may end while its thread ends.
+        let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
+        match record.write_json((id, time), settings, &mut scratch.json) {
+            Ok(()) => self.0.queue.push(&scratch.json, record.is_of_stranger()),
             Err(error) => {
                 self.0.queue.note_lost();
                 tracing::error!(%error, "an audit record could not be written");
             }
         }
+        scratch.json.clear();
+        scratch.json.shrink_to(KEPT_SCRATCH);
+        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
     }
 
     /// The id of a record that is written later.
@@ -232,3 +259,28 @@ impl AuditTrail {
         }
     }
 }
+
+thread_local! {
+    static SCRATCH: Cell<RecordScratch> = const { Cell::new(RecordScratch::new()) };
+}
+
+/// What a thread keeps between two records.
+struct RecordScratch {
+    json: Vec<u8>,
+    second: SecondText,
+}
+
+impl RecordScratch {
+    const fn new() -> Self {
+        Self { json: Vec::new(), second: SecondText::new() }
+    }
+}
+
+impl Default for RecordScratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The most memory that a thread keeps for the next record.
+const KEPT_SCRATCH: usize = 16 << 10;

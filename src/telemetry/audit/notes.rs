@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use serde::Serialize;
 
 use super::AuditTrail;
 
@@ -19,7 +18,7 @@ pub struct AuditCredential {
 /// What the context of a request carries for its audit record, if there is an audit log.
 #[derive(Debug, Default)]
 pub struct AuditNotes {
-    credential: Arc<AuditCredential>,
+    credential: AuditCredential,
     actors: Arc<[String]>,
     rule: OnceLock<DecidingRule>,
     permission: OnceLock<DecidingRule>,
@@ -32,8 +31,7 @@ pub struct AuditNotes {
 }
 
 /// What a user was asked about a call, and answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfirmationNote {
     /// The user was asked.
     Asked,
@@ -43,6 +41,17 @@ pub enum ConfirmationNote {
     Declined,
     /// The client cannot ask its user.
     Impossible,
+}
+
+impl ConfirmationNote {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Impossible => "impossible",
+        }
+    }
 }
 
 /// The check, and the rule within it, that decided about a request.
@@ -57,7 +66,7 @@ pub struct DecidingRule {
 impl AuditNotes {
     /// The notes of a request with this credential, which these actors have used.
     pub fn new(credential: AuditCredential, actors: Arc<[String]>) -> Arc<Self> {
-        Self { credential: Arc::new(credential), actors, ..Self::default() }.into()
+        Self { credential, actors, ..Self::default() }.into()
     }
 
     /// Notes for a call that is made on behalf of this request: it is decided about anew, and its
@@ -73,7 +82,7 @@ impl AuditNotes {
     }
 
     fn of_same_caller(&self) -> Self {
-        let (credential, actors) = (Arc::clone(&self.credential), Arc::clone(&self.actors));
+        let (credential, actors) = (self.credential.clone(), Arc::clone(&self.actors));
         Self { credential, actors, ..Self::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -23,7 +23,13 @@ pub(super) struct AuditQueue {
 
 #[derive(Debug, Default)]
 struct WaitingRecords {
-    entries: VecDeque<QueueEntry>,
+    /// In order, before `filling`.
+    full: VecDeque<RecordBatch>,
+    /// The batch that records are added to.
+    filling: RecordBatch,
+    /// An empty batch, whose memory the next one uses.
+    spare: RecordBatch,
+    /// The size of all records, with those that the writer holds.
     bytes: usize,
     /// The most bytes.
     limit: usize,
@@ -32,8 +38,16 @@ struct WaitingRecords {
     settings: Option<Arc<AuditSettings>>,
     reopening: bool,
     stage: QueueStage,
-    /// The writer holds an entry that it could not write.
-    is_holding: bool,
+    /// What the writer holds: it is writing it, or could not write it.
+    held: HeldRecords,
+    /// The writer waits for the next record, however long that takes.
+    is_idle: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct HeldRecords {
+    records: usize,
+    bytes: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +61,32 @@ enum QueueStage {
     Ended,
 }
 
+/// Records that are written together.
+#[derive(Debug, Default)]
+pub(super) struct RecordBatch {
+    entries: VecDeque<QueueEntry>,
+    /// The records, as JSON, one after the other.
+    bytes: Vec<u8>,
+    /// Where the first of `entries` begins.
+    read: usize,
+}
+
 /// What is to be written.
-#[derive(Debug, Clone)]
-pub(super) enum QueueEntry {
+#[derive(Debug, Clone, Copy)]
+enum QueueEntry {
+    /// A record of so many bytes.
+    Record(usize),
+    /// The number of records that were lost here, and when that was noticed.
+    Lost(u64, SystemTime),
+}
+
+/// An entry with its text.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum BatchEntry<'a> {
     /// A record, as JSON.
-    Record(Arc<[u8]>),
-    /// The number of records that were lost here.
-    Lost(u64),
+    Record(&'a [u8]),
+    /// The number of records that were lost here, and when that was noticed.
+    Lost(u64, SystemTime),
 }
 
 /// What the writer is to do next.
@@ -63,10 +96,8 @@ pub(super) enum WriterTask {
     Configure(Arc<AuditSettings>),
     /// Open the file again.
     Reopen,
-    /// Write an entry.
-    Write(QueueEntry),
-    /// Try again to write the entry that it holds.
-    Retry,
+    /// Write what it holds.
+    Write,
     /// End.
     End,
 }
@@ -101,19 +132,24 @@ impl AuditQueue {
 
     /// Adds a record, or counts it as lost if there is no room. Records about strangers have half of
     /// the room, so that a flood of them displaces no others.
-    pub(super) fn push(&self, json: Vec<u8>, is_of_stranger: bool) {
+    pub(super) fn push(&self, json: &[u8], is_of_stranger: bool) {
         let mut waiting = self.waiting.lock();
         let limit = if is_of_stranger { waiting.limit / 2 } else { waiting.limit };
-        if waiting.bytes + json.len() > limit || waiting.stage == QueueStage::Ended {
+        let before = waiting.bytes;
+        if before + json.len() > limit || waiting.stage == QueueStage::Ended {
             return self.count_lost(&mut waiting);
         }
         if let lost @ 1.. = std::mem::take(&mut waiting.lost) {
-            waiting.entries.push_back(QueueEntry::Lost(lost));
+            waiting.batch_for(0).push_loss(lost);
         }
         waiting.bytes += json.len();
-        waiting.entries.push_back(QueueEntry::Record(json.into()));
+        waiting.batch_for(json.len()).push_record(json);
+        let enough = waiting.enough();
+        let is_needed = waiting.is_idle || (before < enough && waiting.bytes >= enough);
         drop(waiting);
-        self.writer.notify_one();
+        if is_needed {
+            self.writer.notify_one();
+        }
     }
 
     /// Counts a record that could not be made or written.
@@ -127,12 +163,14 @@ impl AuditQueue {
         self.counts.count(AuditFate::Dropped, 1);
     }
 
-    /// Waits for the writer's next task. A writer that `holds` an entry gets no other one, and
-    /// tries again after a `pause`.
-    pub(super) fn next_task(&self, holds: bool, pause: Duration) -> WriterTask {
+    /// Waits for the writer's next task. A writer that holds records, because it could not write
+    /// them, gets no others, and tries again after the `pause`. Another one rests for the `pause`, unless
+    /// many records wait, so that it writes them together; the first record after a longer rest is
+    /// written at once.
+    pub(super) fn next_task(&self, held: &mut RecordBatch, pause: Duration) -> WriterTask {
         let until = clock::real_now() + pause;
         let mut waiting = self.waiting.lock();
-        waiting.is_holding = holds;
+        waiting.note_written(held);
         loop {
             if waiting.stage == QueueStage::Ended {
                 return WriterTask::End;
@@ -143,19 +181,26 @@ impl AuditQueue {
             if std::mem::take(&mut waiting.reopening) {
                 return WriterTask::Reopen;
             }
-            if holds {
+            if !held.is_empty() {
                 if self.writer.wait_until(&mut waiting, until).timed_out() {
-                    return WriterTask::Retry;
+                    return WriterTask::Write;
                 }
                 continue;
             }
-            if let Some(entry) = waiting.take_first() {
-                return WriterTask::Write(entry);
+            let rests = waiting.stage == QueueStage::Open && waiting.bytes < waiting.enough();
+            if rests && clock::real_now() < until {
+                self.writer.wait_until(&mut waiting, until);
+                continue;
+            }
+            if waiting.give_batch(held) {
+                return WriterTask::Write;
             }
             if waiting.stage == QueueStage::Closing {
                 return WriterTask::End;
             }
+            waiting.is_idle = true;
             self.writer.wait(&mut waiting);
+            waiting.is_idle = false;
         }
     }
 
@@ -175,28 +220,110 @@ impl AuditQueue {
         self.ended.wait_while_for(&mut waiting, |w| w.stage != QueueStage::Ended, within);
         waiting.stage = QueueStage::Ended;
         self.writer.notify_one();
-        let records = waiting.entries.iter().filter(|it| matches!(it, QueueEntry::Record(_)));
-        let left = records.count() as u64 + u64::from(waiting.is_holding);
-        waiting.entries.clear();
-        waiting.bytes = 0;
+        let waits = waiting.full.iter().map(RecordBatch::records).sum::<usize>();
+        let left = (waits + waiting.filling.records() + waiting.held.records) as u64;
+        (waiting.held, waiting.bytes) = (HeldRecords::default(), 0);
+        waiting.full.clear();
+        waiting.filling.empty();
         self.counts.count(AuditFate::Dropped, left);
         left + std::mem::take(&mut waiting.lost)
     }
 }
 
 impl WaitingRecords {
-    fn take_first(&mut self) -> Option<QueueEntry> {
-        match self.entries.pop_front() {
-            Some(entry) => {
-                if let QueueEntry::Record(json) = &entry {
-                    self.bytes -= json.len();
-                }
-                Some(entry)
-            }
-            None => match std::mem::take(&mut self.lost) {
-                0 => None,
-                lost => Some(QueueEntry::Lost(lost)),
-            },
+    /// With this many bytes the writer does not wait for more.
+    fn enough(&self) -> usize {
+        ENOUGH.min(self.limit / 4)
+    }
+
+    /// The batch that the next record goes into.
+    fn batch_for(&mut self, bytes: usize) -> &mut RecordBatch {
+        if !self.filling.is_empty() && self.filling.bytes.len() + bytes > BATCH {
+            let next = std::mem::take(&mut self.spare);
+            self.full.push_back(std::mem::replace(&mut self.filling, next));
         }
+        &mut self.filling
+    }
+
+    /// Gives the writer, which holds nothing, the first batch; `false` if there is none.
+    fn give_batch(&mut self, held: &mut RecordBatch) -> bool {
+        if self.full.is_empty() && self.filling.is_empty() {
+            match std::mem::take(&mut self.lost) {
+                0 => return false,
+                lost => self.filling.push_loss(lost),
+            }
+        }
+        held.empty();
+        match self.full.pop_front() {
+            Some(first) => self.spare = std::mem::replace(held, first),
+            None => std::mem::swap(held, &mut self.filling),
+        }
+        self.held = HeldRecords { records: held.records(), bytes: held.bytes.len() };
+        true
+    }
+
+    /// Notes how much of what the writer was given it still holds.
+    fn note_written(&mut self, held: &RecordBatch) {
+        let left = HeldRecords { records: held.records(), bytes: held.bytes.len() - held.read };
+        self.bytes = self.bytes.saturating_sub(self.held.bytes.saturating_sub(left.bytes));
+        self.held = left;
     }
 }
+
+impl RecordBatch {
+    fn push_record(&mut self, json: &[u8]) {
+        self.entries.push_back(QueueEntry::Record(json.len()));
+        self.bytes.extend_from_slice(json);
+    }
+
+    fn push_loss(&mut self, lost: u64) {
+        self.entries.push_back(QueueEntry::Lost(lost, clock::wall_now()));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of records, without what was lost.
+    pub(super) fn records(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry, QueueEntry::Record(_))).count()
+    }
+
+    /// The entries that are not written yet.
+    pub(super) fn entries(&self) -> impl Iterator<Item = BatchEntry<'_>> {
+        let mut rest = self.bytes.get(self.read..).unwrap_or_default();
+        self.entries.iter().map(move |entry| match *entry {
+            QueueEntry::Record(length) => {
+                let (json, after) = rest.split_at_checked(length).unwrap_or_default();
+                rest = after;
+                BatchEntry::Record(json)
+            }
+            QueueEntry::Lost(records, at) => BatchEntry::Lost(records, at),
+        })
+    }
+
+    /// Removes the first entries; how many of them were records.
+    pub(super) fn remove_first(&mut self, entries: usize) -> u64 {
+        let mut records = 0;
+        for entry in self.entries.drain(..entries.min(self.entries.len())) {
+            if let QueueEntry::Record(length) = entry {
+                self.read += length;
+                records += 1;
+            }
+        }
+        records
+    }
+
+    /// Removes everything, and keeps the memory unless it is large.
+    fn empty(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(BATCH);
+        self.read = 0;
+    }
+}
+
+/// The most bytes of records that are written together, unless one has more.
+const BATCH: usize = 64 << 10;
+/// With this many bytes the writer does not wait for more.
+const ENOUGH: usize = BATCH / 2;

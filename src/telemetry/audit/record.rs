@@ -5,19 +5,18 @@ use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::Value;
 
-use crate::crypto::sha256;
-use crate::telemetry::CLIP;
-use crate::telemetry::CallSubject;
+use crate::crypto::{blake2b_256, sha256};
+use crate::telemetry::json_text::{
+    push_address, push_digits, push_integer, push_padded, push_raw, push_text,
+};
+use crate::telemetry::{CLIP, CallSubject};
 use crate::text::clip;
 
-use super::{ArgumentRecording, AuditCredential, ConfirmationNote};
+use super::{ArgumentsDigest, AuditCredential, AuditSettings, ConfirmationNote};
 
 /// What a record is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditKind {
     /// A call of a method that servers answer.
     Call,
@@ -30,8 +29,7 @@ pub enum AuditKind {
 }
 
 /// What was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditDecision {
     /// The request was served.
     Allow,
@@ -41,6 +39,28 @@ pub enum AuditDecision {
     Confirm,
     /// The client left before a decision.
     None,
+}
+
+impl AuditKind {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::List => "list",
+            Self::Subscribe => "subscribe",
+            Self::Request => "request",
+        }
+    }
+}
+
+impl AuditDecision {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Confirm => "confirm",
+            Self::None => "none",
+        }
+    }
 }
 
 /// The record of one decision. Texts are as the client wrote them.
@@ -102,55 +122,6 @@ pub struct AuditRecord<'a> {
     pub shown: Option<(usize, &'a [u8])>,
 }
 
-/// The JSON of a record. The writer adds `seq` before it, and `prev` and `hash` or `hmac` after it.
-#[derive(Serialize)]
-struct JsonRecord<'a> {
-    time: String,
-    id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<&'a str>,
-    event: AuditKind,
-    principal: Option<&'a str>,
-    credential: JsonCredential<'a>,
-    actors: &'a [String],
-    address: Option<IpAddr>,
-    profile: &'a str,
-    method: &'a str,
-    tool: Option<&'a str>,
-    native_tool: Option<&'a str>,
-    prompt: Option<&'a str>,
-    native_prompt: Option<&'a str>,
-    resource: Option<std::borrow::Cow<'a, str>>,
-    native_resource: Option<std::borrow::Cow<'a, str>>,
-    server: Option<&'a str>,
-    decision: AuditDecision,
-    check: &'a str,
-    rule: Option<&'a str>,
-    confirmation: Option<ConfirmationNote>,
-    outcome: &'a str,
-    reason: Option<&'a str>,
-    code: Option<i64>,
-    duration_us: Option<u128>,
-    upstream_us: Option<u128>,
-    request_bytes: Option<usize>,
-    response_bytes: Option<u64>,
-    session: Option<&'a str>,
-    trace_id: Option<&'a str>,
-    arguments_sha256: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    items: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    list_digest: Option<String>,
-}
-
-#[derive(Serialize)]
-struct JsonCredential<'a> {
-    kind: &'static str,
-    id: Option<&'a str>,
-}
-
 impl AuditRecord<'_> {
     /// Whether it is about a request of a caller that nobody knows: such records may not displace
     /// those of others.
@@ -158,56 +129,203 @@ impl AuditRecord<'_> {
         self.principal.is_none()
     }
 
-    /// Writes the record as one JSON object, without a line end.
+    /// Appends the record as one JSON object, without a line end. The writer adds `seq` before its
+    /// members, and `prev` and `hash` or `hmac` after them.
+    ///
+    /// # Errors
+    /// The values of the arguments cannot be written.
     pub(super) fn write_json(
         &self,
-        id: &str,
-        at: SystemTime,
-        arguments: Option<&ArgumentRecording>,
-    ) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&JsonRecord {
-            time: format_time(at),
-            id,
-            parent: self.parent,
-            event: self.kind,
-            principal: self.principal,
-            credential: JsonCredential {
-                kind: self.credential.kind,
-                id: self.credential.id.as_deref(),
-            },
-            actors: self.actors,
-            address: self.address,
-            profile: clip(self.profile, CLIP),
-            method: clip(self.method, CLIP),
-            tool: self.public.tool(),
-            native_tool: self.native.tool(),
-            prompt: self.public.prompt(),
-            native_prompt: self.native.prompt(),
-            resource: self.public.resource_uri(),
-            native_resource: self.native.resource_uri(),
-            server: self.server,
-            decision: self.decision,
-            check: self.check,
-            rule: self.rule,
-            confirmation: self.confirmation,
-            outcome: self.outcome,
-            reason: self.reason,
-            code: self.code,
-            duration_us: self.duration.map(|it| it.as_micros()),
-            upstream_us: self.upstream.map(|it| it.as_micros()),
-            request_bytes: self.request_bytes,
-            response_bytes: self.response_bytes,
-            session: self.session,
-            trace_id: self.trace_id,
-            arguments_sha256: self.arguments.map(|raw| HEXLOWER.encode(&sha256(raw))),
-            arguments: self
-                .arguments
-                .zip(arguments)
-                .map(|(raw, recording)| recording.redaction.redact_arguments(raw, recording.size)),
-            items: self.shown.map(|(items, _)| items),
-            list_digest: self.shown.map(|(_, digest)| HEXLOWER.encode(digest)),
-        })
+        (id, time): (RecordId<'_>, RecordTime<'_>),
+        settings: &AuditSettings,
+        out: &mut Vec<u8>,
+    ) -> serde_json::Result<()> {
+        let mut json = RecordWriter { out };
+        json.write_start(id, time);
+        if let Some(parent) = self.parent {
+            json.write_member(",\"parent\":", parent);
+        }
+        json.write_word(",\"event\":\"", self.kind.label());
+        json.write_optional(",\"principal\":", self.principal);
+        json.write_credential(self.credential);
+        json.write_list(",\"actors\":[", self.actors);
+        json.write_address(self.address);
+        json.write_member(",\"profile\":", clip(self.profile, CLIP));
+        json.write_member(",\"method\":", clip(self.method, CLIP));
+        json.write_optional(",\"tool\":", self.public.tool());
+        json.write_optional(",\"native_tool\":", self.native.tool());
+        json.write_optional(",\"prompt\":", self.public.prompt());
+        json.write_optional(",\"native_prompt\":", self.native.prompt());
+        json.write_optional(",\"resource\":", self.public.resource_uri().as_deref());
+        json.write_optional(",\"native_resource\":", self.native.resource_uri().as_deref());
+        json.write_optional(",\"server\":", self.server);
+        json.write_word(",\"decision\":\"", self.decision.label());
+        json.write_member(",\"check\":", self.check);
+        json.write_optional(",\"rule\":", self.rule);
+        json.write_optional(",\"confirmation\":", self.confirmation.map(ConfirmationNote::label));
+        json.write_member(",\"outcome\":", self.outcome);
+        json.write_optional(",\"reason\":", self.reason);
+        json.write_code(self.code);
+        json.write_number(",\"duration_us\":", self.duration.map(whole_microseconds));
+        json.write_number(",\"upstream_us\":", self.upstream.map(whole_microseconds));
+        json.write_number(",\"request_bytes\":", self.request_bytes.map(|size| size as u64));
+        json.write_number(",\"response_bytes\":", self.response_bytes);
+        json.write_optional(",\"session\":", self.session);
+        json.write_optional(",\"trace_id\":", self.trace_id);
+        json.write_arguments(self.arguments, settings)?;
+        if let Some((items, digest)) = self.shown {
+            json.write_number(",\"items\":", Some(items as u64));
+            json.write_hex(",\"list_digest\":", Some(digest));
+        }
+        push_raw(json.out, "}");
+        Ok(())
     }
+}
+
+/// The id of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RecordId<'a> {
+    /// One that was known before.
+    Known(&'a str),
+    /// That of the run of the gateway, and a number.
+    New(&'a str, u64),
+}
+
+/// When a record is made: the text of the second, and the microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordTime<'a> {
+    pub(super) second: &'a str,
+    pub(super) micros: u32,
+}
+
+/// Writes the members of a record. Each key brings its comma and its colon.
+struct RecordWriter<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl RecordWriter<'_> {
+    fn write_start(&mut self, id: RecordId<'_>, time: RecordTime<'_>) {
+        self.out.reserve(USUAL_SIZE);
+        push_raw(self.out, "{\"time\":\"");
+        push_raw(self.out, time.second);
+        push_raw(self.out, ".");
+        push_padded(self.out, "000000", time.micros.into());
+        push_raw(self.out, "Z\",\"id\":\"");
+        match id {
+            RecordId::Known(id) => push_raw(self.out, id),
+            RecordId::New(run, number) => {
+                push_raw(self.out, run);
+                push_raw(self.out, "-");
+                push_digits(self.out, number);
+            }
+        }
+        push_raw(self.out, "\"");
+    }
+
+    #[inline]
+    fn write_member(&mut self, key: &str, value: &str) {
+        push_raw(self.out, key);
+        push_text(self.out, value);
+    }
+
+    #[inline]
+    fn write_optional(&mut self, key: &str, value: Option<&str>) {
+        push_raw(self.out, key);
+        match value {
+            Some(value) => push_text(self.out, value),
+            None => push_raw(self.out, NULL),
+        }
+    }
+
+    /// A constant; the key brings the first quote.
+    fn write_word(&mut self, key: &str, word: &'static str) {
+        push_raw(self.out, key);
+        push_raw(self.out, word);
+        push_raw(self.out, "\"");
+    }
+
+    fn write_number(&mut self, key: &str, value: Option<u64>) {
+        push_raw(self.out, key);
+        match value {
+            Some(value) => push_digits(self.out, value),
+            None => push_raw(self.out, NULL),
+        }
+    }
+
+    fn write_code(&mut self, code: Option<i64>) {
+        push_raw(self.out, ",\"code\":");
+        match code {
+            Some(code) => push_integer(self.out, code),
+            None => push_raw(self.out, NULL),
+        }
+    }
+
+    fn write_credential(&mut self, credential: &AuditCredential) {
+        self.write_word(",\"credential\":{\"kind\":\"", credential.kind);
+        self.write_optional(",\"id\":", credential.id.as_deref());
+        push_raw(self.out, "}");
+    }
+
+    /// The key brings the bracket.
+    fn write_list(&mut self, key: &str, texts: &[String]) {
+        push_raw(self.out, key);
+        for (place, text) in texts.iter().enumerate() {
+            push_raw(self.out, if place == 0 { "" } else { "," });
+            push_text(self.out, text);
+        }
+        push_raw(self.out, "]");
+    }
+
+    fn write_address(&mut self, address: Option<IpAddr>) {
+        push_raw(self.out, ",\"address\":");
+        match address {
+            Some(address) => {
+                push_raw(self.out, "\"");
+                push_address(self.out, address);
+                push_raw(self.out, "\"");
+            }
+            None => push_raw(self.out, NULL),
+        }
+    }
+
+    fn write_hex(&mut self, key: &str, bytes: Option<&[u8]>) {
+        push_raw(self.out, key);
+        let Some(bytes) = bytes else { return push_raw(self.out, NULL) };
+        push_raw(self.out, "\"");
+        let begin = self.out.len();
+        self.out.resize(begin + HEXLOWER.encode_len(bytes.len()), 0);
+        HEXLOWER.encode_mut(bytes, self.out.get_mut(begin..).unwrap_or_default());
+        push_raw(self.out, "\"");
+    }
+
+    fn write_arguments(
+        &mut self,
+        arguments: Option<&[u8]>,
+        settings: &AuditSettings,
+    ) -> serde_json::Result<()> {
+        match settings.digest {
+            ArgumentsDigest::Off => {}
+            ArgumentsDigest::Sha256 => {
+                let digest = arguments.map(sha256);
+                self.write_hex(",\"arguments_sha256\":", digest.as_ref().map(<[u8; 32]>::as_slice));
+            }
+            ArgumentsDigest::Blake2b => {
+                let digest = arguments.map(blake2b_256);
+                self.write_hex(
+                    ",\"arguments_blake2b\":",
+                    digest.as_ref().map(<[u8; 32]>::as_slice),
+                );
+            }
+        }
+        let (Some(raw), Some(recording)) = (arguments, &settings.arguments) else { return Ok(()) };
+        push_raw(self.out, ",\"arguments\":");
+        let values = recording.redaction.redact_arguments(raw, recording.size);
+        serde_json::to_writer(&mut *self.out, &values)
+    }
+}
+
+fn whole_microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// RFC 3339 in UTC, with microseconds.
@@ -245,3 +363,7 @@ pub fn check_of_failure(label: &str) -> &'static str {
         _ => "protocol",
     }
 }
+
+const NULL: &str = "null";
+/// What most records take, without their hashes.
+const USUAL_SIZE: usize = 1024;

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::OFlags;
 
 use super::chain::ChainEnd;
+use super::sink::Lines;
 use crate::clock;
 
 /// When the next file begins, and how many are kept.
@@ -70,20 +71,28 @@ impl RotatingFile {
         Ok((end.unwrap_or_default(), had_torn_line))
     }
 
-    /// Appends a line, in the next file if this one is full or old.
-    pub(super) fn append_line(&mut self, line: &[u8]) -> io::Result<()> {
+    /// Appends as many of these lines as fit into the file, and returns how many: into the next file if
+    /// this one is full or old, and at least one.
+    pub(super) fn append_lines(&mut self, lines: Lines<'_>) -> io::Result<usize> {
         if self.is_moved() {
             self.open = None;
         }
         let rotation = self.rotation;
         let log = self.opened()?;
-        if log.is_due(line.len() as u64, rotation)
+        if log.is_due(lines.first(1).len() as u64, rotation)
             && let Err(error) = self.rotate()
         {
             // Better in a large file than nowhere.
             tracing::warn!(%error, "the audit log could not be rotated");
         }
-        self.opened()?.append(line)
+        let log = self.opened()?;
+        let count = log.count_fitting(lines, rotation);
+        match log.append(lines.first(count)) {
+            Ok(()) => Ok(count),
+            // There may be room for one where there is none for all.
+            Err(_) if count > 1 => log.append(lines.first(1)).map(|()| 1),
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens the file again before the next record.
@@ -148,13 +157,26 @@ impl OpenLog {
 
     fn is_due(&self, more: u64, rotation: FileRotation) -> bool {
         let is_full = rotation.size.is_some_and(|size| self.length + more > size);
-        let age = clock::wall_now().duration_since(self.begun).unwrap_or_default();
-        let is_old = rotation.age.is_some_and(|most| age >= most);
-        self.is_regular && self.length > 0 && (is_full || is_old)
+        self.is_regular && self.length > 0 && (is_full || self.is_old(rotation))
     }
 
-    fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(line) {
+    fn is_old(&self, rotation: FileRotation) -> bool {
+        let age = || clock::wall_now().duration_since(self.begun).unwrap_or_default();
+        rotation.age.is_some_and(|most| age() >= most)
+    }
+
+    /// How many of these lines are written together: one into what is no regular file, which may take a
+    /// part of several and keep it.
+    fn count_fitting(&self, lines: Lines<'_>, rotation: FileRotation) -> usize {
+        if !self.is_regular || self.is_old(rotation) {
+            return 1;
+        }
+        let most = rotation.size.map_or(u64::MAX, |size| size.saturating_sub(self.length));
+        lines.count_within(most).max(1)
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(lines) {
             if self.is_regular {
                 // No half line before the next attempt.
                 let _ = self.file.set_len(self.length);

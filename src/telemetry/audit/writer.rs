@@ -2,17 +2,16 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::AuditSettings;
 use super::chain::ChainEnd;
-use super::queue::{AuditQueue, QueueEntry, WriterTask};
+use super::queue::{AuditQueue, BatchEntry, RecordBatch, WriterTask};
 use super::record::format_time;
-use super::sink::AuditSink;
+use super::sink::{AuditSink, Lines};
+use super::{AuditSettings, ChainMode};
 use crate::backoff::Backoff;
-use crate::clock;
 use crate::telemetry::metrics::AuditFate;
 use crate::text::error_chain;
 
@@ -34,12 +33,12 @@ impl WriterState {
     }
 }
 
-/// The writer. An entry that cannot be written is held until it can be.
+/// The writer. What cannot be written is held until it can be.
 pub(super) struct AuditWriter {
     queue: Arc<AuditQueue>,
     state: Arc<WriterState>,
     log: Option<WritableLog>,
-    held: Option<QueueEntry>,
+    held: RecordBatch,
     backoff: Backoff,
     dice: fastrand::Rng,
 }
@@ -50,23 +49,33 @@ struct WritableLog {
     sink: AuditSink,
     /// `None` until the sink was read.
     end: Option<ChainEnd>,
+    /// The lines of the current batch; the next one uses their memory.
+    lines: PreparedLines,
+}
+
+/// Lines as they are written, and where each of them ends.
+#[derive(Default)]
+struct PreparedLines {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    /// What the log's end is after each line.
+    chain: Vec<ChainEnd>,
 }
 
 impl AuditWriter {
     pub(super) fn new(queue: Arc<AuditQueue>, state: Arc<WriterState>) -> Self {
         let (backoff, dice) = (Backoff::new(FIRST_PAUSE, LAST_PAUSE), fastrand::Rng::new());
-        Self { queue, state, log: None, held: None, backoff, dice }
+        Self { queue, state, log: None, held: RecordBatch::default(), backoff, dice }
     }
 
     /// The thread's loop.
     pub(super) fn write_records(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Duration::ZERO;
         loop {
-            match self.queue.next_task(self.held.is_some(), pause) {
+            match self.queue.next_task(&mut self.held, pause) {
                 WriterTask::Configure(settings) => self.configure(settings),
                 WriterTask::Reopen => self.reopen(),
-                WriterTask::Write(entry) => self.held = Some(entry),
-                WriterTask::Retry => {}
+                WriterTask::Write => {}
                 WriterTask::End => break,
             }
             pause = self.write_held();
@@ -79,7 +88,8 @@ impl AuditWriter {
         // The same file stays open, and its chain goes on.
         let (sink, end) =
             same.map_or_else(|| (AuditSink::new(&settings.sink), None), |log| (log.sink, log.end));
-        self.log = Some(WritableLog { settings, sink, end });
+        let lines = PreparedLines::default();
+        self.log = Some(WritableLog { settings, sink, end, lines });
         self.backoff.reset();
     }
 
@@ -91,22 +101,22 @@ impl AuditWriter {
         }
     }
 
-    /// Tries to write the entry that is held; how long to wait if that fails.
+    /// Tries to write what is held; how long to wait before the next attempt, or the next batch.
     fn write_held(&mut self) -> Duration {
-        let (Some(log), Some(entry)) = (&mut self.log, &self.held) else { return FIRST_PAUSE };
-        match log.write_entry(entry, &self.queue) {
+        let Some(log) = &mut self.log else { return FIRST_PAUSE };
+        if self.held.is_empty() {
+            return Duration::ZERO;
+        }
+        match log.write_batch(&mut self.held, &self.queue) {
             Ok(()) => {
-                let is_record = matches!(entry, QueueEntry::Record(_));
-                self.held = None;
-                self.queue.counts().count(AuditFate::Written, u64::from(is_record));
                 self.note_success();
-                FIRST_PAUSE
+                GATHER
             }
             Err(error) if error.raw_os_error() == Some(TOO_LONG) => {
                 // It will never fit into a datagram.
-                self.held = None;
+                self.held.remove_first(1);
                 self.queue.note_lost();
-                FIRST_PAUSE
+                Duration::ZERO
             }
             Err(error) => {
                 self.note_failure(&error);
@@ -140,27 +150,23 @@ impl AuditWriter {
 }
 
 impl WritableLog {
-    fn write_entry(&mut self, entry: &QueueEntry, queue: &AuditQueue) -> io::Result<()> {
+    /// Writes the records of a batch, and removes from it those that were written.
+    fn write_batch(&mut self, batch: &mut RecordBatch, queue: &AuditQueue) -> io::Result<()> {
         let end = self.take_end(queue)?;
-        let chain = &self.settings.chain;
-        let (line, next) = match entry {
-            QueueEntry::Record(json) => end.append(json, chain),
-            QueueEntry::Lost(records) => end.append(&write_loss(*records), chain),
-        };
-        match self.sink.write_line(&line) {
-            Ok(()) => {
-                self.end = Some(next);
-                Ok(())
-            }
-            Err(error) => {
-                self.end = Some(end);
-                Err(error)
-            }
+        self.lines.prepare(batch, &end, &self.settings.chain);
+        self.end = Some(end);
+        let (mut done, mut begin) = (0, 0);
+        while let Some(ends) = self.lines.ends.get(done..).filter(|ends| !ends.is_empty()) {
+            let lines = Lines { text: &self.lines.text, begin, ends };
+            let written = self.sink.write_lines(lines)?;
+            begin += lines.first(written).len();
+            done += written;
+            self.end = done.checked_sub(1).and_then(|last| self.lines.chain.get(last).cloned());
+            queue.counts().count(AuditFate::Written, batch.remove_first(written));
         }
+        Ok(())
     }
-}
 
-impl WritableLog {
     /// The last record of the log, which is read first if it is not known.
     fn take_end(&mut self, queue: &AuditQueue) -> io::Result<ChainEnd> {
         if let Some(end) = self.end.take() {
@@ -174,14 +180,37 @@ impl WritableLog {
     }
 }
 
+impl PreparedLines {
+    /// Numbers and chains the entries of a batch after the `end` of the log.
+    fn prepare(&mut self, batch: &RecordBatch, end: &ChainEnd, mode: &ChainMode) {
+        self.text.clear();
+        self.ends.clear();
+        self.chain.clear();
+        let mut last = end;
+        for entry in batch.entries() {
+            let next = match entry {
+                BatchEntry::Record(json) => last.append(json, mode, &mut self.text),
+                BatchEntry::Lost(records, at) => {
+                    last.append(&write_loss(records, at), mode, &mut self.text)
+                }
+            };
+            self.ends.push(self.text.len());
+            self.chain.push(next);
+            last = self.chain.last().unwrap_or(end);
+        }
+    }
+}
+
 /// The record that says how many were lost where it stands.
-fn write_loss(records: u64) -> Vec<u8> {
-    let time = format_time(clock::wall_now());
+fn write_loss(records: u64, at: SystemTime) -> Vec<u8> {
+    let time = format_time(at);
     format!("{{\"time\":\"{time}\",\"event\":\"lost\",\"records\":{records}}}").into_bytes()
 }
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long records are collected after a write, as for the access log.
+const GATHER: Duration = Duration::from_millis(20);
 /// The longest pause between two attempts.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// `EMSGSIZE`.
