@@ -115,7 +115,7 @@ pub use own_tools::{
 pub use pattern::Pattern;
 pub use policy::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, ValueSize,
+    MemberReads, PolicyConfig, RuleConfig, RuleEffect, RuleName, SplitCondition, ValueSize,
 };
 pub use problem::ConfigProblem;
 pub use profiles::ProfileConfig;

@@ -21,9 +21,8 @@ impl<'a> Members<'a> {
     /// [`JsonError`] if the text is not an object, or has a duplicate key.
     pub fn parse(raw: &'a [u8]) -> Result<Self, JsonError> {
         let members = Self::parse_with_duplicates(raw).map_err(|_| JsonError::Syntax)?;
-        let mut seen = HashSet::with_capacity(members.0.len());
-        match members.0.iter().find(|(key, _)| !seen.insert(&**key)) {
-            Some((key, _)) => Err(JsonError::duplicate(key)),
+        match find_duplicate(members.0.iter().map(|(key, _)| &**key)) {
+            Some(key) => Err(JsonError::duplicate(key)),
             None => Ok(members),
         }
     }
@@ -68,7 +67,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 /// A key, borrowed if it has no escapes.
-struct MemberKey<'a>(Cow<'a, str>);
+pub struct MemberKey<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberKey<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -89,6 +88,26 @@ impl<'de> Deserialize<'de> for MemberKey<'de> {
     }
 }
 
+/// Whether one of these keys is there twice.
+pub fn has_duplicate<'k>(keys: impl ExactSizeIterator<Item = &'k str> + Clone) -> bool {
+    find_duplicate(keys).is_some()
+}
+
+fn find_duplicate<'k>(mut keys: impl ExactSizeIterator<Item = &'k str> + Clone) -> Option<&'k str> {
+    if keys.len() > FEW_KEYS {
+        let mut seen = HashSet::with_capacity(keys.len());
+        return keys.find(|key| !seen.insert(*key));
+    }
+    // Cheaper than to hash them.
+    let all = keys.clone();
+    keys.zip(0..)
+        .find(|(key, place)| all.clone().take(*place).any(|it| it == *key))
+        .map(|(key, _)| key)
+}
+
+/// So many keys are compared with one another.
+const FEW_KEYS: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +127,13 @@ mod tests {
         let refused = Members::parse(twice).unwrap_err();
         assert_eq!(refused, JsonError::DuplicateKey { key: "a".into() });
         assert_eq!(Members::parse_with_duplicates(twice).unwrap().0.len(), 3);
+        for keys in [2, FEW_KEYS, FEW_KEYS + 1, 100] {
+            let members = |last: usize| {
+                let each: Vec<_> = (1..keys).map(|key| format!("\"k{key}\":1")).collect();
+                format!("{{{},\"k{last}\":1}}", each.join(","))
+            };
+            assert!(Members::parse(members(keys).as_bytes()).is_ok(), "{keys}");
+            assert!(Members::parse(members(1).as_bytes()).is_err(), "{keys}");
+        }
     }
 }

@@ -23,7 +23,7 @@ mod write;
 pub use batch::split_batch;
 pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, within_depth};
 pub use frame::{Frame, FrameFault, Id, Response, parse};
-pub use members::Members;
+pub use members::{MemberKey, Members, has_duplicate};
 pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
 pub use payload::Payload;
 pub use scanner::Scanner;

@@ -4,7 +4,7 @@ mod condition;
 
 pub use condition::{
     Condition, ConditionCost, ConditionFault, ConditionReads, ConditionValue, EvaluationFault,
-    MemberReads, ValueSize,
+    MemberReads, SplitCondition, ValueSize,
 };
 
 use std::fmt;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::call::{Call, Client, Context, Grants, Principal, ProfileName};
 use crate::config::{ConditionCost, ConditionReads, MemberReads};
+use crate::jsonrpc::OutlineParts;
 use crate::mcp::{Era, Method};
+
+use super::rule::SettledRule;
 
 /// What rules read of a caller.
 #[derive(Debug, Clone)]
@@ -89,7 +92,9 @@ impl CallerFacts {
             MemberReads::Named(names) => {
                 names.iter().all(|name| claims(self, name) == claims(other, name))
             }
-            MemberReads::All => all(self).unwrap_or_default() == all(other).unwrap_or_default(),
+            MemberReads::Keys(_) | MemberReads::All => {
+                all(self).unwrap_or_default() == all(other).unwrap_or_default()
+            }
         }
     }
 }
@@ -121,27 +126,42 @@ impl Hash for FactsRead {
 /// What rules read of a call.
 pub(super) struct RequestFacts<'a> {
     pub(super) method: &'a Method,
-    pub(super) arguments: Option<&'a [u8]>,
+    pub(super) arguments: Option<ReadArguments<'a>>,
     pub(super) context: &'a Context,
     /// The most steps that the evaluation of a condition may take; `None` if they are known to be few.
     pub(super) most_steps: Option<u64>,
+    /// What is known of each rule for the element that the call asks for, if its view knows it.
+    pub(super) settled: Option<&'a [SettledRule]>,
+}
+
+/// The arguments of a call, with their outline if they have one.
+#[derive(Debug, Clone)]
+pub(super) struct ReadArguments<'a> {
+    pub(super) raw: &'a [u8],
+    pub(super) parts: Option<OutlineParts<'a>>,
 }
 
 impl<'a> RequestFacts<'a> {
     pub(super) fn of(call: &'a Call) -> Self {
-        Self::new(&call.method, call.params.arguments(), &call.context)
+        let parts = call.params.arguments_parts();
+        let arguments = call.params.arguments().map(|raw| ReadArguments { raw, parts });
+        Self { arguments, ..Self::new(&call.method, None, &call.context) }
     }
 
-    pub(super) fn new(
-        method: &'a Method,
-        arguments: Option<&'a [u8]>,
-        context: &'a Context,
-    ) -> Self {
-        Self { method, arguments, context, most_steps: Some(ConditionCost::MOST) }
+    /// The facts of a request whose arguments have no outline.
+    pub(super) fn new(method: &'a Method, raw: Option<&'a [u8]>, context: &'a Context) -> Self {
+        let most_steps = Some(ConditionCost::MOST);
+        let arguments = raw.map(|raw| ReadArguments { raw, parts: None });
+        Self { method, arguments, context, most_steps, settled: None }
     }
 
     /// The facts of a call whose conditions are known to be cheap.
     pub(super) fn of_cheap(call: &'a Call) -> Self {
         Self { most_steps: None, ..Self::of(call) }
+    }
+
+    /// The same facts, with what is known of each rule.
+    pub(super) fn settled_by(self, settled: &'a [SettledRule]) -> Self {
+        Self { settled: Some(settled), ..self }
     }
 }

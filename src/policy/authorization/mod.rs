@@ -9,6 +9,7 @@
 
 mod decision;
 mod facts;
+mod json_values;
 mod requested;
 mod rights;
 mod rule;
@@ -72,12 +73,11 @@ impl Authorization {
     /// What several conditions read together.
     fn union_of_reads<'a>(
         &self,
-        mut conditions: impl Iterator<Item = &'a ConditionReads>,
+        mut conditions: impl Iterator<Item = &'a Arc<ConditionReads>>,
     ) -> Arc<ConditionReads> {
-        let Some(first) = conditions.next() else { return Arc::clone(&self.no_reads) };
-        let mut union = first.clone();
-        conditions.for_each(|one| union.extend(one));
-        Arc::new(union)
+        let mut union = Arc::clone(conditions.next().unwrap_or(&self.no_reads));
+        conditions.for_each(|one| Arc::make_mut(&mut union).extend(one));
+        union
     }
 
     /// Whether a server's annotations are believed.
@@ -103,6 +103,7 @@ impl Authorization {
             return Some(Ok(()));
         }
         let facts = standing.is_cheap(call).then(|| RequestFacts::of_cheap(call))?;
+        let facts = facts.settled_by(&standing.settled);
         Some(self.authorize(&standing.rights, &facts, target))
     }
 
@@ -126,9 +127,10 @@ impl Authorization {
         let known = requested.and_then(|requested| self.standing_of(requested));
         let rights =
             known.map_or_else(|| self.rights_of(&call.context), |known| known.rights.clone());
+        let settled = known.map_or_else(Arc::default, |known| Arc::clone(&known.settled));
         let (own, target) = (Arc::clone(self), target.clone());
         let decide = move |rights: &CallerRights, call: &Call| {
-            own.authorize(rights, &RequestFacts::of(call), &target)
+            own.authorize(rights, &RequestFacts::of(call).settled_by(&settled), &target)
         };
         decide_about(rights, call, large_work, decide).await
     }

@@ -9,6 +9,7 @@ use crate::policy::CallTarget;
 
 use super::decision::AccessDecision;
 use super::rights::CallerRights;
+use super::rule::SettledRule;
 
 /// The element that a call asks for.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct ElementStanding {
     pub(super) rights: CallerRights,
     /// The decision before any call: [`AccessDecision::Depends`] if each call is decided by itself.
     pub(super) decision: AccessDecision,
+    /// What is known of each rule.
+    pub(super) settled: Arc<[SettledRule]>,
     /// Whether calls with at most [`SMALL_ARGUMENTS`] are cheap to decide.
     decides_small_calls: bool,
 }
@@ -42,7 +45,8 @@ impl ElementStanding {
         let decision = rights.decide_listing(element);
         let cost = rights.call_cost_below(SMALL_ARGUMENTS, element);
         let decides_small_calls = cost <= ConditionCost::CHEAP;
-        Self { rights: rights.clone(), decision, decides_small_calls }
+        let settled = rights.settle(element);
+        Self { rights: rights.clone(), decision, settled, decides_small_calls }
     }
 
     /// Whether a call is known to be cheap to decide.

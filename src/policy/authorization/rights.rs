@@ -12,7 +12,7 @@ use super::Authorization;
 use super::decision::{AccessDecision, Holds, Verdict};
 use super::facts::{CallerFacts, FactsRead, RequestFacts};
 use super::requested::{RequestBasis, RequestedElement};
-use super::rule::{AccessRule, CallerMatch};
+use super::rule::{AccessRule, CallerMatch, SettledRule};
 use super::values::{AnnotationTrust, EvaluationScope};
 
 /// What the rules say of one caller. Callers with equal rights see the same elements.
@@ -123,7 +123,11 @@ impl CallerRights {
         call: Option<&RequestFacts<'_>>,
     ) -> AccessDecision {
         let scope = self.scope(Some(element), call);
-        let verdict = self.gather(|(rule, standing)| rule.holds_for(standing, &scope));
+        let mut settled = call.and_then(|facts| facts.settled).into_iter().flatten();
+        let verdict = self.gather(|(rule, standing)| {
+            let settled = settled.next().copied().unwrap_or(SettledRule::Open);
+            rule.holds_for((standing, settled), &scope)
+        });
         match element.basis {
             ElementBasis::Interface => verdict.decide_part(),
             ElementBasis::Itself => verdict.decide(),
@@ -146,7 +150,17 @@ impl CallerRights {
         EvaluationScope { caller: &self.facts.facts, element, annotations, call, most_steps }
     }
 
-    fn gather(&self, holds: impl Fn((&AccessRule, CallerMatch)) -> Holds) -> Verdict {
+    /// What is known of each rule for an element, whatever the call; in the order of [`Self::gather`].
+    pub(super) fn settle(&self, element: &CatalogElement<'_>) -> Arc<[SettledRule]> {
+        let scope = self.scope(Some(element), None);
+        let settle = |&(place, standing): &(usize, CallerMatch)| {
+            let rule = self.authorization.rule(place);
+            rule.map_or(SettledRule::Open, |rule| rule.settle(standing, &scope))
+        };
+        self.applicable.iter().map(settle).collect()
+    }
+
+    fn gather(&self, mut holds: impl FnMut((&AccessRule, CallerMatch)) -> Holds) -> Verdict {
         let mut verdict = Verdict::default();
         for (place, standing) in self.applicable.iter().copied() {
             if let Some(rule) = self.authorization.rule(place) {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::call::ServerName;
 use crate::catalog::{CatalogElement, Kind, may_name_element_of};
 use crate::config::{
-    Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect, ValueSize,
+    Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect, SplitCondition,
+    ValueSize,
 };
 
 use super::decision::Holds;
@@ -32,6 +33,17 @@ pub(super) enum CallerMatch {
     Asks,
 }
 
+/// What is known of a rule for a caller and an element, whatever the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SettledRule {
+    /// Nothing.
+    Open,
+    /// The part of its condition that does not depend on the call holds.
+    BeforeCall,
+    /// Whether its condition holds.
+    Whole(bool),
+}
+
 impl AccessRule {
     pub(super) fn compile(settings: &RuleConfig) -> Self {
         Self { settings: settings.clone(), has_warned: AtomicBool::new(false) }
@@ -46,7 +58,7 @@ impl AccessRule {
     }
 
     /// What its condition reads; `None` if it has none.
-    pub(super) fn reads(&self) -> Option<&ConditionReads> {
+    pub(super) fn reads(&self) -> Option<&Arc<ConditionReads>> {
         self.settings.when.as_ref().map(Condition::reads)
     }
 
@@ -74,21 +86,57 @@ impl AccessRule {
         }
     }
 
+    /// What is known of the rule before there is a call.
+    pub(super) fn settle(&self, standing: CallerMatch, scope: &EvaluationScope<'_>) -> SettledRule {
+        let Some((condition, _)) = self.asked_condition(standing, scope) else {
+            return SettledRule::Open;
+        };
+        if !condition.reads().needs_call() {
+            let known = Self::try_evaluate(condition, scope);
+            return known.map_or(SettledRule::Open, SettledRule::Whole);
+        }
+        // A part that cannot be evaluated is evaluated with the other one, which may decide.
+        let split = condition.split();
+        match split.and_then(|split| Self::try_evaluate(&split.before_call, scope)) {
+            None => SettledRule::Open,
+            Some(true) => SettledRule::BeforeCall,
+            Some(false) => SettledRule::Whole(false),
+        }
+    }
+
     /// Whether the rule holds for an element, for a caller that it is about.
-    pub(super) fn holds_for(&self, standing: CallerMatch, scope: &EvaluationScope<'_>) -> Holds {
+    pub(super) fn holds_for(
+        &self,
+        (standing, settled): (CallerMatch, SettledRule),
+        scope: &EvaluationScope<'_>,
+    ) -> Holds {
         let Some(element) = scope.element else { return Holds::No };
         if !self.is_about_element(element) {
             return Holds::No;
         }
-        match (&self.settings.when, standing) {
-            (Some(condition), CallerMatch::Asks) => {
-                if !is_about_kind(condition.reads(), element.kind) {
-                    return Holds::No;
-                }
-                self.evaluate(condition, scope)
-            }
-            _ => Holds::Yes,
+        if self.settings.when.is_none() || standing != CallerMatch::Asks {
+            return Holds::Yes;
         }
+        let Some((condition, split)) = self.asked_condition(standing, scope) else {
+            return Holds::No;
+        };
+        match (settled, split) {
+            (SettledRule::Whole(true), _) => Holds::Yes,
+            (SettledRule::Whole(false), _) => Holds::No,
+            (SettledRule::BeforeCall, Some(split)) => self.evaluate(&split.of_call, scope),
+            (SettledRule::BeforeCall | SettledRule::Open, _) => self.evaluate(condition, scope),
+        }
+    }
+
+    /// The condition that has to hold for an element, if the element is of a kind that it is about.
+    fn asked_condition(
+        &self,
+        standing: CallerMatch,
+        scope: &EvaluationScope<'_>,
+    ) -> Option<(&Condition, Option<&SplitCondition>)> {
+        let condition = self.settings.when.as_ref().filter(|_| standing == CallerMatch::Asks)?;
+        let kind = scope.element?.kind;
+        is_about_kind(condition.reads(), kind).then(|| (condition, condition.split()))
     }
 
     /// Whether the rule holds for requests to a server that name no element.
@@ -138,15 +186,7 @@ impl AccessRule {
     /// Evaluates a condition. What cannot be evaluated allows nothing, and denies; before a call is
     /// there it depends on the call.
     fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
-        let size = |name: &str| size_of(name, condition.reads(), scope);
-        let costs_too_much = scope.most_steps.is_some_and(|most| cost_of(condition, size) > most);
-        let evaluated = if costs_too_much {
-            None
-        } else {
-            let values = values_of(condition.reads(), scope);
-            values.and_then(|values| condition.evaluate(values).ok())
-        };
-        match evaluated {
+        match Self::try_evaluate(condition, scope) {
             Some(true) => Holds::Yes,
             Some(false) => Holds::No,
             None if scope.call.is_none() && condition.reads().needs_call() => Holds::Depends,
@@ -158,6 +198,15 @@ impl AccessRule {
                 }
             }
         }
+    }
+
+    /// Evaluates a condition; `None` if it cannot be evaluated, or costs too much.
+    fn try_evaluate(condition: &Condition, scope: &EvaluationScope<'_>) -> Option<bool> {
+        let size = |name: &str| size_of(name, condition.reads(), scope);
+        if scope.most_steps.is_some_and(|most| cost_of(condition, size) > most) {
+            return None;
+        }
+        condition.evaluate(values_of(condition.reads(), scope)?).ok()
     }
 
     fn report_failure(&self) {

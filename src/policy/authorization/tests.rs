@@ -1,5 +1,6 @@
 //! Decisions of rules, as tables.
 
+mod parts;
 mod requests;
 
 use std::sync::Arc;
@@ -205,9 +206,18 @@ fn decide_tool(
     };
     let rights = rules.rights_of(&context);
     let Some(arguments) = arguments else { return rights.decide_listing(&element) };
-    let arguments = Some(arguments.as_bytes());
-    let facts = RequestFacts::new(&Method::ToolsCall, arguments, &context);
-    rights.decide_call(&facts, &element)
+    let raw = Some(arguments.as_bytes());
+    let facts = RequestFacts::new(&Method::ToolsCall, raw, &context);
+    let decided = rights.decide_call(&facts, &element);
+    // The same from the outline of a message, and with what is known before there is a call.
+    let params = format!(r#"{{"name":"t","arguments":{arguments}}}"#);
+    let params = Params::parse(Some(params.into())).unwrap();
+    let call = Call { params, context: context.clone(), ..call("t") };
+    let settled = rights.settle(&element);
+    for facts in [RequestFacts::of(&call), RequestFacts::of(&call).settled_by(&settled)] {
+        assert_eq!(rights.decide_call(&facts, &element), decided, "{arguments}");
+    }
+    decided
 }
 
 #[test]

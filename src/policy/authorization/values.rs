@@ -11,7 +11,8 @@ use crate::catalog::{CatalogElement, Kind};
 use crate::config::{ConditionReads, ConditionValue, MemberReads, ValueSize};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
 
-use super::facts::{CallerFacts, RequestFacts};
+use super::facts::{CallerFacts, ReadArguments, RequestFacts};
+use super::json_values::parse_members;
 
 /// What a condition is evaluated with.
 #[derive(Clone, Copy)]
@@ -49,7 +50,7 @@ pub(super) fn values_of<'v>(
             "tool" | "item" => scope.element.map(|element| element_value(element, members)),
             "annotations" => scope.element.map(|element| annotations_value(element, scope)),
             "arguments" => match scope.call {
-                Some(call) => Some(arguments_value(call.arguments, members)?),
+                Some(call) => Some(arguments_value(call.arguments.as_ref(), members)?),
                 None => None,
             },
             "client" => Some(client_value(scope.caller, members)),
@@ -85,8 +86,8 @@ pub(super) fn size_of(
             [bytes + 64, count + MOST_MEMBERS]
         }
         "arguments" => {
-            let raw = scope.call.and_then(|call| call.arguments);
-            raw.map_or([1, 0], |raw| arguments_size(raw, reads.of("arguments")))
+            let arguments = scope.call.and_then(|call| call.arguments.as_ref());
+            arguments.map_or([1, 0], |it| arguments_size(it.raw, reads.of("arguments")))
         }
         "client" => fixed(caller.client.info.as_ref().map_or(0, bytes::Bytes::len) + 64),
         _ => fixed(256),
@@ -110,7 +111,7 @@ fn principal_value<'v>(caller: &'v CallerFacts, members: &MemberReads) -> Condit
 
 fn claims_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'static> {
     let claims = caller.grants.iter().flat_map(|grants| &grants.claims);
-    let read = claims.filter(|(name, _)| members.has(name));
+    let read = claims.filter(|(name, _)| members.has(name) || members.has_keys());
     map_of(read.map(|(name, value)| (name.clone(), json(value.clone()))))
 }
 
@@ -161,23 +162,23 @@ const ASSUMED_HINTS: [(&str, bool); 4] = [
 
 /// The arguments that a condition reads; `None` if a key is there twice, which a server may read in
 /// another way.
-fn arguments_value(raw: Option<&[u8]>, members: &MemberReads) -> Option<ConditionValue<'static>> {
-    let Some(raw) = raw else { return Some(map_of([])) };
-    let mut read = Vec::new();
-    for (name, value) in &Members::parse(raw).ok()?.0 {
-        if members.has(name) {
-            let value = parse_strict(value.get().as_bytes(), MAX_SERVER_DEPTH).ok()?;
-            read.push((name.clone().into_owned(), json(value)));
-        }
+fn arguments_value<'v>(
+    arguments: Option<&ReadArguments<'v>>,
+    members: &MemberReads,
+) -> Option<ConditionValue<'v>> {
+    match arguments {
+        Some(arguments) => parse_members(arguments, members),
+        None => Some(map_of([])),
     }
-    Some(map_of(read))
 }
 
 fn arguments_size(raw: &[u8], members: &MemberReads) -> [usize; 2] {
     let Ok(all) = Members::parse(raw) else { return raw_size(raw) };
-    let read = all.0.iter().filter(|(name, _)| members.has(name));
+    let read = all.0.iter().filter(|(name, _)| members.has(name) || members.has_keys());
     read.fold([1, 0], |[bytes, count], (name, value)| {
-        let [of_value, elements] = raw_size(value.get().as_bytes());
+        let has_value = members.has(name);
+        let [of_value, elements] =
+            if has_value { raw_size(value.get().as_bytes()) } else { [1, 0] };
         [bytes + name.len() + of_value + 1, count + elements + 1]
     })
 }

@@ -206,7 +206,7 @@ impl<'a> Checker<'a> {
             ) => self.compare(part, (left, right), have_order),
             (operators::IN, [left, right]) => {
                 self.infer(left)?;
-                match self.infer(right)? {
+                match self.infer_keys(right)? {
                     CelType::Texts | CelType::List | CelType::Map | CelType::Dynamic => {
                         Ok(CelType::Bool)
                     }
@@ -267,6 +267,18 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// The type of a part of which only the keys and their number are read, if it is a map.
+    fn infer_keys(&mut self, part: &'a IdedExpr) -> Result<CelType, LocatedFault> {
+        match self.global_variable(part) {
+            Some((variable, CelType::Map)) => {
+                self.nodes += 1;
+                self.parts.reads.add_keys(variable);
+                Ok(CelType::Map)
+            }
+            _ => self.infer(part),
+        }
+    }
+
     fn compare(
         &mut self,
         part: &IdedExpr,
@@ -299,6 +311,12 @@ impl<'a> Checker<'a> {
             let fault = ConditionFault::Arity { name, expected: arguments.len() };
             return Err(self.fault(part, fault));
         }
+        if *name == "size"
+            && let Some(of) = call.target.as_deref().or_else(|| call.args.first())
+        {
+            self.infer_keys(of)?;
+            return Ok(*result);
+        }
         if let (Some(target), Some(expected)) = (&call.target, target) {
             self.expect(target, *expected)?;
         }
@@ -327,7 +345,7 @@ impl<'a> Checker<'a> {
         part: &IdedExpr,
         one: &'a ComprehensionExpr,
     ) -> Result<CelType, LocatedFault> {
-        let element = match self.infer(&one.iter_range)? {
+        let element = match self.infer_keys(&one.iter_range)? {
             CelType::Texts => CelType::Text,
             CelType::List | CelType::Map | CelType::RecordForm(_) | CelType::Dynamic => {
                 CelType::Dynamic

@@ -11,6 +11,7 @@ mod cost;
 mod fault;
 mod patterns;
 mod reads;
+mod split;
 mod vocabulary;
 
 pub use cost::{ConditionCost, ValueSize};
@@ -39,8 +40,19 @@ struct CompiledCondition {
     text: Box<str>,
     expression: IdedExpr,
     /// The functions, to which each evaluation adds its variables.
-    root: Context<'static, 'static>,
-    reads: ConditionReads,
+    root: Arc<Context<'static, 'static>>,
+    reads: Arc<ConditionReads>,
+    split: Option<SplitCondition>,
+}
+
+/// The two parts of a condition `a && b`. Both hold exactly if the condition holds, and if one of them
+/// does not hold, then the condition does not, whatever the other one does.
+#[derive(Clone)]
+pub struct SplitCondition {
+    /// What does not depend on a call.
+    pub before_call: Condition,
+    /// What does.
+    pub of_call: Condition,
 }
 
 /// Why a condition has no result.
@@ -76,14 +88,22 @@ impl Condition {
             Ok(Err(errors)) => return Err(fault::from_parser(text, &errors)),
             Err(_) => return Err(ConditionFault::Unreadable.anywhere()),
         };
-        let mut checker = Checker::new(program.source_info());
-        let (expression, found) =
-            (program.expression().clone(), checker.check(program.expression())?);
+        let whole = program.expression();
+        let found = Checker::new(program.source_info()).check(whole)?;
         let mut root = Context::with_env(Arc::clone(&ENV));
         patterns::add_to(&mut root, found.patterns);
-        let text = text.into();
-        let condition =
-            Self(Arc::new(CompiledCondition { text, expression, root, reads: found.reads }));
+        let root = Arc::new(root);
+        let part = |expression: IdedExpr, reads: ConditionReads, split| {
+            let (text, root) = (text.into(), Arc::clone(&root));
+            let reads = Arc::new(reads);
+            Self(Arc::new(CompiledCondition { text, expression, root, reads, split }))
+        };
+        let split = split::split_by_call(whole, program.source_info());
+        let split = split.map(|[before, of_call]| SplitCondition {
+            before_call: part(before.expression, before.reads, None),
+            of_call: part(of_call.expression, of_call.reads, None),
+        });
+        let condition = part(whole.clone(), found.reads, split);
         // What it costs without any values is the same each time.
         if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MOST {
             return Err(ConditionFault::TooCostly.anywhere());
@@ -97,8 +117,13 @@ impl Condition {
     }
 
     /// Which variables it reads.
-    pub fn reads(&self) -> &ConditionReads {
+    pub fn reads(&self) -> &Arc<ConditionReads> {
         &self.0.reads
+    }
+
+    /// Its part that a call does not change, and the rest; `None` if it has only one of them.
+    pub fn split(&self) -> Option<&SplitCondition> {
+        self.0.split.as_ref()
     }
 
     /// An upper bound of what an evaluation costs, with variables of these sizes.

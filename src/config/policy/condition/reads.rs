@@ -10,6 +10,8 @@ pub enum MemberReads {
     Nothing,
     /// These.
     Named(BTreeSet<Box<str>>),
+    /// These, and the names of all, or their number.
+    Keys(BTreeSet<Box<str>>),
     /// Any.
     All,
 }
@@ -19,9 +21,14 @@ impl MemberReads {
     pub fn has(&self, member: &str) -> bool {
         match self {
             Self::Nothing => false,
-            Self::Named(names) => names.contains(member),
+            Self::Named(names) | Self::Keys(names) => names.contains(member),
             Self::All => true,
         }
+    }
+
+    /// Whether it reads the names of members whose values it does not read.
+    pub fn has_keys(&self) -> bool {
+        matches!(self, Self::Keys(_) | Self::All)
     }
 
     /// Whether it reads any member.
@@ -63,7 +70,10 @@ impl ConditionReads {
             match reads {
                 MemberReads::Nothing => {}
                 MemberReads::All => self.add_all(variable),
-                MemberReads::Named(names) => {
+                MemberReads::Named(names) | MemberReads::Keys(names) => {
+                    if reads.has_keys() {
+                        self.add_keys(variable);
+                    }
                     for name in names {
                         self.add_member(variable, name);
                     }
@@ -76,10 +86,19 @@ impl ConditionReads {
         self.0.insert(variable, MemberReads::All);
     }
 
+    pub(super) fn add_keys(&mut self, variable: &'static str) {
+        let reads = self.0.entry(variable).or_default();
+        *reads = match std::mem::take(reads) {
+            MemberReads::Nothing => MemberReads::Keys(BTreeSet::new()),
+            MemberReads::Named(names) | MemberReads::Keys(names) => MemberReads::Keys(names),
+            MemberReads::All => MemberReads::All,
+        };
+    }
+
     pub(super) fn add_member(&mut self, variable: &'static str, member: &str) {
         match self.0.entry(variable).or_default() {
             MemberReads::All => {}
-            MemberReads::Named(names) => {
+            MemberReads::Named(names) | MemberReads::Keys(names) => {
                 names.insert(member.into());
             }
             nothing @ MemberReads::Nothing => {

@@ -70,7 +70,19 @@ fn what_a_condition_reads_is_known() {
     assert!(["a", "b", "c"].iter().all(|name| some.of("arguments").has(name)));
     assert!(!some.of("arguments").has("d") && some.of("principal").has("groups"));
     assert!(!some.of("principal").has("name") && some.needs_call() && some.needs_element());
-    assert!(reads("arguments.all(name, name != 'x')").of("arguments").has("anything"));
+    assert!(reads("arguments.all(name, arguments[name] != 'x')").of("arguments").has("anything"));
+    assert!(reads("arguments == {}").of("arguments").has("anything"));
+    for keys in ["arguments.all(name, name != 'x')", "size(arguments) < 3", "'x' in arguments"] {
+        let reads = reads(&format!("{keys} && arguments.a == 1"));
+        let of_arguments = reads.of("arguments");
+        assert!(of_arguments.has_keys() && of_arguments.has("a"), "{keys}");
+        assert!(!of_arguments.has("x"), "{keys}");
+    }
+    assert!(
+        reads("arguments.size() < 3 && arguments.all(x, arguments[x] == 1)")
+            .of("arguments")
+            .has("anything")
+    );
     assert!(reads("claims.x == 1").of("claims").is_some());
     assert!(!reads("claims.x == 1").needs_element());
     assert!(reads("request.method == 'x'").needs_call());
@@ -78,6 +90,31 @@ fn what_a_condition_reads_is_known() {
     assert!(reads("annotations.readOnlyHint").needs_element());
     // The variable of a loop hides nothing of what is read around it.
     assert!(reads("[1].exists(x, tool.server == 'a')").of("tool").has("server"));
+}
+
+#[test]
+fn the_part_before_a_call_is_split_off() {
+    let split = |text: &str| Condition::compile(text).unwrap().split().cloned();
+    for whole in [
+        "arguments.x == 1",
+        "principal.name == 'a' && tool.native == 'b'",
+        "principal.name == 'a' || arguments.x == 1",
+        "!(principal.name == 'a' && arguments.x == 1)",
+        "request.method == 'x' && arguments.x == 1",
+    ] {
+        assert!(split(whole).is_none(), "{whole}");
+    }
+    for text in [
+        "principal.name == 'a' && arguments.x == 1",
+        "arguments.x == 1 && (tool.native == 'b' && principal.name == 'a')",
+        "(tool.native == 'b' && arguments.x == 1) && (principal.name == 'a' && arguments.x < 2)",
+    ] {
+        let SplitCondition { before_call, of_call } = split(text).unwrap();
+        assert!(before_call.reads().of("principal").has("name"), "{text}");
+        assert!(!before_call.reads().needs_call(), "{text}");
+        assert!(of_call.reads().of("arguments").has("x"), "{text}");
+        assert!(!of_call.reads().of("principal").is_some(), "{text}");
+    }
 }
 
 #[test]

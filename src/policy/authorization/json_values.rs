@@ -1,0 +1,205 @@
+//! JSON text as values of conditions, without a tree of JSON between them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt,
+};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::config::{ConditionValue, MemberReads};
+use crate::jsonrpc::{
+    MAX_SERVER_DEPTH, MemberKey, Members, OutlinePart, check_depth, has_duplicate,
+};
+
+use super::facts::ReadArguments;
+
+/// The value of a JSON text, which it borrows where it can; `None` if the text is no JSON, is nested too
+/// deeply, or has a key twice in one object, which a server may read in another way.
+pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
+    check_depth(json.as_bytes(), MAX_SERVER_DEPTH).ok()?;
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let value = JsonValue.deserialize(&mut reader).ok()?;
+    reader.end().ok().map(|()| value)
+}
+
+/// The map of a call's arguments, with the values of those members that are read. What [`parse_value`]
+/// refuses is refused in these; of the arguments themselves no key may be there twice.
+pub(super) fn parse_members<'v>(
+    arguments: &ReadArguments<'v>,
+    reads: &MemberReads,
+) -> Option<ConditionValue<'v>> {
+    let Some(parts) = arguments.parts.clone() else {
+        let members = Members::parse(arguments.raw).ok()?.0.into_iter();
+        return members_read(members, reads, |value| parse_value(value.get()));
+    };
+    let mut members = Vec::with_capacity(MOST_MEMBERS);
+    for part in parts {
+        members.push((key_of(&part)?, part));
+    }
+    if has_duplicate(members.iter().map(|(name, _)| &**name)) {
+        return None;
+    }
+    members_read(members.into_iter(), reads, outlined_value)
+}
+
+fn members_read<'v, T>(
+    members: impl ExactSizeIterator<Item = (Cow<'v, str>, T)>,
+    reads: &MemberReads,
+    value_of: impl Fn(T) -> Option<ConditionValue<'v>>,
+) -> Option<ConditionValue<'v>> {
+    let mut values = HashMap::with_capacity(if reads.has_keys() { members.len() } else { 1 });
+    for (name, value) in members {
+        if reads.has(&name) {
+            values.insert(key(name), value_of(value)?);
+        } else if reads.has_keys() {
+            values.insert(key(name), Box::new(CelNull) as ConditionValue<'_>);
+        }
+    }
+    Some(Box::new(CelMap::from(values)))
+}
+
+/// A value whose positions are known already.
+fn outlined_value(part: OutlinePart<'_>) -> Option<ConditionValue<'_>> {
+    let raw = part.raw();
+    match (raw.first(), part.parts()) {
+        (Some(b'{'), Some(parts)) => {
+            let mut map = HashMap::new();
+            for part in parts {
+                let value = outlined_value(part)?;
+                if map.insert(key(key_of(&part)?), value).is_some() {
+                    return None;
+                }
+            }
+            Some(Box::new(CelMap::from(map)))
+        }
+        (Some(b'['), Some(parts)) => {
+            let list: Option<Vec<_>> = parts.map(outlined_value).collect();
+            Some(Box::new(CelList::from(list?)))
+        }
+        (Some(b'"'), _) if !part.is_escaped() => {
+            let text = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            Some(Box::new(CelString::from(str::from_utf8(text).ok()?)))
+        }
+        _ => parse_value(str::from_utf8(raw).ok()?),
+    }
+}
+
+fn key_of<'v>(part: &OutlinePart<'v>) -> Option<Cow<'v, str>> {
+    Some(match part.key().ok()? {
+        Cow::Borrowed(name) => str::from_utf8(name).ok()?.into(),
+        Cow::Owned(name) => String::from_utf8(name).ok()?.into(),
+    })
+}
+
+fn key(name: Cow<'_, str>) -> CelMapKey<'_> {
+    CelMapKey::String(CelString::from(name))
+}
+
+/// Most arguments have no more members.
+const MOST_MEMBERS: usize = 16;
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+struct JsonValue;
+
+impl<'de> DeserializeSeed<'de> for JsonValue {
+    type Value = ConditionValue<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for JsonValue {
+    type Value = ConditionValue<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Box::new(CelNull))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Box::new(CelBool::from(value)))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Box::new(CelInt::from(value)))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(match i64::try_from(value) {
+            Ok(value) => Box::new(CelInt::from(value)),
+            Err(_) => Box::new(CelUInt::from(value)),
+        })
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Box::new(CelDouble::from(value)))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Box::new(CelString::from(value)))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Box::new(CelString::from(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
+        }
+        Ok(Box::new(CelList::from(list)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut map = HashMap::new();
+        while let Some(MemberKey(name)) = members.next_key()? {
+            let value = members.next_value_seed(self)?;
+            if map.insert(key(name), value).is_some() {
+                return Err(A::Error::custom("duplicate key"));
+            }
+        }
+        Ok(Box::new(CelMap::from(map)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_they_were_written() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        for (json, printed) in [
+            ("null", Some("Null")),
+            ("-1", Some("Int(-1)")),
+            ("9223372036854775807", Some("Int(9223372036854775807)")),
+            ("18446744073709551615", Some("UInt(18446744073709551615)")),
+            ("1.5", Some("Double(1.5)")),
+            ("\"a\\u0062\"", Some("\"ab\"")),
+            ("[true]", Some("true")),
+            ("{\"a\":{\"b\":1}}", Some("\"b\"")),
+            ("{\"a\":1,\"\\u0061\":2}", None),
+            ("[{\"a\":{\"b\":1,\"b\":1}}]", None),
+            ("1 2", None),
+            ("{", None),
+            ("1e999", None),
+            (&nested(MAX_SERVER_DEPTH + 1), None),
+        ] {
+            let read = parse_value(json).map(|value| format!("{value:?}"));
+            match (&read, printed) {
+                (Some(read), Some(printed)) => assert!(read.contains(printed), "{json}: {read}"),
+                (None, None) => {}
+                _ => panic!("{json}: {read:?}"),
+            }
+        }
+    }
+}
