@@ -121,7 +121,8 @@ pub(super) struct ViewCache {
 
 #[derive(Default)]
 struct CachedViews {
-    views: HashMap<ViewKey, CachedView>,
+    /// Bounded, so that a client that makes up keys with equal hashes gains little.
+    views: HashMap<ViewKey, CachedView, foldhash::fast::RandomState>,
     /// Counts the uses of all views.
     uses: u64,
     /// The total size of the views.
