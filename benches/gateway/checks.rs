@@ -68,8 +68,15 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         when = \"principal.name != 'nobody' && tool.native == 'search' && size(arguments) < 100\"\n";
     let settled = "[policy.rules.some]\n\
         when = \"principal.name != 'nobody' && tool.native == 'search'\"\n";
+    let one = "[policy.rules.some]\n\
+        when = \"principal.name != 'nobody' && arguments.query != 'nothing'\"\n";
+    let each = "[policy.rules.some]\n\
+        when = \"arguments.all(name, arguments[name] != 'nothing')\"\n";
     let audit = format!("[audit]\nfile = \"{}\"\n", folder.join("audit.jsonl").display());
     let key = format!("[clients.bench]\nkey = \"{KEY_HASH}\"\nrate = \"1000000/s\"\n");
+    let blake2b = format!("{audit}arguments_digest = \"blake2b\"\n");
+    let all_settled = format!("{issuer}{settled}{audit}");
+    let all_blake2b = format!("{issuer}{settled}{blake2b}");
     let all = format!("{issuer}{condition}{audit}");
     let way = |name, text: &str, credential: Option<&str>| CheckedWay {
         name,
@@ -83,7 +90,7 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
     vec![
         way("the default policy", "", None),
         way("an API key and its rate", &key, Some(KEY)),
-        way("a token, known by its digest", &issuer, Some(&token)),
+        way("a token that was verified before", &issuer, Some(&token)),
         of_servers(
             way("a fixed header for the server", "", None),
             "headers = { X-Team = \"bench\" }\n",
@@ -91,8 +98,13 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         of_servers(of_claim, "call_headers = { X-User = \"${claim:sub}\" }\n"),
         way("a rule with a pattern", pattern, None),
         way("a rule in CEL about the caller and the tool", settled, None),
-        way("a rule in CEL that reads arguments", condition, None),
+        way("a rule in CEL that counts the arguments", condition, None),
+        way("a rule in CEL that reads one argument", one, None),
+        way("a rule in CEL with a loop over all arguments", each, None),
         way("the audit log", &audit, None),
+        way("the audit log, with BLAKE2b", &blake2b, None),
+        way(ALL_SETTLED, &all_settled, Some(&token)),
+        way("the same, with BLAKE2b", &all_blake2b, Some(&token)),
         way(ALL, &all, Some(&token)),
     ]
 }
@@ -120,6 +132,9 @@ fn issue_token(folder: &Path) -> (String, String) {
     (text, token)
 }
 
+/// The name of all checks together, with a rule that is settled before a call.
+const ALL_SETTLED: &str =
+    "token, rate, a rule in CEL about the caller and the tool, arguments and audit log";
 /// The name of all checks together.
 pub const ALL: &str = "token, rate, CEL rule and audit log";
 const PUBLIC_URL: &str = "public_url = \"https://mcp.example.com\"\n";
