@@ -1,5 +1,6 @@
 //! One rule, compiled.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -167,9 +168,7 @@ impl AccessRule {
     /// What the evaluation of its condition costs, at most.
     pub(super) fn cost(&self, scope: &EvaluationScope<'_>) -> u64 {
         let condition = self.settings.when.as_ref();
-        condition.map_or(0, |condition| {
-            cost_of(condition, |name| size_of(name, condition.reads(), scope))
-        })
+        condition.map_or(0, |condition| cost_within(condition, scope))
     }
 
     /// What the evaluation of its condition costs with arguments of at most this size.
@@ -202,8 +201,7 @@ impl AccessRule {
 
     /// Evaluates a condition; `None` if it cannot be evaluated, or costs too much.
     fn try_evaluate(condition: &Condition, scope: &EvaluationScope<'_>) -> Option<bool> {
-        let size = |name: &str| size_of(name, condition.reads(), scope);
-        if scope.most_steps.is_some_and(|most| cost_of(condition, size) > most) {
+        if scope.most_steps.is_some_and(|most| cost_within(condition, scope) > most) {
             return None;
         }
         condition.evaluate(values_of(condition.reads(), scope)?).ok()
@@ -271,6 +269,16 @@ fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
             !of_tools && !reads.of("arguments").is_some()
         }
     }
+}
+
+/// What an evaluation costs, at most.
+fn cost_within(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
+    // A condition may name them many times, and they are parsed for their size.
+    let arguments = LazyCell::new(|| size_of("arguments", condition.reads(), scope));
+    cost_of(condition, |name| match name {
+        "arguments" => *arguments,
+        _ => size_of(name, condition.reads(), scope),
+    })
 }
 
 /// What an evaluation costs, at most, with variables of these sizes: its values are built first.
