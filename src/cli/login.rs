@@ -112,8 +112,8 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
             (None, _) => None,
             (Some(connect), true) => Some(format!(
                 "each client has to log in to it, at {connect} or by the link that its calls get; \
-                 if its lists need a login, its operator has to log in to it as well: the \
-                 gateway's status has the link"
+                 lists that need a login are seen by other clients if its operator logs in to it as \
+                 well: the gateway's status has the link"
             )),
             (Some(_), false) if config.authenticates() => Some(
                 "its operator has to log in to it first: the gateway's status has the link"
