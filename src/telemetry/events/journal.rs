@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use super::kind::EventType;
 use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVED};
@@ -90,11 +91,20 @@ impl Journal {
     }
 }
 
-/// Writes the changes of a queue to its journal until it is dropped.
-pub(super) async fn keep_journal(queue: Arc<EventQueue>, mut journal: Journal) {
+/// Writes the changes of a queue to its journal until it is to end. A write that is under way is finished
+/// then: it holds the folder.
+pub(super) async fn keep_journal(
+    queue: Arc<EventQueue>,
+    mut journal: Journal,
+    end: CancellationToken,
+) {
     let mut is_failing = false;
     loop {
-        queue.unsaved.notified().await;
+        tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            () = queue.unsaved.notified() => {}
+        }
         let Some(changes) = queue.take_changes() else { continue };
         let number = changes.number;
         let written = tokio::task::spawn_blocking(move || {
@@ -114,7 +124,7 @@ pub(super) async fn keep_journal(queue: Arc<EventQueue>, mut journal: Journal) {
                 if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!("events are not kept on disk: {}", error_chain(&error));
                 }
-                tokio::time::sleep(PAUSE).await;
+                let _ = tokio::time::timeout(PAUSE, end.cancelled()).await;
             }
         }
     }

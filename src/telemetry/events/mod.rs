@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::metrics::EventCounts;
 use crate::clock;
@@ -203,14 +204,21 @@ pub struct EventDelivery {
 struct DeliveryTasks {
     finish: Option<oneshot::Sender<()>>,
     delivery: JoinHandle<()>,
-    journal: Option<JoinHandle<()>>,
+    journal: Option<JournalTask>,
+}
+
+/// The task that keeps the journal, and how to have it end.
+#[derive(Debug)]
+struct JournalTask {
+    task: JoinHandle<()>,
+    end: CancellationToken,
 }
 
 impl Drop for DeliveryTasks {
     fn drop(&mut self) {
         self.delivery.abort();
         if let Some(journal) = &self.journal {
-            journal.abort();
+            journal.end.cancel();
         }
     }
 }
@@ -235,7 +243,9 @@ impl EventDelivery {
                         queue.push(event);
                     }
                     queue.keep_journal();
-                    journal = Some(tokio::spawn(keep_journal(Arc::clone(queue), open)));
+                    let end = CancellationToken::new();
+                    let keeping = keep_journal(Arc::clone(queue), open, end.clone());
+                    journal = Some(JournalTask { task: tokio::spawn(keeping), end });
                 }
                 Err(error) => {
                     tracing::warn!("events are not kept in {}: {error}", folder.display());
@@ -282,11 +292,11 @@ impl EventDelivery {
         if tokio::time::timeout(within, &mut tasks.delivery).await.is_err() {
             tracing::warn!("some events could not be delivered before the end");
         }
-        if let Some(journal) = tasks.journal.take() {
+        if let Some(journal) = &mut tasks.journal {
             let _ = tokio::time::timeout(JOURNAL_PATIENCE, self.sender.0.queue.saved()).await;
             // Its folder is free for the next gateway once the task has ended.
-            journal.abort();
-            let _ = journal.await;
+            journal.end.cancel();
+            let _ = tokio::time::timeout(JOURNAL_PATIENCE, &mut journal.task).await;
         }
     }
 }
