@@ -83,7 +83,7 @@ pub use search::{
     MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES, MAX_QUERY_WORDS, QuestionMeaning, SearchDocument,
     SearchHit, SearchIndex, SearchQuery, SynonymGroups, TextVector, embedded_text,
 };
-pub use selection::{Scope, Selection, may_name_element_of};
+pub use selection::{Scope, Selection, are_about_server};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
 pub use signature::ToolSignature;
 pub use tool::{HeaderRules, TaskSupport, Tool, ToolHints};

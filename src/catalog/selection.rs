@@ -97,15 +97,9 @@ impl Selection {
         any_matches(self.servers.as_deref(), true, server.as_str())
     }
 
-    /// Whether the selection is about elements of a server, as far as can be told before the server
-    /// has listed any: it names the server, or all elements, or public names that may begin with
-    /// the server's.
     fn is_about_server(&self, server: &ServerName) -> bool {
-        if self.servers.is_some() || self.names_no_kind() {
-            return self.admits_server(server);
-        }
-        let mut names = self.tools.iter().chain(&self.prompts).flatten();
-        names.any(|name| may_name_element_of(name, server))
+        let kinds = [&self.tools, &self.prompts, &self.resources];
+        are_about_server((&self.servers, kinds), server)
     }
 
     /// Whether the selection shows an element of that kind by its public name
@@ -267,8 +261,22 @@ impl fmt::Display for Selection {
     }
 }
 
+/// Whether patterns for servers, and for tools, prompts and resources, are about elements of a server, as
+/// far as can be told before the server has listed any: they name the server, or all elements, or public
+/// names that may begin with the server's.
+pub fn are_about_server(
+    (servers, kinds): (&Option<Vec<Pattern>>, [&Option<Vec<Pattern>>; 3]),
+    server: &ServerName,
+) -> bool {
+    if servers.is_some() || kinds.iter().all(|kind| kind.is_none()) {
+        return any_matches(servers.as_deref(), true, server.as_str());
+    }
+    let [tools, prompts, _] = kinds;
+    tools.iter().chain(prompts).flatten().any(|name| may_name_element_of(name, server))
+}
+
 /// Whether a pattern may match public names that begin with a server's.
-pub fn may_name_element_of(pattern: &Pattern, server: &ServerName) -> bool {
+fn may_name_element_of(pattern: &Pattern, server: &ServerName) -> bool {
     let prefix = format!("{server}__");
     let literal = pattern.as_str().split(['*', '?']).next().unwrap_or_default();
     literal.starts_with(&prefix) || (prefix.starts_with(literal) && literal != pattern.as_str())

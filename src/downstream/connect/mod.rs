@@ -24,9 +24,8 @@ use crate::codec::body::collect;
 use crate::mcp::{MediaType, ProtocolVersion};
 use crate::upstream::{GrantBook, GrantOwner, LoginFault};
 
-use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
-
 use super::request::Posted;
+use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response};
 
 use form::{FORM_TIME, LARGEST_FORM, PageForm};
 use pages::find_parameter;

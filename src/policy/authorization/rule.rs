@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::ServerName;
-use crate::catalog::{CatalogElement, Kind, may_name_element_of};
+use crate::catalog::{CatalogElement, Kind, are_about_server};
 use crate::config::{
     Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect, SplitCondition,
     ValueSize,
@@ -152,17 +152,13 @@ impl AccessRule {
     }
 
     /// Whether the rule is about elements of a server, as far as can be told before the server has
-    /// listed any: it names the server, or public names that may begin with the server's, or it is about
-    /// all elements. A condition tells nothing of elements that are unknown.
+    /// listed any. A condition tells nothing of elements that are unknown.
     pub(super) fn is_about_server(&self, standing: CallerMatch, server: &ServerName) -> bool {
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
-        let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
-        if servers.is_some() || !names_elements {
-            let is_named = servers.is_some() || standing == CallerMatch::Yes;
-            return is_named && admits_any(servers.as_ref(), [server.as_str()]);
-        }
-        let mut names = tools.iter().chain(prompts).flatten();
-        names.any(|name| may_name_element_of(name, server))
+        let kinds = [tools, prompts, resources];
+        let names_nothing = servers.is_none() && kinds.iter().all(|kind| kind.is_none());
+        (standing == CallerMatch::Yes || !names_nothing)
+            && are_about_server((servers, kinds), server)
     }
 
     /// What the evaluation of its condition costs, at most.

@@ -18,12 +18,17 @@ async fn shared_by_two(server: &OauthServer, settings: &str) -> (Gateway, [Clien
     (gateway, clients)
 }
 
+/// Somebody logs in by a link, and is given this token.
+async fn log_in_by((gateway, server): (&Gateway, &OauthServer), link: &str, token: &str) {
+    server.gives(token, json!({}));
+    server.takes(token, &["list", "call"]);
+    assert_eq!(agree(gateway, server, link).await.status, 200);
+}
+
 /// The operator logs in by the link in `/status`.
 async fn log_in_as_operator(gateway: &Gateway, server: &OauthServer, token: &str) {
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
-    server.gives(token, json!({}));
-    server.takes(token, &["list", "call"]);
-    assert_eq!(agree(gateway, server, &link).await.status, 200);
+    log_in_by((gateway, server), &link, token).await;
     gateway.ready("s").await;
 }
 
@@ -39,14 +44,10 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
         // The operator's grant lists, and makes nobody's calls.
         let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
         assert_ne!(parameters(&of_ann)["ticket"], parameters(&of_bob)["ticket"]);
-        server.gives("of-ann", json!({}));
-        server.takes("of-ann", &["list", "call"]);
-        assert_eq!(agree(&gateway, &server, &of_ann).await.status, 200);
+        log_in_by((&gateway, &server), &of_ann, "of-ann").await;
         assert_eq!(call(&ann).await.text(), r#"{"a":1}"#);
         assert_eq!(link_in(&call(&bob).await), of_bob, "her login is not his");
-        server.gives("of-bob", json!({}));
-        server.takes("of-bob", &["list", "call"]);
-        assert_eq!(agree(&gateway, &server, &of_bob).await.status, 200);
+        log_in_by((&gateway, &server), &of_bob, "of-bob").await;
         assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
         let calls = server.upstream.calls();
         let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
@@ -79,9 +80,7 @@ async fn each_client_sees_what_its_own_account_lists() {
         for (client, name) in clients.iter().zip(["ann", "bob"]) {
             let link = link_in(&call(client).await);
             let token = format!("of-{name}");
-            server.gives(&token, json!({}));
-            server.takes(&token, &["list", "call"]);
-            assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+            log_in_by((&gateway, &server), &link, &token).await;
             assert_eq!(listed(client).await, own(name));
         }
         let [ann, bob] = &clients;
@@ -117,9 +116,7 @@ async fn users_need_no_login_of_the_operator() {
             assert_eq!(client.tool_names().await, Vec::<String>::new());
         }
         let link = link_in(&call(&ann).await);
-        server.gives("of-ann", json!({}));
-        server.takes("of-ann", &["list", "call"]);
-        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+        log_in_by((&gateway, &server), &link, "of-ann").await;
         // In either era, and without a list before.
         for client in [&ann, &legacy_ann] {
             assert_eq!(call(client).await.text(), r#"{"a":1}"#);
@@ -128,9 +125,7 @@ async fn users_need_no_login_of_the_operator() {
         assert_eq!(bob.tool_names().await, Vec::<String>::new(), "her account is not his");
         let of_bob = link_in(&call(&bob).await);
         assert_ne!(parameters(&of_bob)["ticket"], parameters(&link)["ticket"]);
-        server.gives("of-bob", json!({}));
-        server.takes("of-bob", &["list", "call"]);
-        assert_eq!(agree(&gateway, &server, &of_bob).await.status, 200);
+        log_in_by((&gateway, &server), &of_bob, "of-bob").await;
         assert_eq!(bob.tool_names().await, ["s__echo", "s__bob"]);
         assert_eq!(call(&bob).await.text(), r#"{"a":1}"#);
         assert_eq!(ann.tool_names().await, ["s__echo", "s__ann"]);
@@ -221,9 +216,7 @@ async fn what_one_client_reads_is_not_kept_for_another() {
     log_in_as_operator(&gateway, &server, "of-operator").await;
     for (client, token) in clients.iter().zip(["of-ann", "of-bob"]) {
         let link = link_in(&call(client).await);
-        server.gives(token, json!({}));
-        server.takes(token, &["list", "call"]);
-        assert_eq!(agree(&gateway, &server, &link).await.status, 200);
+        log_in_by((&gateway, &server), &link, token).await;
         let said = client.request("resources/read", json!({ "uri": "mcp://s/b://2" })).await;
         assert_eq!(said.result()["contents"][0]["text"], format!("Bearer {token}"));
     }
