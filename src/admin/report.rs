@@ -23,7 +23,7 @@ use crate::policy::{Breaker, BreakerView, ScreenedDefinition, scan_of};
 use crate::snapshot::{EmbedderReport, Snapshot, SnapshotServer, TokenReport};
 use crate::telemetry::audit::AuditOverview;
 use crate::telemetry::metrics::ReloadOutcome;
-use crate::text::escape_controls;
+use crate::text::{error_chain, escape_controls};
 use crate::upstream::child::sandbox_gap;
 use crate::upstream::{
     DependenceVerdict, ElementChanges, InstanceScope, InstanceView, LifeState, ListDependence,
@@ -124,7 +124,7 @@ impl StatusSource for StatusReport {
                 changed_at: Some(time(self.gateway.snapshots.changed_at())),
             },
             clients: snapshot.config.clients.iter().map(|it| client(&snapshot, it)).collect(),
-            issuers: snapshot.identity.issuers().iter().map(|it| issuer(it)).collect(),
+            issuers: snapshot.identity.issuers().iter().map(|it| issuer(&snapshot, it)).collect(),
             sessions: self.mcp.sessions(),
             streams: self.gateway.metrics.open_streams().value(),
             connections: self.gateway.metrics.open_connections().value(),
@@ -224,13 +224,16 @@ fn embeddings_status(report: &EmbedderReport) -> EmbeddingsStatus {
     }
 }
 
-fn issuer(issuer: &TokenIssuer) -> IssuerStatus {
+fn issuer(snapshot: &Snapshot, issuer: &TokenIssuer) -> IssuerStatus {
+    let relay = snapshot.logins.find(issuer.config.name.as_str());
+    let login_fault = relay.and_then(|relay| relay.fault());
     let state = issuer.keys.state();
     IssuerStatus {
         name: issuer.config.name.to_string(),
         keys: issuer.keys.current().map_or(0, |keys| keys.key_count()),
         fetched_at: state.fetched_at.map(|since_1970| time(SystemTime::UNIX_EPOCH + since_1970)),
         error: state.fault.map(|fault| escape_controls(&fault)),
+        login_error: login_fault.map(|fault| escape_controls(&error_chain(&fault))),
     }
 }
 

@@ -87,6 +87,8 @@ pub struct IssuerStatus {
     pub fetched_at: Option<Timestamp>,
     /// Why the last fetch failed; the keys stay then.
     pub error: Option<String>,
+    /// Why logins that the gateway passes on cannot be, as far as was tried.
+    pub login_error: Option<String>,
 }
 
 /// What the gateway as a whole is doing.

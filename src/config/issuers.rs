@@ -74,7 +74,28 @@ section! {
             quota_each: Option<DailyQuota>,
             /// The authorization server that clients are sent to, if it is not `issuer`.
             authorization_server: Option<String> as Option<IssuerUrl>,
+            /// The id of a public client at the authorization server, for one that registers nobody.
+            /// Clients are then sent to the gateway (`/login/NAME`), which gives this id to those that
+            /// register, and passes their logins on. The redirect URIs of the clients have to be
+            /// registered for it.
+            client_id: Option<String> as Option<ClientId>,
+            /// Whether logins leave out `resource` (RFC 8707), which clients of MCP always send and some
+            /// authorization servers refuse. Clients are then sent to the gateway (`/login/NAME`), which
+            /// passes their logins on without it.
+            drop_resource: bool = false,
         }
+    }
+}
+
+impl IssuerConfig {
+    /// The authorization server where its users log in, as the configuration writes it.
+    pub fn login_server(&self) -> &str {
+        self.authorization_server.as_ref().unwrap_or(&self.issuer)
+    }
+
+    /// Whether clients log in by way of the gateway.
+    pub fn relays_logins(&self) -> bool {
+        self.client_id.is_some() || self.drop_resource
     }
 }
 
@@ -150,6 +171,22 @@ impl TextSetting for IssuerUrl {
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         let url = parse_safe_url(text)?;
         Ok(url.query().is_none().then(|| text.to_owned()))
+    }
+}
+
+/// The id of a client (RFC 6749, A.1).
+pub(super) struct ClientId;
+
+impl TextSetting for ClientId {
+    type Value = String;
+    const WORD: &'static str = "client id";
+    const RULE: &'static str = "1 to 256 visible ASCII characters";
+    const EXAMPLE: &'static str = "\"6e74172b-f56f-4843-9a4a-16c6a4d5c4d0\"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let is_valid =
+            (1..=256).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        Ok(is_valid.then(|| text.to_owned()))
     }
 }
 

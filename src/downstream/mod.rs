@@ -17,6 +17,7 @@ mod event_stream;
 mod http_sse;
 mod legacy;
 mod list_changes;
+mod login;
 mod metadata;
 mod modern;
 mod open_streams;

@@ -29,13 +29,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use url::Url;
 
 use crate::call::{Failure, Grants, Principal, ProfileName, RequestFault};
-use crate::config::{ClientConfig, Config, KeyHash};
+use crate::config::{ClientConfig, Config, IssuerName, KeyHash};
 use crate::crypto::sha256;
 use crate::mcp::header::single_value;
 
 pub use api_keys::ApiKey;
 pub use certificates::{CertificateError, ClientCertificate};
-pub use resource::{ProtectedResource, WELL_KNOWN};
+pub use resource::{LOGIN_PATH, ProtectedResource, WELL_KNOWN};
 pub use tokens::{
     FetchState, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySource, KeyWait, TokenIssuer,
 };
@@ -141,6 +141,17 @@ impl Identity {
     /// The path of the gateway's own URL, where it is not the root; `None` without issuers.
     pub fn resource_path(&self) -> Option<&str> {
         self.tokens.as_ref().map(|(_, resources)| resources.base_path())
+    }
+
+    /// Where clients log in whose logins the gateway passes on to an issuer; `None` without issuers.
+    /// `host` says where the gateway is, if the configuration does not.
+    pub fn login_url(
+        &self,
+        issuer: &IssuerName,
+        host: impl FnOnce() -> Option<Url>,
+    ) -> Option<String> {
+        let (_, resources) = self.tokens.as_ref()?;
+        resources.login_url(issuer, host)
     }
 
     /// The issuers of tokens.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::call::{ProfileName, TokenSource};
-use crate::config::{Config, IssuerConfig, ProfileConfig, ScopeName};
+use crate::config::{Config, IssuerConfig, IssuerName, ProfileConfig, ScopeName};
 
 /// An endpoint that needs tokens: `/mcp`, or `/mcp/NAME` for a profile.
 #[derive(Debug)]
@@ -68,9 +68,18 @@ pub(super) struct Resources {
 
 #[derive(Debug)]
 struct ResourceIssuer {
-    server: String,
+    server: LoginServer,
     profiles: Option<Vec<ProfileName>>,
     requests: Arc<Vec<(Arc<str>, Arc<str>)>>,
+}
+
+/// Where clients of an issuer log in.
+#[derive(Debug)]
+enum LoginServer {
+    /// At this URL.
+    There(String),
+    /// At the gateway, which passes the login on to this issuer.
+    Here(IssuerName),
 }
 
 impl Resources {
@@ -114,6 +123,16 @@ impl Resources {
         self.base.as_ref().map_or("", |base| base.path().trim_end_matches('/'))
     }
 
+    /// Where clients log in whose logins the gateway passes on to an issuer: what they know as the
+    /// issuer. `host` says where the gateway is, if the configuration does not.
+    pub(super) fn login_url(
+        &self,
+        issuer: &IssuerName,
+        host: impl FnOnce() -> Option<Url>,
+    ) -> Option<String> {
+        Some(login_url(&self.base.clone().or_else(host)?, issuer))
+    }
+
     fn make(&self, base: &Url, profile: &str) -> ProtectedResource {
         let origin = base.origin().ascii_serialization();
         let path = base.path().trim_end_matches('/');
@@ -137,9 +156,23 @@ impl Resources {
             uri: format!("{origin}{path}"),
             origin: origin.len(),
             source: Arc::new(source),
-            servers: issuers.iter().map(|issuer| issuer.server.clone()).collect(),
+            servers: issuers.iter().map(|issuer| issuer.server.url(base)).collect(),
         }
     }
+}
+
+impl LoginServer {
+    fn url(&self, base: &Url) -> String {
+        match self {
+            Self::There(url) => url.clone(),
+            Self::Here(issuer) => login_url(base, issuer),
+        }
+    }
+}
+
+fn login_url(base: &Url, issuer: &IssuerName) -> String {
+    let origin = base.origin().ascii_serialization();
+    format!("{origin}{}{LOGIN_PATH}{issuer}", base.path().trim_end_matches('/'))
 }
 
 impl ResourceIssuer {
@@ -147,12 +180,18 @@ impl ResourceIssuer {
         let requests = config.scope_requests.iter();
         let requests = requests.map(|(own, asked)| (own.shared(), asked.shared())).collect();
         Self {
-            server: config.authorization_server.as_ref().unwrap_or(&config.issuer).clone(),
+            server: if config.relays_logins() {
+                LoginServer::Here(config.name.clone())
+            } else {
+                LoginServer::There(config.login_server().to_owned())
+            },
             profiles: config.profiles.clone(),
             requests: Arc::new(requests),
         }
     }
 }
 
+/// Below which logins are passed on, each issuer's at its name.
+pub const LOGIN_PATH: &str = "/login/";
 /// Where the metadata of resources is (RFC 9728, 3.1).
 pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

@@ -170,7 +170,7 @@ where
 
 /// Passes a request on with the sender that its key or token tells, or answers that it is not
 /// enough. Answers requests for metadata itself, which clients need before they have either, and
-/// has the pages for people served, whose browsers have neither.
+/// has logins passed on, and the pages for people served, whose browsers have neither.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,
@@ -202,9 +202,15 @@ where
         if let Some(metadata) = self.mcp.answer_metadata(&request, self.peer) {
             return answer_now(metadata);
         }
-        if self.mcp.has_page(request.uri().path()) {
+        // What most requests are for, decided by four bytes.
+        if !request.uri().path().starts_with("/mcp") {
             let (mcp, peer) = (Arc::clone(&self.mcp), self.peer);
-            return Box::pin(async move { Ok(mcp.answer_page(request, peer).await) });
+            if mcp.has_page(request.uri().path()) {
+                return Box::pin(async move { Ok(mcp.answer_page(request, peer).await) });
+            }
+            if mcp.has_login(request.uri().path()) {
+                return Box::pin(async move { Ok(mcp.answer_login(request, peer).await) });
+            }
         }
         match self.mcp.authenticate(request, self.peer) {
             Ok(authenticated) => self.inner.call(authenticated),

@@ -43,7 +43,7 @@ use crate::identity::Identity;
 use crate::mcp::Era;
 use crate::policy::{DefinitionScreen, Policy, RequestedElement};
 use crate::telemetry::metrics::{CallMetrics, ServerMetrics, ToolMetrics};
-use crate::upstream::{self, GrantBook};
+use crate::upstream::{self, GrantBook, LoginRelays};
 
 use counts::PrincipalCounts;
 use departed_tools::DepartedTools;
@@ -62,6 +62,8 @@ pub struct Snapshot {
     departed: Arc<DepartedTools>,
     /// The grants at servers with OAuth.
     pub grants: Arc<GrantBook>,
+    /// Passes logins of clients on to issuers.
+    pub logins: Arc<LoginRelays>,
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,

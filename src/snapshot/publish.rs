@@ -1,5 +1,7 @@
 //! Publishing: the only place that replaces the current snapshot.
 
+mod parts;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,25 +11,22 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::call::{Abilities, Named, ServerName};
-use crate::catalog::{CacheScope, Kind, MergeWarning};
+use crate::call::{Abilities, ServerName};
+use crate::catalog::{Kind, MergeWarning};
 use crate::clock;
 use crate::config::Config;
 use crate::identity::Identity;
-use crate::policy::{
-    Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
-    QuotaLedger,
-};
+use crate::policy::{DefinitionGuard, DefinitionNews, LimitRegistry, QuotaLedger};
 use crate::telemetry::events::{EventSender, EventType, LifecycleEvent, MOST_SERVERS};
 use crate::telemetry::metrics::Metrics;
 use crate::text::{clip, escape_controls};
 use crate::upstream::child::Guardian;
-use crate::upstream::{self, GrantBook, ServerContext, SubscriptionHub};
+use crate::upstream::{self, GrantBook, LoginRelays, ServerContext, SubscriptionHub};
 
-use super::counts::PrincipalCounts;
-use super::departed_tools::DepartedTools;
-use super::view_cache::{ServerLists, ViewBuilder, ViewCache};
-use super::{Operations, ReloadPlan, Snapshot, SnapshotServer, plan};
+use super::view_cache::ViewBuilder;
+use super::{ReloadPlan, Snapshot, plan};
+
+use parts::SnapshotParts;
 
 /// The parts of the first snapshot.
 pub struct StartUp {
@@ -87,6 +86,7 @@ impl Snapshots {
         let identity = Arc::new(Identity::new(&config, &Identity::default()));
         upstream::follow_issuers(&identity, &surroundings);
         let parts = SnapshotParts {
+            logins: Arc::new(LoginRelays::new(&config, &LoginRelays::default())),
             config: Arc::new(config),
             identity,
             servers,
@@ -238,6 +238,7 @@ impl Snapshots {
         let departed = Arc::clone(&before.departed);
         let grants = Arc::clone(&before.grants);
         let parts = SnapshotParts {
+            logins: Arc::new(LoginRelays::new(&config, &before.logins)),
             config: Arc::new(config),
             identity,
             servers,
@@ -406,87 +407,6 @@ fn send_list_changed(events: &EventSender, before: &Snapshot, next: &Snapshot) {
     let servers = servers.filter(|name| !is_same(name)).map(ServerName::as_str);
     let servers: Vec<_> = servers.take(MOST_SERVERS).collect();
     events.send(&LifecycleEvent::ListChanged { lists: &lists, servers: &servers });
-}
-
-/// The inputs of a snapshot.
-struct SnapshotParts {
-    config: Arc<Config>,
-    identity: Arc<Identity>,
-    servers: HashMap<ServerName, Arc<upstream::Server>>,
-    generation: u64,
-    departed: Arc<DepartedTools>,
-    grants: Arc<GrantBook>,
-}
-
-impl SnapshotParts {
-    fn of(snapshot: &Snapshot) -> Self {
-        let servers = snapshot.servers.iter();
-        Self {
-            config: Arc::clone(&snapshot.config),
-            identity: Arc::clone(&snapshot.identity),
-            servers: servers
-                .map(|(name, member)| (name.clone(), Arc::clone(&member.server)))
-                .collect(),
-            generation: snapshot.generation,
-            departed: Arc::clone(&snapshot.departed),
-            grants: Arc::clone(&snapshot.grants),
-        }
-    }
-
-    fn compile(
-        self,
-        registry: &LimitRegistry,
-        maker: &ViewBuilder,
-        definitions: &DefinitionGuard,
-    ) -> (Snapshot, Vec<MergeWarning>, Vec<DefinitionNews>) {
-        let lists = self.servers.iter();
-        let lists: ServerLists =
-            lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
-        // Read before the lists whose changes it counts.
-        let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
-        let known = self.servers.iter().map(|(name, server)| (name.clone(), server.known_lists()));
-        let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
-        let (plain, warnings) = maker.build_view(
-            &self.config,
-            (None, None, None),
-            (&lists, &screen),
-            CacheScope::Public,
-        );
-        let snapshot = Snapshot {
-            plain: Arc::new(plain),
-            views: ViewCache::new(maker.clone(), &self.config),
-            departed: Arc::clone(&self.departed),
-            grants: Arc::clone(&self.grants),
-            counts: PrincipalCounts::new(&self.config, &maker.metrics),
-            policy: Policy::new(registry.limits(&self.config))
-                .with_authorization(Authorization::compile(&self.config))
-                .with_confirmation(ConfirmRules::compile(&self.config))
-                .with_scopes(&self.config),
-            identity: Arc::clone(&self.identity),
-            servers: self.members(&maker.metrics),
-            generation: self.generation,
-            embedder: maker.embedders.embedder(self.config.search.embeddings.as_ref()),
-            has_meta_tools: self.config.has_meta_tools(),
-            lists_version,
-            screen,
-            config: self.config,
-        };
-        (snapshot, warnings, news)
-    }
-
-    fn members(&self, metrics: &Metrics) -> Named<ServerName, SnapshotServer> {
-        let members = self.config.servers.iter().filter_map(|config| {
-            let server = Arc::clone(self.servers.get(&config.name)?);
-            server.show();
-            let metrics = metrics.server(config.name.as_str());
-            let operations = Arc::new(Operations::new(|method| metrics.operation_metrics(method)));
-            let config = Arc::clone(config);
-            let hold = server.hold();
-            let member = SnapshotServer { server, config, metrics, operations, _hold: hold };
-            Some((member.config.name.clone(), member))
-        });
-        members.collect()
-    }
 }
 
 /// The most definitions of a server that one line of the log names.

@@ -9,9 +9,9 @@
 //! [`lists`] reads what they offer, [`interaction`] handles their requests to
 //! clients during a call, and [`notifications`] what they send outside of
 //! responses. [`credentials`] says which token goes with a request, and [`outbound`] asks the URLs
-//! that are learned at run time; [`embedding_service`] asks the one service that makes vectors of
-//! texts. The modules above see none of that: they hand over a permitted
-//! call and receive a reply.
+//! that are learned at run time; [`login_relay`] passes logins of clients on to authorization servers,
+//! and [`embedding_service`] asks the one service that makes vectors of texts.
+//! The modules above see none of that: they hand over a permitted call and receive a reply.
 
 mod credentials;
 mod embedding_service;
@@ -20,6 +20,7 @@ mod first_list;
 mod interaction;
 mod issuer_fetch;
 mod lists;
+mod login_relay;
 mod notifications;
 mod outbound;
 mod owner;
@@ -40,6 +41,7 @@ pub use interaction::routing::QuestionableSession;
 pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
+pub use login_relay::{LoginRelay, LoginRelayFault, LoginRelays, RelayedAnswer};
 pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
     Subscriptions, Topic,

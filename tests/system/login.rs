@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -72,17 +73,31 @@ fn authorization_server(ttl: Duration) -> HttpServer {
     HttpServer::announcing(&mut command)
 }
 
+/// The authorization server, which does not know MCP: it refuses `resource`, and registers nobody.
+fn authorization_server_without_mcp(ttl: Duration) -> HttpServer {
+    let mut command = std::process::Command::new(file(NODE));
+    let arguments = ["--ttl".into(), ttl.as_secs().to_string(), "--without-mcp".into()];
+    command.arg(file("authorization_server.mjs")).args(arguments);
+    HttpServer::announcing(&mut command)
+}
+
 /// A gateway whose profile needs `mcp:read`, and whose tool `write` needs `mcp:write` too.
 ///
 /// It accepts tokens for two seconds more than clients use them: a client whose stream ends before
 /// its own clock says that the token has expired logs in instead of renewing it.
 async fn gateway(upstream: &Upstream, server: &HttpServer) -> Gateway {
+    gateway_with(upstream, server, "").await
+}
+
+/// The same with more lines for the issuer.
+async fn gateway_with(upstream: &Upstream, server: &HttpServer, issuer_lines: &str) -> Gateway {
     upstream.does("write", |_| vec![Step::text("done")]);
     let lines = upstream.http() + "tools.write.scopes = [\"mcp:write\"]";
     let issuer = format!("http://127.0.0.1:{}", server.port);
     Gateway::with("s", lines)
         .toml("[profiles.default]\nscopes = [\"mcp:read\"]\n")
         .toml(&format!("[issuers.idp]\nissuer = \"{issuer}\"\nclock_skew = \"2s\"\n"))
+        .toml(issuer_lines)
         .start()
         .await
 }
@@ -144,30 +159,49 @@ async fn clients_log_in_and_step_up_with_no_help() {
 
 #[tokio::test]
 async fn tokens_that_expire_in_mid_session_are_renewed() {
-    for client in CLIENTS.iter().chain([&MCP_REMOTE]) {
-        let upstream = Upstream::modern().await;
-        let server = authorization_server(Duration::from_secs(4));
-        let gateway = gateway(&upstream, &server).await;
-        let lines = run(client, &gateway, &["s__echo", "wait:6500", "s__echo"]).await;
+    join_all(CLIENTS.iter().chain([&MCP_REMOTE]).map(async |client| {
+        let server = authorization_server(LIFETIME);
+        let counts = outlives_its_token(client, &server, "").await;
+        assert!(counts["refreshes"].as_u64().unwrap() >= 1, "{}: {counts}", client.name);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn clients_log_in_and_renew_at_a_server_that_does_not_know_mcp() {
+    join_all(CLIENTS.iter().chain([&MCP_REMOTE]).map(async |client| {
+        let server = authorization_server_without_mcp(LIFETIME);
+        let counts = outlives_its_token(client, &server, ADAPTED).await;
         let name = client.name;
-        let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
-        assert_eq!(called.len(), 2, "{name}: {lines:?}");
-        assert!(called.iter().all(|called| called["isError"] == false), "{name}: {lines:?}");
-        let counts = counts(&server).await;
+        assert_eq!((&counts["registrations"], &counts["codes"]), (&json!(0), &json!(1)), "{name}");
         assert!(counts["refreshes"].as_u64().unwrap() >= 1, "{name}: {counts}");
-        gateway.stop().await;
-    }
+    }))
+    .await;
+}
+
+/// Has a client call before and after its token expires, and tells what the authorization server
+/// counted.
+async fn outlives_its_token(client: &LoginClient, server: &HttpServer, lines: &str) -> Value {
+    let upstream = Upstream::modern().await;
+    let gateway = gateway_with(&upstream, server, lines).await;
+    let lines = run(client, &gateway, &["s__echo", UNTIL_EXPIRED, "s__echo"]).await;
+    let name = client.name;
+    let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
+    assert_eq!(called.len(), 2, "{name}: {lines:?}");
+    assert!(called.iter().all(|called| called["isError"] == false), "{name}: {lines:?}");
+    gateway.stop().await;
+    counts(server).await
 }
 
 #[tokio::test]
 async fn a_revoked_login_ends_with_its_token() {
-    for client in &CLIENTS {
+    join_all(CLIENTS.iter().map(async |client| {
         let upstream = Upstream::modern().await;
-        let server = authorization_server(Duration::from_secs(4));
+        let server = authorization_server(LIFETIME);
         let gateway = gateway(&upstream, &server).await;
         // Between the calls the token expires, and the authorization server knows the grant no longer:
         // the client has to log in again, which the follower does.
-        let steps = ["s__echo", "revoke", "wait:6500", "s__echo"];
+        let steps = ["s__echo", "revoke", UNTIL_EXPIRED, "s__echo"];
         let lines = run(client, &gateway, &steps).await;
         let name = client.name;
         let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
@@ -182,5 +216,31 @@ async fn a_revoked_login_ends_with_its_token() {
             "{name}: {counts}"
         );
         gateway.stop().await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn clients_step_up_at_a_server_that_does_not_know_mcp() {
+    for client in &CLIENTS {
+        let upstream = Upstream::modern().await;
+        let server = authorization_server_without_mcp(Duration::from_secs(3600));
+        let gateway = gateway_with(&upstream, &server, ADAPTED).await;
+        let steps = [&["s__echo"], client.before_step_up, &["s__write"]].concat();
+        let lines = run(client, &gateway, &steps).await;
+        let name = client.name;
+        let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
+        assert!(called.iter().all(|called| called["isError"] == false), "{name}: {lines:?}");
+        let asked = lines.last().unwrap()["asked"].as_array().unwrap();
+        assert_eq!((called.len(), asked.len()), (2, 2), "{name}: {lines:?}");
+        gateway.stop().await;
     }
 }
+
+/// How long tokens last: long enough for a client to start and to call on a busy machine.
+const LIFETIME: Duration = Duration::from_secs(8);
+/// A step that waits until a token has expired at the gateway as well.
+const UNTIL_EXPIRED: &str = "wait:10500";
+/// The settings for an authorization server that does not know MCP.
+const ADAPTED: &str = "client_id = \"fixed-client\"\ndrop_resource = true\n\
+                       audience = [\"api://gateway\"]\n";

@@ -42,8 +42,7 @@ struct PageRequest {
 impl McpService {
     /// Whether a request is for one of the pages.
     pub fn has_page(&self, path: &str) -> bool {
-        // What most requests are for, decided by four bytes.
-        !path.starts_with("/mcp") && self.gateway.snapshots.grants().find_page(path).is_some()
+        self.gateway.snapshots.grants().find_page(path).is_some()
     }
 
     /// Answers a request for one of the pages.

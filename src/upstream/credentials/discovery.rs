@@ -76,8 +76,8 @@ impl Discovery<'_> {
             return Ok(DiscoveredServer { resource, scopes, metadata, wants });
         }
         let place = at_path(self.server, "/.well-known/oauth-authorization-server");
-        let metadata = match self.fetch(&place).await? {
-            Some(document) => self.parse_issuer(&place, &document, &issuer)?,
+        let metadata = match fetch(self.outbound, &place).await? {
+            Some(document) => self.parse_issuer(shown_url(&place), &document, &issuer)?,
             None => AuthServerMetadata::with_default_endpoints(self.server),
         };
         Ok(DiscoveredServer { resource, scopes, metadata, wants })
@@ -91,7 +91,7 @@ impl Discovery<'_> {
         let named = challenge.resource_metadata.as_deref().and_then(|url| Url::parse(url).ok());
         let places = named.into_iter().chain(resource_metadata_places(self.server));
         for place in places {
-            if let Some(document) = self.fetch(&place).await? {
+            if let Some(document) = fetch(self.outbound, &place).await? {
                 let parsed = ResourceMetadata::parse(&document, self.server);
                 let parsed = parsed.map_err(LoginFault::in_document(shown_url(&place)))?;
                 return Ok(Some((place, parsed)));
@@ -122,35 +122,50 @@ impl Discovery<'_> {
 
     /// The metadata of an issuer; `None` if there is none.
     async fn find_issuer(&self, issuer: &str) -> Result<Option<AuthServerMetadata>, LoginFault> {
-        let Ok(base) = Url::parse(issuer) else { return Ok(None) };
-        for place in metadata_places(&base) {
-            if let Some(document) = self.fetch(&place).await? {
-                return self.parse_issuer(&place, &document, issuer).map(Some);
-            }
+        match find_auth_server(self.outbound, issuer).await? {
+            Some((place, document)) => self.parse_issuer(place, &document, issuer).map(Some),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     fn parse_issuer(
         &self,
-        place: &Url,
+        place: String,
         document: &[u8],
         issuer: &str,
     ) -> Result<AuthServerMetadata, LoginFault> {
         AuthServerMetadata::parse(document, issuer, self.pkce)
-            .map_err(LoginFault::in_document(shown_url(place)))
+            .map_err(LoginFault::in_document(place))
     }
+}
 
-    /// A document; `None` if there is none.
-    async fn fetch(&self, url: &Url) -> Result<Option<Bytes>, LoginFault> {
-        let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
-        let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
-        let answer = self.outbound.send(request).await?;
-        match answer.status {
-            status if status.is_success() => Ok(Some(answer.body)),
-            status if status.is_client_error() => Ok(None),
-            status => Err(LoginFault::Status { url: shown_url(url), status }),
+/// The metadata document of an authorization server, and where it was; `None` if there is none.
+///
+/// # Errors
+/// [`LoginFault`] if a place has no answer, or one that is neither a document nor the statement that
+/// there is none.
+pub(in crate::upstream) async fn find_auth_server(
+    outbound: &OutboundClient,
+    issuer: &str,
+) -> Result<Option<(String, Bytes)>, LoginFault> {
+    let Ok(base) = Url::parse(issuer) else { return Ok(None) };
+    for place in metadata_places(&base) {
+        if let Some(document) = fetch(outbound, &place).await? {
+            return Ok(Some((shown_url(&place), document)));
         }
+    }
+    Ok(None)
+}
+
+/// A document; `None` if there is none.
+async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, LoginFault> {
+    let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
+    let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
+    let answer = outbound.send(request).await?;
+    match answer.status {
+        status if status.is_success() => Ok(Some(answer.body)),
+        status if status.is_client_error() => Ok(None),
+        status => Err(LoginFault::Status { url: shown_url(url), status }),
     }
 }
 

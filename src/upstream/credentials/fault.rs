@@ -138,7 +138,7 @@ impl LoginFault {
     }
 
     /// The fault of a document, with the place where it is.
-    pub(super) fn in_document(url: String) -> impl FnOnce(MetadataFault) -> Self {
+    pub(in crate::upstream) fn in_document(url: String) -> impl FnOnce(MetadataFault) -> Self {
         move |source| Self::Metadata { url, source }
     }
 }

@@ -57,11 +57,11 @@ pub(super) struct ResourceMetadata {
 
 /// The metadata of an authorization server (RFC 8414, 2), as far as it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AuthServerMetadata {
+pub(in crate::upstream) struct AuthServerMetadata {
     /// The issuer, as it is written.
     pub(super) issuer: String,
-    pub(super) authorization_endpoint: Option<Url>,
-    pub(super) token_endpoint: Url,
+    pub(in crate::upstream) authorization_endpoint: Option<Url>,
+    pub(in crate::upstream) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
     /// Where tokens are revoked (RFC 7009).
     pub(super) revocation_endpoint: Option<Url>,
@@ -189,7 +189,7 @@ fn is_resource_of(resource: &str, server: &Url) -> bool {
 
 impl AuthServerMetadata {
     /// Reads the document of an issuer. `pkce` says whether it has to list S256.
-    pub(super) fn parse(
+    pub(in crate::upstream) fn parse(
         document: &[u8],
         issuer: &str,
         pkce: PkceDemand,
@@ -252,7 +252,7 @@ impl AuthServerMetadata {
 
 /// Whether an authorization server has to support PKCE: for authorization codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PkceDemand {
+pub(in crate::upstream) enum PkceDemand {
     Required,
     Unneeded,
 }

@@ -323,7 +323,8 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-pub(super) const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+pub(in crate::upstream) const FORM: HeaderValue =
+    HeaderValue::from_static("application/x-www-form-urlencoded");
 /// What a form leaves as it is, but for spaces, which are encoded as any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');

@@ -19,6 +19,8 @@ pub(in crate::upstream) enum Remedy {
     AllowAddress,
     /// By a URL in the issuer's settings, instead of the one that its metadata names.
     SetJwksUrl,
+    /// By the issuer's own URL.
+    NameIssuer,
 }
 
 impl Remedy {
@@ -26,6 +28,7 @@ impl Remedy {
         match self {
             Self::AllowAddress => "`allow_addresses` of the server's `oauth` may contain it",
             Self::SetJwksUrl => "`jwks_url` of the issuer may name its keys",
+            Self::NameIssuer => "`authorization_server` of the issuer may name its host",
         }
     }
 }

@@ -5,6 +5,7 @@ mod attacks;
 mod issuers;
 mod metadata;
 mod providers;
+mod relayed_logins;
 mod rules;
 mod scopes;
 mod sessions;

@@ -60,10 +60,13 @@ class Memory {
   async redirectToAuthorization(to) {
     this.issuer = new URL(to).origin;
     this.asked = (this.asked ?? []).concat([new URL(to).searchParams.get('scope')]);
-    this.answer = await follow(to, CALLBACK);
+    // A stream and a call may both ask: an answer is used with the verifier of its own question.
+    const verifier = this.askedWith;
+    const answer = await follow(to, CALLBACK);
+    Object.assign(this, { answer, verifier });
   }
   saveCodeVerifier(verifier) {
-    this.verifier = verifier;
+    this.askedWith = verifier;
   }
   codeVerifier() {
     return this.verifier;

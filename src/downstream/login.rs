@@ -1,0 +1,215 @@
+//! Logins that are passed on to an authorization server that does not know MCP: the gateway's own
+//! metadata as an authorization server (RFC 8414), and its authorization, token and registration
+//! endpoints, below `/login/NAME` for the issuer `NAME`.
+//!
+//! Served before authentication: it is how clients get a token. `connect` differs: there people log
+//! in at the servers behind the gateway.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::call::{Failure, PeerAddress};
+use crate::codec::body::collect;
+use crate::identity::LOGIN_PATH;
+use crate::mcp::{MediaType, media_type_essence};
+use crate::snapshot::Snapshot;
+use crate::text::error_chain;
+use crate::upstream::{LoginRelay, LoginRelayFault};
+
+use super::caller::own_url;
+use super::{Body, McpService, refusal, response};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoginEndpoint {
+    Metadata,
+    Authorization,
+    Token,
+    Registration,
+}
+
+impl McpService {
+    /// Whether a request is a part of a login that is passed on.
+    pub fn has_login(&self, path: &str) -> bool {
+        let snapshot = self.gateway.snapshots.load();
+        !snapshot.logins.is_empty() && find_endpoint(&snapshot, path).is_some()
+    }
+
+    /// Answers a request that is a part of a login.
+    pub async fn answer_login<B>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    {
+        let snapshot = self.gateway.snapshots.load_full();
+        let found = find_endpoint(&snapshot, request.uri().path());
+        let Some((endpoint, relay)) = found else { return refusal(&Failure::UnknownEndpoint) };
+        if request.method() != endpoint.method() {
+            let mut response = response::empty(StatusCode::METHOD_NOT_ALLOWED);
+            let allowed = HeaderValue::from_static(endpoint.method());
+            response.headers_mut().insert(ALLOW, allowed);
+            return response;
+        }
+        // As often as anything else without credentials: each may cause requests to other hosts.
+        if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
+            return refusal(&failure);
+        }
+        let answered = match endpoint {
+            LoginEndpoint::Metadata => {
+                let host = || own_url(request.uri(), request.headers(), peer);
+                let own = snapshot.identity.login_url(relay.issuer(), host);
+                let Some(own) = own else { return refusal(&Failure::UnknownEndpoint) };
+                relay.metadata(&own).await.map(|document| metadata_response(&document))
+            }
+            LoginEndpoint::Authorization => redirect(relay, request.uri().query()).await,
+            LoginEndpoint::Token => exchange(relay, request).await,
+            LoginEndpoint::Registration => register(relay, request).await,
+        };
+        answered.unwrap_or_else(|fault| {
+            let (issuer, reason) = (relay.issuer(), error_chain(&fault));
+            tracing::debug!(%issuer, client = %peer.addr, reason, "login not passed on");
+            fault_response(&fault)
+        })
+    }
+}
+
+impl LoginEndpoint {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Metadata | Self::Authorization => "GET",
+            Self::Token | Self::Registration => "POST",
+        }
+    }
+}
+
+/// The endpoint at a path, and what passes its logins on. A proxy may have taken the beginning of the
+/// gateway's path away.
+fn find_endpoint<'s>(
+    snapshot: &'s Snapshot,
+    path: &str,
+) -> Option<(LoginEndpoint, &'s LoginRelay)> {
+    let base = snapshot.identity.resource_path()?;
+    let (is_metadata, place) = match path.strip_prefix(WELL_KNOWN) {
+        Some(place) => (true, place),
+        None => (false, path),
+    };
+    let place = place.strip_prefix(base).unwrap_or(place).strip_prefix(LOGIN_PATH)?;
+    let (issuer, endpoint) = match place.split_once('/') {
+        None if is_metadata => (place, LoginEndpoint::Metadata),
+        Some((issuer, "authorize")) if !is_metadata => (issuer, LoginEndpoint::Authorization),
+        Some((issuer, "token")) if !is_metadata => (issuer, LoginEndpoint::Token),
+        Some((issuer, "register")) if !is_metadata => (issuer, LoginEndpoint::Registration),
+        _ => return None,
+    };
+    Some((endpoint, snapshot.logins.find(issuer)?))
+}
+
+fn metadata_response(document: &Value) -> Response<Body> {
+    let mut response = response::json(StatusCode::OK, document.to_string().into());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHED));
+    response
+}
+
+/// Sends a browser on to the authorization server.
+async fn redirect(
+    relay: &LoginRelay,
+    query: Option<&str>,
+) -> Result<Response<Body>, LoginRelayFault> {
+    let url = relay.authorization_url(query.unwrap_or_default()).await?;
+    let mut response = response::empty(StatusCode::FOUND);
+    // A URL is of visible ASCII characters.
+    if let Ok(location) = HeaderValue::from_str(url.as_str()) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    Ok(response)
+}
+
+/// Passes a token request on, and its answer back.
+async fn exchange<B>(
+    relay: &LoginRelay,
+    request: Request<B>,
+) -> Result<Response<Body>, LoginRelayFault>
+where
+    B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+{
+    let (head, body) = request.into_parts();
+    let form = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
+    let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM);
+    let Some(form) = form.filter(|_| is_form) else {
+        return Ok(oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED));
+    };
+    let answer = relay.send_form(&head.headers, &form).await?;
+    let mut response = Response::new(Body::Whole(answer.body));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, answer.content_type.unwrap_or(MediaType::JSON));
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    Ok(response)
+}
+
+/// Registers a client.
+async fn register<B>(
+    relay: &LoginRelay,
+    request: Request<B>,
+) -> Result<Response<Body>, LoginRelayFault>
+where
+    B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+{
+    let body = read_body(request.into_body()).await.unwrap_or_default();
+    let Some(registered) = relay.register(&body) else {
+        return Ok(refusal(&Failure::UnknownEndpoint));
+    };
+    let mut response = response::json(StatusCode::CREATED, registered?.to_string().into());
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    Ok(response)
+}
+
+/// A body within its size and time.
+async fn read_body<B>(body: B) -> Option<Bytes>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+{
+    timeout(BODY_TIME, collect(body, LARGEST_BODY)).await.ok()?.ok()
+}
+
+/// The answer to a request that is not passed on. What is wrong at the authorization server is in the
+/// log, not in the answer: it may name hosts that strangers need not know.
+fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
+    let (status, code) = match fault {
+        LoginRelayFault::Metadata(_)
+        | LoginRelayFault::Outbound(_)
+        | LoginRelayFault::Busy { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
+        }
+        LoginRelayFault::Grant => (StatusCode::BAD_REQUEST, "unsupported_grant_type"),
+        LoginRelayFault::Client => (StatusCode::UNAUTHORIZED, "invalid_client"),
+        LoginRelayFault::RedirectUris => (StatusCode::BAD_REQUEST, "invalid_redirect_uri"),
+    };
+    oauth_error(status, code, &fault.to_string())
+}
+
+/// An error as OAuth writes it (RFC 6749, 5.2; RFC 7591, 3.2.2).
+fn oauth_error(status: StatusCode, code: &str, description: &str) -> Response<Body> {
+    let body = json!({ "error": code, "error_description": description });
+    let mut response = response::json(status, body.to_string().into());
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// RFC 8414, 3.
+const WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
+const FORM: &str = "application/x-www-form-urlencoded";
+const FORM_EXPECTED: &str = "expected a form of at most 64 KiB (application/x-www-form-urlencoded)";
+/// Tokens and what leads to them rest nowhere (RFC 6749, 5.1).
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Short enough for a reload to be noticed.
+const CACHED: &str = "public, max-age=60";
+/// The largest body of a request, in bytes, and how long it may take to come.
+const LARGEST_BODY: usize = 64 << 10;
+const BODY_TIME: Duration = Duration::from_secs(10);

@@ -1,0 +1,105 @@
+//! What a snapshot is made of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::call::{Named, ServerName};
+use crate::catalog::{CacheScope, MergeWarning};
+use crate::config::Config;
+use crate::identity::Identity;
+use crate::policy::{
+    Authorization, ConfirmRules, DefinitionGuard, DefinitionNews, LimitRegistry, Policy,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::{self, GrantBook, LoginRelays};
+
+use super::super::counts::PrincipalCounts;
+use super::super::departed_tools::DepartedTools;
+use super::super::view_cache::{ServerLists, ViewBuilder, ViewCache};
+use super::super::{Operations, Snapshot, SnapshotServer};
+
+/// The inputs of a snapshot.
+pub(super) struct SnapshotParts {
+    pub(super) config: Arc<Config>,
+    pub(super) identity: Arc<Identity>,
+    pub(super) servers: HashMap<ServerName, Arc<upstream::Server>>,
+    pub(super) generation: u64,
+    pub(super) departed: Arc<DepartedTools>,
+    pub(super) grants: Arc<GrantBook>,
+    pub(super) logins: Arc<LoginRelays>,
+}
+
+impl SnapshotParts {
+    /// Those of a snapshot, which is made anew with the lists that its servers have now.
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let servers = snapshot.servers.iter();
+        Self {
+            config: Arc::clone(&snapshot.config),
+            identity: Arc::clone(&snapshot.identity),
+            servers: servers
+                .map(|(name, member)| (name.clone(), Arc::clone(&member.server)))
+                .collect(),
+            generation: snapshot.generation,
+            departed: Arc::clone(&snapshot.departed),
+            grants: Arc::clone(&snapshot.grants),
+            logins: Arc::clone(&snapshot.logins),
+        }
+    }
+
+    /// Makes the snapshot, and tells what is to be said of its lists.
+    pub(super) fn compile(
+        self,
+        registry: &LimitRegistry,
+        maker: &ViewBuilder,
+        definitions: &DefinitionGuard,
+    ) -> (Snapshot, Vec<MergeWarning>, Vec<DefinitionNews>) {
+        let lists = self.servers.iter();
+        let lists: ServerLists =
+            lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
+        // Read before the lists whose changes it counts.
+        let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
+        let known = self.servers.iter().map(|(name, server)| (name.clone(), server.known_lists()));
+        let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
+        let (plain, warnings) = maker.build_view(
+            &self.config,
+            (None, None, None),
+            (&lists, &screen),
+            CacheScope::Public,
+        );
+        let snapshot = Snapshot {
+            plain: Arc::new(plain),
+            views: ViewCache::new(maker.clone(), &self.config),
+            departed: Arc::clone(&self.departed),
+            grants: Arc::clone(&self.grants),
+            logins: Arc::clone(&self.logins),
+            counts: PrincipalCounts::new(&self.config, &maker.metrics),
+            policy: Policy::new(registry.limits(&self.config))
+                .with_authorization(Authorization::compile(&self.config))
+                .with_confirmation(ConfirmRules::compile(&self.config))
+                .with_scopes(&self.config),
+            identity: Arc::clone(&self.identity),
+            servers: self.members(&maker.metrics),
+            generation: self.generation,
+            embedder: maker.embedders.embedder(self.config.search.embeddings.as_ref()),
+            has_meta_tools: self.config.has_meta_tools(),
+            lists_version,
+            screen,
+            config: self.config,
+        };
+        (snapshot, warnings, news)
+    }
+
+    fn members(&self, metrics: &Metrics) -> Named<ServerName, SnapshotServer> {
+        let members = self.config.servers.iter().filter_map(|config| {
+            let server = Arc::clone(self.servers.get(&config.name)?);
+            server.show();
+            let metrics = metrics.server(config.name.as_str());
+            let operations = Arc::new(Operations::new(|method| metrics.operation_metrics(method)));
+            let config = Arc::clone(config);
+            let hold = server.hold();
+            let member = SnapshotServer { server, config, metrics, operations, _hold: hold };
+            Some((member.config.name.clone(), member))
+        });
+        members.collect()
+    }
+}
