@@ -180,7 +180,7 @@ async fn values_of_arguments_are_redacted_and_bounded() {
     let expected = json!({ "password": "[redacted]", "card": "[redacted]", "n": 1 });
     assert_eq!(now[0]["arguments"], expected);
     assert_eq!(now[1]["arguments"], "[left out: too large]");
-    assert!(now[1]["arguments_sha256"].is_string());
+    assert!(now[1]["arguments_blake2b"].is_string());
 }
 
 #[tokio::test]

@@ -57,13 +57,20 @@ const CLIENTS: [LoginClient; 5] = [
     },
 ];
 
-/// A program for hosts that can only start programs. It logs in and renews, and cannot get more
-/// scopes in mid-session: its place for answers is closed by then.
+/// A program for hosts that can only start programs, with a session at the gateway.
 const MCP_REMOTE: LoginClient = LoginClient {
     name: "mcp-remote",
     program: NODE,
-    arguments: &["clients/login_remote.mjs"],
+    arguments: &["clients/login_remote.mjs", "legacy"],
     before_step_up: &[],
+};
+
+/// The same without a session, and so without a stream that would ask for a login beside a call: the
+/// two spoil each other's.
+const MCP_REMOTE_MODERN: LoginClient = LoginClient {
+    name: "mcp-remote, Modern",
+    arguments: &["clients/login_remote.mjs", "auto"],
+    ..MCP_REMOTE
 };
 
 /// The authorization server, whose tokens last so long.
@@ -127,7 +134,7 @@ async fn counts(server: &HttpServer) -> Value {
 
 #[tokio::test]
 async fn clients_log_in_and_step_up_with_no_help() {
-    for client in &CLIENTS {
+    for client in CLIENTS.iter().chain([&MCP_REMOTE, &MCP_REMOTE_MODERN]) {
         let upstream = Upstream::modern().await;
         let server = authorization_server(Duration::from_secs(3600));
         let gateway = gateway(&upstream, &server).await;
@@ -159,7 +166,7 @@ async fn clients_log_in_and_step_up_with_no_help() {
 
 #[tokio::test]
 async fn tokens_that_expire_in_mid_session_are_renewed() {
-    join_all(CLIENTS.iter().chain([&MCP_REMOTE]).map(async |client| {
+    join_all(CLIENTS.iter().chain([&MCP_REMOTE, &MCP_REMOTE_MODERN]).map(async |client| {
         let server = authorization_server(LIFETIME);
         let counts = outlives_its_token(client, &server, "").await;
         assert!(counts["refreshes"].as_u64().unwrap() >= 1, "{}: {counts}", client.name);
@@ -169,7 +176,7 @@ async fn tokens_that_expire_in_mid_session_are_renewed() {
 
 #[tokio::test]
 async fn clients_log_in_and_renew_at_a_server_that_does_not_know_mcp() {
-    join_all(CLIENTS.iter().chain([&MCP_REMOTE]).map(async |client| {
+    join_all(CLIENTS.iter().chain([&MCP_REMOTE, &MCP_REMOTE_MODERN]).map(async |client| {
         let server = authorization_server_without_mcp(LIFETIME);
         let counts = outlives_its_token(client, &server, ADAPTED).await;
         let name = client.name;
@@ -195,7 +202,7 @@ async fn outlives_its_token(client: &LoginClient, server: &HttpServer, lines: &s
 
 #[tokio::test]
 async fn a_revoked_login_ends_with_its_token() {
-    join_all(CLIENTS.iter().map(async |client| {
+    join_all(CLIENTS.iter().chain([&MCP_REMOTE_MODERN]).map(async |client| {
         let upstream = Upstream::modern().await;
         let server = authorization_server(LIFETIME);
         let gateway = gateway(&upstream, &server).await;
@@ -206,15 +213,14 @@ async fn a_revoked_login_ends_with_its_token() {
         let name = client.name;
         let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
         assert_eq!(called.len(), 2, "{name}: {lines:?}");
-        // A client whose stream ends with its token may ask for that too, and drops what it gets.
+        // A client whose stream ends with its token asks for that too, each time that it opens the
+        // stream again, and drops what it gets.
         let asked = lines.last().unwrap()["asked"].as_array().unwrap().len();
-        assert!(matches!(asked, 2 | 3), "{name}: {lines:?}");
+        assert!(matches!(asked, 2..=5), "{name}: {lines:?}");
         let counts = counts(&server).await;
-        assert_eq!(
-            (&counts["codes"], &counts["refreshes"]),
-            (&json!(2), &json!(0)),
-            "{name}: {counts}"
-        );
+        // mcp-remote renews tokens long before they expire, and did so before the revocation.
+        assert!(counts["refreshes"] == 0 || name == MCP_REMOTE_MODERN.name, "{name}: {counts}");
+        assert_eq!(counts["codes"], 2, "{name}: {counts}");
         gateway.stop().await;
     }))
     .await;
@@ -222,7 +228,7 @@ async fn a_revoked_login_ends_with_its_token() {
 
 #[tokio::test]
 async fn clients_step_up_at_a_server_that_does_not_know_mcp() {
-    for client in &CLIENTS {
+    for client in CLIENTS.iter().chain([&MCP_REMOTE, &MCP_REMOTE_MODERN]) {
         let upstream = Upstream::modern().await;
         let server = authorization_server_without_mcp(Duration::from_secs(3600));
         let gateway = gateway_with(&upstream, &server, ADAPTED).await;
@@ -239,8 +245,10 @@ async fn clients_step_up_at_a_server_that_does_not_know_mcp() {
 
 /// How long tokens last: long enough for a client to start and to call on a busy machine.
 const LIFETIME: Duration = Duration::from_secs(8);
-/// A step that waits until a token has expired at the gateway as well.
-const UNTIL_EXPIRED: &str = "wait:10500";
+/// A step that waits until a token has expired at the gateway as well, and until a client has opened
+/// its stream again, which ends with the token. Clients do not expect that a stream and a call renew
+/// their token at the same time: each would use the same refresh token.
+const UNTIL_EXPIRED: &str = "wait:14000";
 /// The settings for an authorization server that does not know MCP.
 const ADAPTED: &str = "client_id = \"fixed-client\"\ndrop_resource = true\n\
                        audience = [\"api://gateway\"]\n";

@@ -1,8 +1,10 @@
 // Logs in at a gateway with no help through mcp-remote, as a host does that can only start
 // programs: it follows the link that mcp-remote prints for a person.
 //
-//     node login_remote.mjs URL TOOL...
-import { mkdtempSync, rmSync } from 'node:fs';
+//     node login_remote.mjs legacy|auto URL STEP...
+//
+// A step is the name of a tool, `wait:MS`, or `revoke`.
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,15 +14,29 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 
 import { follow } from './follower.mjs';
 
-const [url, ...steps] = process.argv.slice(2);
+const [protocol, url, ...steps] = process.argv.slice(2);
 const folder = mkdtempSync(join(tmpdir(), 'mcp-remote-'));
 const proxy = createRequire(import.meta.url).resolve('mcp-remote/dist/proxy.js');
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const asked = [];
 
+/** What mcp-remote has stored under a name that ends like this. */
+function stored(ending) {
+  const file = readdirSync(folder, { recursive: true }).find((path) => path.endsWith(ending));
+  return JSON.parse(readFileSync(join(folder, file), 'utf8'));
+}
+
+/** Revokes the refresh token, as a user does who signs out elsewhere. */
+async function revoke() {
+  const form = { token: stored('_tokens.json').refresh_token, client_id: stored('_client_info.json').client_id };
+  const revocation = new URL('/token/revocation', asked[0].link);
+  const response = await fetch(revocation, { method: 'POST', body: new URLSearchParams(form) });
+  if (!response.ok) throw new Error(`revocation: ${response.status}`);
+}
+
 const transport = new StdioClientTransport({
   command: process.execPath,
-  args: [proxy, url, '--transport', 'http-only'],
+  args: [proxy, url, '--transport', 'http-only', '--protocol', protocol],
   // There is no browser.
   env: { PATH: '/nonexistent', HOME: folder, MCP_REMOTE_CONFIG_DIR: folder, BROWSER: 'none' },
   stderr: 'pipe',
@@ -33,9 +49,12 @@ transport.stderr.on('data', (piece) => {
     const query = new URL(link).searchParams;
     asked.push({ link, scope: query.get('scope') });
     const callback = query.get('redirect_uri');
-    follow(link, callback)
-      .then((answer) => fetch(`${callback}?${answer}`))
-      .catch((error) => print({ error: `${error?.stack ?? error}` }));
+    // As late as a person. Nobody waits for an answer that mcp-remote's own stream has asked for.
+    setTimeout(() => {
+      follow(link, callback)
+        .then((answer) => fetch(`${callback}?${answer}`).catch(() => {}))
+        .catch((error) => print({ error: `${error?.stack ?? error}` }));
+    }, 500);
   }
 });
 const client = new Client({ name: 'a-host', version: '1' }, { capabilities: {} });
@@ -46,6 +65,10 @@ try {
   for (const step of steps) {
     if (step.startsWith('wait:')) {
       await new Promise((over) => setTimeout(over, Number(step.slice(5))));
+      continue;
+    }
+    if (step === 'revoke') {
+      await revoke();
       continue;
     }
     const result = await client.callTool({ name: step, arguments: {} }, undefined, { timeout: 60_000 });
