@@ -74,9 +74,9 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         when = \"arguments.all(name, arguments[name] != 'nothing')\"\n";
     let audit = format!("[audit]\nfile = \"{}\"\n", folder.join("audit.jsonl").display());
     let key = format!("[clients.bench]\nkey = \"{KEY_HASH}\"\nrate = \"1000000/s\"\n");
-    let blake2b = format!("{audit}arguments_digest = \"blake2b\"\n");
+    let sha256 = format!("{audit}arguments_digest = \"sha256\"\n");
     let all_settled = format!("{issuer}{settled}{audit}");
-    let all_blake2b = format!("{issuer}{settled}{blake2b}");
+    let all_sha256 = format!("{issuer}{settled}{sha256}");
     let all = format!("{issuer}{condition}{audit}");
     let way = |name, text: &str, credential: Option<&str>| CheckedWay {
         name,
@@ -102,9 +102,9 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
         way("a rule in CEL that reads one argument", one, None),
         way("a rule in CEL with a loop over all arguments", each, None),
         way("the audit log", &audit, None),
-        way("the audit log, with BLAKE2b", &blake2b, None),
+        way("the audit log, with SHA-256", &sha256, None),
         way(ALL_SETTLED, &all_settled, Some(&token)),
-        way("the same, with BLAKE2b", &all_blake2b, Some(&token)),
+        way("the same, with SHA-256", &all_sha256, Some(&token)),
         way(ALL, &all, Some(&token)),
     ]
 }

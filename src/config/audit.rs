@@ -43,7 +43,7 @@ section! {
             /// can make a chain that verifies.
             chain_key: Option<Secret> as Option<ChainKeySetting>,
             /// The digest of calls' arguments that is recorded.
-            arguments_digest: DigestChoice = "sha256",
+            arguments_digest: DigestChoice = "blake2b",
             /// Records the values of calls' arguments, redacted, and not only their digest.
             arguments: bool = false,
             /// The largest arguments of one call whose values are recorded.
@@ -61,11 +61,11 @@ section! {
 choice! {
     /// A digest of arguments.
     pub enum DigestChoice {
-        /// `arguments_sha256`, as `sha256sum` prints it
-        "sha256" => Sha256,
-        /// `arguments_blake2b`, as `b2sum -l 256` prints it: faster on processors without
-        /// instructions for SHA-256
+        /// `arguments_blake2b`, as `b2sum -l 256` prints it
         "blake2b" => Blake2b,
+        /// `arguments_sha256`, as `sha256sum` prints it: slower on processors without instructions
+        /// for it
+        "sha256" => Sha256,
         /// none: the digest of a short or guessable value tells the value
         "off" => Off,
     }
