@@ -19,6 +19,7 @@ mod code_api;
 mod cursor;
 mod declaration;
 mod definition;
+mod definition_texts;
 mod held;
 mod hidden_names;
 mod item;

@@ -5,77 +5,30 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::definition_texts::{TextEdit, TextRole, edit_texts};
+use super::kind::Kind;
 use crate::config::{SlimChoice, SlimConfig};
-use crate::jsonrpc::{JsonError, Members, object_of, string, text};
+use crate::jsonrpc::{string, text};
 use crate::text::shorten_text;
 
-/// An element of `tools` in a shorter form; unchanged if it is no object, or has a key twice.
+/// An element of `tools` in a shorter form; unchanged if it is no object.
 pub(super) fn slim_tool(raw: &[u8], slim: &SlimConfig) -> Vec<u8> {
-    let slimmed = rewrite(raw, |key, value| match key {
-        "description" => Some(slim.shorten(value)),
-        "title" => slim.keep_title(value),
-        "annotations" => Some(slim.slim_annotations(value)),
-        "inputSchema" | "outputSchema" => Some(slim.slim_schema(value, 0)),
-        _ => Some(value.get().into()),
-    });
-    slimmed.unwrap_or_else(|_| raw.to_owned())
+    edit_texts(Kind::Tools, raw, slim).into_owned()
+}
+
+impl TextEdit for SlimConfig {
+    fn edit_text<'a>(&self, role: TextRole, value: &'a RawValue) -> Option<Cow<'a, str>> {
+        let is_kept = match role {
+            TextRole::Description => return Some(self.shorten(value)),
+            TextRole::Title => self.titles == SlimChoice::Keep || text(value).is_none(),
+            TextRole::Examples => self.examples == SlimChoice::Keep,
+            TextRole::Remark => true,
+        };
+        is_kept.then(|| value.get().into())
+    }
 }
 
 impl SlimConfig {
-    fn slim_annotations<'a>(&self, raw: &'a RawValue) -> Cow<'a, str> {
-        let keep = |key: &str, value: &'a RawValue| match key {
-            "title" => self.keep_title(value),
-            _ => Some(value.get().into()),
-        };
-        or_unchanged(rewrite(raw.get().as_bytes(), keep), raw)
-    }
-
-    fn slim_schema<'a>(&self, raw: &'a RawValue, depth: usize) -> Cow<'a, str> {
-        if depth > MAX_DEPTH {
-            return raw.get().into();
-        }
-        let keep = |key: &str, value: &'a RawValue| match key {
-            "description" => Some(self.shorten(value)),
-            "title" => self.keep_title(value),
-            "examples" | "example" => {
-                (self.examples == SlimChoice::Keep).then(|| value.get().into())
-            }
-            // The names in these are those of the server.
-            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-                let each = |_: &str, one| Some(self.slim_schema(one, depth + 1));
-                Some(or_unchanged(rewrite(value.get().as_bytes(), each), value))
-            }
-            "items"
-            | "prefixItems"
-            | "additionalItems"
-            | "unevaluatedItems"
-            | "contains"
-            | "additionalProperties"
-            | "unevaluatedProperties"
-            | "propertyNames"
-            | "not"
-            | "if"
-            | "then"
-            | "else"
-            | "allOf"
-            | "anyOf"
-            | "oneOf" => Some(self.slim_schemas(value, depth + 1)),
-            _ => Some(value.get().into()),
-        };
-        or_unchanged(rewrite(raw.get().as_bytes(), keep), raw)
-    }
-
-    /// A schema, or an array of schemas.
-    fn slim_schemas<'a>(&self, raw: &'a RawValue, depth: usize) -> Cow<'a, str> {
-        match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
-            Ok(all) => {
-                let all: Vec<_> = all.iter().map(|one| self.slim_schema(one, depth)).collect();
-                Cow::Owned(format!("[{}]", all.join(",")))
-            }
-            Err(_) => self.slim_schema(raw, depth),
-        }
-    }
-
     fn shorten<'a>(&self, raw: &'a RawValue) -> Cow<'a, str> {
         let short = self.descriptions.zip(text(raw)).and_then(|(most, text)| {
             match shorten_text(&text, most) {
@@ -85,30 +38,7 @@ impl SlimConfig {
         });
         short.map_or(raw.get().into(), Cow::Owned)
     }
-
-    fn keep_title<'a>(&self, raw: &'a RawValue) -> Option<Cow<'a, str>> {
-        (self.titles == SlimChoice::Keep || text(raw).is_none()).then(|| raw.get().into())
-    }
 }
-
-/// An object with what `keep` makes of its values.
-fn rewrite<'a>(
-    raw: &'a [u8],
-    keep: impl Fn(&str, &'a RawValue) -> Option<Cow<'a, str>>,
-) -> Result<Vec<u8>, JsonError> {
-    let members = Members::parse(raw)?;
-    let kept: Vec<_> =
-        members.0.iter().filter_map(|(key, value)| Some((&**key, keep(key, value)?))).collect();
-    Ok(object_of(kept))
-}
-
-fn or_unchanged(rewritten: Result<Vec<u8>, JsonError>, raw: &RawValue) -> Cow<'_, str> {
-    let rewritten = rewritten.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    rewritten.map_or(raw.get().into(), Cow::Owned)
-}
-
-/// The deepest schema that is shortened.
-const MAX_DEPTH: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -168,11 +98,9 @@ mod tests {
         let raw =
             r#"{"name":"t","inputSchema":{"maximum":1e400,"minimum":12345678901234567890123}}"#;
         assert_eq!(slim_tool(raw.as_bytes(), &ALL), raw.as_bytes());
-        for raw in ["", "[]", r#"{"title":"a","title":"b"}"#] {
+        for raw in ["", "[]"] {
             assert_eq!(slim_tool(raw.as_bytes(), &ALL), raw.as_bytes());
         }
-        let raw = r#"{"name":"t","inputSchema":{"properties":{"a":{"title":"x"},"a":{}}}}"#;
-        assert_eq!(slim_tool(raw.as_bytes(), &ALL), raw.as_bytes());
     }
 
     #[test]
