@@ -223,7 +223,7 @@ pub(super) fn leave_out_names(
         names.entry(server).or_default().extend([tool.native.as_str()]);
     }
     for one in tools.iter_mut().filter(|one| one.description.is_none()) {
-        let (names, description) = (names.get(one.server), one.item.description());
+        let (names, description) = (names.get(one.server), one.item.bytes().description());
         let kept = names.zip(description).and_then(|(names, text)| names.leave_out(&text));
         one.description = kept.map(Cow::Owned);
     }

@@ -41,6 +41,7 @@ mod server_list;
 mod signature;
 mod slim;
 mod tool;
+mod tool_bytes;
 mod tool_transform;
 mod uris;
 mod visibility;
@@ -185,7 +186,7 @@ impl Catalog {
             let public_uri = |uri| uris.public_uri(one.server, uri);
             Box::new(move |out: &mut Vec<u8>| {
                 let description = one.description.as_deref();
-                one.item.splice(&one.name, description, public_uri, one.offers, out);
+                one.item.bytes().splice(&one.name, description, public_uri, one.offers, out);
             })
         });
         let write = write_own.chain(write);

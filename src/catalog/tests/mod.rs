@@ -367,7 +367,7 @@ proptest! {
         let whole = Tool::parse(&raw, HeaderRules::Enforce);
         if let Ok(tool) = whole {
             let mut out = Vec::new();
-            tool.splice("public", Some("said"), Cow::Borrowed, &ServerOffers::default(), &mut out);
+            tool.bytes().splice("public", Some("said"), Cow::Borrowed, &ServerOffers::default(), &mut out);
             let back: Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(&back["name"], "public");
             prop_assert_eq!(&back["description"], "said");

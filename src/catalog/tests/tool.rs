@@ -80,7 +80,7 @@ fn every_field_that_nobody_knows_is_kept() {
         br#"{"name":"a","inputSchema":{"type":"object"},"later":{"x":[null]},"execution":{}}"#;
     let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
     let mut out = Vec::new();
-    tool.splice("a", None, Cow::Borrowed, &ServerOffers::default(), &mut out);
+    tool.bytes().splice("a", None, Cow::Borrowed, &ServerOffers::default(), &mut out);
     assert_eq!(out, raw);
 }
 
@@ -90,13 +90,13 @@ fn a_tool_leads_nobody_to_tasks_that_its_server_does_not_have() {
     let tool = Tool::parse(raw, HeaderRules::Enforce).unwrap();
     assert_eq!(tool.tasks, TaskSupport::Required);
     let mut out = Vec::new();
-    tool.splice("a", None, Cow::Borrowed, &ServerOffers::default(), &mut out);
+    tool.bytes().splice("a", None, Cow::Borrowed, &ServerOffers::default(), &mut out);
     let shown = String::from_utf8_lossy(raw).replace("required", "forbidden");
     assert_eq!(String::from_utf8(out).unwrap(), shown);
     let tasks =
         ServerOffers::new(&json!({ "tasks": { "requests": { "tools": { "call": {} } } } }), None);
     let mut out = Vec::new();
-    tool.splice("a", None, Cow::Borrowed, &tasks, &mut out);
+    tool.bytes().splice("a", None, Cow::Borrowed, &tasks, &mut out);
     assert_eq!(out, raw);
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::value::RawValue;
 
-use crate::catalog::tool::interface;
+use crate::catalog::tool_bytes::find_interface;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::Method;
 
@@ -145,7 +145,7 @@ struct UriFinder<'a, F> {
 impl<'a, F: Fn(&str) -> Option<String>> UriFinder<'a, F> {
     fn find_in_tool_result(&mut self, result: &Members<'a>) {
         result.find_all("content").flat_map(parse_list).for_each(|block| self.find_in_block(block));
-        for (raw, uri) in result.find_all("_meta").flat_map(|meta| interface(meta.get())) {
+        for (raw, uri) in result.find_all("_meta").flat_map(|meta| find_interface(meta.get())) {
             self.add_edit(raw, &uri);
         }
     }
