@@ -1,7 +1,13 @@
 //! Names of tools that a client may not know of, in the texts of their servers.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+use serde_json::value::RawValue;
+
+use super::definition_texts::{TextEdit, TextRole, edit_texts};
+use super::kind::Kind;
+use crate::jsonrpc::{string, text};
 use crate::text::split_sentence;
 
 /// The native names of tools of one server that a client may not know of.
@@ -14,13 +20,31 @@ impl<'a> FromIterator<&'a str> for HiddenNames<'a> {
     }
 }
 
-impl<'a> Extend<&'a str> for HiddenNames<'a> {
-    fn extend<T: IntoIterator<Item = &'a str>>(&mut self, names: T) {
-        self.0.extend(names);
-    }
-}
-
 impl HiddenNames<'_> {
+    /// A definition without the sentences that name such a tool; `None` if it has none of them.
+    pub(super) fn leave_out_of_definition(&self, kind: Kind, raw: &[u8]) -> Option<Vec<u8>> {
+        if self.0.is_empty() || !str::from_utf8(raw).is_ok_and(|json| self.may_be_in_json(json)) {
+            return None;
+        }
+        match edit_texts(kind, raw, self) {
+            Cow::Owned(edited) => Some(edited),
+            Cow::Borrowed(_) => None,
+        }
+    }
+
+    /// Whether a string of a JSON text may name such a tool. Nothing is parsed for that: most
+    /// definitions name none.
+    fn may_be_in_json(&self, json: &str) -> bool {
+        // What these escape may be a part of a name.
+        if json.contains("\\u") || json.contains("\\/") {
+            return true;
+        }
+        // Behind a backslash, the first letter belongs to the escape: `\nread_file`.
+        let behind_escapes = json.split('\\').skip(1).filter_map(|rest| rest.get(1..));
+        let behind_escapes = behind_escapes.filter_map(|rest| words_of(rest).next());
+        words_of(json).chain(behind_escapes).any(|word| self.0.contains(word))
+    }
+
     /// Whether a text names such a tool. A name that is a plain word, such as `search`, counts where the
     /// text marks it as a name: in quotes or backticks, or with a parenthesis behind it.
     pub fn are_in(&self, text: &str) -> bool {
@@ -29,7 +53,7 @@ impl HiddenNames<'_> {
             let (before, word) = rest.split_at(start);
             let end = word.find(|c| !is_name_part(c)).unwrap_or(word.len());
             let (word, after) = word.split_at(end);
-            let name = word.trim_matches(['.', '-', '/']);
+            let name = trim_name(word);
             let is_marked = before.ends_with(QUOTES) || after.starts_with('(');
             if (is_marked || !is_plain_word(name)) && self.0.contains(name) {
                 return true;
@@ -62,6 +86,31 @@ impl HiddenNames<'_> {
     }
 }
 
+impl TextEdit for HiddenNames<'_> {
+    fn edit_text<'a>(&self, role: TextRole, value: &'a RawValue) -> Option<Cow<'a, str>> {
+        let unchanged = || Some(value.get().into());
+        if role == TextRole::Examples {
+            return unchanged();
+        }
+        let Some(kept) = text(value).and_then(|text| self.leave_out(&text)) else {
+            return unchanged();
+        };
+        // Without a title clients show the name, with an empty one nothing.
+        let is_shown = role != TextRole::Title || !kept.is_empty();
+        is_shown.then(|| string(&kept).into())
+    }
+}
+
+/// What may be names in a text.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c| !is_name_part(c)).map(trim_name)
+}
+
+/// A word without the punctuation around it.
+fn trim_name(word: &str) -> &str {
+    word.trim_matches(['.', '-', '/'])
+}
+
 fn is_name_part(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
 }
@@ -78,6 +127,8 @@ const QUOTES: [char; 6] = ['`', '"', '\'', '“', '‘', '«'];
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -108,6 +159,65 @@ mod tests {
             ("Finds it.", None),
         ] {
             assert_eq!(names.leave_out(text).as_deref(), kept, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_definition_loses_texts_and_keeps_names_and_values() {
+        let names: HiddenNames<'_> = ["delete_repo", "search"].into_iter().collect();
+        let tool = json!({
+            "name": "find", "title": "Find (not delete_repo)",
+            "description": "Finds it. Not like delete_repo.",
+            "annotations": { "title": "delete_repo", "readOnlyHint": true },
+            "_meta": { "title": "delete_repo" },
+            "inputSchema": { "type": "object", "properties": {
+                "search": { "description": "See `search`.", "enum": ["delete_repo"] },
+                "mode": {
+                    "title": "Mode", "default": "search", "examples": ["delete_repo"],
+                    "description": "Fast.\nBut search() is faster.", "$comment": "delete_repo!",
+                },
+            } },
+        });
+        let edited = names.leave_out_of_definition(Kind::Tools, tool.to_string().as_bytes());
+        assert_eq!(
+            serde_json::from_slice::<Value>(&edited.unwrap()).unwrap(),
+            json!({
+                "name": "find", "description": "Finds it.",
+                "annotations": { "readOnlyHint": true },
+                "_meta": { "title": "delete_repo" },
+                "inputSchema": { "type": "object", "properties": {
+                    "search": { "description": "", "enum": ["delete_repo"] },
+                    "mode": {
+                        "title": "Mode", "default": "search", "examples": ["delete_repo"],
+                        "description": "Fast.", "$comment": "",
+                    },
+                } },
+            })
+        );
+    }
+
+    #[test]
+    fn a_name_is_found_behind_every_escape() {
+        let names: HiddenNames<'_> = ["delete_repo", "a/b_c"].into_iter().collect();
+        for text in [
+            r"One.\ndelete_repo",
+            r"One. \\delete_repo",
+            r#"One. \"delete_repo\""#,
+            r"One. \u0064elete_repo",
+            r"One. a\/b_c",
+            "One. “delete_repo”",
+        ] {
+            let raw = format!(r#"{{"description":"{text}"}}"#);
+            let edited = names.leave_out_of_definition(Kind::Resources, raw.as_bytes());
+            let edited = edited.unwrap_or_else(|| panic!("{raw}"));
+            assert_eq!(String::from_utf8(edited).unwrap(), r#"{"description":"One."}"#);
+        }
+        for raw in [
+            r#"{"description":"Delete."}"#,
+            r#"{"uri":"delete_repo","icons":[{"src":"delete_repo"}]}"#,
+            r#"{"description":"Caf\u00e9."}"#,
+        ] {
+            assert_eq!(names.leave_out_of_definition(Kind::Resources, raw.as_bytes()), None);
         }
     }
 }

@@ -6,13 +6,11 @@
 //! except for configured names, which stay reserved. A server that went away
 //! keeps its last list, so that all names stay the same.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::Rules;
-use super::hidden_names::HiddenNames;
 use super::item::{CatalogItem, InvalidItem};
 use super::kind::Kind;
 use super::naming::{NameForm, Naming};
@@ -22,9 +20,10 @@ use super::rules::{ServerRules, ToolChange};
 use super::selection::Scope;
 use super::server_list::{ListedElement, ServerList};
 use super::tool::Tool;
+use super::tool_bytes::ToolBytes;
 use super::tool_transform::{ResultTransform, TransformFault};
 use super::visibility::{CatalogElement, ElementBasis};
-use crate::call::{Named, NativeName, PublicName, ServerName};
+use crate::call::{NativeName, PublicName, ServerName};
 use crate::config::TransformSettings;
 
 /// One configured server, as input of the merge.
@@ -136,8 +135,10 @@ pub(super) struct NameCandidate<'a, T> {
     pub item: Arc<T>,
     /// How the results of a tool are changed.
     pub results: Option<Arc<ResultTransform>>,
-    /// What clients read instead of the description of its server.
-    pub description: Option<Cow<'a, str>>,
+    /// What clients read instead of the description of its server, of a tool.
+    pub description: Option<&'a str>,
+    /// What lists write of a tool instead of its own bytes.
+    pub other_bytes: Option<ToolBytes>,
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
@@ -212,23 +213,6 @@ pub(super) fn name_prompts<'a>(
     drop_duplicates(Kind::Prompts, candidates, &renames, warnings)
 }
 
-/// Leaves out of the descriptions of tools the sentences that name tools of the same server which
-/// the caller may not use.
-pub(super) fn leave_out_names(
-    tools: &mut [NameCandidate<'_, Tool>],
-    hidden: &[(&ServerName, Arc<Tool>)],
-) {
-    let mut names: Named<&ServerName, HiddenNames<'_>> = Named::default();
-    for (server, tool) in hidden {
-        names.entry(server).or_default().extend([tool.native.as_str()]);
-    }
-    for one in tools.iter_mut().filter(|one| one.description.is_none()) {
-        let (names, description) = (names.get(one.server), one.item.bytes().description());
-        let kept = names.zip(description).and_then(|(names, text)| names.leave_out(&text));
-        one.description = kept.map(Cow::Owned);
-    }
-}
-
 /// Warnings for overrides of tools that an available server does not list.
 fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     let Some(list) = source.list else { return Vec::new() };
@@ -280,7 +264,6 @@ fn tool_candidates<'a>(
         .filter_map(|tool| {
             let change = rules.override_of(tool.native.as_str());
             let description = change.and_then(|change: &ToolChange| change.description.as_deref());
-            let description = description.map(Cow::Borrowed);
             let first = naming.first_form();
             let (name, form) = match change.and_then(|change| change.name.as_ref()) {
                 Some(given) => (given.to_string(), None),
@@ -294,7 +277,18 @@ fn tool_candidates<'a>(
             let settings = settings.filter(|settings| settings.follows_results());
             let results = settings.map(|settings| Arc::new(ResultTransform::new(tool, settings)));
             let held = rules.held().holds(Kind::Tools, tool.native.as_str());
-            Some(NameCandidate { server, item, results, description, offers, name, held, form })
+            let other_bytes = None;
+            Some(NameCandidate {
+                server,
+                item,
+                results,
+                description,
+                other_bytes,
+                offers,
+                name,
+                held,
+                form,
+            })
         })
         .collect()
 }
@@ -334,10 +328,20 @@ fn prompt_candidates<'a>(
         .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
             let name = naming.public_name(first, server, prompt.native.as_str());
-            let (results, description, form) = (None, None, Some(first));
+            let (results, description, other_bytes, form) = (None, None, None, Some(first));
             let item = Arc::clone(prompt);
             let held = source.rules.held().holds(Kind::Prompts, prompt.native.as_str());
-            NameCandidate { server, item, results, description, offers, name, held, form }
+            NameCandidate {
+                server,
+                item,
+                results,
+                description,
+                other_bytes,
+                offers,
+                name,
+                held,
+                form,
+            }
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 //! [`Catalog::prompt`], [`Catalog::uris`]: hidden tools are not in the catalog, so
 //! they cannot be called)? What does a list response contain ([`Catalog::list`]:
 //! prepared bytes, with every field as the server sent it, except for the public
-//! name, URI or description)? And has a list changed ([`CatalogList::digest`])?
+//! name, URI or description, and texts that name hidden tools)? And has a list changed ([`CatalogList::digest`])?
 //!
 //! Each tool is validated and compiled once ([`Tool`]), and so is each prompt,
 //! resource and template ([`CatalogItem`]); an invalid one is left out. The result
@@ -22,6 +22,7 @@ mod definition;
 mod definition_texts;
 mod held;
 mod hidden_names;
+mod hidden_tools;
 mod item;
 mod kind;
 mod list;
@@ -63,6 +64,7 @@ pub use cursor::SealedCursors;
 pub use definition::{DefinitionDigest, canonical_definition};
 pub use held::HeldDefinitions;
 pub use hidden_names::HiddenNames;
+use hidden_tools::HiddenTools;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
 pub use kind::{ByKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
@@ -105,7 +107,8 @@ pub struct ToolEntry {
     pub server: ServerName,
     /// The tool as the server listed it, or as the configuration changes it.
     pub tool: Arc<Tool>,
-    /// Whether the configuration describes it in other words than its server.
+    /// Whether lists show other texts than those of its server: the configuration describes it, or
+    /// some name tools that the caller may not use.
     pub is_redescribed: bool,
     /// How its results are changed; `None` if they stay as they are.
     pub results: Option<Arc<ResultTransform>>,
@@ -160,14 +163,15 @@ impl Catalog {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
         let mut tools = merge::name_tools(rules, sources, &mut warnings);
-        let hidden = tools.extract_if(.., |one| !one.is_shown(Kind::Tools, Some(&one.item), scope));
-        let hidden: Vec<_> = hidden.map(|one| (one.server, one.item)).collect();
-        tools.retain(|one| !one.held);
-        if scope.has_rights() {
-            merge::leave_out_names(&mut tools, &hidden);
-        }
+        tools.retain(|one| !one.held && one.is_shown(Kind::Tools, Some(&one.item), scope));
+        let hidden = scope.has_rights().then(|| HiddenTools::collect(sources, &tools));
+        let hidden = hidden.unwrap_or_default();
+        hidden.leave_out_of_tools(&mut tools);
         let mut prompts = merge::name_prompts(&rules.naming, sources, &mut warnings);
         prompts.retain(|one| !one.held && one.is_shown(Kind::Prompts, None, scope));
+        for one in &mut prompts {
+            hidden.leave_out_of_item(Kind::Prompts, one.server, &mut one.item);
+        }
         let interfaces =
             tools.iter().flat_map(|one| one.item.interface().map(|uri| (one.server, uri)));
         let (uris, resources, templates) = CatalogUris::build_from(
@@ -185,15 +189,20 @@ impl Catalog {
         let write = tools.iter().map(|one| -> ElementWriter<'_> {
             let public_uri = |uri| uris.public_uri(one.server, uri);
             Box::new(move |out: &mut Vec<u8>| {
-                let description = one.description.as_deref();
-                one.item.bytes().splice(&one.name, description, public_uri, one.offers, out);
+                let bytes = one.other_bytes.as_ref().unwrap_or(one.item.bytes());
+                bytes.splice(&one.name, one.description, public_uri, one.offers, out);
             })
         });
         let write = write_own.chain(write);
         let tool_list = CatalogList::write_list(Kind::Tools, fresh.tools, capacity, write);
         let write = prompts.iter().map(|one| |out: &mut Vec<u8>| one.item.splice(&one.name, out));
         let prompt_list = CatalogList::write_list(Kind::Prompts, fresh.prompts, 0, write);
-        let shown = |kind, all: Vec<uris::ShownResource<'_>>| {
+        let shown = |kind, mut all: Vec<uris::ShownResource<'_>>| {
+            for one in &mut all {
+                // A resource that is made of a template has the form of that.
+                let kind = if one.field.is_some() { Kind::Templates } else { kind };
+                hidden.leave_out_of_item(kind, one.server, &mut one.item);
+            }
             let write = all
                 .iter()
                 .map(|one| |out: &mut Vec<u8>| one.item.splice_as(one.field, &one.public, out));
@@ -212,7 +221,7 @@ impl Catalog {
             .map(|one| ToolEntry {
                 public: PublicName::new(&one.name),
                 server: one.server.clone(),
-                is_redescribed: one.description.is_some(),
+                is_redescribed: one.description.is_some() || one.other_bytes.is_some(),
                 tool: one.item,
                 results: one.results,
             })

@@ -32,6 +32,15 @@ pub(super) struct ToolBytes {
 }
 
 impl ToolBytes {
+    /// Reads a tool object.
+    ///
+    /// # Errors
+    /// [`InvalidItem`] names the violated rule.
+    pub(super) fn parse(raw: Vec<u8>) -> Result<Self, InvalidItem> {
+        let raw = Bytes::from(raw);
+        Self::locate(&raw, &ItemFields::read(&raw)?)
+    }
+
     /// Finds the places in an object that was read.
     ///
     /// # Errors
@@ -64,12 +73,6 @@ impl ToolBytes {
     /// The native name as JSON, in the server's own spelling.
     pub(super) fn name_json(&self) -> Bytes {
         self.raw.slice(self.name.clone())
-    }
-
-    /// The description, if it has one.
-    pub(super) fn description(&self) -> Option<String> {
-        let span = self.description.clone()?;
-        serde_json::from_slice(self.raw.get(span)?).ok()
     }
 
     /// Whether calls may become tasks, if the server supports tasks.

@@ -1,5 +1,6 @@
 //! The catalog as its users see it: lists in, names and listings out.
 
+mod hidden_tools;
 mod naming;
 mod tool;
 

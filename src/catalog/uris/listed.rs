@@ -4,6 +4,16 @@ use std::sync::Arc;
 
 use super::{CatalogUris, PublicReference};
 use crate::call::ServerName;
+use crate::catalog::item::CatalogItem;
+
+/// A resource or template to be listed.
+pub(in crate::catalog) struct ShownResource<'a> {
+    pub(in crate::catalog) server: &'a ServerName,
+    pub(in crate::catalog) item: Arc<CatalogItem>,
+    /// Replaces the name of its key field.
+    pub(in crate::catalog) field: Option<&'static str>,
+    pub(in crate::catalog) public: String,
+}
 
 impl CatalogUris {
     /// Whether clients see a resource or template with this public URI in a list.

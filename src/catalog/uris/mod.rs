@@ -13,6 +13,7 @@ mod listed;
 mod rewrite;
 mod template;
 
+pub(super) use listed::ShownResource;
 pub use rewrite::{ResultShape, hide_children, rewrite_uris};
 pub use template::{BoundTemplate, UriTemplate};
 
@@ -102,14 +103,6 @@ pub struct PublicReference {
     pub origin: ElementOrigin,
     /// The variables of the template that the configuration binds.
     pub bound: Arc<[(String, String)]>,
-}
-
-/// A resource or template to be listed.
-pub(super) struct ShownResource<'a> {
-    pub(super) item: &'a Arc<CatalogItem>,
-    /// Replaces the name of its key field.
-    pub(super) field: Option<&'static str>,
-    pub(super) public: String,
 }
 
 /// A resource or template without its public form.
@@ -341,7 +334,12 @@ impl CatalogUris {
         };
         let origin = ElementOrigin { server: one.server.clone(), native };
         self.shown.insert(public.clone(), PublicReference { origin, bound: one.bound });
-        Some(ShownResource { item: one.item, field: one.field, public })
+        Some(ShownResource {
+            server: one.server,
+            item: Arc::clone(one.item),
+            field: one.field,
+            public,
+        })
     }
 
     fn public_template(&self, server: &ServerName, native: &str) -> String {

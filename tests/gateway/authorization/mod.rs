@@ -1,6 +1,7 @@
 //! Rules: what is denied is in no list, and is answered as if it did not exist.
 
 mod attacks;
+mod hidden_names;
 mod reloads;
 mod requests;
 

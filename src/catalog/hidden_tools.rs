@@ -1,0 +1,57 @@
+//! Lists for callers who may not use all tools: what is listed does not name the others.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::hidden_names::HiddenNames;
+use super::item::CatalogItem;
+use super::kind::Kind;
+use super::merge::{MergeSource, NameCandidate};
+use super::tool::Tool;
+use super::tool_bytes::ToolBytes;
+use crate::call::{Named, ServerName};
+
+/// The tools that servers have and a caller does not see. Each server's texts are searched for the
+/// names of its own tools: it does not know the others.
+#[derive(Debug, Default)]
+pub(super) struct HiddenTools<'a>(Named<&'a ServerName, HiddenNames<'a>>);
+
+impl<'a> HiddenTools<'a> {
+    /// The tools that the servers list and that are not among those shown.
+    pub(super) fn collect(sources: &[MergeSource<'a>], shown: &[NameCandidate<'_, Tool>]) -> Self {
+        let shown: HashSet<_> =
+            shown.iter().map(|one| (one.server, one.item.native.as_str())).collect();
+        let lists = sources.iter().filter_map(|source| Some((source.server, source.list?)));
+        let hidden = lists.map(|(server, list)| {
+            let names = list.tools.iter().map(|tool| tool.native.as_str());
+            (server, names.filter(|native| !shown.contains(&(server, *native))).collect())
+        });
+        Self(hidden.collect())
+    }
+
+    /// Lists these tools without the texts that name hidden ones. What calls are checked with stays.
+    pub(super) fn leave_out_of_tools(&self, tools: &mut [NameCandidate<'_, Tool>]) {
+        for one in tools {
+            let edited = self.leave_out(Kind::Tools, one.server, one.item.raw());
+            // It has lost texts only, so it can be read like the whole.
+            one.other_bytes = edited.and_then(|raw| ToolBytes::parse(raw).ok());
+        }
+    }
+
+    /// An element of another kind without the texts that name hidden tools.
+    pub(super) fn leave_out_of_item(
+        &self,
+        kind: Kind,
+        server: &ServerName,
+        item: &mut Arc<CatalogItem>,
+    ) {
+        let edited = self.leave_out(kind, server, item.raw());
+        if let Some(edited) = edited.and_then(|raw| CatalogItem::parse(kind, &raw).ok()) {
+            *item = Arc::new(edited);
+        }
+    }
+
+    fn leave_out(&self, kind: Kind, server: &ServerName, raw: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(server)?.leave_out_of_definition(kind, raw)
+    }
+}
