@@ -92,9 +92,12 @@ impl TextEdit for HiddenNames<'_> {
         if role == TextRole::Examples {
             return unchanged();
         }
-        let Some(kept) = text(value).and_then(|text| self.leave_out(&text)) else {
-            return unchanged();
+        let kept = match text(value) {
+            Some(text) => self.leave_out(&text),
+            // Half a surrogate pair: such a string cannot be searched, and some clients read it.
+            None => value.get().starts_with('"').then(String::new),
         };
+        let Some(kept) = kept else { return unchanged() };
         // Without a title clients show the name, with an empty one nothing.
         let is_shown = role != TextRole::Title || !kept.is_empty();
         is_shown.then(|| string(&kept).into())
@@ -205,6 +208,7 @@ mod tests {
             r#"One. \"delete_repo\""#,
             r"One. \u0064elete_repo",
             r"One. a\/b_c",
+            r"One. (`a\/b_c` \ud83d\ude00)",
             "One. “delete_repo”",
         ] {
             let raw = format!(r#"{{"description":"{text}"}}"#);
@@ -212,6 +216,9 @@ mod tests {
             let edited = edited.unwrap_or_else(|| panic!("{raw}"));
             assert_eq!(String::from_utf8(edited).unwrap(), r#"{"description":"One."}"#);
         }
+        let broken = br#"{"title":"\ud83d delete_repo","description":"\ud83d"}"#;
+        let edited = names.leave_out_of_definition(Kind::Tools, broken).unwrap();
+        assert_eq!(edited, br#"{"description":""}"#);
         for raw in [
             r#"{"description":"Delete."}"#,
             r#"{"uri":"delete_repo","icons":[{"src":"delete_repo"}]}"#,
