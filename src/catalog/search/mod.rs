@@ -12,6 +12,7 @@
 //! returns values; who keeps an index, and for how long, is decided in `snapshot`.
 
 mod actions;
+mod affinity;
 mod concepts;
 mod element;
 mod embedded_text;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use actions::Action;
+use affinity::ServerAffinity;
 use concepts::ConceptReader;
 pub use element::{AnalysedElement, Analyser};
 use element::{FIELDS, Field, FieldCounts, name_key};
@@ -47,7 +49,7 @@ use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
 pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
 pub use vectors::{MAX_DIMENSIONS, TextVector};
-use weights::{CONFIDENT_SHARE, NAMED, SERVER_HITS, SERVER_SHARE, SHARE_WEIGHT};
+use weights::{CONFIDENT_SHARE, NAMED, SHARE_WEIGHT};
 
 /// The place of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,6 +88,8 @@ pub struct SearchIndex {
     totals: [u64; FIELDS],
     /// The most words that a document has of each field.
     longest: [u16; FIELDS],
+    /// How many documents each server has.
+    server_sizes: Vec<usize>,
     synonyms: Arc<SynonymGroups>,
 }
 
@@ -144,6 +148,7 @@ impl SearchIndex {
             vocabulary: Vec::new(),
             totals: [0; FIELDS],
             longest: [0; FIELDS],
+            server_sizes: Vec::new(),
             synonyms,
         };
         let mut servers: HashMap<&str, DocumentServer<'_>> = HashMap::default();
@@ -152,6 +157,7 @@ impl SearchIndex {
             let place = servers.len();
             let server = servers.entry(name).or_insert_with(|| {
                 let terms = analyser.terms_of(name);
+                built.server_sizes.push(0);
                 DocumentServer { place, name, terms }
             });
             let mut added: Vec<_> =
@@ -213,6 +219,9 @@ impl SearchIndex {
         add_lengths(&mut self.totals, &lengths);
         for (longest, length) in self.longest.iter_mut().zip(lengths) {
             *longest = length.max(*longest);
+        }
+        if let Some(size) = self.server_sizes.get_mut(server.place) {
+            *size += 1;
         }
         let renamed_action = renamed.and_then(Action::of_name);
         let (own, server_key) = (&*element.name_key, name_key(server.name));
@@ -276,16 +285,23 @@ impl SearchIndex {
         let count = self.documents.len();
         let mut all = MatchMap::new(count);
         let mut scratch = std::array::from_fn(|_| MatchMap::new(count));
+        let mut servers = ServerAffinity::new(self, &ranking);
         for concept in &concepts {
-            ranking.add_concept(concept, &mut scratch, &mut all);
+            let found = ranking.match_concept(concept, &mut scratch);
+            servers.add_concept(found, concept.weight);
+            found.drain(|document, found| {
+                all.add(document, Match { share: found.share * concept.weight, ..found });
+            });
         }
         let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
+        let factors = servers.into_factors();
         let mut hits = Vec::new();
         let mut best = BestByWords::default();
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
                 let share = share_of(found, total);
-                let hit = judge_match(query, document, DocumentId(place), (found, share));
+                let mut hit = judge_match(query, document, DocumentId(place), (found, share));
+                hit.score *= factors.get(document.server).copied().unwrap_or(1.0);
                 best.note(hit.score, share);
                 hits.push(hit);
             }
@@ -293,7 +309,6 @@ impl SearchIndex {
         if let Some(meaning) = meaning {
             self.add_meaning(&mut hits, meaning, (&ranking, best));
         }
-        self.prefer_servers(&mut hits);
         let rank = |one: &SearchHit, other: &SearchHit| {
             other.score.total_cmp(&one.score).then(one.id.cmp(&other.id))
         };
@@ -303,31 +318,6 @@ impl SearchIndex {
         }
         hits.sort_unstable_by(rank);
         hits
-    }
-
-    /// Raises the scores of servers several of whose elements answer: what is in one server is about
-    /// one thing, while chance finds something everywhere.
-    fn prefer_servers(&self, hits: &mut [SearchHit]) {
-        let server_of = |hit: &SearchHit| self.documents.get(hit.id.0).map(|one| one.server);
-        let mut best: HashMap<usize, [f32; SERVER_HITS]> = HashMap::default();
-        for hit in hits.iter() {
-            let Some(server) = server_of(hit) else { continue };
-            let mut score = hit.score.min(NAMED);
-            for place in best.entry(server).or_default() {
-                if score > *place {
-                    std::mem::swap(place, &mut score);
-                }
-            }
-        }
-        let sums = best.into_iter().map(|(server, scores)| (server, scores.iter().sum::<f32>()));
-        let sums: HashMap<_, _> = sums.collect();
-        let most = sums.values().copied().fold(0.0, f32::max);
-        for hit in hits {
-            let sum = server_of(hit).and_then(|server| sums.get(&server)).copied();
-            if most > 0.0 {
-                hit.score *= 1.0 + SERVER_SHARE * sum.unwrap_or_default() / most;
-            }
-        }
     }
 
     /// The approximate size in memory, in bytes, without the elements that it was built of.

@@ -17,6 +17,8 @@ pub(super) struct Ranking<'a> {
     shown: Option<Vec<bool>>,
     /// How many may be found.
     count: usize,
+    /// How many of each server may be found; `None` if all may.
+    server_sizes: Option<Vec<usize>>,
     /// Those of the documents that may be found, if these are not all.
     weights: Option<OccurrenceWeights>,
 }
@@ -46,14 +48,28 @@ impl<'a> Ranking<'a> {
             (0..index.documents.len()).map(|id| is_visible(DocumentId(id))).collect();
         let count = shown.iter().filter(|shown| **shown).count();
         if count == shown.len() {
-            return Self { index, shown: None, count, weights: None };
+            return Self { index, shown: None, count, server_sizes: None, weights: None };
         }
         let mut totals = [0_u64; FIELDS];
+        let mut sizes = vec![0; index.server_sizes.len()];
         for (document, _) in index.documents.iter().zip(&shown).filter(|(_, shown)| **shown) {
             add_lengths(&mut totals, &document.lengths);
+            if let Some(size) = sizes.get_mut(document.server) {
+                *size += 1;
+            }
         }
         let weights = Some(OccurrenceWeights::new(&totals, count, &index.longest));
-        Self { index, shown: Some(shown), count, weights }
+        Self { index, shown: Some(shown), count, server_sizes: Some(sizes), weights }
+    }
+
+    /// How many documents may be found.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How many documents of each server may be found.
+    pub(super) fn server_sizes(&self) -> &[usize] {
+        self.server_sizes.as_deref().unwrap_or(&self.index.server_sizes)
     }
 
     /// How many of the documents that may be found have a term.
@@ -67,27 +83,20 @@ impl<'a> Ranking<'a> {
 
     /// How much a term tells, in nats.
     pub(super) fn information(&self, term: usize) -> f32 {
-        self.information_of(self.frequency(term))
+        information_of(self.frequency(term), self.count)
     }
 
     /// How much a term would tell that no document has.
     pub(super) fn most_information(&self) -> f32 {
-        self.information_of(0)
+        information_of(0, self.count)
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
-    fn information_of(&self, frequency: usize) -> f32 {
-        let (count, frequency) = (self.count as f32, frequency as f32);
-        (1.0 + (count - frequency + 0.5) / (frequency + 0.5)).ln()
-    }
-
-    /// Adds what each document has of a concept.
-    pub(super) fn add_concept(
+    /// What each document has of a concept, whatever the concept's share in the question.
+    pub(super) fn match_concept<'m>(
         &self,
         concept: &Concept,
-        scratch: &mut [MatchMap; 3],
-        all: &mut MatchMap,
-    ) {
+        scratch: &'m mut [MatchMap; 3],
+    ) -> &'m mut MatchMap {
         let [whole, best, terms] = scratch;
         let total: f32 = concept.slots.iter().map(|slot| slot.information).sum();
         for slot in &concept.slots {
@@ -101,9 +110,7 @@ impl<'a> Ranking<'a> {
             self.match_variant(variant, f32::INFINITY, terms);
             terms.drain(|document, found| whole.raise(document, found));
         }
-        whole.drain(|document, found| {
-            all.add(document, Match { score: found.score, share: found.share * concept.weight });
-        });
+        whole
     }
 
     fn match_slot(&self, slot: &Slot, best: &mut MatchMap, terms: &mut MatchMap) {
@@ -213,7 +220,7 @@ impl MatchMap {
         Some(entry)
     }
 
-    fn add(&mut self, document: usize, found: Match) {
+    pub(super) fn add(&mut self, document: usize, found: Match) {
         if let Some(entry) = self.find_entry(document) {
             entry.score += found.score;
             entry.share += found.share;
@@ -241,6 +248,15 @@ impl MatchMap {
         });
     }
 
+    /// Calls `visit` with all matches.
+    pub(super) fn visit(&self, mut visit: impl FnMut(usize, Match)) {
+        for document in &self.touched {
+            if let Some(entry) = self.matches.get(*document) {
+                visit(*document, *entry);
+            }
+        }
+    }
+
     /// Takes all matches out.
     pub(super) fn drain(&mut self, mut visit: impl FnMut(usize, Match)) {
         for document in self.touched.drain(..) {
@@ -249,6 +265,13 @@ impl MatchMap {
             }
         }
     }
+}
+
+/// How much it tells that a text has a term which so many of so many texts have, in nats.
+#[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
+pub(super) fn information_of(frequency: usize, count: usize) -> f32 {
+    let (count, frequency) = (count as f32, frequency as f32);
+    (1.0 + (count - frequency + 0.5) / (frequency + 0.5)).ln()
 }
 
 /// Adds the lengths of a document's fields.

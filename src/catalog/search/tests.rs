@@ -174,6 +174,49 @@ fn a_server_that_is_named_is_preferred() {
     assert_eq!(corpus.first("list jira issues"), "jira/list_issues");
 }
 
+/// A server of bookkeeping and one of books, which has `more` tools with the words of bookkeeping.
+fn books_and_bookkeeping(more: usize) -> Corpus {
+    let tools = [
+        ("accounts", "list_bills", "Bills of a supplier."),
+        ("accounts", "list_payments", "Payments by quarter."),
+        ("accounts", "get_statement", "A statement of what came in."),
+        ("library", "get_statement", "A statement of what was lent."),
+    ];
+    let tools = tools.map(|(server, name, description)| {
+        (server.to_owned(), json!({ "name": name, "description": description }))
+    });
+    let more = (0..more).map(|number| {
+        let name = format!("tool_{number}");
+        (
+            "library".to_owned(),
+            json!({ "name": name, "description": "Bills, payments, suppliers." }),
+        )
+    });
+    Corpus::new(tools.into_iter().chain(more))
+}
+
+/// How many times better the statement of bookkeeping answers than that of the other server.
+fn preference(corpus: &mut Corpus, question: &str) -> f32 {
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    let hits = index.find(&SearchQuery::parse(question), 100, |_| true);
+    let score = |key: &str| hits.iter().find(|hit| corpus.keys[hit.id.0] == key).unwrap().score;
+    score("accounts/get_statement") / score("library/get_statement")
+}
+
+#[test]
+fn a_server_whose_tools_have_the_words_together_is_preferred() {
+    let question = "statement for the supplier whose payments came last quarter";
+    let times = preference(&mut books_and_bookkeeping(0), question);
+    // Its own words make it about 1.3 times better.
+    assert!(times > 2.0, "{times}");
+}
+
+#[test]
+fn a_server_is_not_preferred_for_its_size() {
+    let times = preference(&mut books_and_bookkeeping(30), "statement of supplier bills");
+    assert!(times > 1.0, "{times}");
+}
+
 #[test]
 fn the_verb_of_a_question_decides_between_tools_of_one_noun() {
     let mut corpus = Corpus::of_servers();

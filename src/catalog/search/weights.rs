@@ -59,10 +59,12 @@ pub(super) const EVERYDAY: f32 = 0.4;
 pub(super) const EVERYDAY_SHARE: f32 = 0.5;
 /// What a word is worth that is quoted, and its share in what a question says.
 pub(super) const QUOTED: f32 = 0.4;
-/// How many of a server's answers tell whether a question is about it.
-pub(super) const SERVER_HITS: usize = 3;
-/// How much the score of a server's elements rises at most if a question is about it.
-pub(super) const SERVER_SHARE: f32 = 0.4;
+/// How fast further tools of a server that have a word count less.
+pub(super) const SERVER_SATURATION: f32 = 2.0;
+/// How much the number of a server's tools counts against it.
+pub(super) const SERVER_NORMALISATION: f32 = 0.6;
+/// How much the scores of a server's tools rise at most, if the question is about that server.
+pub(super) const SERVER_SHARE: f32 = 1.3;
 /// What the document that is nearest in meaning gets for that, as a part of the best mark by words, if
 /// that document has nothing of the question.
 pub(super) const MEANING: f32 = 0.4;
