@@ -36,7 +36,7 @@ pub(super) const SPELLING: f32 = 0.95;
 /// What a word is worth that is used for another.
 pub(super) const NEAR: f32 = 0.6;
 /// What a general word is worth for a special one.
-pub(super) const GENERAL: f32 = 0.65;
+pub(super) const GENERAL: f32 = 0.7;
 /// What a word is worth that differs by one edit.
 pub(super) const ONE_EDIT: f32 = 0.8;
 /// By two.
@@ -52,9 +52,9 @@ pub(super) const RELATED: f32 = 1.0;
 /// Of one that does something else.
 pub(super) const NEUTRAL: f32 = 0.9;
 /// Of one that does the opposite.
-pub(super) const OPPOSED: f32 = 0.75;
+pub(super) const OPPOSED: f32 = 0.65;
 /// What an everyday word itself is worth, if a definition happens to have it.
-pub(super) const EVERYDAY: f32 = 0.4;
+pub(super) const EVERYDAY: f32 = 0.5;
 /// Its share in what a question says.
 pub(super) const EVERYDAY_SHARE: f32 = 0.5;
 /// What a word is worth that is quoted, and its share in what a question says.
