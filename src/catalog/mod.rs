@@ -4,7 +4,8 @@
 //! [`Catalog::prompt`], [`Catalog::uris`]: hidden tools are not in the catalog, so
 //! they cannot be called)? What does a list response contain ([`Catalog::list`]:
 //! prepared bytes, with every field as the server sent it, except for the public
-//! name, URI or description, and texts that name hidden tools)? And has a list changed ([`CatalogList::digest`])?
+//! name, URI or description, and texts that name hidden tools)? And has a list
+//! changed ([`CatalogList::digest`])?
 //!
 //! Each tool is validated and compiled once ([`Tool`]), and so is each prompt,
 //! resource and template ([`CatalogItem`]); an invalid one is left out. The result
