@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::Hash;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -89,11 +90,13 @@ impl<'de> Deserialize<'de> for MemberKey<'de> {
 }
 
 /// Whether one of these keys is there twice.
-pub fn has_duplicate<'k>(keys: impl ExactSizeIterator<Item = &'k str> + Clone) -> bool {
+pub fn has_duplicate<K: Copy + Eq + Hash>(keys: impl ExactSizeIterator<Item = K> + Clone) -> bool {
     find_duplicate(keys).is_some()
 }
 
-fn find_duplicate<'k>(mut keys: impl ExactSizeIterator<Item = &'k str> + Clone) -> Option<&'k str> {
+fn find_duplicate<K: Copy + Eq + Hash>(
+    mut keys: impl ExactSizeIterator<Item = K> + Clone,
+) -> Option<K> {
     if keys.len() > FEW_KEYS {
         let mut seen = HashSet::with_capacity(keys.len());
         return keys.find(|key| !seen.insert(*key));

@@ -33,11 +33,12 @@ pub(super) fn parse_members<'v>(
 ) -> Option<ConditionValue<'v>> {
     let Some(parts) = arguments.parts.clone() else {
         let members = Members::parse(arguments.raw).ok()?.0.into_iter();
+        let members = members.map(|(name, value)| (name_bytes(name), value));
         return members_read(members, reads, |value| parse_value(value.get()));
     };
     let mut members = Vec::with_capacity(MOST_MEMBERS);
     for part in parts {
-        members.push((key_of(&part)?, part));
+        members.push((part.key().ok()?, part));
     }
     if has_duplicate(members.iter().map(|(name, _)| &**name)) {
         return None;
@@ -45,17 +46,18 @@ pub(super) fn parse_members<'v>(
     members_read(members.into_iter(), reads, outlined_value)
 }
 
+/// The map of those members that are read. Names become texts only then: most are not.
 fn members_read<'v, T>(
-    members: impl ExactSizeIterator<Item = (Cow<'v, str>, T)>,
+    members: impl ExactSizeIterator<Item = (Cow<'v, [u8]>, T)>,
     reads: &MemberReads,
     value_of: impl Fn(T) -> Option<ConditionValue<'v>>,
 ) -> Option<ConditionValue<'v>> {
     let mut values = HashMap::with_capacity(if reads.has_keys() { members.len() } else { 1 });
     for (name, value) in members {
-        if reads.has(&name) {
-            values.insert(key(name), value_of(value)?);
+        if reads.has_bytes(&name) {
+            values.insert(key(text_of(name)?), value_of(value)?);
         } else if reads.has_keys() {
-            values.insert(key(name), Box::new(CelNull) as ConditionValue<'_>);
+            values.insert(key(text_of(name)?), Box::new(CelNull) as ConditionValue<'_>);
         }
     }
     Some(Box::new(CelMap::from(values)))
@@ -69,7 +71,7 @@ fn outlined_value(part: OutlinePart<'_>) -> Option<ConditionValue<'_>> {
             let mut map = HashMap::new();
             for part in parts {
                 let value = outlined_value(part)?;
-                if map.insert(key(key_of(&part)?), value).is_some() {
+                if map.insert(key(text_of(part.key().ok()?)?), value).is_some() {
                     return None;
                 }
             }
@@ -87,11 +89,18 @@ fn outlined_value(part: OutlinePart<'_>) -> Option<ConditionValue<'_>> {
     }
 }
 
-fn key_of<'v>(part: &OutlinePart<'v>) -> Option<Cow<'v, str>> {
-    Some(match part.key().ok()? {
+fn text_of(name: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
+    Some(match name {
         Cow::Borrowed(name) => str::from_utf8(name).ok()?.into(),
         Cow::Owned(name) => String::from_utf8(name).ok()?.into(),
     })
+}
+
+fn name_bytes(name: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match name {
+        Cow::Borrowed(name) => name.as_bytes().into(),
+        Cow::Owned(name) => name.into_bytes().into(),
+    }
 }
 
 fn key(name: Cow<'_, str>) -> CelMapKey<'_> {

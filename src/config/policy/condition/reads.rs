@@ -1,7 +1,5 @@
 //! Which variables a condition reads.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 /// Which members of a variable a condition reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum MemberReads {
@@ -9,16 +7,49 @@ pub enum MemberReads {
     #[default]
     Nothing,
     /// These.
-    Named(BTreeSet<Box<str>>),
+    Named(MemberNames),
     /// These, and the names of all, or their number.
-    Keys(BTreeSet<Box<str>>),
+    Keys(MemberNames),
     /// Any.
     All,
 }
 
+/// Names of members, in the order of their bytes: few, so that most are told apart by their lengths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberNames(Vec<Box<str>>);
+
+impl MemberNames {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|name| &**name)
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        if self.0.len() > FEW_NAMES {
+            return self.0.binary_search_by(|one| one.as_bytes().cmp(name)).is_ok();
+        }
+        self.0.iter().any(|one| one.as_bytes() == name)
+    }
+
+    fn with(mut self, name: &str) -> Self {
+        if let Err(place) = self.0.binary_search_by(|one| (**one).cmp(name)) {
+            self.0.insert(place, name.into());
+        }
+        self
+    }
+}
+
+/// So many names are compared one after the other.
+const FEW_NAMES: usize = 8;
+
 impl MemberReads {
     /// Whether it reads a member.
     pub fn has(&self, member: &str) -> bool {
+        self.has_bytes(member.as_bytes())
+    }
+
+    /// Whether it reads the member with this name.
+    pub fn has_bytes(&self, member: &[u8]) -> bool {
         match self {
             Self::Nothing => false,
             Self::Named(names) | Self::Keys(names) => names.contains(member),
@@ -37,15 +68,16 @@ impl MemberReads {
     }
 }
 
-/// Which variables a condition reads.
+/// Which variables a condition reads, each once, in the order of their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ConditionReads(BTreeMap<&'static str, MemberReads>);
+pub struct ConditionReads(Vec<(&'static str, MemberReads)>);
 
 impl ConditionReads {
     /// Which members of a variable it reads.
     pub fn of(&self, variable: &str) -> &MemberReads {
         const NOTHING: &MemberReads = &MemberReads::Nothing;
-        self.0.get(variable).unwrap_or(NOTHING)
+        let found = self.0.iter().find(|(name, _)| *name == variable);
+        found.map_or(NOTHING, |(_, reads)| reads)
     }
 
     /// The variables that it reads.
@@ -74,7 +106,7 @@ impl ConditionReads {
                     if reads.has_keys() {
                         self.add_keys(variable);
                     }
-                    for name in names {
+                    for name in names.iter() {
                         self.add_member(variable, name);
                     }
                 }
@@ -83,27 +115,30 @@ impl ConditionReads {
     }
 
     pub(super) fn add_all(&mut self, variable: &'static str) {
-        self.0.insert(variable, MemberReads::All);
+        self.change(variable, |_| MemberReads::All);
     }
 
     pub(super) fn add_keys(&mut self, variable: &'static str) {
-        let reads = self.0.entry(variable).or_default();
-        *reads = match std::mem::take(reads) {
-            MemberReads::Nothing => MemberReads::Keys(BTreeSet::new()),
+        self.change(variable, |reads| match reads {
+            MemberReads::Nothing => MemberReads::Keys(MemberNames::default()),
             MemberReads::Named(names) | MemberReads::Keys(names) => MemberReads::Keys(names),
             MemberReads::All => MemberReads::All,
-        };
+        });
     }
 
     pub(super) fn add_member(&mut self, variable: &'static str, member: &str) {
-        match self.0.entry(variable).or_default() {
-            MemberReads::All => {}
-            MemberReads::Named(names) | MemberReads::Keys(names) => {
-                names.insert(member.into());
-            }
-            nothing @ MemberReads::Nothing => {
-                *nothing = MemberReads::Named(BTreeSet::from([member.into()]));
-            }
-        }
+        self.change(variable, |reads| match reads {
+            MemberReads::Nothing => MemberReads::Named(MemberNames::default().with(member)),
+            MemberReads::Named(names) => MemberReads::Named(names.with(member)),
+            MemberReads::Keys(names) => MemberReads::Keys(names.with(member)),
+            MemberReads::All => MemberReads::All,
+        });
+    }
+
+    fn change(&mut self, variable: &'static str, change: impl FnOnce(MemberReads) -> MemberReads) {
+        let known = self.0.iter().position(|(name, _)| *name == variable);
+        let reads = known.map(|place| self.0.remove(place).1).unwrap_or_default();
+        let place = self.0.partition_point(|(name, _)| *name < variable);
+        self.0.insert(place, (variable, change(reads)));
     }
 }
