@@ -140,8 +140,36 @@ async fn tokens_of_the_usual_providers_are_accepted_with_the_documented_settings
     }
 }
 
-async fn accepts(provider: &Provider, key: &EncodingKey) {
-    let (api, upstream, name) = (PlainApi::start().await, Upstream::modern().await, provider.name);
+#[tokio::test]
+async fn logins_are_passed_on_to_the_usual_providers() {
+    for provider in providers() {
+        let (api, upstream) = (PlainApi::start().await, Upstream::modern().await);
+        let (issuer, name) = (publish(&api, &provider), provider.name);
+        let lines = format!("{}client_id = \"fixed\"\ndrop_resource = true\n", provider.lines);
+        let table = format!("[issuers.idp]\nissuer = \"{issuer}\"\n{lines}");
+        let gateway = Gateway::with("s", upstream.http()).toml(&table).start().await;
+        let get = async |path: &str| gateway.plain().http("GET", path).send().await.said().await;
+        let own = format!("http://{}/login/idp", gateway.running.address);
+        let metadata = get("/.well-known/oauth-authorization-server/login/idp").await.json();
+        assert_eq!(metadata["issuer"], own, "{name}");
+        assert_eq!(metadata["registration_endpoint"], format!("{own}/register"), "{name}");
+        let methods = metadata["code_challenge_methods_supported"].to_string();
+        assert!(methods.contains("\"S256\""), "{name}: {methods}");
+        let said = get("/login/idp/authorize?client_id=fixed&resource=x&state=s").await;
+        let expected = api.url("/authorize?client_id=fixed&state=s");
+        assert_eq!((said.status, said.header("location")), (302, Some(&*expected)), "{name}");
+        let form = "grant_type=authorization_code&code=c&client_id=fixed&resource=x";
+        let client = gateway.plain();
+        let ask = client.http("POST", "/login/idp/token").body(form);
+        let ask = ask.header("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(ask.send().await.said().await.status, 200, "{name}");
+        assert_eq!(api.last().target, "/token", "{name}");
+        assert_eq!(api.last().body, form.replace("&resource=x", ""), "{name}");
+    }
+}
+
+/// Publishes a provider's metadata, and tells its issuer.
+fn publish(api: &PlainApi, provider: &Provider) -> String {
     let issuer = api.url(provider.issuer);
     for place in ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"] {
         api.sets(&format!("{place}{}", provider.issuer), Page::new(404, "text/html", "<html>"));
@@ -154,6 +182,12 @@ async fn accepts(provider: &Provider, key: &EncodingKey) {
     });
     let metadata = with(metadata, provider.metadata.clone());
     api.sets(provider.metadata_path, Page::json(&metadata));
+    issuer
+}
+
+async fn accepts(provider: &Provider, key: &EncodingKey) {
+    let (api, upstream, name) = (PlainApi::start().await, Upstream::modern().await, provider.name);
+    let issuer = publish(&api, provider);
     let jwk = serde_json::to_value(Jwk::from_encoding_key(key, Algorithm::RS256).unwrap()).unwrap();
     let jwk = with(jwk, json!({ "kid": "k1", "alg": null, "key_ops": null }));
     let mut keys = provider.other_keys.clone();
