@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::EventType;
 use super::queue::{EventQueue, JournalChanges, QueuedEvent, REMOVED};
+use crate::clock;
 use crate::codec::file::{FileError, FileReader, is_own, read_own_file};
 use crate::text::error_chain;
 
@@ -130,17 +131,25 @@ pub(super) async fn keep_journal(
     }
 }
 
-/// Opens the journal on a blocking thread, within a bound of time.
+/// Opens the journal on a blocking thread, within a bound of time. A folder that is in use is tried again
+/// for a moment: the lock of a gateway that has just ended lasts until programs that were being started
+/// beside it run.
 pub(super) async fn open_journal(
     folder: &Path,
     limit: usize,
 ) -> Result<(Journal, Vec<QueuedEvent>), String> {
-    let path = folder.to_owned();
-    let opened = FileReader::new(OPEN_TIME).run(move || Journal::open(&path, limit)).await;
-    match opened {
-        Ok(Ok(opened)) => Ok(opened),
-        Ok(Err(error)) => Err(error_chain(&error)),
-        Err(error) => Err(error_chain(&error)),
+    let files = FileReader::new(OPEN_TIME);
+    let began = clock::now();
+    loop {
+        let path = folder.to_owned();
+        match files.run(move || Journal::open(&path, limit)).await {
+            Ok(Ok(opened)) => return Ok(opened),
+            Ok(Err(JournalError::InUse)) if clock::now() - began < IN_USE_TIME => {
+                tokio::time::sleep(IN_USE_PAUSE).await;
+            }
+            Ok(Err(error)) => return Err(error_chain(&error)),
+            Err(error) => return Err(error_chain(&error)),
+        }
     }
 }
 
@@ -177,6 +186,9 @@ const LOCK: &str = "events.lock";
 const LARGEST: usize = 64 << 20;
 /// How long reading the journal may take.
 const OPEN_TIME: Duration = Duration::from_secs(2);
+/// How long to wait for a folder that is in use, and between two attempts.
+const IN_USE_TIME: Duration = Duration::from_secs(1);
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 /// How long to wait after a failed write.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -185,7 +197,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::clock;
     use crate::telemetry::metrics::{EventCounts, EventFate};
 
     fn line(id: &str) -> String {
@@ -220,6 +231,21 @@ mod tests {
         let (_, left) = Journal::open(&folder, 10_000).unwrap();
         let ids: Vec<_> = left.iter().map(|event| &*event.id).collect();
         assert_eq!(ids, ["b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_in_use_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("queue");
+        let (journal, _) = Journal::open(&folder, 10).unwrap();
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            drop(journal);
+        };
+        let (opened, ()) = tokio::join!(open_journal(&folder, 10), release);
+        let _held = opened.unwrap();
+        let fault = open_journal(&folder, 10).await.unwrap_err();
+        assert!(fault.contains("another gateway"), "{fault}");
     }
 
     #[test]
