@@ -223,7 +223,9 @@ impl LoginRelay {
             return Err(LoginRelayFault::Busy { limit: MOST_REQUESTS });
         };
         let mut passed = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
-        if let Some(credentials) = headers.get(AUTHORIZATION) {
+        // The configured client is public: credentials beside its id would be another client's.
+        let credentials = headers.get(AUTHORIZATION);
+        if let Some(credentials) = credentials.filter(|_| self.settings.client_id.is_none()) {
             passed.insert(AUTHORIZATION, credentials.clone());
         }
         let request = OutboundRequest {

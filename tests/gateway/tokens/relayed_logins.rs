@@ -39,7 +39,8 @@ impl Relay {
     async fn send(&self, method: &str, path: &str, (media, body): (&str, &str)) -> Said {
         let client = self.gateway.plain();
         let ask = client.http(method, path).header("content-type", media).body(body);
-        ask.header("cookie", "a=b").send().await.said().await
+        let ask = ask.header("cookie", "a=b").header("authorization", "Basic b3RoZXI6cw==");
+        ask.send().await.said().await
     }
 
     async fn get(&self, path: &str) -> Said {
@@ -153,6 +154,7 @@ async fn token_requests_and_their_answers_pass() {
             assert_eq!((&*sent.method, &*sent.target), ("POST", "/token"));
             assert_eq!(sent.body, form.replace("&resource=x", ""));
             assert_eq!((sent.header("content-type"), sent.header("cookie")), (Some(FORM), None));
+            assert_eq!(sent.header("authorization"), None, "of another client");
         }
     }
 }

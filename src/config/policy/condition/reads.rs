@@ -14,7 +14,7 @@ pub enum MemberReads {
     All,
 }
 
-/// Names of members, in the order of their bytes: few, so that most are told apart by their lengths.
+/// The names of members, sorted by their bytes. A condition reads few of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemberNames(Vec<Box<str>>);
 
