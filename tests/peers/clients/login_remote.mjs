@@ -6,6 +6,7 @@
 // A step is the name of a tool, `wait:MS`, or `revoke`.
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -34,9 +35,33 @@ async function revoke() {
   if (!response.ok) throw new Error(`revocation: ${response.status}`);
 }
 
+/** A port that is free, and that the kernel gives to nobody who asks for any. The one that mcp-remote
+ * chooses by itself may be in use at the first login and free at the second, which then waits there
+ * for an answer that the authorization server sends to the other. */
+async function freePort() {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    const free = await new Promise((tell) => {
+      const server = createServer().on('error', () => tell(false));
+      server.listen(port, () => server.close(() => tell(true)));
+    });
+    if (free) return port;
+  }
+}
+
+/** Brings an answer to mcp-remote, as soon as it listens. Nobody waits for one that its own stream has
+ * asked for. */
+async function deliver(answer) {
+  for (let tries = 0; tries < 100; tries += 1) {
+    const arrived = await fetch(answer).catch(() => undefined);
+    if (arrived) return;
+    await new Promise((over) => setTimeout(over, 200));
+  }
+}
+
 const transport = new StdioClientTransport({
   command: process.execPath,
-  args: [proxy, url, '--transport', 'http-only', '--protocol', protocol],
+  args: [proxy, url, `${await freePort()}`, '--transport', 'http-only', '--protocol', protocol],
   // There is no browser.
   env: { PATH: '/nonexistent', HOME: folder, MCP_REMOTE_CONFIG_DIR: folder, BROWSER: 'none' },
   stderr: 'pipe',
@@ -49,10 +74,10 @@ transport.stderr.on('data', (piece) => {
     const query = new URL(link).searchParams;
     asked.push({ link, scope: query.get('scope') });
     const callback = query.get('redirect_uri');
-    // As late as a person. Nobody waits for an answer that mcp-remote's own stream has asked for.
+    // As late as a person.
     setTimeout(() => {
       follow(link, callback)
-        .then((answer) => fetch(`${callback}?${answer}`).catch(() => {}))
+        .then((answer) => deliver(`${callback}?${answer}`))
         .catch((error) => print({ error: `${error?.stack ?? error}` }));
     }, 500);
   }
