@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::login::describe_logins;
+use super::login::{describe_logins, describe_relayed_logins};
 use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
@@ -78,7 +78,8 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     if let Err(code) = check_sandboxes(&config) {
         return code;
     }
-    let (servers, logins) = (config.servers.len(), describe_logins(&config));
+    let servers = config.servers.len();
+    let logins = [describe_logins(&config), describe_relayed_logins(&config)].concat();
     if args.scan && !scan_servers(config) {
         return FAILURE.into_code();
     }

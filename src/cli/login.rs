@@ -30,7 +30,8 @@ use super::{
 };
 use crate::call::{Principal, ServerName};
 use crate::clock;
-use crate::config::{Config, GrantKind, GrantOwnership, ServerConfig};
+use crate::config::{Config, GrantKind, GrantOwnership, IssuerConfig, ServerConfig};
+use crate::identity::LOGIN_PATH;
 use crate::upstream::{GrantBook, GrantOwner, LoginFault, begin_terminal_login};
 use crate::vault::VaultError;
 
@@ -137,6 +138,25 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
         })
     };
     config.servers.iter().filter_map(describe).collect()
+}
+
+/// What `trunkline check` says of the issuers whose logins the gateway passes on: where clients are
+/// sent, and whom their redirect URIs have to be registered with.
+pub(super) fn describe_relayed_logins(config: &Config) -> Vec<String> {
+    let base = browser_url(config, Some(config.gateway.listen));
+    let base = base.as_ref().map_or("", |base| base.as_str().trim_end_matches('/'));
+    let relayed = config.issuers.iter().filter(|issuer| issuer.relays_logins());
+    let describe = |issuer: &IssuerConfig| {
+        let (name, server) = (&issuer.name, issuer.login_server());
+        let client = issuer.client_id.as_ref().map(|client| {
+            format!(
+                "; the redirect URIs of clients have to be registered for the client {client:?}"
+            )
+        });
+        let client = client.unwrap_or_default();
+        format!("issuers.{name}: clients log in at {base}{LOGIN_PATH}{name}, for {server}{client}")
+    };
+    relayed.map(describe).collect()
 }
 
 /// The server, and whose login it is to be.

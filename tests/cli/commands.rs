@@ -403,4 +403,15 @@ fn check_says_who_has_to_log_in_and_where() {
     trunkline(&["check", "--config", &unreachable])
         .exits_with(DONE)
         .prints(&["somebody has to log in", "without `public_url`"]);
+    let issuer = "[issuers.company]\nissuer = \"https://login.example\"\n";
+    let relayed = format!("{issuer}client_id = \"mcp-clients\"\naudience = [\"api://gateway\"]\n");
+    let relayed = file(folder.path(), &format!("{relayed}{}", server("b", own)));
+    trunkline(&["check", "--config", &relayed]).exits_with(DONE).prints(&[
+        "issuers.company: clients log in at http://127.0.0.1:8080/login/company, \
+         for https://login.example; the redirect URIs of clients have to be registered for the client \
+         \"mcp-clients\"",
+    ]);
+    let direct = file(folder.path(), &format!("{issuer}{}", server("b", own)));
+    let ran = trunkline(&["check", "--config", &direct]).exits_with(DONE);
+    assert!(!String::from_utf8_lossy(&ran.0.stdout).contains("issuers."), "clients log in there");
 }
