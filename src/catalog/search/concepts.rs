@@ -1,7 +1,10 @@
 //! From a question's words to terms of an index: each word with everything that may stand for it.
 
+use std::sync::Arc;
+
 use super::SearchIndex;
 use super::actions::Action;
+use super::associations::Associations;
 use super::languages::Translation;
 use super::question::{QueryWord, SearchQuery};
 use super::ranking::Ranking;
@@ -9,7 +12,8 @@ use super::spelling::{LetterSet, Misspelling};
 use super::stems::{is_everyday_word, stem_english};
 use super::thesaurus::{Synonym, SynonymGroups};
 use super::weights::{
-    ACRONYM, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE, TRANSLATED, VERB_SHARE, WEAK,
+    ACRONYM, ASSOCIATED, ASSOCIATED_TELLS, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE,
+    TRANSLATED, VERB_SHARE, WEAK,
 };
 
 /// One thing that a question speaks of: a word, or a phrase.
@@ -169,7 +173,7 @@ impl<'a> ConceptReader<'a> {
         let letters: String = words.iter().filter_map(|word| word.text.chars().next()).collect();
         let is_word = Action::of_verb(&letters).is_some()
             || is_everyday_word(&letters)
-            || self.groups().iter().any(|groups| groups.knows(&letters));
+            || self.is_listed(&letters);
         self.find_term(&letters).filter(|_| !is_word)
     }
 
@@ -253,6 +257,21 @@ impl<'a> ConceptReader<'a> {
                 self.add_variant(variants, terms, own * discount);
             }
         }
+        let tells = |term: &Arc<str>| {
+            let found = self.find_term(term);
+            found.is_some_and(|found| self.ranking.information(found) >= ASSOCIATED_TELLS)
+        };
+        for terms in Associations::built_in().find(key) {
+            if terms.iter().any(tells) {
+                self.add_variant(variants, terms, ASSOCIATED * discount);
+            }
+        }
+    }
+
+    /// Whether a stem is in a list, so that it is no misspelt word.
+    fn is_listed(&self, stem: &str) -> bool {
+        self.groups().iter().any(|groups| groups.knows(stem))
+            || Associations::built_in().knows(stem)
     }
 
     fn add_translation(&self, variants: &mut Vec<Variant>, translation: &Translation) {
@@ -273,9 +292,8 @@ impl<'a> ConceptReader<'a> {
 
     /// What may have been meant by a word that no document has.
     fn add_corrections(&mut self, variants: &mut Vec<Variant>, word: &QueryWord) {
-        let is_known = self.groups().iter().any(|groups| groups.knows(&word.stem));
         let Some(misspelling) = Misspelling::new(&word.text) else { return };
-        if is_known || self.corrections == 0 {
+        if self.is_listed(&word.stem) || self.corrections == 0 {
             return;
         }
         self.corrections -= 1;
@@ -287,9 +305,10 @@ impl<'a> ConceptReader<'a> {
                 near.push((similarity, &*term.text));
             }
         }
-        let words = SynonymGroups::built_in().words().filter_map(|word| {
-            Some((misspelling.similarity(word, LetterSet::of_word(word))?, word))
-        });
+        let words = SynonymGroups::built_in().words().map(|word| (word, LetterSet::of_word(word)));
+        let words = words.chain(Associations::built_in().words());
+        let words = words
+            .filter_map(|(word, letters)| Some((misspelling.similarity(word, letters)?, word)));
         near.extend(words);
         near.sort_unstable_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
         near.dedup();

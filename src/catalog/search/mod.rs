@@ -3,8 +3,8 @@
 //! An element is analysed once ([`Analyser`], [`AnalysedElement`]): its words by field, as stems of
 //! English. A [`SearchIndex`] is assembled of analysed elements, and answers a [`SearchQuery`] by
 //! BM25F. A question's words are also found by what stands for them: synonyms (built in, and
-//! [`SynonymGroups`] of the configuration), abbreviations, translations, and words that are spelt
-//! nearly the same. With vectors of an embedding model ([`TextVector`]) the meaning of a question
+//! [`SynonymGroups`] of the configuration), associations, abbreviations, translations, and words that
+//! are spelt nearly the same. With vectors of an embedding model ([`TextVector`]) the meaning of a question
 //! counts, too ([`QuestionMeaning`]).
 //!
 //! Rights are inside of the search: elements that a caller may not see have no influence on an
@@ -13,6 +13,7 @@
 
 mod actions;
 mod affinity;
+mod associations;
 mod concepts;
 mod element;
 mod embedded_text;

@@ -37,6 +37,10 @@ pub(super) const SPELLING: f32 = 0.95;
 pub(super) const NEAR: f32 = 0.6;
 /// What a general word is worth for a special one.
 pub(super) const GENERAL: f32 = 0.7;
+/// What a word of a trade is worth for an everyday word that makes it likely.
+pub(super) const ASSOCIATED: f32 = 0.4;
+/// How much such a word has to tell, in nats: at most a fifth of all elements has it.
+pub(super) const ASSOCIATED_TELLS: f32 = 1.5;
 /// What a word is worth that differs by one edit.
 pub(super) const ONE_EDIT: f32 = 0.8;
 /// By two.

@@ -1,0 +1,132 @@
+//! Words that make a word of a trade likely: who speaks of money that was charged twice needs a tool
+//! for refunds, whatever a dictionary says of these words.
+//!
+//! The lists have been written by trade, by language models that knew neither the tools nor the
+//! questions that search is measured with. A word is little evidence by itself; several that lead to
+//! the same tool are much.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, LazyLock};
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::spelling::LetterSet;
+use super::stems::{is_stop_word, stem_english};
+
+/// Which words of trades everyday words lead to.
+#[derive(Default)]
+pub(super) struct Associations {
+    /// The words of trades: the stems of each, all of which an element has to have.
+    goals: Vec<Box<[Arc<str>]>>,
+    /// By the stem of an everyday word.
+    leads: HashMap<Box<str>, Lead>,
+}
+
+/// Where an everyday word leads.
+struct Lead {
+    letters: LetterSet,
+    /// Places in [`Associations::goals`].
+    goals: Vec<u16>,
+}
+
+impl Associations {
+    /// The lists that are built in.
+    pub(super) fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Associations> = LazyLock::new(|| Associations::read(&LISTS));
+        &BUILT_IN
+    }
+
+    /// Reads lists whose lines are `word of a trade: everyday words`.
+    fn read(lists: &[&'static str]) -> Self {
+        let mut read = Self::default();
+        let mut stems: HashMap<&str, Box<str>> = HashMap::new();
+        let mut places: HashMap<&str, u16> = HashMap::new();
+        let lines =
+            lists.iter().flat_map(|list| list.lines()).filter(|line| !line.starts_with('#'));
+        for (goal, words) in lines.filter_map(|line| line.split_once(": ")) {
+            let place = match places.entry(goal) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => {
+                    let Ok(place) = u16::try_from(read.goals.len()) else { break };
+                    read.goals.push(stem_goal(goal));
+                    *unknown.insert(place)
+                }
+            };
+            for word in words.split(' ') {
+                let stem = stems.entry(word).or_insert_with(|| stem_english(word).into());
+                let lead = read.leads.entry(stem.clone());
+                let lead = lead.or_insert_with_key(|stem| Lead {
+                    letters: LetterSet::of_word(stem),
+                    goals: Vec::new(),
+                });
+                if !lead.goals.contains(&place) {
+                    lead.goals.push(place);
+                }
+            }
+        }
+        read
+    }
+
+    /// The words of trades that a stem makes likely, each as stems that belong together.
+    pub(super) fn find(&self, stem: &str) -> impl Iterator<Item = &[Arc<str>]> {
+        let goals = self.leads.get(stem).map_or(&[][..], |lead| &lead.goals);
+        goals.iter().filter_map(|place| self.goals.get(usize::from(*place)).map(|goal| &**goal))
+    }
+
+    /// Whether a stem leads anywhere.
+    pub(super) fn knows(&self, stem: &str) -> bool {
+        self.leads.contains_key(stem)
+    }
+
+    /// The stems that lead anywhere.
+    pub(super) fn words(&self) -> impl Iterator<Item = (&str, LetterSet)> {
+        self.leads.iter().map(|(stem, lead)| (&**stem, lead.letters))
+    }
+}
+
+fn stem_goal(goal: &str) -> Box<[Arc<str>]> {
+    let words = goal.split([' ', '-']).filter(|word| word.len() > 1 && !is_stop_word(word));
+    words.map(|word| Arc::from(stem_english(word))).collect()
+}
+
+const LISTS: [&str; 6] = [
+    include_str!("associations/private.txt"),
+    include_str!("associations/commerce.txt"),
+    include_str!("associations/office.txt"),
+    include_str!("associations/development.txt"),
+    include_str!("associations/infrastructure.txt"),
+    include_str!("associations/media.txt"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyday_words_lead_to_words_of_trades() {
+        let lists = "# Money\nrefund: money returned twice\nbank account: money\nrefund: returns";
+        let associations = Associations::read(&[lists]);
+        let goals = |word: &str| -> Vec<String> {
+            associations.find(&stem_english(word)).map(|goal| goal.join(" ")).collect()
+        };
+        assert_eq!(goals("money"), ["refund", "bank account"]);
+        assert_eq!(goals("returned"), ["refund"], "once, however often it is said");
+        assert!(goals("refund").is_empty(), "one way only");
+        assert!(associations.knows("twice") && !associations.knows("refund"));
+    }
+
+    #[test]
+    fn every_line_of_the_built_in_lists_is_read() {
+        let lines = LISTS.iter().flat_map(|list| list.lines());
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (goal, words) = line.split_once(": ").unwrap();
+            assert!(!stem_goal(goal).is_empty(), "{line}");
+            let is_word = |word: &str| {
+                word.chars().all(|letter| letter.is_lowercase() || letter.is_ascii_digit())
+            };
+            assert!(words.split(' ').all(|word| !word.is_empty() && is_word(word)), "{line}");
+        }
+        let built_in = Associations::built_in();
+        assert!(built_in.goals.len() > 2000 && built_in.words().count() > 4000);
+    }
+}
