@@ -93,9 +93,11 @@ impl<S: Setting> Setting for Vec<S> {
     type Value = Vec<S::Value>;
 
     fn kind_word() -> String {
-        match S::kind_word().split_once(',') {
-            Some((word, more)) => format!("list of {word}s,{more}"),
-            None => format!("list of {}s", S::kind_word()),
+        let word = S::kind_word();
+        match (word.strip_prefix("list of "), word.split_once(',')) {
+            (Some(items), _) => format!("list of lists of {items}"),
+            (None, Some((word, more))) => format!("list of {word}s,{more}"),
+            (None, None) => format!("list of {word}s"),
         }
     }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::spelling::LetterSet;
 use super::stems::{is_stop_word, stem_english};
 
 /// Which words of trades everyday words lead to.
@@ -18,15 +17,8 @@ use super::stems::{is_stop_word, stem_english};
 pub(super) struct Associations {
     /// The words of trades: the stems of each, all of which an element has to have.
     goals: Vec<Box<[Arc<str>]>>,
-    /// By the stem of an everyday word.
-    leads: HashMap<Box<str>, Lead>,
-}
-
-/// Where an everyday word leads.
-struct Lead {
-    letters: LetterSet,
-    /// Places in [`Associations::goals`].
-    goals: Vec<u16>,
+    /// By the stem of an everyday word: places in `goals`.
+    leads: HashMap<Box<str>, Vec<u16>>,
 }
 
 impl Associations {
@@ -54,13 +46,9 @@ impl Associations {
             };
             for word in words.split(' ') {
                 let stem = stems.entry(word).or_insert_with(|| stem_english(word).into());
-                let lead = read.leads.entry(stem.clone());
-                let lead = lead.or_insert_with_key(|stem| Lead {
-                    letters: LetterSet::of_word(stem),
-                    goals: Vec::new(),
-                });
-                if !lead.goals.contains(&place) {
-                    lead.goals.push(place);
+                let lead = read.leads.entry(stem.clone()).or_default();
+                if !lead.contains(&place) {
+                    lead.push(place);
                 }
             }
         }
@@ -69,18 +57,13 @@ impl Associations {
 
     /// The words of trades that a stem makes likely, each as stems that belong together.
     pub(super) fn find(&self, stem: &str) -> impl Iterator<Item = &[Arc<str>]> {
-        let goals = self.leads.get(stem).map_or(&[][..], |lead| &lead.goals);
-        goals.iter().filter_map(|place| self.goals.get(usize::from(*place)).map(|goal| &**goal))
+        let goals = self.leads.get(stem).map_or(&[][..], Vec::as_slice).iter();
+        goals.filter_map(|place| self.goals.get(usize::from(*place)).map(|goal| &**goal))
     }
 
     /// Whether a stem leads anywhere.
     pub(super) fn knows(&self, stem: &str) -> bool {
         self.leads.contains_key(stem)
-    }
-
-    /// The stems that lead anywhere.
-    pub(super) fn words(&self) -> impl Iterator<Item = (&str, LetterSet)> {
-        self.leads.iter().map(|(stem, lead)| (&**stem, lead.letters))
     }
 }
 
@@ -127,6 +110,6 @@ mod tests {
             assert!(words.split(' ').all(|word| !word.is_empty() && is_word(word)), "{line}");
         }
         let built_in = Associations::built_in();
-        assert!(built_in.goals.len() > 2000 && built_in.words().count() > 4000);
+        assert!(built_in.goals.len() > 2000 && built_in.leads.len() > 4000);
     }
 }

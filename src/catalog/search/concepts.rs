@@ -8,11 +8,11 @@ use super::associations::Associations;
 use super::languages::Translation;
 use super::question::{QueryWord, SearchQuery};
 use super::ranking::Ranking;
-use super::spelling::{LetterSet, Misspelling};
+use super::spelling::Misspelling;
 use super::stems::{is_everyday_word, stem_english};
 use super::thesaurus::{Synonym, SynonymGroups};
 use super::weights::{
-    ACRONYM, ASSOCIATED, ASSOCIATED_TELLS, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE,
+    ACRONYM, ASSOCIATED, ASSOCIATED_SHARE, EVERYDAY, EVERYDAY_SHARE, JOINED, PARTS, QUOTED, SHAPE,
     TRANSLATED, VERB_SHARE, WEAK,
 };
 
@@ -257,12 +257,13 @@ impl<'a> ConceptReader<'a> {
                 self.add_variant(variants, terms, own * discount);
             }
         }
-        let tells = |term: &Arc<str>| {
-            let found = self.find_term(term);
-            found.is_some_and(|found| self.ranking.information(found) >= ASSOCIATED_TELLS)
+        // Of a few elements two may have it.
+        let most = self.ranking.count() / ASSOCIATED_SHARE;
+        let is_rare = |term: &Arc<str>| {
+            self.find_term(term).is_some_and(|found| self.ranking.frequency(found) <= most.max(2))
         };
         for terms in Associations::built_in().find(key) {
-            if terms.iter().any(tells) {
+            if terms.iter().any(is_rare) {
                 self.add_variant(variants, terms, ASSOCIATED * discount);
             }
         }
@@ -305,11 +306,12 @@ impl<'a> ConceptReader<'a> {
                 near.push((similarity, &*term.text));
             }
         }
-        let words = SynonymGroups::built_in().words().map(|word| (word, LetterSet::of_word(word)));
-        let words = words.chain(Associations::built_in().words());
-        let words = words
-            .filter_map(|(word, letters)| Some((misspelling.similarity(word, letters)?, word)));
-        near.extend(words);
+        let listed = SynonymGroups::built_in_words().iter();
+        near.extend(
+            listed.filter_map(|(word, letters)| {
+                Some((misspelling.similarity(word, *letters)?, *word))
+            }),
+        );
         near.sort_unstable_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
         near.dedup();
         for (similarity, term) in near.into_iter().take(MAX_NEAR) {

@@ -15,9 +15,16 @@ impl LetterSet {
         let bits = word.bytes().map(|byte| match byte {
             b'a'..=b'z' => 1 << (byte - b'a'),
             b'0'..=b'9' => 1 << 26,
-            _ => 1 << 27,
+            _ => Self::OTHERS,
         });
         Self(bits.fold(0, |all: u32, bit| all | bit))
+    }
+
+    const OTHERS: u32 = 1 << 27;
+
+    /// Whether there are letters of English and digits only.
+    fn is_plain(self) -> bool {
+        self.0 & Self::OTHERS == 0
     }
 
     /// How many letters one of both has and the other has not.
@@ -55,7 +62,7 @@ impl<'a> Misspelling<'a> {
 
     /// How near a stem is: 1 is the same word; `None` if it is another word.
     pub(super) fn similarity(&self, stem: &str, letters: LetterSet) -> Option<f32> {
-        if stem.len() < MIN_LENGTH - 1 || !stem.is_ascii() {
+        if stem.len() < MIN_LENGTH - 1 || !letters.is_plain() {
             return None;
         }
         self.shared_beginning(stem, letters).or_else(|| self.few_edits(stem, letters))

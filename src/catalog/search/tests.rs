@@ -226,6 +226,15 @@ fn the_verb_of_a_question_decides_between_tools_of_one_noun() {
 }
 
 #[test]
+fn words_of_an_occasion_find_what_it_needs() {
+    let tools = ["refunds", "thermostats", "branches", "invitations"];
+    let tool = |name: &str| json!({"name": name, "description": format!("Manage {name}.")});
+    let mut corpus = Corpus::new(tools.map(|name| ("s".to_owned(), tool(name))));
+    assert_eq!(corpus.first("she was charged twice and wants her money back"), "s/refunds");
+    assert_eq!(corpus.first("it is freezing in the bedroom"), "s/thermostats");
+}
+
+#[test]
 fn synonyms_of_the_configuration_count() {
     let mut corpus = Corpus::of_servers();
     assert!(!corpus.ask("wombat").iter().any(|key| key == "github/list_branches"));

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use super::spelling::LetterSet;
 use super::stems::{is_stop_word, stem_english};
 use super::weights::{CONFIGURED, GENERAL, NEAR, SPELLING};
 use super::words::split_words;
@@ -72,9 +73,14 @@ impl SynonymGroups {
         self.synonyms.contains_key(key)
     }
 
-    /// The single words that are in groups, by their stems.
-    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
-        self.synonyms.keys().map(|key| &**key).filter(|key| !key.contains(' '))
+    /// The single words of the list that is built in, by their stems.
+    pub(super) fn built_in_words() -> &'static [(&'static str, LetterSet)] {
+        static WORDS: LazyLock<Vec<(&str, LetterSet)>> = LazyLock::new(|| {
+            let keys = SynonymGroups::built_in().synonyms.keys();
+            let words = keys.map(|key| &**key).filter(|key| !key.contains(' '));
+            words.map(|word| (word, LetterSet::of_word(word))).collect()
+        });
+        &WORDS
     }
 
     /// The most words of a phrase in a group.
@@ -174,7 +180,9 @@ mod tests {
         assert_eq!(discount(groups, "look up", &["search"]), Some(NEAR));
         assert_eq!(discount(groups, "euro", &["currenc"]), Some(GENERAL));
         assert_eq!(discount(groups, "currenc", &["euro"]), None, "one way only");
-        assert!(groups.longest_phrase() <= MAX_PHRASE && groups.words().count() > 500);
+        assert!(
+            groups.longest_phrase() <= MAX_PHRASE && SynonymGroups::built_in_words().len() > 500
+        );
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub(super) const NEAR: f32 = 0.6;
 pub(super) const GENERAL: f32 = 0.7;
 /// What a word of a trade is worth for an everyday word that makes it likely.
 pub(super) const ASSOCIATED: f32 = 0.4;
-/// How much such a word has to tell, in nats: at most a fifth of all elements has it.
-pub(super) const ASSOCIATED_TELLS: f32 = 1.5;
+/// One of so many elements, and no more, may have such a word: others tell no element from another.
+pub(super) const ASSOCIATED_SHARE: usize = 5;
 /// What a word is worth that differs by one edit.
 pub(super) const ONE_EDIT: f32 = 0.8;
 /// By two.
