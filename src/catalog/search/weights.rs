@@ -73,7 +73,7 @@ pub(super) const SERVER_SHARE: f32 = 1.3;
 /// that document has nothing of the question.
 pub(super) const MEANING: f32 = 0.4;
 /// The same, if that document has all of it.
-pub(super) const MEANING_IF_SAID: f32 = 0.05;
+pub(super) const MEANING_IF_SAID: f32 = 0.2;
 /// How near a document has to be that has none of the question's words, from the mean of all documents
 /// (0) to the nearest (1).
 pub(super) const MEANING_ALONE: f32 = 0.5;
