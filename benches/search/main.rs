@@ -192,7 +192,8 @@ fn measure_corpus(
     ask_questions(&corpus, questions, options);
     if let Some(maker) = options.maker {
         let begin = Instant::now();
-        let texts: Vec<_> = tools.iter().map(|tool| embedded_text(tool.raw.as_bytes())).collect();
+        let texts = tools.iter().map(|tool| embedded_text(&tool.server, tool.raw.as_bytes()));
+        let texts: Vec<_> = texts.collect();
         let vectors: Vec<_> =
             maker.make(&texts).into_iter().map(|vector| vector.map(Arc::new)).collect();
         let size: usize = vectors.iter().flatten().map(|vector| vector.size()).sum();

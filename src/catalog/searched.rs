@@ -52,6 +52,16 @@ impl Catalog {
         searched.collect()
     }
 
+    /// The server of the element of a kind at a place of its list, which is `raw` there; `None` for what
+    /// is the gateway's own.
+    pub fn find_server(&self, kind: Kind, place: usize, raw: &[u8]) -> Option<ServerName> {
+        if kind != Kind::Tools {
+            return self.server_of(kind, raw);
+        }
+        let entry = self.entries.get(place.checked_sub(self.own.len())?)?;
+        Some(entry.server.clone())
+    }
+
     /// The server of a listed prompt, resource, template or skill.
     fn server_of(&self, kind: Kind, raw: &[u8]) -> Option<ServerName> {
         let key = text(Members::parse(raw).ok()?.find(kind.key())?)?;

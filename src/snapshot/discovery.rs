@@ -326,7 +326,11 @@ impl View {
             return Some(vectors);
         }
         let list = self.catalog.list(kind);
-        let text = |place: usize| embedded_text(&list.item(place).unwrap_or_default());
+        let text = |place: usize| {
+            let raw = list.item(place).unwrap_or_default();
+            let server = self.catalog.find_server(kind, place, &raw);
+            embedded_text(server.as_ref().map_or("", |server| server.as_str()), &raw)
+        };
         let digests = meaning.digests.get_or_init(|| {
             (0..list.len()).map(|place| TextDigest::of_text(&text(place))).collect()
         });

@@ -5,12 +5,16 @@ use super::schema_text::visit_schema;
 use super::words::split_words;
 use crate::text::{clip, split_sentence};
 
-/// The text of an element that its vector is made of, from its definition as clients list it, raw JSON:
-/// its name in words, its title, the start of its description, and the names of its parameters. At most
-/// [`MAX_EMBEDDED_TEXT`] bytes; empty if the definition cannot be read.
-pub fn embedded_text(raw: &[u8]) -> String {
+/// The text of an element that its vector is made of, from the name of its server, which may be empty,
+/// and its definition as clients list it, raw JSON: both names in words, its title, the start of its
+/// description, and the names of its parameters. At most [`MAX_EMBEDDED_TEXT`] bytes; only the server's
+/// name if the definition cannot be read.
+///
+/// People say what they work with, and descriptions seldom do.
+pub fn embedded_text(server: &str, raw: &[u8]) -> String {
     let members: ElementMembers<'_> = serde_json::from_slice(raw).unwrap_or_default();
-    let mut sentences = vec![spell_name(members.name.as_deref().unwrap_or_default())];
+    let name = spell_name(members.name.as_deref().unwrap_or_default());
+    let mut sentences = vec![with_server(&spell_name(server), name)];
     let title = members.title.as_deref().or(members.annotations.title.as_deref());
     sentences.push(title.unwrap_or_default().trim().to_owned());
     let description = members.description.as_deref().unwrap_or_default();
@@ -29,6 +33,14 @@ pub fn embedded_text(raw: &[u8]) -> String {
     let sentences = sentences.iter().map(|sentence| sentence.trim_end_matches('.'));
     let text = sentences.filter(|one| !one.is_empty()).collect::<Vec<_>>().join(". ");
     clip(&text, MAX_EMBEDDED_TEXT).to_owned()
+}
+
+/// A name behind that of its server, unless it has that already.
+fn with_server(server: &str, name: String) -> String {
+    if format!(" {name} ").contains(&format!(" {server} ")) {
+        return name;
+    }
+    format!("{server} {name}").trim().to_owned()
 }
 
 /// A name as the words that it is made of: `create_issue` and `createIssue` are "create issue".
@@ -56,9 +68,11 @@ mod tests {
             "inputSchema":{"properties":{"repoName":{"type":"string","description":"x"},"labels":{}}}}"#;
         let expected =
             "tracker create issue. New issue. Opens an issue. It is new. repo name, labels";
-        assert_eq!(embedded_text(raw.as_bytes()), expected);
-        assert_eq!(embedded_text(br#"{"name":"ping"}"#), "ping");
-        assert_eq!(embedded_text(b"[]"), "");
+        assert_eq!(embedded_text("", raw.as_bytes()), expected);
+        assert_eq!(embedded_text("tracker", raw.as_bytes()), expected, "it is named already");
+        assert_eq!(embedded_text("Google-Maps", br#"{"name":"ping"}"#), "google maps ping");
+        assert_eq!(embedded_text("", br#"{"name":"ping"}"#), "ping");
+        assert_eq!(embedded_text("", b"[]"), "");
     }
 
     #[test]
@@ -70,6 +84,6 @@ mod tests {
             "name": endless, "title": endless, "description": format!("{endless}. {endless}"),
             "inputSchema": { "properties": properties },
         });
-        assert!(embedded_text(tool.to_string().as_bytes()).len() <= MAX_EMBEDDED_TEXT);
+        assert!(embedded_text(&endless, tool.to_string().as_bytes()).len() <= MAX_EMBEDDED_TEXT);
     }
 }
