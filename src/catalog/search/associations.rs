@@ -72,13 +72,19 @@ fn stem_goal(goal: &str) -> Box<[Arc<str>]> {
     words.map(|word| Arc::from(stem_english(word))).collect()
 }
 
-const LISTS: [&str; 6] = [
-    include_str!("associations/private.txt"),
+const LISTS: [&str; 12] = [
+    include_str!("associations/home.txt"),
+    include_str!("associations/leisure.txt"),
+    include_str!("associations/money.txt"),
     include_str!("associations/commerce.txt"),
+    include_str!("associations/documents.txt"),
     include_str!("associations/office.txt"),
+    include_str!("associations/repositories.txt"),
     include_str!("associations/development.txt"),
-    include_str!("associations/infrastructure.txt"),
+    include_str!("associations/clouds.txt"),
+    include_str!("associations/operations.txt"),
     include_str!("associations/media.txt"),
+    include_str!("associations/utilities.txt"),
 ];
 
 #[cfg(test)]
