@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::{HashMap, HashMapExt};
 
-use super::stems::{is_stop_word, stem_english};
+use super::stems::stem_english;
+use super::thesaurus::read_member;
 
 /// Which words of trades everyday words lead to.
 #[derive(Default)]
@@ -40,7 +41,7 @@ impl Associations {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(unknown) => {
                     let Ok(place) = u16::try_from(read.goals.len()) else { break };
-                    read.goals.push(stem_goal(goal));
+                    read.goals.push(read_member(goal).terms);
                     *unknown.insert(place)
                 }
             };
@@ -65,11 +66,6 @@ impl Associations {
     pub(super) fn knows(&self, stem: &str) -> bool {
         self.leads.contains_key(stem)
     }
-}
-
-fn stem_goal(goal: &str) -> Box<[Arc<str>]> {
-    let words = goal.split([' ', '-']).filter(|word| word.len() > 1 && !is_stop_word(word));
-    words.map(|word| Arc::from(stem_english(word))).collect()
 }
 
 const LISTS: [&str; 12] = [
@@ -109,7 +105,7 @@ mod tests {
         let lines = LISTS.iter().flat_map(|list| list.lines());
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (goal, words) = line.split_once(": ").unwrap();
-            assert!(!stem_goal(goal).is_empty(), "{line}");
+            assert!(!read_member(goal).terms.is_empty(), "{line}");
             let is_word = |word: &str| {
                 word.chars().all(|letter| letter.is_lowercase() || letter.is_ascii_digit())
             };

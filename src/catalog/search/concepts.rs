@@ -1,7 +1,5 @@
 //! From a question's words to terms of an index: each word with everything that may stand for it.
 
-use std::sync::Arc;
-
 use super::SearchIndex;
 use super::actions::Action;
 use super::associations::Associations;
@@ -235,15 +233,14 @@ impl<'a> ConceptReader<'a> {
         (self.ranking.frequency(found) > 0).then_some(found)
     }
 
+    /// The places of terms, if there are all of them.
+    fn find_terms(&self, terms: &[impl AsRef<str>]) -> Option<Vec<usize>> {
+        terms.iter().map(|term| self.find_term(term.as_ref())).collect()
+    }
+
     fn add_variant(&self, variants: &mut Vec<Variant>, terms: &[impl AsRef<str>], discount: f32) {
-        let found = terms.iter().map(|term| self.find_term(term.as_ref()));
-        let Some(terms) = found.collect::<Option<Vec<_>>>() else { return };
-        if terms.is_empty() || variants.len() >= MAX_VARIANTS {
-            return;
-        }
-        match variants.iter_mut().find(|variant| variant.terms == terms) {
-            Some(variant) => variant.discount = variant.discount.max(discount),
-            None => variants.push(Variant { terms, discount }),
+        if let Some(terms) = self.find_terms(terms) {
+            push_variant(variants, terms, discount);
         }
     }
 
@@ -257,14 +254,19 @@ impl<'a> ConceptReader<'a> {
                 self.add_variant(variants, terms, own * discount);
             }
         }
-        // Of a few elements two may have it.
-        let most = self.ranking.count() / ASSOCIATED_SHARE;
-        let is_rare = |term: &Arc<str>| {
-            self.find_term(term).is_some_and(|found| self.ranking.frequency(found) <= most.max(2))
-        };
+        self.add_associations(variants, key, discount);
+    }
+
+    /// The words of trades that an everyday word makes likely, if they tell elements apart.
+    fn add_associations(&self, variants: &mut Vec<Variant>, key: &str, discount: f32) {
+        // Of a few elements two may have one.
+        let most = (self.ranking.count() / ASSOCIATED_SHARE).max(2);
         for terms in Associations::built_in().find(key) {
-            if terms.iter().any(is_rare) {
-                self.add_variant(variants, terms, ASSOCIATED * discount);
+            let found = self.find_terms(terms);
+            let rare =
+                found.filter(|all| all.iter().any(|one| self.ranking.frequency(*one) <= most));
+            if let Some(terms) = rare {
+                push_variant(variants, terms, ASSOCIATED * discount);
             }
         }
     }
@@ -318,6 +320,17 @@ impl<'a> ConceptReader<'a> {
             self.add_variant(variants, &[term], similarity);
             self.add_synonyms(variants, term, similarity);
         }
+    }
+}
+
+/// Adds terms, or keeps the better of two matches of the same ones.
+fn push_variant(variants: &mut Vec<Variant>, terms: Vec<usize>, discount: f32) {
+    if terms.is_empty() || variants.len() >= MAX_VARIANTS {
+        return;
+    }
+    match variants.iter_mut().find(|variant| variant.terms == terms) {
+        Some(variant) => variant.discount = variant.discount.max(discount),
+        None => variants.push(Variant { terms, discount }),
     }
 }
 

@@ -30,10 +30,11 @@ pub(super) struct Synonym {
 
 /// The stems of a word or phrase, and the form in which it is looked up.
 #[derive(Clone)]
-struct Member {
+pub(super) struct Member {
     key: Box<str>,
     words: usize,
-    terms: Box<[Arc<str>]>,
+    /// Without stop words.
+    pub(super) terms: Box<[Arc<str>]>,
 }
 
 impl SynonymGroups {
@@ -127,7 +128,8 @@ impl SynonymGroups {
     }
 }
 
-fn read_member(text: &str) -> Member {
+/// Reads a word or phrase of a list.
+pub(super) fn read_member(text: &str) -> Member {
     let words = split_words(clip(text, MAX_MEMBER_BYTES));
     let words: Vec<_> = words.iter().map(|word| &*word.text).take(MAX_PHRASE).collect();
     let stems: Vec<_> = words.iter().map(|word| stem_english(word)).collect();
