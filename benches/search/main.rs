@@ -3,7 +3,8 @@
 //!
 //! `cargo bench --bench search`; `-- --half HALF` asks the questions of one half only, `-- --misses HALF`
 //! shows those of a half that found nothing. With `-- --embeddings FOLDER` it also searches by meaning,
-//! with the model of that folder, and with `-- --service URL` with the service there.
+//! with the model of that folder, and with `-- --service URL` with the service there; `--query-prefix TEXT`
+//! is what stands before each question that the model reads.
 //!
 //! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of grade
 //! 1, if no tool has grade 2), and else 0. Tokens are estimated: a quarter of the bytes of the answer.
@@ -27,7 +28,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use trunkline::catalog::{
     Analyser, QuestionMeaning, SearchDocument, SearchIndex, SearchQuery, SynonymGroups, TextVector,
-    ToolSignature, embedded_text,
+    ToolSignature, embedded_question, embedded_text,
 };
 use trunkline::config::{Config, ConfigSource, EmbeddingModel, SystemEnvironment};
 use trunkline::upstream::EmbeddingService;
@@ -61,6 +62,7 @@ struct Question {
 struct BenchOptions<'a> {
     misses: Option<&'a str>,
     maker: Option<&'a VectorMaker>,
+    query_prefix: &'a str,
 }
 
 /// What makes vectors.
@@ -137,7 +139,11 @@ fn main() {
     if maker.is_some() {
         println!("the model was read in {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
     }
-    let options = BenchOptions { misses: option("--misses"), maker: maker.as_ref() };
+    let options = BenchOptions {
+        misses: option("--misses"),
+        maker: maker.as_ref(),
+        query_prefix: option("--query-prefix").unwrap_or_default(),
+    };
     println!(
         "recall@k: 1 if a wanted tool of grade 2 (of grade 1, if none has 2) is among the first k\n\
          MRR: the mean of 1/rank of the first such tool among the first 10\n\
@@ -230,7 +236,8 @@ fn ask_questions(corpus: &Corpus<'_>, questions: &[Question], options: BenchOpti
         let begin = Instant::now();
         let query = SearchQuery::parse(&question.text);
         let vector = vectors.and_then(|(maker, _)| {
-            maker.make(std::slice::from_ref(&question.text)).into_iter().next().flatten()
+            let text = format!("{}{}", options.query_prefix, embedded_question(&question.text));
+            maker.make(&[text]).into_iter().next().flatten()
         });
         let meaning = vectors.zip(vector.as_ref());
         let meaning =

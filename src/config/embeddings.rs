@@ -33,6 +33,11 @@ section! {
             url: Option<Url> as Option<WebhookUrl>,
             /// The name of the model there. Required with `url`.
             model_name: Option<String> as Option<ModelNameSetting>,
+            /// What stands before each query that the model reads: many models are trained with such words,
+            /// like `"search_query: "`, and others find more if a query reads like a question.
+            query_prefix: Option<String> as Option<PrefixSetting>,
+            /// What stands before the text of each definition, like `"search_document: "`.
+            definition_prefix: Option<String> as Option<PrefixSetting>,
             /// Headers for each request to it, such as `Authorization`. Nothing of a client's
             /// credentials is sent.
             headers: Vec<(HeaderName, Secret)> = {},
@@ -44,7 +49,7 @@ section! {
             timeout: Duration as DurationSetting = "2s",
             /// How long the service may take for a request with definitions.
             batch_timeout: Duration as DurationSetting = "30s",
-            /// The most texts in one request; each has at most 2,000 bytes.
+            /// The most texts in one request; each has at most 2,000 bytes behind its prefix.
             batch: usize as CountSetting<1, 2048> = 64,
             /// The largest answer that is read.
             max_answer: usize as SizeSetting = "8MiB",
@@ -96,6 +101,22 @@ impl TextSetting for ModelNameSetting {
 
     fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
         let is_valid = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
+        Ok(is_valid.then(|| text.to_owned()))
+    }
+}
+
+/// Words before a text that a model reads.
+pub(super) struct PrefixSetting;
+
+impl TextSetting for PrefixSetting {
+    type Value = String;
+    const WORD: &'static str = "text before another";
+    const RULE: &'static str = "1 to 512 bytes, without control characters but line breaks";
+    const EXAMPLE: &'static str = "\"query: \"";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<String>, ConfigProblem> {
+        let is_forbidden = |letter: char| letter.is_control() && letter != '\n';
+        let is_valid = (1..=512).contains(&text.len()) && !text.contains(is_forbidden);
         Ok(is_valid.then(|| text.to_owned()))
     }
 }
@@ -209,6 +230,8 @@ mod tests {
             (&format!("{service}batch = 0"), "4: search.embeddings.batch", "2048"),
             (&format!("{service}timeout = \"0s\""), "4: search.embeddings.timeout", "1ms"),
             ("url = \"https://e.example/v1\"\nmodel_name = \"\"", "3:", "1 to 256"),
+            (&format!("{service}query_prefix = \"a\\u0000\""), "4:", "control characters"),
+            (&format!("{service}definition_prefix = \"\""), "4:", "1 to 512"),
         ] {
             let fault = read(lines).unwrap_err();
             assert!(fault.contains(place) && fault.contains(said), "{lines}: {fault}");

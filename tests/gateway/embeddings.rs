@@ -135,6 +135,18 @@ async fn a_service_is_sent_definitions_in_batches_and_one_query_for_each_search(
 }
 
 #[tokio::test]
+async fn texts_follow_their_prefixes_and_a_query_is_followed_by_its_english() {
+    let service = VectorService::start(&WORDS).await;
+    let lines = "query_prefix = \"query:\\n\"\ndefinition_prefix = \"passage: \"";
+    let (_upstream, builder) = gateway(&format!("{SEARCH}{}", service.section(lines))).await;
+    let gateway = builder.start().await;
+    filled(&gateway, 3).await;
+    assert!(service.texts().iter().all(|text| text.starts_with("passage: s ")));
+    found(&gateway.modern(), "Lösche das Repository").await;
+    assert_eq!(service.texts()[3..], ["query:\nLösche das Repository (delete repository)"]);
+}
+
+#[tokio::test]
 async fn vectors_outlive_changes_of_lists_and_of_other_settings() {
     let service = VectorService::start(&WORDS).await;
     let settings = format!("{SEARCH}{}", service.section(""));

@@ -1,6 +1,7 @@
-//! What of an element an embedding model reads: a few sentences that say what it does.
+//! What an embedding model reads: of an element a few sentences that say what it does, and questions.
 
 use super::element::{ElementMembers, Field};
+use super::question::{MAX_QUERY_BYTES, SearchQuery};
 use super::schema_text::visit_schema;
 use super::words::split_words;
 use crate::text::{clip, split_sentence};
@@ -33,6 +34,16 @@ pub fn embedded_text(server: &str, raw: &[u8]) -> String {
     let sentences = sentences.iter().map(|sentence| sentence.trim_end_matches('.'));
     let text = sentences.filter(|one| !one.is_empty()).collect::<Vec<_>>().join(". ");
     clip(&text, MAX_EMBEDDED_TEXT).to_owned()
+}
+
+/// The text of a question that its vector is made of: the question, and in brackets its English as far as
+/// that is known. Many models read one language only, and others are not disturbed by it.
+pub fn embedded_question(question: &str) -> String {
+    let question = clip(question, MAX_QUERY_BYTES);
+    match SearchQuery::parse(question).translate() {
+        Some(english) => format!("{question} ({english})"),
+        None => question.to_owned(),
+    }
 }
 
 /// A name behind that of its server, unless it has that already.
@@ -73,6 +84,14 @@ mod tests {
         assert_eq!(embedded_text("Google-Maps", br#"{"name":"ping"}"#), "google maps ping");
         assert_eq!(embedded_text("", br#"{"name":"ping"}"#), "ping");
         assert_eq!(embedded_text("", b"[]"), "");
+    }
+
+    #[test]
+    fn a_question_is_followed_by_its_english() {
+        let german = "Lösche die Datei in Trello!";
+        assert_eq!(embedded_question(german), format!("{german} (delete file trello)"));
+        assert_eq!(embedded_question("delete the file"), "delete the file");
+        assert!(embedded_question(&"Besprechung ".repeat(10_000)).len() <= 2 * MAX_QUERY_BYTES);
     }
 
     #[test]

@@ -42,8 +42,7 @@ use affinity::ServerAffinity;
 use concepts::ConceptReader;
 pub use element::{AnalysedElement, Analyser};
 use element::{FIELDS, Field, FieldCounts, name_key};
-pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_text};
-use fusion::BestByWords;
+pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
 pub use fusion::QuestionMeaning;
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
@@ -297,18 +296,16 @@ impl SearchIndex {
         let total: f32 = concepts.iter().map(|concept| concept.weight).sum();
         let factors = servers.into_factors();
         let mut hits = Vec::new();
-        let mut best = BestByWords::default();
         all.drain(|place, found| {
             if let Some(document) = self.documents.get(place) {
                 let share = share_of(found, total);
                 let mut hit = judge_match(query, document, DocumentId(place), (found, share));
                 hit.score *= factors.get(document.server).copied().unwrap_or(1.0);
-                best.note(hit.score, share);
                 hits.push(hit);
             }
         });
         if let Some(meaning) = meaning {
-            self.add_meaning(&mut hits, meaning, (&ranking, best));
+            self.add_meaning(&mut hits, meaning, &ranking);
         }
         let rank = |one: &SearchHit, other: &SearchHit| {
             other.score.total_cmp(&one.score).then(one.id.cmp(&other.id))

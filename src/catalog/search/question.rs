@@ -83,6 +83,18 @@ impl SearchQuery {
         Self { words, shapes, action, key: name_key(question) }
     }
 
+    /// The question in English, word by word, as far as its words are in the lists; `None` if none of them
+    /// is of another language.
+    pub(super) fn translate(&self) -> Option<String> {
+        if self.words.iter().all(|word| word.translations.is_empty()) {
+            return None;
+        }
+        let words = self.words.iter().filter(|word| !word.is_stop && !word.is_fragment);
+        let english =
+            words.map(|word| word.translations.first().map_or(&*word.text, |it| it.english));
+        Some(english.collect::<Vec<_>>().join(" "))
+    }
+
     /// Whether there is nothing that could be searched for.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| word.is_stop) && self.shapes.is_empty()

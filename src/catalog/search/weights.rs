@@ -69,11 +69,12 @@ pub(super) const SERVER_SATURATION: f32 = 2.0;
 pub(super) const SERVER_NORMALISATION: f32 = 0.6;
 /// How much the scores of a server's tools rise at most, if the question is about that server.
 pub(super) const SERVER_SHARE: f32 = 1.3;
-/// What the document that is nearest in meaning gets for that, as a part of the best mark by words, if
-/// that document has nothing of the question.
+/// What a document that is as near in meaning as the nearest one gets for that, as a part of the best mark
+/// by words.
 pub(super) const MEANING: f32 = 0.4;
-/// The same, if that document has all of it.
-pub(super) const MEANING_IF_SAID: f32 = 0.2;
+/// What the nearest document gets in addition, as a part of that; the next ones half of it, a third, and
+/// so on.
+pub(super) const NEAREST: f32 = 0.7;
 /// How near a document has to be that has none of the question's words, from the mean of all documents
 /// (0) to the nearest (1).
 pub(super) const MEANING_ALONE: f32 = 0.5;

@@ -19,10 +19,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::catalog::{MAX_QUERY_BYTES, TextVector};
+use crate::catalog::{TextVector, embedded_question};
 use crate::clock;
 use crate::config::{EmbeddingModel, EmbeddingsConfig};
-use crate::text::clip;
 use crate::upstream::{EmbeddingFault, EmbeddingService};
 
 use filling::WantedTexts;
@@ -136,7 +135,8 @@ impl Embedder {
             match (self.vectors.find(digest), &self.source) {
                 (Some(KnownVector(vector)), _) => found.push(vector),
                 (None, VectorSource::Model(model)) => {
-                    let vector = TextVector::from_numbers(&model.embed(&text(place)));
+                    let text = self.definition_text(&text(place));
+                    let vector = TextVector::from_numbers(&model.embed(&text));
                     let vector = vector.map(Arc::new);
                     self.vectors.keep(*digest, vector.clone());
                     found.push(vector);
@@ -151,7 +151,7 @@ impl Embedder {
             let mut wanted = line.wanted.lock();
             for place in missing {
                 let Some(digest) = digests.get(place) else { continue };
-                wanted.want(*digest, || text(place));
+                wanted.want(*digest, || self.definition_text(&text(place)));
             }
             drop(wanted);
             line.more.notify_one();
@@ -168,7 +168,7 @@ impl Embedder {
     pub(super) fn embed_here(&self, query: &str) -> Option<TextVector> {
         match &self.source {
             VectorSource::Model(model) => {
-                TextVector::from_numbers(&model.embed(clip(query, MAX_QUERY_BYTES)))
+                TextVector::from_numbers(&model.embed(&self.query_text(query)))
             }
             VectorSource::Service(_) => None,
         }
@@ -182,14 +182,25 @@ impl Embedder {
         let VectorSource::Service(line) = &self.source else { return None };
         if line.pause.lock().is_over(clock::now()) {
             let _place = line.queries.try_acquire().ok()?;
-            let text = clip(query, MAX_QUERY_BYTES).to_owned();
-            let asked = line.service.embed(&[text], self.config.timeout).await;
+            let asked = line.service.embed(&[self.query_text(query)], self.config.timeout).await;
             let fault = asked.as_ref().err().filter(|fault| !fault.is_about_texts(1));
             line.pause.lock().note(fault.is_some(), clock::now());
             line.note_fault(asked.as_ref().err());
             return asked.ok()?.into_iter().next().flatten();
         }
         None
+    }
+
+    /// What the model reads of a definition whose text is `text`.
+    fn definition_text(&self, text: &str) -> String {
+        let prefix = self.config.definition_prefix.as_deref().unwrap_or_default();
+        format!("{prefix}{text}")
+    }
+
+    /// What the model reads of a query.
+    fn query_text(&self, query: &str) -> String {
+        let prefix = self.config.query_prefix.as_deref().unwrap_or_default();
+        format!("{prefix}{}", embedded_question(query))
     }
 
     /// How it is doing.
