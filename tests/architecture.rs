@@ -25,6 +25,8 @@ fn no_room_uses_one_that_stands_before_it() {
 fn no_file_is_longer_than_500_lines() {
     let long: Vec<_> = sources()
         .into_iter()
+        // A list of words is looked up, not read.
+        .filter(|file| file.path.extension().is_none_or(|ending| ending != "txt"))
         .map(|file| (file.text.lines().count(), file.path))
         .filter(|(lines, _)| *lines > 500)
         .collect();

@@ -1,13 +1,15 @@
 //! Questions in other languages: which language it is, and what its commonest words are in English.
 //!
-//! Definitions of tools are in English almost always, questions are not. A list of about 250 words in
-//! eight languages says what is asked for; what it does not know is searched as it is.
+//! Definitions of tools are in English almost always, questions are not. A list for each of eight languages
+//! says what is asked for; what it does not know is searched as it is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
+use foldhash::{HashMap, HashMapExt as _, HashSet as FastSet};
 use rust_stemmers::Algorithm;
 
+use super::associations::Associations;
 use super::stems::{is_question_filler, is_stop_word, stem_english, stem_word};
 use super::thesaurus::{MAX_PHRASE, SynonymGroups};
 use super::words::{fold_text, split_words};
@@ -27,16 +29,17 @@ impl Language {
     const ALL: [Self; 6] =
         [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian, Self::Russian];
 
-    /// The languages that have the first columns of the list.
-    const COLUMNS: [Self; 5] =
-        [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian];
-
     /// The language of a question in these words, folded; `None` for English, and for words that
     /// tell nothing.
     pub(super) fn detect(words: &[&str]) -> Option<Self> {
         let dictionary = Dictionary::built_in();
         let is_english = |word: &&&str| {
-            let known = || SynonymGroups::built_in().knows(&stem_english(word));
+            let known = || {
+                let stem = stem_english(word);
+                SynonymGroups::built_in().knows(&stem)
+                    || Associations::built_in().knows(&stem)
+                    || dictionary.is_english(&stem)
+            };
             is_stop_word(word) || is_question_filler(word) || known()
         };
         let english = words.iter().filter(is_english).count();
@@ -104,16 +107,23 @@ pub(super) struct Translation {
     pub(super) terms: Box<[Arc<str>]>,
 }
 
-/// The list of words in other languages.
+/// The lists of words in other languages.
+#[derive(Default)]
 pub(super) struct Dictionary {
     translations: Vec<Translation>,
-    /// By language and stems, separated by spaces: indexes of translations.
-    spaced: HashMap<(Language, Box<str>), Vec<usize>>,
+    /// The stems of single words of English.
+    english: FastSet<Box<str>>,
+    /// By language: words as stems, separated by spaces.
+    spaced: [WordList; Language::ALL.len()],
     /// Of Japanese and Chinese.
-    unspaced: HashMap<Box<str>, Vec<usize>>,
+    unspaced: WordList,
     /// The most characters of a word in `unspaced`.
     longest: usize,
 }
+
+/// Words with the places of their translations, in order of words: a third of what a map would take.
+#[derive(Default)]
+struct WordList(Vec<(Box<str>, u16)>);
 
 /// What was recognised at the start of a run of characters without spaces.
 pub(super) struct UnspacedWord<'a> {
@@ -126,78 +136,79 @@ pub(super) struct UnspacedWord<'a> {
 
 impl Dictionary {
     pub(super) fn built_in() -> &'static Self {
-        static BUILT_IN: LazyLock<Dictionary> = LazyLock::new(|| Dictionary::read(LIST));
+        static BUILT_IN: LazyLock<Dictionary> = LazyLock::new(Dictionary::read);
         &BUILT_IN
     }
 
-    fn read(list: &'static str) -> Self {
-        let mut read = Self {
-            translations: Vec::new(),
-            spaced: HashMap::new(),
-            unspaced: HashMap::new(),
-            longest: 1,
-        };
-        for (english, others) in list.lines().filter_map(read_line) {
-            let index = read.add_translation(english);
-            for (column, words) in others.split('|').enumerate() {
-                for word in split_list(words) {
-                    match Language::COLUMNS.get(column) {
-                        Some(language) => read.add_spaced(*language, word, index),
-                        None => read.add_unspaced(word, index),
-                    }
+    fn read() -> Self {
+        let mut read = Self::default();
+        let mut places = HashMap::new();
+        for (language, list) in LISTS {
+            let mut words = Vec::new();
+            for (english, others) in list.lines().filter_map(read_line) {
+                let place = *places.entry(english).or_insert_with(|| read.add_translation(english));
+                words
+                    .extend(others.split(", ").enumerate().map(|(rank, word)| (rank, word, place)));
+            }
+            // What a word is the first translation of is what it means first.
+            words.sort_by_key(|(rank, ..)| *rank);
+            for (_, word, place) in words {
+                match language {
+                    Some(language) => read.add_spaced(language, word, place),
+                    None => read.add_unspaced(word, place),
                 }
             }
         }
-        for (english, words) in RUSSIAN_LIST.lines().filter_map(read_line) {
-            let index = read.add_translation(english);
-            for word in split_list(words) {
-                read.add_spaced(Language::Russian, word, index);
-            }
-        }
+        read.spaced.iter_mut().chain([&mut read.unspaced]).for_each(WordList::sort);
         read
     }
 
-    fn add_translation(&mut self, english: &'static str) -> usize {
+    fn add_translation(&mut self, english: &'static str) -> u16 {
         let stems: Vec<_> = english.split(' ').map(stem_english).collect();
+        if let [stem] = &*stems {
+            self.english.insert((**stem).into());
+        }
+        let place = u16::try_from(self.translations.len()).unwrap_or(u16::MAX);
         self.translations.push(Translation {
             english,
             key: stems.join(" ").into(),
             terms: stems.iter().map(|stem| Arc::from(&**stem)).collect(),
         });
-        self.translations.len() - 1
+        place
     }
 
-    fn add_spaced(&mut self, language: Language, word: &str, index: usize) {
+    fn add_spaced(&mut self, language: Language, word: &str, place: u16) {
         let mut spellings = vec![word.to_owned()];
         if language == Language::German && word.contains(['ä', 'ö', 'ü']) {
             // As it is typed without these letters.
             spellings.push(word.replace('ä', "ae").replace('ö', "oe").replace('ü', "ue"));
         }
+        let Some(words) = self.spaced.get_mut(language as usize) else { return };
         for spelling in spellings {
-            let words = split_words(&spelling);
+            let split = split_words(&spelling);
             let key: Vec<_> =
-                words.iter().map(|word| stem_word(language.algorithm(), &word.text)).collect();
-            let known = self.spaced.entry((language, key.join(" ").into())).or_default();
-            if !known.contains(&index) {
-                known.push(index);
-            }
+                split.iter().map(|word| stem_word(language.algorithm(), &word.text)).collect();
+            words.0.push((key.join(" ").into(), place));
         }
     }
 
-    fn add_unspaced(&mut self, word: &str, index: usize) {
+    fn add_unspaced(&mut self, word: &str, place: u16) {
         let word = fold_text(word);
         self.longest = self.longest.max(word.chars().count());
-        let known = self.unspaced.entry(word.into()).or_default();
-        if !known.contains(&index) {
-            known.push(index);
-        }
+        self.unspaced.0.push((word.into(), place));
+    }
+
+    /// Whether a stem is that of an English word of the lists.
+    fn is_english(&self, stem: &str) -> bool {
+        self.english.contains(stem)
     }
 
     /// The English of a word, or of a phrase with spaces between its words, folded.
     pub(super) fn find(&self, language: Language, phrase: &str) -> Vec<&Translation> {
         let stems: Vec<_> =
             phrase.split(' ').map(|word| stem_word(language.algorithm(), word)).collect();
-        self.resolve(self.spaced.get(&(language, stems.join(" ").into())))
+        let words = self.spaced.get(language as usize);
+        words.map(|words| self.resolve(words.find(&stems.join(" ")))).unwrap_or_default()
     }
 
     /// The English of both parts of a German compound (`Benutzerkonto`).
@@ -234,7 +245,7 @@ impl Dictionary {
                     break;
                 }
                 let (text, rest) = run.split_at(length);
-                return UnspacedWord { text, rest, translations: self.resolve(Some(found)) };
+                return UnspacedWord { text, rest, translations: self.resolve(found) };
             }
             end = at + run.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         }
@@ -243,29 +254,53 @@ impl Dictionary {
     }
 
     /// The longest word that a run begins with: its length in bytes, and its translations.
-    fn longest_at(&self, run: &str) -> Option<(usize, &Vec<usize>)> {
+    fn longest_at(&self, run: &str) -> Option<(usize, &[(Box<str>, u16)])> {
         let ends: Vec<_> =
             run.char_indices().map(|(at, c)| at + c.len_utf8()).take(self.longest).collect();
-        ends.into_iter().rev().find_map(|end| Some((end, self.unspaced.get(run.get(..end)?)?)))
+        let found = ends.into_iter().rev();
+        found
+            .map(|end| (end, self.unspaced.find(run.get(..end).unwrap_or_default())))
+            .find(|(_, found)| !found.is_empty())
     }
 
-    fn resolve(&self, indexes: Option<&Vec<usize>>) -> Vec<&Translation> {
-        let indexes = indexes.into_iter().flatten();
-        indexes.filter_map(|index| self.translations.get(*index)).collect()
+    fn resolve(&self, words: &[(Box<str>, u16)]) -> Vec<&Translation> {
+        words.iter().filter_map(|(_, place)| self.translations.get(usize::from(*place))).collect()
     }
 }
 
-/// A line of a list: the English, and the words of other languages.
+impl WordList {
+    /// Puts the words in order; the translations of one stay in theirs.
+    fn sort(&mut self) {
+        self.0.sort_by(|one, other| one.0.cmp(&other.0));
+        self.0.dedup();
+        self.0.shrink_to_fit();
+    }
+
+    /// A word, once for each translation.
+    fn find(&self, word: &str) -> &[(Box<str>, u16)] {
+        let start = self.0.partition_point(|(one, _)| **one < *word);
+        let rest = self.0.get(start..).unwrap_or_default();
+        let count = rest.partition_point(|(one, _)| **one == *word);
+        rest.get(..count).unwrap_or_default()
+    }
+}
+
+/// A line of a list: the English, and the words of the other language.
 fn read_line(line: &'static str) -> Option<(&'static str, &'static str)> {
-    line.split_once(':').filter(|_| !line.starts_with('#'))
+    line.split_once(": ").filter(|_| !line.starts_with('#'))
 }
 
-fn split_list(words: &str) -> impl Iterator<Item = &str> {
-    words.split(',').map(str::trim).filter(|word| !word.is_empty())
-}
-
-const LIST: &str = include_str!("thesaurus/languages.txt");
-const RUSSIAN_LIST: &str = include_str!("thesaurus/russian.txt");
+/// A list for each language; Japanese and Chinese are read alike.
+const LISTS: [(Option<Language>, &str); 8] = [
+    (Some(Language::German), include_str!("languages/german.txt")),
+    (Some(Language::French), include_str!("languages/french.txt")),
+    (Some(Language::Spanish), include_str!("languages/spanish.txt")),
+    (Some(Language::Portuguese), include_str!("languages/portuguese.txt")),
+    (Some(Language::Italian), include_str!("languages/italian.txt")),
+    (Some(Language::Russian), include_str!("languages/russian.txt")),
+    (None, include_str!("languages/japanese.txt")),
+    (None, include_str!("languages/chinese.txt")),
+];
 
 // Folded words that say nothing of what is wanted.
 const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
@@ -357,9 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_list_has_all_languages() {
-        for line in LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            assert_eq!(line.split('|').count(), 7, "{line}");
+    fn every_line_of_the_lists_is_read() {
+        for (_, list) in LISTS {
+            for line in list.lines().filter(|line| !line.starts_with('#')) {
+                let (english, words) = line.split_once(": ").unwrap();
+                let is_clean = |word: &str| !word.is_empty() && word.trim() == word;
+                assert!(is_clean(english) && words.split(", ").all(is_clean), "{line}");
+            }
         }
+        let dictionary = Dictionary::built_in();
+        assert!(dictionary.translations.len() < usize::from(u16::MAX));
+        assert!(dictionary.spaced.iter().all(|words| words.0.len() > 1000));
     }
 }

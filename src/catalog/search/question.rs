@@ -160,12 +160,16 @@ fn find_phrase(language: Language, rest: &[Word]) -> Option<(QueryWord, usize)> 
 fn read_word(word: &Word, language: Option<Language>) -> QueryWord {
     let mut read = QueryWord::from_word(word);
     let Some(language) = language else { return read };
-    read.is_stop |= language.is_stop_word(&word.text);
+    if language.is_stop_word(&word.text) {
+        // `bitte` is not `bitten`, though both have the same stem.
+        read.is_stop = true;
+        return read;
+    }
     read.translations = Dictionary::built_in().find(language, &word.text);
     if read.translations.is_empty() && language == Language::German {
         read.translations = Dictionary::built_in().find_compound(&word.text);
     }
-    // `lista` and `liste` are in a list of stop words of no language; `note` says something in French.
+    // `note` says nothing in English, and something in French.
     read.is_stop &= read.translations.is_empty();
     read
 }
