@@ -240,12 +240,13 @@ impl Dictionary {
     pub(super) fn find_unspaced<'a>(&'static self, run: &'a str) -> UnspacedWord<'a> {
         let mut end = 0;
         for (at, _) in run.char_indices() {
-            if let Some((length, found)) = self.longest_at(run.get(at..).unwrap_or_default()) {
+            if let Some((length, translations)) = self.longest_at(run.get(at..).unwrap_or_default())
+            {
                 if at > 0 {
                     break;
                 }
                 let (text, rest) = run.split_at(length);
-                return UnspacedWord { text, rest, translations: self.resolve(found) };
+                return UnspacedWord { text, rest, translations };
             }
             end = at + run.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         }
@@ -254,13 +255,13 @@ impl Dictionary {
     }
 
     /// The longest word that a run begins with: its length in bytes, and its translations.
-    fn longest_at(&self, run: &str) -> Option<(usize, &[(Box<str>, u16)])> {
+    fn longest_at(&self, run: &str) -> Option<(usize, Vec<&Translation>)> {
         let ends: Vec<_> =
             run.char_indices().map(|(at, c)| at + c.len_utf8()).take(self.longest).collect();
-        let found = ends.into_iter().rev();
-        found
-            .map(|end| (end, self.unspaced.find(run.get(..end).unwrap_or_default())))
-            .find(|(_, found)| !found.is_empty())
+        ends.into_iter().rev().find_map(|end| {
+            let found = self.resolve(self.unspaced.find(run.get(..end)?));
+            (!found.is_empty()).then_some((end, found))
+        })
     }
 
     fn resolve(&self, words: &[(Box<str>, u16)]) -> Vec<&Translation> {
