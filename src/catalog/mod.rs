@@ -87,7 +87,7 @@ pub use search::{
     AnalysedElement, Analyser, DocumentId, MAX_DIMENSIONS, MAX_DOCUMENTS, MAX_EMBEDDED_TEXT,
     MAX_GROUPS, MAX_MEMBERS, MAX_QUERY_BYTES, MAX_QUERY_WORDS, QuestionMeaning, SearchDocument,
     SearchHit, SearchIndex, SearchQuery, SynonymGroups, TextVector, embedded_question,
-    embedded_text,
+    embedded_text, read_word_lists,
 };
 pub use selection::{Scope, Selection, are_about_server};
 pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};

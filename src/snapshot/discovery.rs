@@ -14,7 +14,7 @@ use crate::call::{Client, MetaTool};
 use crate::catalog::{
     Analyser, ByKind, CacheScope, Catalog, CatalogList, Freshness, Kind, MetaListRules,
     MetaListing, QuestionMeaning, SearchDocument, SearchHit, SearchIndex, SearchQuery,
-    SynonymGroups, TextVector, embedded_text,
+    SynonymGroups, TextVector, embedded_text, read_word_lists,
 };
 use crate::config::{
     DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, SlimConfig, ToolAppetite,
@@ -198,6 +198,8 @@ impl Snapshot {
     /// second.
     pub fn prepare_vectors(&self, view: &View, kind: Kind) {
         if let Some(embedder) = &self.embedder {
+            // What a model reads of a query is made on a thread that serves clients.
+            read_word_lists();
             view.vectors(kind, embedder);
         }
     }

@@ -39,11 +39,13 @@ use foldhash::HashMap;
 
 use actions::Action;
 use affinity::ServerAffinity;
+use associations::Associations;
 use concepts::ConceptReader;
 pub use element::{AnalysedElement, Analyser};
 use element::{FIELDS, Field, FieldCounts, name_key};
 pub use embedded_text::{MAX_EMBEDDED_TEXT, embedded_question, embedded_text};
 pub use fusion::QuestionMeaning;
+use languages::Dictionary;
 pub use question::{MAX_QUERY_BYTES, MAX_QUERY_WORDS, SearchQuery};
 use ranking::{Match, MatchMap, OccurrenceWeights, Ranking, add_lengths};
 use spelling::LetterSet;
@@ -345,6 +347,14 @@ impl std::fmt::Debug for SearchIndex {
             .field("terms", &terms)
             .finish_non_exhaustive()
     }
+}
+
+/// Reads the lists that questions are understood by, unless they have been read: some 50 ms, which the
+/// first question takes otherwise.
+pub fn read_word_lists() {
+    SynonymGroups::built_in();
+    Associations::built_in();
+    Dictionary::built_in();
 }
 
 /// How much of a question a document has, from 0 to 1.
