@@ -110,7 +110,7 @@ pub(super) struct PrefixSetting;
 
 impl TextSetting for PrefixSetting {
     type Value = String;
-    const WORD: &'static str = "text before another";
+    const WORD: &'static str = "prefix";
     const RULE: &'static str = "1 to 512 bytes, without control characters but line breaks";
     const EXAMPLE: &'static str = "\"query: \"";
 

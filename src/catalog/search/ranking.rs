@@ -7,7 +7,7 @@
 
 use super::concepts::{Concept, Slot, Variant};
 use super::element::{FIELDS, FieldCounts};
-use super::weights::{FIELD_WEIGHTS, SATURATION};
+use super::weights::{BACKGROUND, FIELD_WEIGHTS, SATURATION};
 use super::{DocumentId, Posting, SearchIndex};
 
 /// The documents that may be found, and what the formula has to know of them.
@@ -83,12 +83,12 @@ impl<'a> Ranking<'a> {
 
     /// How much a term tells, in nats.
     pub(super) fn information(&self, term: usize) -> f32 {
-        information_of(self.frequency(term), self.count)
+        information_of(self.frequency(term), self.count + BACKGROUND)
     }
 
     /// How much a term would tell that no document has.
     pub(super) fn most_information(&self) -> f32 {
-        information_of(0, self.count)
+        information_of(0, self.count + BACKGROUND)
     }
 
     /// What each document has of a concept, whatever the concept's share in the question.

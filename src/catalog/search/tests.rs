@@ -276,6 +276,27 @@ fn a_question_that_nothing_answers_has_no_confident_answer() {
 }
 
 #[test]
+fn among_few_tools_a_word_that_most_of_them_have_still_tells() {
+    let tools = [
+        ("clock", "convert", "Convert a date and time from one time zone to another."),
+        ("clock", "now", "Tell the current date and time."),
+        ("notes", "add", "Keep a note with a title, a text and tags."),
+        ("notes", "read", "Read a note by its id."),
+        ("notes", "list", "List notes, newest first."),
+        ("notes", "delete", "Delete a note by its id, for good."),
+    ];
+    let mut corpus = Corpus::new(tools.map(|(server, name, description)| {
+        (server.to_owned(), json!({"name": name, "description": description}))
+    }));
+    let index = corpus.index(|_| true, SynonymGroups::default());
+    for question in ["write a note", "add one more note", "schreib eine Notiz"] {
+        let hits = index.find(&SearchQuery::parse(question), 5, |_| true);
+        assert!(hits[0].is_confident, "{question}");
+        assert_eq!(corpus.keys[hits[0].id.0], "notes/add", "{question}");
+    }
+}
+
+#[test]
 fn a_limit_keeps_the_best() {
     let mut corpus = Corpus::of_servers();
     let index = corpus.index(|_| true, SynonymGroups::default());

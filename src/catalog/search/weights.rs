@@ -9,6 +9,9 @@ pub(super) const SATURATION: f32 = 3.5;
 /// BM25F's `w` and `b`.
 pub(super) const FIELD_WEIGHTS: [(f32, f32); FIELDS] =
     [(5.0, 0.7), (2.5, 0.5), (2.0, 0.4), (0.8, 0.6), (1.0, 0.6), (0.4, 0.7), (2.5, 0.0)];
+/// How many more documents are thought to be there, with none of the words. Among nine tools, five of
+/// which are about notes, `note` would tell next to nothing otherwise, and any other word everything.
+pub(super) const BACKGROUND: usize = 100;
 /// How much of a score depends on the share of the question that a document has.
 pub(super) const SHARE_WEIGHT: f32 = 0.4;
 /// What is added for the name itself: more than any other score.
