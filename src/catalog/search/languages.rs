@@ -277,7 +277,7 @@ impl WordList {
         self.0.shrink_to_fit();
     }
 
-    /// A word, once for each translation.
+    /// The entries of a word, one for each translation, what it means first in front.
     fn find(&self, word: &str) -> &[(Box<str>, u16)] {
         let start = self.0.partition_point(|(one, _)| **one < *word);
         let rest = self.0.get(start..).unwrap_or_default();

@@ -60,10 +60,16 @@ impl Corpus {
     }
 
     fn of_servers() -> Self {
-        Self::new(SERVERS.iter().flat_map(|(server, tools)| {
-            tools.iter().map(move |(name, description)| {
-                ((*server).to_owned(), json!({"name": name, "description": description}))
-            })
+        let tools = SERVERS.iter().flat_map(|(server, tools)| {
+            tools.iter().map(move |(name, description)| (*server, *name, *description))
+        });
+        Self::described(tools)
+    }
+
+    /// Tools by server, name and description.
+    fn described<'a>(tools: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>) -> Self {
+        Self::new(tools.into_iter().map(|(server, name, description)| {
+            (server.to_owned(), json!({ "name": name, "description": description }))
         }))
     }
 
@@ -150,9 +156,7 @@ fn words_that_belong_together_are_found_as_one() {
         ("datadog", "get_events", "Retrieves real events of a user."),
         ("calendar", "set_date", "Sets a date."),
     ];
-    let mut corpus = Corpus::new(tools.map(|(server, name, description)| {
-        (server.to_owned(), json!({ "name": name, "description": description }))
-    }));
+    let mut corpus = Corpus::described(tools);
     for (question, key) in [
         ("show data sources", "grafana/list_datasources"),
         ("real user monitoring events", "datadog/get_rum_events"),
@@ -182,17 +186,9 @@ fn books_and_bookkeeping(more: usize) -> Corpus {
         ("accounts", "get_statement", "A statement of what came in."),
         ("library", "get_statement", "A statement of what was lent."),
     ];
-    let tools = tools.map(|(server, name, description)| {
-        (server.to_owned(), json!({ "name": name, "description": description }))
-    });
-    let more = (0..more).map(|number| {
-        let name = format!("tool_{number}");
-        (
-            "library".to_owned(),
-            json!({ "name": name, "description": "Bills, payments, suppliers." }),
-        )
-    });
-    Corpus::new(tools.into_iter().chain(more))
+    let more: Vec<_> = (0..more).map(|number| format!("tool_{number}")).collect();
+    let more = more.iter().map(|name| ("library", &**name, "Bills, payments, suppliers."));
+    Corpus::described(tools.into_iter().chain(more))
 }
 
 /// How many times better the statement of bookkeeping answers than that of the other server.
@@ -285,9 +281,7 @@ fn among_few_tools_a_word_that_most_of_them_have_still_tells() {
         ("notes", "list", "List notes, newest first."),
         ("notes", "delete", "Delete a note by its id, for good."),
     ];
-    let mut corpus = Corpus::new(tools.map(|(server, name, description)| {
-        (server.to_owned(), json!({"name": name, "description": description}))
-    }));
+    let mut corpus = Corpus::described(tools);
     let index = corpus.index(|_| true, SynonymGroups::default());
     for question in ["write a note", "add one more note", "schreib eine Notiz"] {
         let hits = index.find(&SearchQuery::parse(question), 5, |_| true);
