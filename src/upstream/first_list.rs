@@ -87,8 +87,11 @@ fn has_verdict(main: &Instance) -> bool {
     if main.kin.lists.base.load().is_some() {
         return true;
     }
-    let is_on_its_way =
-        matches!(&*main.state.borrow(), LifeState::AwaitsLogin | LifeState::Connecting)
-            && main.has_logged_in();
+    // One that asked for a login may list now, or ask again.
+    let is_on_its_way = match &*main.state.borrow() {
+        LifeState::AwaitsLogin => main.has_logged_in(),
+        LifeState::Connecting => main.kin.authorizer.is_some(),
+        _ => false,
+    };
     main.notes().first_verdict.is_some() && !is_on_its_way
 }
