@@ -1,9 +1,8 @@
 //! The servers: whatever they say of a call carries its mark.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -21,8 +20,8 @@ pub struct Server {
     /// Whether each client has a session, or a child, of its own.
     pub own: bool,
     upstream: Upstream,
-    /// How often it was lost.
-    lost: AtomicU64,
+    /// When it was lost, each time.
+    lost: Mutex<Vec<Instant>>,
 }
 
 /// How what a server sends before its answer is tied to a call.
@@ -39,13 +38,20 @@ pub enum Ties {
 impl Server {
     /// All its connections break, and it forgets its sessions.
     pub fn is_lost(&self) {
-        self.lost.fetch_add(1, Ordering::SeqCst);
+        self.lost.lock().unwrap().push(Instant::now());
         self.upstream.forget_sessions();
         self.upstream.crash();
     }
 
-    pub fn times_lost(&self) -> u64 {
-        self.lost.load(Ordering::SeqCst)
+    pub fn times_lost(&self) -> usize {
+        self.lost.lock().unwrap().len()
+    }
+
+    /// How often it was lost so long ago that its connections of then are gone: on one that is about
+    /// to break a call may still go well.
+    pub fn times_left_behind(&self) -> usize {
+        let lost = self.lost.lock().unwrap();
+        lost.iter().filter(|at| at.elapsed() > Duration::from_secs(1)).count()
     }
 }
 
@@ -80,7 +86,7 @@ pub async fn all() -> (Vec<Server>, Arc<Faults>) {
             Era::Modern => lines,
         };
         let legacy = era == Era::Legacy;
-        servers.push(Server { name, lines, ties, legacy, own, upstream, lost: AtomicU64::new(0) });
+        servers.push(Server { name, lines, ties, legacy, own, upstream, lost: Mutex::default() });
     }
     (servers, faults)
 }

@@ -40,9 +40,9 @@ impl Player {
     pub(super) async fn made(
         &self,
         call: &mut Call<'_>,
-        back: &mut HashMap<&'static str, u64>,
+        back: &mut HashMap<&'static str, usize>,
     ) -> Option<String> {
-        let lost = call.server.times_lost();
+        let behind = call.server.times_left_behind();
         let mut ask = self.ask(call);
         let answer = loop {
             let id = ask.message()["id"].clone();
@@ -63,7 +63,7 @@ impl Player {
         if result["isError"] != true
             && let Some(text) = text
         {
-            back.insert(call.server.name, lost);
+            back.insert(call.server.name, behind);
             *self.answered.lock().unwrap().entry(call.server.name).or_default() += 1;
             self.is_whole(call, text, &answer);
             return Some(text.to_owned());
@@ -161,7 +161,7 @@ impl Player {
                 }
             }
             _ => {
-                let own = self.own(call, call.tool == "ask_aside");
+                let own = self.own(call, may_be_anothers(call));
                 if let Err(fault) = self.answers(message, own).await {
                     self.fault(&format!("{}: {fault}", call.mark), message);
                 }
@@ -212,8 +212,10 @@ impl Player {
         for (key, question) in result["inputRequests"].as_object().unwrap() {
             self.add(Counted::Question);
             let mark = mark_of(question);
-            if !self.is_for(call, mark, call.tool == "ask_aside") {
-                self.fault(&format!("{} has the question of another", call.mark), question);
+            if !self.is_for(call, mark, may_be_anothers(call)) {
+                let fault =
+                    format!("{} of {} has the question of another", call.mark, call.server.name);
+                self.fault(&fault, question);
             }
             answers[key] = answer(question, mark.unwrap_or_default());
         }
@@ -227,7 +229,7 @@ impl Player {
         server: &Server,
         tool: &'static str,
         asks: &str,
-        back: &mut HashMap<&'static str, u64>,
+        back: &mut HashMap<&'static str, usize>,
     ) {
         let mut call = self.new_call(server, tool, json!({ "asks": asks }));
         let Some(text) = self.made(&mut call, back).await else { return };
@@ -255,6 +257,13 @@ impl Player {
             }
         }
     }
+}
+
+/// Whether a question may be of another call of the same client: one that is asked on the stream of
+/// a session, which may still be read after the call that it was asked for was lost.
+fn may_be_anothers(call: &Call<'_>) -> bool {
+    let server = call.server;
+    call.tool == "ask_aside" || server.times_lost() != server.times_left_behind()
 }
 
 /// The mark in a question, whatever it asks for.

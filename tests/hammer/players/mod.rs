@@ -165,9 +165,9 @@ impl Player {
         }
     }
 
-    /// One turn. `back` says of each server how often it had been lost when a
+    /// One turn. `back` says of each server how often it had been lost, a while before, when a
     /// call to it went well last.
-    async fn turn(&self, dice: &mut Rng, back: &mut HashMap<&'static str, u64>) {
+    async fn turn(&self, dice: &mut Rng, back: &mut HashMap<&'static str, usize>) {
         let name = LOT[dice.usize(..LOT.len())];
         let server = self.world.servers.iter().find(|server| server.name == name).unwrap();
         if !self.uses(server) {
@@ -215,7 +215,7 @@ impl Player {
     async fn touches(
         &self,
         server: &Server,
-        back: &mut HashMap<&'static str, u64>,
+        back: &mut HashMap<&'static str, usize>,
         tool: &'static str,
     ) {
         let uri = if tool == "touch" { self.own_uri() } else { self.common_uri() };
@@ -224,14 +224,14 @@ impl Player {
     }
 
     /// Has a server tell what no call asked for.
-    async fn is_told(&self, server: &Server, back: &mut HashMap<&'static str, u64>) {
+    async fn is_told(&self, server: &Server, back: &mut HashMap<&'static str, usize>) {
         self.until_heard(server, back, ("tell", json!({})), TOLD).await;
     }
 
     async fn until_heard(
         &self,
         server: &Server,
-        back: &mut HashMap<&'static str, u64>,
+        back: &mut HashMap<&'static str, usize>,
         (tool, arguments): (&'static str, Value),
         heard: &str,
     ) {
@@ -253,7 +253,7 @@ impl Player {
     }
 
     /// Gives a call up once it is under way.
-    async fn cancels(&self, server: &Server, back: &mut HashMap<&'static str, u64>) {
+    async fn cancels(&self, server: &Server, back: &mut HashMap<&'static str, usize>) {
         let ends = json!({ "ends": server.ties == Ties::Nothing });
         let mut call = self.new_call(server, "slow", ends);
         self.is_doubtful(&call);
@@ -261,19 +261,15 @@ impl Player {
         let ask = self.ask(&call);
         let id = ask.message()["id"].clone();
         let mut reply = ask.send().await;
-        while reply.is_stream() && call.progress.is_empty() {
-            let Some(message) = reply.message().await else { break };
+        while call.progress.is_empty() {
+            let message = match reply.is_stream() {
+                true => reply.message().await.unwrap_or_default(),
+                false => return self.did_not_begin(&call, &reply.said().await.json(), back),
+            };
             if message.get("method").is_none() {
-                break;
+                return self.did_not_begin(&call, &message, back);
             }
             self.takes(&mut call, &message).await;
-        }
-        if call.progress.is_empty() {
-            self.add(Counted::Failure);
-            if server.times_lost() == back.get(server.name).copied().unwrap_or(0) {
-                self.fault("a call did not begin", &json!(call.mark));
-            }
-            return;
         }
         self.add(Counted::Cancelled);
         if self.client.is_modern() {
@@ -292,6 +288,15 @@ impl Player {
                     self.fault("a cancelled call was answered", &message);
                 }
             }
+        }
+    }
+
+    /// A call that is answered at once, which its server must have been lost for.
+    fn did_not_begin(&self, call: &Call<'_>, answer: &Value, back: &HashMap<&'static str, usize>) {
+        self.add(Counted::Failure);
+        let had = back.get(call.server.name).copied().unwrap_or(0);
+        if call.server.times_lost() == had {
+            self.fault(&format!("{} of {} did not begin", call.mark, call.server.name), answer);
         }
     }
 
