@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion, meta};
 use crate::telemetry::audit::{AuditNotes, ConfirmationNote, DecidingRule};
@@ -80,12 +80,14 @@ pub struct Client {
     /// The client's raw capabilities.
     pub capabilities: Bytes,
     abilities: OnceLock<Abilities>,
+    /// Whether the client's calls wait for the end of what runs as a task.
+    awaits_tasks: bool,
 }
 
 impl Client {
     /// A client with these declarations.
     pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
-        Self { version, info, capabilities, abilities: OnceLock::new() }
+        Self { version, info, capabilities, abilities: OnceLock::new(), awaits_tasks: false }
     }
 
     /// The same client with task support (extension
@@ -94,18 +96,35 @@ impl Client {
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         let abilities = OnceLock::from(self.abilities().with_tasks());
-        Self { abilities, ..self.clone() }
+        let capabilities =
+            self.edit_extensions(|all| _ = all.insert(meta::TASKS.into(), json!({})));
+        Self { capabilities, abilities, ..self.clone() }
     }
 
-    /// The same client without task support.
+    /// The same client without task support, whose calls wait for the end of what runs as a task.
     #[must_use]
-    pub fn without_tasks(&self) -> Self {
+    pub fn awaiting_tasks(&self) -> Self {
+        let capabilities = match self.abilities().tasks {
+            true => self.edit_extensions(|all| _ = all.remove(meta::TASKS)),
+            false => self.capabilities.clone(),
+        };
+        Self { awaits_tasks: true, ..Self::new(self.version, self.info.clone(), capabilities) }
+    }
+
+    /// Whether a call waits for the end of a task of a Modern server, whose result it is answered
+    /// with: those of Legacy clients do, which have no other way, and those that were told to.
+    pub fn awaits_tasks(&self) -> bool {
+        self.awaits_tasks || self.version.era() == Era::Legacy
+    }
+
+    fn edit_extensions(&self, edit: impl FnOnce(&mut Map<String, Value>)) -> Bytes {
         let mut said: Map<String, Value> =
             serde_json::from_slice(&self.capabilities).unwrap_or_default();
-        if let Some(extensions) = said.get_mut("extensions").and_then(Value::as_object_mut) {
-            extensions.remove(meta::TASKS);
+        let extensions = said.entry("extensions").or_insert_with(|| json!({}));
+        if let Some(extensions) = extensions.as_object_mut() {
+            edit(extensions);
         }
-        Self::new(self.version, self.info.clone(), Value::Object(said).to_string().into())
+        Value::Object(said).to_string().into()
     }
 
     /// The same client as a server sees it that is not told what clients can do.

@@ -20,7 +20,7 @@ use super::{lower::ELICITATION_ID, rewritten, without_progress};
 /// version negotiated with that server, and the client's declarations.
 ///
 /// `token` is the progress token for the server. If it and the version are the
-/// client's own, only the `edits` are made.
+/// client's own, only the `edits` are made. Params without `_meta` are the gateway's own.
 pub fn request<'a>(
     call: &'a Call,
     edits: &Edits,
@@ -29,7 +29,12 @@ pub fn request<'a>(
 ) -> Splice<'a> {
     let context = &call.context;
     let same_token = token == context.progress_token.as_deref();
-    if context.client.version == version && same_token && call.context.trace.sent.is_none() {
+    let is_clients = call.params.meta_span().is_some();
+    if context.client.version == version
+        && same_token
+        && call.context.trace.sent.is_none()
+        && is_clients
+    {
         return rewritten(&call.params, edits, None);
     }
     let version = string(version.as_str());

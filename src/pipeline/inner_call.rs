@@ -4,13 +4,15 @@
 //! with its own record, rates, checks and permit.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use serde_json::value::RawValue;
 
 use crate::call::{
-    Answer, AnswerFault, Call, Context, Event, Failure, Params, Passing, ResultBody,
+    Answer, AnswerFault, Call, Client, Context, Event, Failure, Params, Passing, ResultBody,
 };
+use crate::era::lift;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
 use crate::telemetry::audit::AuditTrail;
@@ -18,19 +20,27 @@ use crate::telemetry::audit::AuditTrail;
 use super::active_call::ActiveCall;
 use super::input::parse_params;
 
-/// A call of a tool, by its public name, with raw arguments.
+/// A call of a tool, by its public name, with raw arguments, on behalf of a client with these
+/// declarations.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the arguments are not JSON.
 pub(super) fn make_inner_call(
     outer: &Call,
+    client: Client,
     (tool, arguments): (&str, &str),
     trail: &AuditTrail,
-) -> Result<Call, Failure> {
+) -> Result<Box<Call>, Failure> {
     let mut members = vec![("name", Cow::Owned(string(tool))), ("arguments", arguments.into())];
     members.extend(inner_meta(&outer.params).map(|meta| (meta::META, meta.into())));
-    let params = parse_params(object_of(members).into())?;
+    let mut params = parse_params(object_of(members).into())?;
+    if client.capabilities != outer.context.client.capabilities
+        && let Some(declared) = lift::declare_capabilities(&params, &client.capabilities)
+    {
+        params = parse_params(declared)?;
+    }
     let context = Context {
+        client: Arc::new(client),
         progress_token: None,
         log: None,
         sent: None,
@@ -39,7 +49,7 @@ pub(super) fn make_inner_call(
         audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
         ..outer.context.clone()
     };
-    Ok(Call { method: Method::ToolsCall, params, context, input: None })
+    Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
 }
 
 /// The client's `_meta` without what belongs to its own call alone.

@@ -103,24 +103,3 @@ async fn a_call_can_become_a_task() {
         assert_eq!(task["status"], "completed", "{}: {task}", kind.name);
     }
 }
-
-#[tokio::test]
-async fn code_waits_for_results_and_is_never_given_a_task() {
-    let kinds = tasks::kinds().await;
-    let all = kinds.iter();
-    let all =
-        all.fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines));
-    let gateway = all.toml("[profiles.default]\ndiscovery = \"code\"\n").start().await;
-    for client in [tasks::modern(&gateway).await, tasks::legacy(&gateway).await] {
-        for (kind, _) in &kinds {
-            let code = format!("return await tools['{}__must']({{ ends: 'result' }});", kind.name);
-            let said = client.call("run_code", json!({ "code": code })).await;
-            if client.is_modern() && kind.name.starts_with("modern") {
-                // Such a server insists on a client that takes tasks, which code is not.
-                assert!(said.text().contains("tasks needed"), "{}: {said:?}", kind.name);
-                continue;
-            }
-            assert_eq!(said.text(), "done", "{}: {said:?}", kind.name);
-        }
-    }
-}

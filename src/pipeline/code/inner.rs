@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::call::{Answer, Asked, Call, Failure, Input, Question, ResultBody};
 use crate::code_mode::ScriptCall;
-use crate::era::{lift, lower};
+use crate::era::lower;
 use crate::jsonrpc::{Id, Response, object_of, string};
 use crate::mcp::Era;
 use crate::pipeline::inner_call::{InnerCallFault, await_answer, make_inner_call};
@@ -100,16 +100,9 @@ impl InnerCalls {
         self.gateway.admit_request(&self.snapshot, who, address)?;
         let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
         let named = (asked.tool.as_str(), arguments);
-        let mut call = make_inner_call(&self.outer, named, &self.gateway.audit)?;
-        if call.context.client.abilities().tasks {
-            // Code waits for results, not for tasks.
-            call.context.client = Arc::new(call.context.client.without_tasks());
-            let declared = &call.context.client.capabilities;
-            if let Some(raw) = lift::declare_capabilities(&call.params, declared) {
-                call.params = parse_params(raw)?;
-            }
-        }
-        let call = Box::new(call);
+        // Code takes results, not tasks.
+        let client = context.client.awaiting_tasks();
+        let call = make_inner_call(&self.outer, client, named, &self.gateway.audit)?;
         let starting = self.gateway.call(Arc::clone(&self.snapshot), call.clone());
         let (view, largest) = (Arc::clone(&self.view), self.largest);
         let course = InnerCourse { id: asked.id, call, view, rounds: 0, largest };

@@ -19,7 +19,6 @@ use crate::call::{
 };
 use crate::catalog::Tool;
 use crate::config::{OwnCallConfig, OwnToolConfig};
-use crate::era::lift;
 use crate::jsonrpc::object_of;
 use crate::mcp::Method;
 use crate::policy::ToolAddress;
@@ -27,7 +26,6 @@ use crate::snapshot::{Snapshot, View};
 
 use super::Gateway;
 use super::inner_call::{InnerCallFault, await_answer, make_inner_call};
-use super::input::parse_params;
 use values::KnownValues;
 pub(super) use values::value_of;
 
@@ -183,12 +181,8 @@ impl OwnCall {
     /// A call of a client that can do nothing: nobody would see what it is asked.
     fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
         let named = (call.tool.as_str(), arguments);
-        let mut inner = make_inner_call(&self.call, named, &self.gateway.audit)?;
-        if let Some(declared) = lift::declare_capabilities(&inner.params, b"{}") {
-            inner.params = parse_params(declared)?;
-        }
-        inner.context.client = Arc::new(inner.context.client.without_capabilities());
-        Ok(Box::new(inner))
+        let client = self.call.context.client.without_capabilities().awaiting_tasks();
+        make_inner_call(&self.call, client, named, &self.gateway.audit)
     }
 }
 

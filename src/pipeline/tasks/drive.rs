@@ -2,7 +2,7 @@
 //!
 //! Some tools only run as tasks. A Legacy server says so in its list, a Modern
 //! server when it is called without the extension. A client without support for
-//! that form of tasks makes one call: the gateway creates the task, waits for
+//! that form of tasks makes one call, as does code: the gateway creates the task, waits for
 //! its result and answers the call with it. Input that the task requests is
 //! passed to the client as in any call, and cancelling the call cancels the
 //! task.
@@ -24,10 +24,11 @@ use crate::call::{
     ServerFault, TaskFault,
 };
 use crate::clock;
+use crate::era::lift;
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, MAX_SERVER_DEPTH, Members, Response, parse_strict};
-use crate::mcp::{Method, code, meta};
-use crate::pipeline::input::input_refused_with;
+use crate::mcp::{Era, Method, code, meta};
+use crate::pipeline::input::{input_refused_with, parse_params};
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::Snapshot;
 
@@ -191,6 +192,11 @@ impl DrivenTask {
     /// Makes the call again with task support.
     async fn call_again(&mut self, mut call: Call, target: CallTarget) -> Result<(), Failure> {
         let client = call.context.client.with_tasks();
+        if client.version.era() == Era::Modern
+            && let Some(raw) = lift::declare_capabilities(&call.params, &client.capabilities)
+        {
+            call.params = parse_params(raw)?;
+        }
         call.context.client = Arc::new(client);
         let permitted = self.snapshot.policy.readmit(Box::new(call), target);
         self.at = TaskAt::for_new_task(&self.snapshot, &permitted).await?;

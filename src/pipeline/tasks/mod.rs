@@ -114,7 +114,8 @@ pub(super) enum TaskMode {
     /// A client without task support calls a Legacy server's tool that only runs
     /// as a task: the gateway waits for the result.
     Awaited,
-    /// A Legacy client calls a tool of a Modern server, which may insist on a task.
+    /// A client that waits for the end of tasks calls a tool of a Modern server, which may insist on
+    /// a task.
     AwaitedIfNeeded,
     /// A Modern client asks about a Legacy server's task.
     Bridged,
@@ -149,7 +150,7 @@ impl TaskMode {
                 Self::Requested
             }
             TaskSupport::Required => Self::Awaited,
-            _ if !is_modern && has_modern => Self::AwaitedIfNeeded,
+            _ if has_modern && client.awaits_tasks() => Self::AwaitedIfNeeded,
             _ if asks => Self::Removed,
             TaskSupport::Optional | TaskSupport::Forbidden => Self::Unchanged,
         })

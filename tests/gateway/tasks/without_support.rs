@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{gateway, kinds, name};
-use crate::input::ann;
+use super::{gateway, kinds, modern, name};
+use crate::input::{ann, both, dialogue_about};
 use crate::support::upstream::tasks::EXTENSION;
-use crate::support::{Gateway, Upstream, every_kind, until, within};
+use crate::support::{Client, Gateway, Kind, Upstream, every_kind, until, within};
 
 #[tokio::test]
 async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
@@ -39,12 +39,12 @@ async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
     let kinds = kinds().await;
     let gateway = gateway(&kinds).await;
     for (kind, _) in &kinds {
-        for (era, client) in crate::input::both(&gateway).await {
+        for (era, client) in both(&gateway).await {
             if era == "Modern" && kind.name.starts_with("modern") {
                 continue;
             }
             let params = json!({ "name": name(kind, "must"), "arguments": { "asks": true } });
-            let said = crate::input::dialogue_about(&client, "tools/call", params, |_| ann()).await;
+            let said = dialogue_about(&client, "tools/call", params, |_| ann()).await;
             assert!(said.text().contains("Ann"), "{era} {} {said:?}", kind.name);
         }
     }
@@ -104,6 +104,86 @@ async fn a_task_that_takes_too_long_is_ended() {
         let client = gateway.legacy().await;
         let said = client.call("s__must", json!({})).await;
         assert!(said.is_error(), "{said:?}");
+        until(|| tasks.is_cancelled("task-1")).await;
+    }
+}
+
+/// Clients of both eras, and one that knows tasks, of a gateway whose tools are called by code.
+async fn clients_with_code(kinds: &[Kind]) -> (Gateway, Vec<(&'static str, Client)>) {
+    let code = Gateway::alone().toml("[profiles.default]\ndiscovery = \"code\"\n");
+    let all = kinds.iter().fold(code, |builder, kind| builder.server(kind.name, &kind.lines));
+    let gateway = all.start().await;
+    let mut clients = Vec::from(both(&gateway).await);
+    clients.push(("Modern that knows tasks", modern(&gateway).await));
+    (gateway, clients)
+}
+
+fn code_that_calls(kind: &Kind, arguments: &Value) -> Value {
+    let code = format!("return await tools['{}']({arguments})", name(kind, "must"));
+    json!({ "name": "run_code", "arguments": { "code": code } })
+}
+
+#[tokio::test]
+async fn code_is_given_what_comes_of_tasks() {
+    let (kinds, _tasks): (Vec<_>, Vec<_>) = kinds().await.into_iter().unzip();
+    let (_gateway, clients) = clients_with_code(&kinds).await;
+    for (era, client) in &clients {
+        for kind in &kinds {
+            for (arguments, comes) in
+                [(json!({ "ends": "result" }), "done"), (json!({ "asks": true }), "Ann")]
+            {
+                let params = code_that_calls(kind, &arguments);
+                let said = dialogue_about(client, "tools/call", params, |_| ann()).await;
+                let told = said.result()["structuredContent"]["returned"].to_string();
+                assert!(told.contains(comes), "{era} {} {comes}: {said:?}", kind.name);
+            }
+            let params = code_that_calls(kind, &json!({ "ends": "error" }));
+            let said = dialogue_about(client, "tools/call", params, |_| ann()).await;
+            assert!(said.is_error(), "{era} {}: {said:?}", kind.name);
+        }
+    }
+    for kind in kinds.iter().filter(|kind| kind.name.starts_with("modern")) {
+        let polls = kind.upstream.all("tasks/get");
+        assert!(!polls.is_empty());
+        for poll in polls {
+            assert_eq!(poll.meta("io.modelcontextprotocol/protocolVersion"), "2026-07-28");
+            let declared = poll.meta("io.modelcontextprotocol/clientCapabilities");
+            assert_eq!(declared["extensions"], json!({ EXTENSION: {} }), "{poll:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_gateways_own_is_given_what_comes_of_tasks() {
+    let kinds = kinds().await;
+    for (kind, _) in &kinds {
+        let calls = format!("[tools.own.calls.one]\ntool = \"{}\"\n", name(kind, "must"));
+        let arguments = "arguments = { ends = \"result\" }\n";
+        let own = Gateway::with(kind.name, &kind.lines).toml(&(calls + arguments));
+        let gateway = own.start().await;
+        let mut clients = Vec::from(both(&gateway).await);
+        clients.push(("Modern that knows tasks", modern(&gateway).await));
+        for (era, client) in clients {
+            let said = client.call("own", json!({})).await;
+            let expected = json!({ "one": "done" });
+            assert_eq!(said.result()["structuredContent"], expected, "{era} {}", kind.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn code_that_is_given_up_ends_its_tasks() {
+    let (kinds, tasks): (Vec<_>, Vec<_>) = kinds().await.into_iter().unzip();
+    let (_gateway, clients) = clients_with_code(&kinds).await;
+    let (_, client) = clients.last().unwrap();
+    for (kind, tasks) in kinds.iter().zip(&tasks) {
+        let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
+        tokio::select! {
+            _ = client.ask("tools/call", code_that_calls(kind, &json!({}))).send() => {
+                panic!("{}: answered", kind.name)
+            }
+            _ = kind.upstream.heard(method, 1) => {}
+        }
         until(|| tasks.is_cancelled("task-1")).await;
     }
 }
