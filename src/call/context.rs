@@ -104,10 +104,10 @@ impl Client {
     /// The same client without task support, whose calls wait for the end of what runs as a task.
     #[must_use]
     pub fn awaiting_tasks(&self) -> Self {
-        let capabilities = match self.abilities().tasks {
-            true => self.edit_extensions(|all| _ = all.remove(meta::TASKS)),
-            false => self.capabilities.clone(),
-        };
+        let mut capabilities = self.capabilities.clone();
+        if self.abilities().tasks {
+            capabilities = self.edit_extensions(|all| _ = all.remove(meta::TASKS));
+        }
         Self { awaits_tasks: true, ..Self::new(self.version, self.info.clone(), capabilities) }
     }
 
