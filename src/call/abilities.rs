@@ -158,12 +158,7 @@ impl Abilities {
     /// The same abilities, with task support.
     #[must_use]
     pub fn with_tasks(&self) -> Self {
-        let mut said: Map<String, Value> = serde_json::from_slice(&self.raw).unwrap_or_default();
-        let extensions = said.entry("extensions").or_insert_with(|| json!({}));
-        if let Some(extensions) = extensions.as_object_mut() {
-            extensions.insert(TASKS.into(), json!({}));
-        }
-        Self { raw: Value::Object(said).to_string().into(), tasks: true, ..self.clone() }
+        Self { raw: add_tasks(&self.raw), tasks: true, ..self.clone() }
     }
 
     /// Whether there are no abilities at all.
@@ -180,6 +175,16 @@ impl Abilities {
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
+}
+
+/// Raw capabilities with task support.
+pub(super) fn add_tasks(capabilities: &[u8]) -> Bytes {
+    let mut said: Map<String, Value> = serde_json::from_slice(capabilities).unwrap_or_default();
+    let extensions = said.entry("extensions").or_insert_with(|| json!({}));
+    if let Some(extensions) = extensions.as_object_mut() {
+        extensions.insert(TASKS.into(), json!({}));
+    }
+    Value::Object(said).to_string().into()
 }
 
 /// The raw capabilities, the version, and the abilities read from them.

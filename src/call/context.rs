@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::mcp::{Era, LogLevel, ProtocolVersion, meta};
 use crate::telemetry::audit::{AuditNotes, ConfirmationNote, DecidingRule};
 
+use super::abilities::add_tasks;
 use super::{Abilities, Grants, ProfileName, SentResults, TokenSource};
 
 /// Who is calling. Nothing is shared between two principals.
@@ -96,18 +97,21 @@ impl Client {
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         let abilities = OnceLock::from(self.abilities().with_tasks());
-        let capabilities =
-            self.edit_extensions(|all| _ = all.insert(meta::TASKS.into(), json!({})));
-        Self { capabilities, abilities, ..self.clone() }
+        Self { capabilities: add_tasks(&self.capabilities), abilities, ..self.clone() }
     }
 
     /// The same client without task support, whose calls wait for the end of what runs as a task.
     #[must_use]
     pub fn awaiting_tasks(&self) -> Self {
-        let mut capabilities = self.capabilities.clone();
-        if self.abilities().tasks {
-            capabilities = self.edit_extensions(|all| _ = all.remove(meta::TASKS));
+        if !self.abilities().tasks {
+            return Self { awaits_tasks: true, ..self.clone() };
         }
+        let mut said: Map<String, Value> =
+            serde_json::from_slice(&self.capabilities).unwrap_or_default();
+        if let Some(extensions) = said.get_mut("extensions").and_then(Value::as_object_mut) {
+            extensions.remove(meta::TASKS);
+        }
+        let capabilities = Value::Object(said).to_string().into();
         Self { awaits_tasks: true, ..Self::new(self.version, self.info.clone(), capabilities) }
     }
 
@@ -115,16 +119,6 @@ impl Client {
     /// with: those of Legacy clients do, which have no other way, and those that were told to.
     pub fn awaits_tasks(&self) -> bool {
         self.awaits_tasks || self.version.era() == Era::Legacy
-    }
-
-    fn edit_extensions(&self, edit: impl FnOnce(&mut Map<String, Value>)) -> Bytes {
-        let mut said: Map<String, Value> =
-            serde_json::from_slice(&self.capabilities).unwrap_or_default();
-        let extensions = said.entry("extensions").or_insert_with(|| json!({}));
-        if let Some(extensions) = extensions.as_object_mut() {
-            edit(extensions);
-        }
-        Value::Object(said).to_string().into()
     }
 
     /// The same client as a server sees it that is not told what clients can do.

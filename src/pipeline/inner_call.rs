@@ -20,27 +20,20 @@ use crate::telemetry::audit::AuditTrail;
 use super::active_call::ActiveCall;
 use super::input::parse_params;
 
-/// A call of a tool, by its public name, with raw arguments, on behalf of a client with these
-/// declarations.
+/// A call of a tool, by its public name, with raw arguments, which declares what this client does.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the arguments are not JSON.
 pub(super) fn make_inner_call(
     outer: &Call,
-    client: Client,
+    client: Arc<Client>,
     (tool, arguments): (&str, &str),
     trail: &AuditTrail,
 ) -> Result<Box<Call>, Failure> {
     let mut members = vec![("name", Cow::Owned(string(tool))), ("arguments", arguments.into())];
     members.extend(inner_meta(&outer.params).map(|meta| (meta::META, meta.into())));
-    let mut params = parse_params(object_of(members).into())?;
-    if client.capabilities != outer.context.client.capabilities
-        && let Some(declared) = lift::declare_capabilities(&params, &client.capabilities)
-    {
-        params = parse_params(declared)?;
-    }
+    let params = parse_params(object_of(members).into())?;
     let context = Context {
-        client: Arc::new(client),
         progress_token: None,
         log: None,
         sent: None,
@@ -49,7 +42,23 @@ pub(super) fn make_inner_call(
         audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
         ..outer.context.clone()
     };
-    Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: None }))
+    let mut call = Box::new(Call { method: Method::ToolsCall, params, context, input: None });
+    replace_client(&mut call, client)?;
+    Ok(call)
+}
+
+/// Has a call declare what this client does, instead of its own.
+///
+/// # Errors
+/// [`Failure::Internal`] if the client's capabilities are not JSON.
+pub(super) fn replace_client(call: &mut Call, client: Arc<Client>) -> Result<(), Failure> {
+    if client.capabilities != call.context.client.capabilities
+        && let Some(declared) = lift::declare_capabilities(&call.params, &client.capabilities)
+    {
+        call.params = parse_params(declared)?;
+    }
+    call.context.client = client;
+    Ok(())
 }
 
 /// The client's `_meta` without what belongs to its own call alone.

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::call::{Answer, Asked, Call, Failure, Input, Question, ResultBody};
+use crate::call::{Answer, Asked, Call, Client, Failure, Input, Question, ResultBody};
 use crate::code_mode::ScriptCall;
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response, object_of, string};
@@ -28,6 +28,8 @@ pub(super) struct InnerCalls {
     view: Arc<View>,
     /// The client's call of `run_code`.
     outer: Box<Call>,
+    /// The client as its calls declare it: code takes results, not tasks.
+    client: Arc<Client>,
     /// The most bytes of a result.
     largest: usize,
 }
@@ -87,7 +89,8 @@ impl InnerCalls {
         (outer, largest): (Box<Call>, usize),
     ) -> Self {
         let (gateway, snapshot) = (Arc::clone(gateway), Arc::clone(snapshot));
-        Self { gateway, snapshot, view: Arc::clone(view), outer, largest }
+        let client = Arc::new(outer.context.client.awaiting_tasks());
+        Self { gateway, snapshot, view: Arc::clone(view), outer, client, largest }
     }
 
     /// Begins a call of the code.
@@ -100,8 +103,7 @@ impl InnerCalls {
         self.gateway.admit_request(&self.snapshot, who, address)?;
         let arguments = std::str::from_utf8(&asked.arguments).unwrap_or("{}");
         let named = (asked.tool.as_str(), arguments);
-        // Code takes results, not tasks.
-        let client = context.client.awaiting_tasks();
+        let client = Arc::clone(&self.client);
         let call = make_inner_call(&self.outer, client, named, &self.gateway.audit)?;
         let starting = self.gateway.call(Arc::clone(&self.snapshot), call.clone());
         let (view, largest) = (Arc::clone(&self.view), self.largest);

@@ -182,7 +182,7 @@ impl OwnCall {
     fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
         let named = (call.tool.as_str(), arguments);
         let client = self.call.context.client.without_capabilities().awaiting_tasks();
-        make_inner_call(&self.call, client, named, &self.gateway.audit)
+        make_inner_call(&self.call, Arc::new(client), named, &self.gateway.audit)
     }
 }
 

@@ -24,11 +24,11 @@ use crate::call::{
     ServerFault, TaskFault,
 };
 use crate::clock;
-use crate::era::lift;
 use crate::era::tasks::form::{Task, TaskStatus};
 use crate::jsonrpc::{Id, MAX_SERVER_DEPTH, Members, Response, parse_strict};
-use crate::mcp::{Era, Method, code, meta};
-use crate::pipeline::input::{input_refused_with, parse_params};
+use crate::mcp::{Method, code, meta};
+use crate::pipeline::inner_call::replace_client;
+use crate::pipeline::input::input_refused_with;
 use crate::policy::{CallTarget, Permitted};
 use crate::snapshot::Snapshot;
 
@@ -191,13 +191,8 @@ impl DrivenTask {
 
     /// Makes the call again with task support.
     async fn call_again(&mut self, mut call: Call, target: CallTarget) -> Result<(), Failure> {
-        let client = call.context.client.with_tasks();
-        if client.version.era() == Era::Modern
-            && let Some(raw) = lift::declare_capabilities(&call.params, &client.capabilities)
-        {
-            call.params = parse_params(raw)?;
-        }
-        call.context.client = Arc::new(client);
+        let client = Arc::new(call.context.client.with_tasks());
+        replace_client(&mut call, client)?;
         let permitted = self.snapshot.policy.readmit(Box::new(call), target);
         self.at = TaskAt::for_new_task(&self.snapshot, &permitted).await?;
         self.reply = self.at.create_task(permitted).await?;
