@@ -79,10 +79,7 @@ async fn what_the_server_asks_reaches_the_client() {
 #[tokio::test]
 async fn a_call_can_become_a_task() {
     let kinds = tasks::kinds().await;
-    let all = kinds.iter();
-    let all =
-        all.fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines));
-    let gateway = all.toml(SEARCH).start().await;
+    let gateway = tasks::in_front_of(&kinds).toml(SEARCH).start().await;
     let (modern, legacy) = (tasks::modern(&gateway).await, tasks::legacy(&gateway).await);
     for (kind, _) in &kinds {
         let mut wanted = named(kind, "must");

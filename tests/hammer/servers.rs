@@ -53,6 +53,11 @@ impl Server {
         let lost = self.lost.lock().unwrap();
         lost.iter().filter(|at| at.elapsed() > Duration::from_secs(1)).count()
     }
+
+    /// Whether what it does may still be part of its loss.
+    pub fn is_being_lost(&self) -> bool {
+        self.times_lost() != self.times_left_behind()
+    }
 }
 
 pub async fn all() -> (Vec<Server>, Arc<Faults>) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{RELATED, about, clients, create, gateway, kinds, knows, modern, name};
+use super::{RELATED, about, clients, create, gateway, in_front_of, kinds, knows, modern, name};
 use crate::support::upstream::news::TASK;
 use crate::support::upstream::tasks::State;
 use crate::support::{Gateway, Upstream, until};
@@ -10,10 +10,7 @@ use crate::support::{Gateway, Upstream, until};
 #[tokio::test]
 async fn nobody_reaches_the_tasks_of_another() {
     let kinds = kinds().await;
-    let all = kinds
-        .iter()
-        .fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines));
-    let all = all.gateway(r#"state_keys = ["0123456789abcdef0123456789abcdef"]"#);
+    let all = in_front_of(&kinds).gateway(r#"state_keys = ["0123456789abcdef0123456789abcdef"]"#);
     let gateway = clients(all).start().await;
     let [ann, bob] = ["key of ann", "key of bob"].map(|key| gateway.modern().key(key));
     let (ann, bob) = (ann.offering(knows()).await, bob.offering(knows()).await);

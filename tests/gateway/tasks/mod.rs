@@ -35,11 +35,13 @@ pub async fn kinds() -> Vec<(Kind, Tasks)> {
     kinds.into_iter().map(|kind| (kind.upstream.has_tasks(), kind)).map(|(t, k)| (k, t)).collect()
 }
 
+pub fn in_front_of(kinds: &[(Kind, Tasks)]) -> Builder {
+    let all = kinds.iter();
+    all.fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines))
+}
+
 async fn gateway(kinds: &[(Kind, Tasks)]) -> Gateway {
-    let all = kinds
-        .iter()
-        .fold(Gateway::alone(), |builder, (kind, _)| builder.server(kind.name, &kind.lines));
-    all.start().await
+    in_front_of(kinds).start().await
 }
 
 fn name(kind: &Kind, tool: &str) -> String {

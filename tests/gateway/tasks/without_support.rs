@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{gateway, kinds, modern, name};
+use super::{gateway, in_front_of, kinds, modern, name};
 use crate::input::{ann, both, dialogue_about};
 use crate::support::upstream::tasks::EXTENSION;
 use crate::support::{Client, Gateway, Kind, Upstream, every_kind, until, within};
@@ -50,6 +50,12 @@ async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
     }
 }
 
+/// Done when a server was asked what came of its task.
+async fn is_asked_for_its_task(kind: &Kind) {
+    let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
+    kind.upstream.heard(method, 1).await;
+}
+
 #[tokio::test]
 async fn who_takes_its_call_back_ends_the_task() {
     let kinds = kinds().await;
@@ -59,8 +65,7 @@ async fn who_takes_its_call_back_ends_the_task() {
         let ask = client.ask_call(&name(kind, "must"), json!({})).id(json!(71));
         let takes_back = async {
             until(|| tasks.count() == 1).await;
-            let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
-            kind.upstream.heard(method, 1).await;
+            is_asked_for_its_task(kind).await;
             let params = json!({ "requestId": 71 });
             client.ask("notifications/cancelled", params).notification().send().await;
         };
@@ -108,14 +113,12 @@ async fn a_task_that_takes_too_long_is_ended() {
     }
 }
 
-/// Clients of both eras, and one that knows tasks, of a gateway whose tools are called by code.
-async fn clients_with_code(kinds: &[Kind]) -> (Gateway, Vec<(&'static str, Client)>) {
-    let code = Gateway::alone().toml("[profiles.default]\ndiscovery = \"code\"\n");
-    let all = kinds.iter().fold(code, |builder, kind| builder.server(kind.name, &kind.lines));
-    let gateway = all.start().await;
-    let mut clients = Vec::from(both(&gateway).await);
-    clients.push(("Modern that knows tasks", modern(&gateway).await));
-    (gateway, clients)
+const CODE: &str = "[profiles.default]\ndiscovery = \"code\"\n";
+
+/// Clients of both eras, and one that knows tasks.
+async fn three_clients(gateway: &Gateway) -> [(&'static str, Client); 3] {
+    let [one, other] = both(gateway).await;
+    [one, other, ("Modern that knows tasks", modern(gateway).await)]
 }
 
 fn code_that_calls(kind: &Kind, arguments: &Value) -> Value {
@@ -125,10 +128,10 @@ fn code_that_calls(kind: &Kind, arguments: &Value) -> Value {
 
 #[tokio::test]
 async fn code_is_given_what_comes_of_tasks() {
-    let (kinds, _tasks): (Vec<_>, Vec<_>) = kinds().await.into_iter().unzip();
-    let (_gateway, clients) = clients_with_code(&kinds).await;
-    for (era, client) in &clients {
-        for kind in &kinds {
+    let kinds = kinds().await;
+    let gateway = in_front_of(&kinds).toml(CODE).start().await;
+    for (era, client) in &three_clients(&gateway).await {
+        for (kind, _) in &kinds {
             for (arguments, comes) in
                 [(json!({ "ends": "result" }), "done"), (json!({ "asks": true }), "Ann")]
             {
@@ -142,7 +145,7 @@ async fn code_is_given_what_comes_of_tasks() {
             assert!(said.is_error(), "{era} {}: {said:?}", kind.name);
         }
     }
-    for kind in kinds.iter().filter(|kind| kind.name.starts_with("modern")) {
+    for (kind, _) in kinds.iter().filter(|(kind, _)| kind.name.starts_with("modern")) {
         let polls = kind.upstream.all("tasks/get");
         assert!(!polls.is_empty());
         for poll in polls {
@@ -161,9 +164,7 @@ async fn a_tool_of_the_gateways_own_is_given_what_comes_of_tasks() {
         let arguments = "arguments = { ends = \"result\" }\n";
         let own = Gateway::with(kind.name, &kind.lines).toml(&(calls + arguments));
         let gateway = own.start().await;
-        let mut clients = Vec::from(both(&gateway).await);
-        clients.push(("Modern that knows tasks", modern(&gateway).await));
-        for (era, client) in clients {
+        for (era, client) in three_clients(&gateway).await {
             let said = client.call("own", json!({})).await;
             let expected = json!({ "one": "done" });
             assert_eq!(said.result()["structuredContent"], expected, "{era} {}", kind.name);
@@ -173,16 +174,15 @@ async fn a_tool_of_the_gateways_own_is_given_what_comes_of_tasks() {
 
 #[tokio::test]
 async fn code_that_is_given_up_ends_its_tasks() {
-    let (kinds, tasks): (Vec<_>, Vec<_>) = kinds().await.into_iter().unzip();
-    let (_gateway, clients) = clients_with_code(&kinds).await;
-    let (_, client) = clients.last().unwrap();
-    for (kind, tasks) in kinds.iter().zip(&tasks) {
-        let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
+    let kinds = kinds().await;
+    let gateway = in_front_of(&kinds).toml(CODE).start().await;
+    let client = modern(&gateway).await;
+    for (kind, tasks) in &kinds {
         tokio::select! {
             _ = client.ask("tools/call", code_that_calls(kind, &json!({}))).send() => {
                 panic!("{}: answered", kind.name)
             }
-            _ = kind.upstream.heard(method, 1) => {}
+            () = is_asked_for_its_task(kind) => {}
         }
         until(|| tasks.is_cancelled("task-1")).await;
     }

@@ -1,11 +1,10 @@
 //! A call of a client: made, answered, and looked at.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::{Call, Player};
+use super::{Back, Call, Player, is_unexplained};
 use crate::servers::{Server, Ties};
 use crate::support::client::Ask;
 use crate::support::{Reply, Said};
@@ -37,11 +36,7 @@ impl Player {
 
     /// Makes a call, answers what it asks, and looks at all that comes of it:
     /// its text, unless its server was lost.
-    pub(super) async fn made(
-        &self,
-        call: &mut Call<'_>,
-        back: &mut HashMap<&'static str, usize>,
-    ) -> Option<String> {
+    pub(super) async fn made(&self, call: &mut Call<'_>, back: &mut Back) -> Option<String> {
         let behind = call.server.times_left_behind();
         let mut ask = self.ask(call);
         let answer = loop {
@@ -72,8 +67,7 @@ impl Player {
         self.is_doubtful(call);
         let told = format!("the server {} ", call.server.name);
         let clear = answer.to_string().contains(&told) || answer["error"]["code"] == 50_300;
-        let had = back.get(call.server.name).copied().unwrap_or(0);
-        if !clear || call.server.times_lost() == had {
+        if !clear || is_unexplained(call.server, back) {
             self.fault(&format!("{} {} failed", call.mark, call.tool), &answer);
         }
         None
@@ -229,7 +223,7 @@ impl Player {
         server: &Server,
         tool: &'static str,
         asks: &str,
-        back: &mut HashMap<&'static str, usize>,
+        back: &mut Back,
     ) {
         let mut call = self.new_call(server, tool, json!({ "asks": asks }));
         let Some(text) = self.made(&mut call, back).await else { return };
@@ -262,8 +256,7 @@ impl Player {
 /// Whether a question may be of another call of the same client: one that is asked on the stream of
 /// a session, which may still be read after the call that it was asked for was lost.
 fn may_be_anothers(call: &Call<'_>) -> bool {
-    let server = call.server;
-    call.tool == "ask_aside" || server.times_lost() != server.times_left_behind()
+    call.tool == "ask_aside" || call.server.is_being_lost()
 }
 
 /// The mark in a question, whatever it asks for.

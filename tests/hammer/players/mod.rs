@@ -56,6 +56,14 @@ struct Call<'a> {
     lines: u64,
 }
 
+/// How often each server had been lost, a while before, when a call to it went well last.
+type Back = HashMap<&'static str, usize>;
+
+/// Whether no loss of a server explains that a call to it failed.
+fn is_unexplained(server: &Server, back: &Back) -> bool {
+    server.times_lost() == back.get(server.name).copied().unwrap_or(0)
+}
+
 const ALL: [&str; 6] = ["lh", "ls", "lc", "lp", "mh", "mp"];
 /// Where everybody shares the pipes there should be some calls that nobody
 /// else's are beside.
@@ -165,9 +173,8 @@ impl Player {
         }
     }
 
-    /// One turn. `back` says of each server how often it had been lost, a while before, when a
-    /// call to it went well last.
-    async fn turn(&self, dice: &mut Rng, back: &mut HashMap<&'static str, usize>) {
+    /// One turn.
+    async fn turn(&self, dice: &mut Rng, back: &mut Back) {
         let name = LOT[dice.usize(..LOT.len())];
         let server = self.world.servers.iter().find(|server| server.name == name).unwrap();
         if !self.uses(server) {
@@ -212,26 +219,21 @@ impl Player {
     }
 
     /// Has a server tell of its own resource, until it hears of it.
-    async fn touches(
-        &self,
-        server: &Server,
-        back: &mut HashMap<&'static str, usize>,
-        tool: &'static str,
-    ) {
+    async fn touches(&self, server: &Server, back: &mut Back, tool: &'static str) {
         let uri = if tool == "touch" { self.own_uri() } else { self.common_uri() };
         let heard = public(server.name, &uri);
         self.until_heard(server, back, (tool, json!({ "uri": uri })), &heard).await;
     }
 
     /// Has a server tell what no call asked for.
-    async fn is_told(&self, server: &Server, back: &mut HashMap<&'static str, usize>) {
+    async fn is_told(&self, server: &Server, back: &mut Back) {
         self.until_heard(server, back, ("tell", json!({})), TOLD).await;
     }
 
     async fn until_heard(
         &self,
         server: &Server,
-        back: &mut HashMap<&'static str, usize>,
+        back: &mut Back,
         (tool, arguments): (&'static str, Value),
         heard: &str,
     ) {
@@ -253,7 +255,7 @@ impl Player {
     }
 
     /// Gives a call up once it is under way.
-    async fn cancels(&self, server: &Server, back: &mut HashMap<&'static str, usize>) {
+    async fn cancels(&self, server: &Server, back: &mut Back) {
         let ends = json!({ "ends": server.ties == Ties::Nothing });
         let mut call = self.new_call(server, "slow", ends);
         self.is_doubtful(&call);
@@ -292,10 +294,9 @@ impl Player {
     }
 
     /// A call that is answered at once, which its server must have been lost for.
-    fn did_not_begin(&self, call: &Call<'_>, answer: &Value, back: &HashMap<&'static str, usize>) {
+    fn did_not_begin(&self, call: &Call<'_>, answer: &Value, back: &Back) {
         self.add(Counted::Failure);
-        let had = back.get(call.server.name).copied().unwrap_or(0);
-        if call.server.times_lost() == had {
+        if is_unexplained(call.server, back) {
             self.fault(&format!("{} of {} did not begin", call.mark, call.server.name), answer);
         }
     }
