@@ -38,6 +38,7 @@ mod profile_paths;
 mod refused_calls;
 mod shown_keys;
 mod strangers;
+mod surplus_responses;
 mod unfinished_bodies;
 mod unread_answers;
 mod watched_files;

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::Response;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -35,14 +36,15 @@ enum BodySource {
 struct Receiving {
     incoming: Incoming,
     connection: Http1Connection,
-    /// Where the connection is returned afterwards.
-    idle: IdleConnections,
+    /// Takes the connection afterwards; `None` if it is to be closed.
+    idle: Option<IdleConnections>,
 }
 
 impl ResponseBody {
     /// Reads the part of the body that has arrived with the head. The
     /// connection returns to `idle` after the whole body, which for a small one
-    /// is at once.
+    /// is at once. After a response with both `Content-Length` and `Transfer-Encoding` it is closed
+    /// (RFC 9112, 6.3): a proxy on the way may disagree about the end of the body.
     ///
     /// # Errors
     /// [`TransportError`] if the part that was read is malformed.
@@ -52,7 +54,10 @@ impl ResponseBody {
         idle: &IdleConnections,
     ) -> Result<Response<Self>, TransportError> {
         let (head, incoming) = response.into_parts();
-        let mut receiving = Receiving { incoming, connection, idle: idle.clone() };
+        let has_two_lengths = head.headers.contains_key(TRANSFER_ENCODING)
+            && head.headers.contains_key(CONTENT_LENGTH);
+        let idle = (!has_two_lengths).then(|| idle.clone());
+        let mut receiving = Receiving { incoming, connection, idle };
         let mut quiet = Context::from_waker(Waker::noop());
         let source = match receiving.poll_data(&mut quiet) {
             Poll::Ready(None) => {
@@ -107,8 +112,10 @@ impl Receiving {
     /// Keeps the connection for the next request, unless the server closes it
     /// or has not read the whole last request.
     fn finish(mut self) {
-        if self.connection.is_ready() || self.connection.is_reusable() {
-            self.idle.put(self.connection);
+        if let Some(idle) = self.idle
+            && (self.connection.is_ready() || self.connection.is_reusable())
+        {
+            idle.put(self.connection);
         }
     }
 }

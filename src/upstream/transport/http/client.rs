@@ -99,6 +99,12 @@ impl HttpClient {
         Self::with_resolver(config, connect_timeout, HostResolver::new(Some(rule)))
     }
 
+    /// Closes the idle connections. A response with the id of another request shows that a server's
+    /// responses no longer belong to the requests before them.
+    pub(super) fn close_idle_connections(&self) {
+        self.pool.idle.close_all();
+    }
+
     fn with_resolver(
         config: &HttpConfig,
         connect_timeout: Duration,

@@ -28,6 +28,8 @@ pub(super) struct Http1Connection {
     /// hyper's state machine; `None` once it has ended.
     driver: Option<Box<Driver>>,
     awaited: Arc<AwaitedBytes>,
+    /// A response has arrived on this connection.
+    is_used: bool,
 }
 
 /// The byte stream, with or without TLS.
@@ -51,7 +53,7 @@ impl Http1Connection {
         let (stream, awaited) = GuardedStream::new(stream);
         let handshake = http1::Builder::new().max_header_size(HEAD_LIMIT).handshake(stream).await;
         let (sender, driver) = handshake.map_err(TransportError::of_http1)?;
-        Ok(Self { sender, driver: Some(Box::new(driver)), awaited })
+        Ok(Self { sender, driver: Some(Box::new(driver)), awaited, is_used: false })
     }
 
     /// Whether the connection accepts a request: the last exchange is over, and
@@ -74,9 +76,13 @@ impl Http1Connection {
         mut self,
         request: Request<Full<Bytes>>,
     ) -> impl Future<Output = Result<Answered, Unanswered>> {
+        if self.is_used {
+            self.awaited.begin_again();
+        } else {
+            self.awaited.begin();
+        }
         // Boxed, because hyper's future has room for the request, and every future around it would
         // have that room twice.
-        self.awaited.begin();
         let mut response = Box::pin(self.sender.try_send_request(request));
         async move {
             let driver = &mut self.driver;
@@ -93,6 +99,7 @@ impl Http1Connection {
             });
             let head = head.await;
             self.awaited.end();
+            self.is_used = true;
             head.map(|head| (head, self)).map_err(|mut fault| match fault.take_message() {
                 Some(request) => {
                     let fault = TransportError::of_http1(fault.into_error());

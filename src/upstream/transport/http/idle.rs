@@ -69,6 +69,14 @@ impl IdleConnections {
         }
     }
 
+    /// Closes all idle connections.
+    #[cold]
+    pub(super) fn close_all(&self) {
+        for shelf in &self.0.by_thread {
+            shelf.lock().clear();
+        }
+    }
+
     /// Spawns the task that closes expired connections, and those closed by the
     /// server, until none are left.
     #[cold]

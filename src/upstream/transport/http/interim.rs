@@ -1,5 +1,7 @@
-//! A bound on what a server sends before its response: interim responses (1xx), which hyper reads
-//! one after the other and drops.
+//! The bytes that a server sends before its response.
+//!
+//! Interim responses (1xx), which hyper reads one after the other and drops, are bounded. Bytes that
+//! arrive before a request on a used connection is written, such as a surplus response, close it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
+use hyper_rustls::MaybeHttpsStream;
+use rustix::net::{RecvFlags, recv};
 
 use super::connection::{HEAD_LIMIT, ServerStream};
 
@@ -19,7 +23,7 @@ pub(super) struct GuardedStream {
     count: Arc<AwaitedBytes>,
 }
 
-/// How many bytes have come since the request, or [`NOT_AWAITED`].
+/// The number of bytes since the request, [`NOT_AWAITED`] or [`UNSENT`].
 #[derive(Debug)]
 pub(super) struct AwaitedBytes(AtomicUsize);
 
@@ -30,10 +34,20 @@ struct TooMuchAhead {
     limit: usize,
 }
 
+/// Bytes, or the end of the stream, arrived before the request was written.
+#[derive(Debug, thiserror::Error)]
+#[error("the server closed the connection or sent data before the request")]
+struct UnaskedData;
+
 impl AwaitedBytes {
-    /// A request was sent.
+    /// Starts to count for the first request of a connection.
     pub(super) fn begin(&self) {
         self.0.store(0, Relaxed);
+    }
+
+    /// Starts to count for a further request, which is sent only if nothing has arrived.
+    pub(super) fn begin_again(&self) {
+        self.0.store(UNSENT, Relaxed);
     }
 
     /// The head of its response has come.
@@ -59,6 +73,13 @@ impl Read for GuardedStream {
         if before == NOT_AWAITED {
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
+        if before == UNSENT {
+            self.count.0.store(0, Relaxed);
+            if has_unread_data(&self.inner) {
+                return Poll::Ready(Err(io::Error::other(UnaskedData)));
+            }
+            return Pin::new(&mut self.inner).poll_read(cx, buffer);
+        }
         if before > MOST_AHEAD {
             return Poll::Ready(Err(io::Error::other(TooMuchAhead { limit: MOST_AHEAD })));
         }
@@ -71,6 +92,18 @@ impl Read for GuardedStream {
         self.count.0.store(before + piece.filled().len(), Relaxed);
         Poll::Ready(Ok(()))
     }
+}
+
+/// Returns true if the kernel holds unread bytes of the stream, or its end.
+///
+/// Asks the kernel: the runtime learns of new bytes only when it polls the socket's events, which
+/// may be after the next request. With TLS a record that carries no data closes the connection, too.
+fn has_unread_data(stream: &ServerStream) -> bool {
+    let socket = match stream {
+        MaybeHttpsStream::Http(tcp) => tcp.inner(),
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner(),
+    };
+    recv(socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok()
 }
 
 impl Write for GuardedStream {
@@ -103,7 +136,10 @@ impl Write for GuardedStream {
     }
 }
 
+/// No request is in flight.
 const NOT_AWAITED: usize = usize::MAX;
+/// A request waits to be written on a connection that has served another.
+const UNSENT: usize = usize::MAX - 1;
 /// The most bytes before the end of a response's head: as many again as the head may have.
 const MOST_AHEAD: usize = 2 * HEAD_LIMIT;
 /// The most bytes that are read at once until the head is complete.

@@ -316,7 +316,9 @@ impl HttpShared {
         let message = jsonrpc::request(&id, method.as_str(), &params);
         let reception = match self.exchange(&id, message, &headers).await? {
             HttpReply::Events(events) => events,
-            whole => return whole.answer(&id).await,
+            whole => {
+                return whole.answer(&id).await.inspect_err(|fault| self.doubt(fault));
+            }
         };
         let mut events = self.resumable(&id, reception, HeaderMap::new());
         while let Some(said) = events.next().await? {

@@ -77,13 +77,16 @@ impl HttpShared {
     }
 
     /// Marks the connection as lost if an error shows that the server cannot be
-    /// reached, and has it checked if its era may have changed.
+    /// reached, and has it checked if its era may have changed. Closes idle connections if
+    /// responses came in another order than requests.
     pub(super) fn doubt(&self, fault: &UpstreamError) {
         let may_have_changed = self.peer.era() == Era::Modern
             && matches!(fault, UpstreamError::Status { status }
                 if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
         if matches!(fault, UpstreamError::Connect(_)) {
             self.lose(fault);
+        } else if matches!(fault, UpstreamError::WrongId) {
+            self.client.close_idle_connections();
         } else if may_have_changed {
             self.doubts.send_replace(Some(fault.clone()));
         }

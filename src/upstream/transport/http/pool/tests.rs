@@ -342,7 +342,56 @@ async fn a_response_between_two_requests_answers_neither() {
     let (response, _second) = tokio::join!(server.ask("two"), play);
     assert_eq!(whole(response.unwrap()).await, "ok");
     let read = timeout(PATIENCE, first.read(&mut [0])).await.expect("the first one is closed");
-    assert_eq!(read.unwrap(), 0, "the request went out on the first connection, too");
+    // Reset, because its client has not read the surplus response.
+    assert!(
+        matches!(read, Ok(0) | Err(_)),
+        "the request went out on the first connection, too: {read:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_response_that_only_the_kernel_knows_of_answers_no_request() {
+    let server = Server::start().await;
+    for unasked in ["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", "x"] {
+        let play = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"one").await;
+            said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+            socket.into_std().unwrap()
+        };
+        let (response, mut first) = tokio::join!(server.ask("one"), play);
+        assert_eq!(whole(response.unwrap()).await, "ok");
+        // The runtime has no chance to notice it before the next request.
+        std::io::Write::write_all(&mut first, unasked.as_bytes()).unwrap();
+        let play = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"two").await;
+            said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ntwo").await;
+        };
+        let (response, ()) = tokio::join!(server.ask("two"), play);
+        assert_eq!(whole(response.unwrap()).await, "two");
+        server.pool.idle.close_all();
+    }
+}
+
+#[tokio::test]
+async fn a_response_with_two_lengths_closes_its_connection() {
+    let server = Server::start().await;
+    for lengths in [
+        "content-length: 2\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 12",
+    ] {
+        let play = async {
+            let mut socket = server.accept().await;
+            request(&mut socket, b"{}").await;
+            let answer = format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n2\r\nok\r\n0\r\n\r\n");
+            said(&mut socket, &answer).await;
+            socket
+        };
+        let (response, _socket) = tokio::join!(server.ask("{}"), play);
+        assert_eq!(whole(response.unwrap()).await, "ok");
+        assert!(server.pool.idle.take().is_none(), "{lengths}");
+    }
 }
 
 #[tokio::test]
