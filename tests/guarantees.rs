@@ -132,7 +132,7 @@ fn places_of(path: &Path) -> impl Iterator<Item = String> {
     let module: Vec<_> = module.collect();
     let folders = path.ancestors().map(|one| one.to_string_lossy().into_owned());
     let parts = module.iter().map(ToString::to_string);
-    let joined = (1..=module.len()).map(|end| module[..end].join("::"));
+    let joined = (1..=module.len()).filter_map(|end| Some(module.get(..end)?.join("::")));
     folders.chain(parts).chain(joined).collect::<Vec<_>>().into_iter()
 }
 
