@@ -73,9 +73,12 @@ impl StatusReport {
         notes.digest = digest;
     }
 
-    /// Notes the outcome of a reload.
-    pub fn reloaded(&self, outcome: ReloadOutcome, faults: Vec<String>) {
-        self.notes().last_reload = Some(ReloadStatus { at: Timestamp::now(), outcome, faults });
+    /// Notes the outcome of a reload, with its faults, or the protections that it weakens.
+    pub fn reloaded(&self, outcome: ReloadOutcome, faults: Vec<String>, losses: Vec<String>) {
+        let is_refused = outcome == ReloadOutcome::Refused;
+        let accept = is_refused.then(|| format!("kill -HUP {}, or a restart", std::process::id()));
+        let at = Timestamp::now();
+        self.notes().last_reload = Some(ReloadStatus { at, outcome, faults, losses, accept });
     }
 
     /// Notes that the gateway is stopping.

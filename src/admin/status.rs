@@ -127,6 +127,11 @@ pub struct ReloadStatus {
     pub outcome: ReloadOutcome,
     /// Everything that is wrong with the text, with line and key.
     pub faults: Vec<String>,
+    /// The protections that it removes or weakens, with their keys. A configuration that was refused
+    /// for them does not take effect.
+    pub losses: Vec<String>,
+    /// The way to have a refused configuration take effect.
+    pub accept: Option<String>,
 }
 
 /// A configured client.

@@ -212,6 +212,8 @@ fn a_rejected_reload_is_told_with_all_its_faults() {
         at: at(4),
         outcome: metrics::ReloadOutcome::Rejected,
         faults: vec!["gateway.toml:3: servers.a: one".to_owned(), "two".to_owned()],
+        losses: Vec::new(),
+        accept: None,
     });
     let (_, body) = ask("GET", "/status", status);
     let body: Value = serde_json::from_str(&body).unwrap();

@@ -39,6 +39,9 @@ pub enum FileError {
     /// Another user owns the file, or may write to it.
     #[error("expected a file that only the gateway's own user can write")]
     Foreign,
+    /// The file has no contents, as one that is being written.
+    #[error("expected contents, found an empty file")]
+    Empty,
     /// The file is not UTF-8.
     #[error("expected text in UTF-8")]
     NotText,

@@ -77,7 +77,11 @@ impl Environment for SystemEnvironment {
     }
 
     fn text(&self, path: &Path) -> Result<String, FileError> {
-        String::from_utf8(read_file(path, MAX_VALUE)?).map_err(|_| FileError::NotText)
+        let bytes = read_file(path, MAX_VALUE)?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(FileError::Empty);
+        }
+        String::from_utf8(bytes).map_err(|_| FileError::NotText)
     }
 
     fn executable(&self) -> Option<PathBuf> {

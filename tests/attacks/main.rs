@@ -15,6 +15,8 @@
     reason = "a test that cannot go on fails; scripts and fixtures are held to the common lints"
 )]
 
+#[path = "../system/process.rs"]
+mod process;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -26,6 +28,7 @@ mod costly_templates;
 mod duplicate_keys;
 mod fair_shares;
 mod guessed_ids;
+mod half_written_files;
 mod inventive_clients;
 mod large_arguments;
 mod large_results;

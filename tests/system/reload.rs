@@ -64,7 +64,7 @@ pub(super) fn unsteady(n: u64, tag: &Tag) -> String {
     // Kept, with other rules for its tools; started anew every fifth time.
     let env = format!("{}, ROUND = \"{}\"", tag.env(), n / 5);
     let rules = match n % 3 {
-        0 => "tools.deny = [\"delete\"]\n".to_owned(),
+        0 => format!("tools.delete = {{ description = \"{n}\" }}\n"),
         1 => format!("tools.add = {{ name = \"keep_{n}\" }}\n"),
         _ => format!("rate = \"{}/s\"\n", 1000 + n),
     };

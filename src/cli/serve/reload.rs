@@ -15,12 +15,14 @@ use crate::config::{
 };
 use crate::listener::LiveSettings;
 use crate::pipeline::Gateway;
+use crate::snapshot::{ProtectionLoss, find_losses};
 use crate::telemetry::events::{EventDelivery, LifecycleEvent};
 use crate::telemetry::log::LogHandle;
 use crate::telemetry::metrics::ReloadOutcome;
 use crate::text::error_chain;
 use crate::upstream::child::Guardian;
 
+use super::watch::{FileStamp, FileStamps};
 use super::{Doors, Running, audit_log, event_delivery, levels, settings};
 
 /// Applies the current contents of the configuration file.
@@ -76,6 +78,47 @@ struct RejectedFiles {
     files: Vec<PathBuf>,
 }
 
+/// Who asks for a reload.
+enum ReloadCause {
+    /// An operator, by SIGHUP or by the API.
+    Operator,
+    /// The watcher, for files that had these stamps.
+    Watch(FileStamps),
+}
+
+/// Why a configuration does not take effect.
+enum ReloadRefusal {
+    /// It has faults.
+    Faults(Vec<String>),
+    /// It weakens protection.
+    Weakens(Vec<ProtectionLoss>),
+    /// A file changed while it was read.
+    Unsettled,
+}
+
+impl From<Vec<String>> for ReloadRefusal {
+    fn from(faults: Vec<String>) -> Self {
+        Self::Faults(faults)
+    }
+}
+
+/// The result of a reload, for log, status, metrics and events.
+struct ReloadReport {
+    outcome: ReloadOutcome,
+    faults: Vec<String>,
+    losses: Vec<ProtectionLoss>,
+}
+
+impl ReloadReport {
+    fn accepted(outcome: ReloadOutcome, losses: Vec<ProtectionLoss>) -> Self {
+        Self { outcome, faults: Vec::new(), losses }
+    }
+
+    fn rejected(faults: Vec<String>) -> Self {
+        Self { outcome: ReloadOutcome::Rejected, faults, losses: Vec::new() }
+    }
+}
+
 impl Reloader {
     /// Reads variables and files from another environment, within another time.
     #[must_use]
@@ -87,29 +130,80 @@ impl Reloader {
         Self { environment, reader: FileReader::new(within), ..self }
     }
 
-    /// Reads the file and applies it. Faults are reported in the log and the
-    /// status, and the old configuration stays active.
+    /// Reads the file and applies it, also if it weakens protection: an operator asks for it. Faults
+    /// are reported in the log and the status, and the old configuration stays active.
     pub async fn reload(&self) -> ReloadOutcome {
+        let outcome = self.reload_for(ReloadCause::Operator).await;
+        outcome.unwrap_or(ReloadOutcome::Rejected)
+    }
+
+    /// Reads files that have changed and applies them, unless they weaken protection. `None` if a
+    /// file no longer had its stamp when it was read: then nothing happens.
+    pub(super) async fn reload_watched(&self, stamps: FileStamps) -> Option<ReloadOutcome> {
+        self.reload_for(ReloadCause::Watch(stamps)).await
+    }
+
+    async fn reload_for(&self, cause: ReloadCause) -> Option<ReloadOutcome> {
         let _turn = self.one_at_a_time.lock().await;
-        let outcome = match self.load_files().await {
-            Ok(loaded) => self.apply(loaded).await,
-            Err(faults) => Err(faults),
+        let applied = match self.load_files(&cause).await {
+            Ok(loaded) => self.apply(loaded, &cause).await,
+            Err(refusal) => Err(refusal),
         };
-        let (outcome, faults) = match outcome {
-            Ok(outcome) => (outcome, Vec::new()),
-            Err(faults) => (ReloadOutcome::Rejected, faults),
+        let report = match applied {
+            Ok(report) => report,
+            Err(ReloadRefusal::Unsettled) => return None,
+            Err(ReloadRefusal::Faults(faults)) => ReloadReport::rejected(faults),
+            Err(ReloadRefusal::Weakens(losses)) => {
+                ReloadReport { outcome: ReloadOutcome::Refused, faults: Vec::new(), losses }
+            }
         };
-        for fault in &faults {
+        self.publish_report(&report);
+        Some(report.outcome)
+    }
+
+    /// Reports files that were written in place and whose last lines have no end.
+    pub(super) async fn report_incomplete(&self, paths: &[PathBuf]) {
+        let _turn = self.one_at_a_time.lock().await;
+        let fault = |path: &PathBuf| {
+            format!(
+                "{}: the last line has no line end, so the file may be incomplete: add it, or \
+                 {ACCEPT_HINT}",
+                path.display()
+            )
+        };
+        self.publish_report(&ReloadReport::rejected(paths.iter().map(fault).collect()));
+    }
+
+    fn publish_report(&self, report: &ReloadReport) {
+        let ReloadReport { outcome, faults, losses } = report;
+        for fault in faults {
             tracing::error!("{fault}");
         }
-        if outcome == ReloadOutcome::Rejected {
+        let losses: Vec<_> = losses.iter().map(ToString::to_string).collect();
+        let is_refused = *outcome == ReloadOutcome::Refused;
+        for loss in &losses {
+            if is_refused {
+                tracing::error!("the new configuration weakens protection: {loss}");
+            } else {
+                tracing::warn!("protection is weakened: {loss}");
+            }
+        }
+        if *outcome == ReloadOutcome::Rejected {
             tracing::error!(faults = faults.len(), "the configuration stays as it was");
-            let rejected = LifecycleEvent::ConfigRejected { faults: faults.len() };
+        } else if is_refused {
+            let pid = std::process::id();
+            tracing::error!(
+                losses = losses.len(),
+                "the configuration stays as it was: to accept the new one, {ACCEPT_HINT} (kill -HUP {pid})"
+            );
+        }
+        if is_refused || *outcome == ReloadOutcome::Rejected {
+            let rejected =
+                LifecycleEvent::ConfigRejected { faults: faults.len(), losses: losses.len() };
             self.events.sender().send(&rejected);
         }
-        self.gateway.metrics.count_reload(outcome);
-        self.report.reloaded(outcome, faults);
-        outcome
+        self.gateway.metrics.count_reload(*outcome);
+        self.report.reloaded(*outcome, faults.clone(), losses);
     }
 
     /// Has the file of the audit log opened again.
@@ -157,38 +251,57 @@ impl Reloader {
     }
 
     /// Reads all files on a blocking thread: one that hangs is a fault of the configuration.
-    async fn load_files(&self) -> Result<LoadedFiles, Vec<String>> {
+    async fn load_files(&self, cause: &ReloadCause) -> Result<LoadedFiles, ReloadRefusal> {
         let (common, environment) = (self.common.clone(), Arc::clone(&self.environment));
-        let read = move || load_files(&common, &*environment);
-        match self.reader.run(read).await {
-            Ok(loaded) => {
-                let rejected = loaded.as_ref().err().map(|rejected| rejected.files.clone());
-                *self.refused.lock() = rejected.unwrap_or_default();
-                loaded.map_err(|rejected| rejected.faults)
-            }
-            Err(error) => Err(vec![error_chain(&error)]),
-        }
+        let stamps = match cause {
+            ReloadCause::Operator => FileStamps::new(),
+            ReloadCause::Watch(stamps) => stamps.clone(),
+        };
+        let read = move || {
+            let loaded = load_files(&common, &*environment);
+            let is_settled = stamps.iter().all(|(path, stamp)| FileStamp::read(path) == *stamp);
+            is_settled.then_some(loaded)
+        };
+        let loaded = match self.reader.run(read).await {
+            Ok(loaded) => loaded.ok_or(ReloadRefusal::Unsettled)?,
+            Err(error) => return Err(ReloadRefusal::Faults(vec![error_chain(&error)])),
+        };
+        let refused_files = match &loaded {
+            Ok(_) => Vec::new(),
+            Err(rejected) => rejected.files.clone(),
+        };
+        *self.refused.lock() = refused_files;
+        loaded.map_err(|rejected| ReloadRefusal::Faults(rejected.faults))
     }
 
-    async fn apply(&self, loaded: LoadedFiles) -> Result<ReloadOutcome, Vec<String>> {
+    async fn apply(
+        &self,
+        loaded: LoadedFiles,
+        cause: &ReloadCause,
+    ) -> Result<ReloadReport, ReloadRefusal> {
         let LoadedFiles { config, listeners, digest } = loaded;
         let running = Arc::clone(&self.gateway.snapshots.load().config);
         // Removing the last client is not meant to open the gateway to
         // everyone.
         if config.is_open_to_anyone() && !running.is_open_to_anyone() {
-            return Err(vec![OPEN.to_owned()]);
+            return Err(vec![OPEN.to_owned()].into());
         }
         audit_log::check_standard_output(&config, self.doors).map_err(|fault| vec![fault])?;
         if config == *running {
             // The certificate files may have changed under the same names.
             self.publish(listeners, digest);
-            return Ok(ReloadOutcome::Unchanged);
+            return Ok(ReloadReport::accepted(ReloadOutcome::Unchanged, Vec::new()));
+        }
+        let losses = find_losses(&running, &config);
+        if matches!(cause, ReloadCause::Watch(_)) && !losses.is_empty() {
+            *self.refused.lock() = config.files;
+            return Err(ReloadRefusal::Weakens(losses));
         }
         warn_of_what_needs_a_restart(&running, &config);
         if let Some(log) = &self.log
             && let Err(error) = log.set_levels(levels(&config))
         {
-            return Err(vec![error.to_string()]);
+            return Err(vec![error.to_string()].into());
         }
         if config.audit != running.audit {
             let settings = audit_log::audit_settings(&config.audit);
@@ -212,7 +325,7 @@ impl Reloader {
             added: plan.added.len(),
             removed: plan.removed.len(),
         });
-        Ok(ReloadOutcome::Applied)
+        Ok(ReloadReport::accepted(ReloadOutcome::Applied, losses))
     }
 
     fn publish(&self, listeners: settings::Listeners, digest: String) {
@@ -231,6 +344,11 @@ fn load_files(
     let source = ConfigSource::open(&common.config.path).map_err(|error| {
         rejected(vec![format!("cannot read {}: {error}", common.config.path.display())])
     })?;
+    // A configuration without a setting is valid, but an empty file is one that is being written.
+    if source.bytes.trim_ascii().is_empty() {
+        let fault = format!("{}: the file is empty: expected a configuration", source.name);
+        return Err(rejected(vec![fault]));
+    }
     let mut config = Config::read(&source, environment).map_err(|faults| RejectedFiles {
         faults: faults.to_string().lines().map(str::to_owned).collect(),
         files: faults.files().to_vec(),
@@ -255,3 +373,6 @@ fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
         tracing::warn!("{key} has changed: it takes effect at the next start");
     }
 }
+
+/// The ways to accept a configuration that the watcher refuses.
+const ACCEPT_HINT: &str = "send SIGHUP, or restart the gateway";

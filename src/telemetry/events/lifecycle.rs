@@ -101,6 +101,8 @@ pub enum LifecycleEvent<'a> {
     ConfigRejected {
         /// The number of faults; the log tells each.
         faults: usize,
+        /// The number of protections that it would remove or weaken; the log tells each.
+        losses: usize,
     },
 }
 

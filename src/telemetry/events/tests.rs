@@ -40,7 +40,7 @@ fn examples() -> [LifecycleEvent<'static>; EventType::ALL.len()] {
         LifecycleEvent::ClientOpened(client),
         LifecycleEvent::ClientClosed { client, lasted: Duration::from_mins(30) },
         LifecycleEvent::ConfigApplied { kept: 4, replaced: 1, added: 1, removed: 0 },
-        LifecycleEvent::ConfigRejected { faults: 2 },
+        LifecycleEvent::ConfigRejected { faults: 0, losses: 2 },
     ]
 }
 
@@ -90,7 +90,9 @@ fn meaning(kind: EventType) -> &'static str {
             "A reload put a new configuration in force; the numbers count servers."
         }
         EventType::ConfigRejected => {
-            "A reload was rejected, and the old configuration stays in force. The log and `/status` have the faults."
+            "A reload was rejected, and the old configuration stays in force: the new one has `faults`, or a file \
+             that has changed removes or weakens protections (`losses`) and no operator has asked for it. The log \
+             and `/status` have each of them."
         }
     }
 }

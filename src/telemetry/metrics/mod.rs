@@ -83,6 +83,9 @@ pub enum ReloadOutcome {
     Unchanged,
     /// The new configuration has faults; the old one stays active.
     Rejected,
+    /// The new configuration weakens protection, and no operator has asked for it; the old one stays
+    /// active.
+    Refused,
 }
 
 impl ReloadOutcome {
@@ -92,6 +95,7 @@ impl ReloadOutcome {
             Self::Applied => "applied",
             Self::Unchanged => "unchanged",
             Self::Rejected => "rejected",
+            Self::Refused => "refused",
         }
     }
 }

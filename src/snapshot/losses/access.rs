@@ -1,0 +1,119 @@
+//! Who may enter: clients, issuers, anonymous access, TLS, and the audit log of it.
+
+use crate::call::ProfileName;
+use crate::config::{
+    AnonymousAccess, ClientCertificates, ClientConfig, Config, IssuerConfig, RuleEffect,
+};
+
+use super::LossList;
+use super::loss::LossKind;
+
+pub(super) fn compare_access(before: &Config, after: &Config, losses: &mut LossList) {
+    compare_anonymous(before, after, losses);
+    for client in &before.clients {
+        if let Some(new) = after.clients.iter().find(|new| new.name == client.name) {
+            compare_client(client, new, before, losses);
+        } else {
+            let key = format!("clients.{}", client.name);
+            losses.add(key, LossKind::Removed { element: "client" });
+        }
+    }
+    for issuer in &before.issuers {
+        // A table with another `iss` is another issuer.
+        let is_same = |new: &&IssuerConfig| new.name == issuer.name && new.issuer == issuer.issuer;
+        if let Some(new) = after.issuers.iter().find(is_same) {
+            compare_issuer(issuer, new, losses);
+        } else {
+            let key = format!("issuers.{}", issuer.name);
+            losses.add(key, LossKind::Removed { element: "issuer" });
+        }
+    }
+    compare_tls(before, after, losses);
+    compare_audit(before, after, losses);
+}
+
+fn compare_anonymous(before: &Config, after: &Config, losses: &mut LossList) {
+    if after.authenticates() {
+        return;
+    }
+    if before.authenticates() {
+        losses.add("clients", LossKind::Anonymous);
+    }
+    let (was, is) = (before.gateway.anonymous, after.gateway.anonymous);
+    if was == AnonymousAccess::Loopback && is == AnonymousAccess::Anyone {
+        let lowered = LossKind::Lowered { before: was.as_str(), after: is.as_str() };
+        losses.add("gateway.anonymous", lowered);
+    }
+}
+
+fn compare_client(
+    client: &ClientConfig,
+    new: &ClientConfig,
+    before: &Config,
+    losses: &mut LossList,
+) {
+    let key = |setting: &str| format!("clients.{}.{setting}", client.name);
+    if !covers_profiles(client.profiles.as_deref(), new.profiles.as_deref()) {
+        losses.add(key("profiles"), LossKind::Widened);
+    }
+    // A client that leaves a group escapes the deny rules for it.
+    let denies = before.policy.rules.iter().any(|rule| {
+        rule.effect == RuleEffect::Deny && (rule.groups.is_some() || rule.when.is_some())
+    });
+    if denies {
+        for group in client.groups.iter().filter(|group| !new.groups.contains(group)) {
+            losses.add(key("groups"), LossKind::EntryRemoved { entry: group.clone() });
+        }
+    }
+}
+
+/// Settings by which an issuer's tokens are accepted.
+fn compare_issuer(issuer: &IssuerConfig, new: &IssuerConfig, losses: &mut LossList) {
+    let is_subset = |new: &[String], old: &[String]| new.iter().all(|one| old.contains(one));
+    // Without `audience` only the URL of the endpoint is accepted, which is the strictest.
+    let settings = [
+        ("profiles", covers_profiles(issuer.profiles.as_deref(), new.profiles.as_deref())),
+        ("audience", is_subset(&new.audience, &issuer.audience)),
+        ("issuer_aliases", is_subset(&new.issuer_aliases, &issuer.issuer_aliases)),
+        ("algorithms", new.algorithms.iter().all(|it| issuer.algorithms.contains(it))),
+    ];
+    for (setting, _) in settings.into_iter().filter(|(_, is_as_strict)| !is_as_strict) {
+        losses.add(format!("issuers.{}.{setting}", issuer.name), LossKind::Widened);
+    }
+}
+
+fn covers_profiles(wide: Option<&[ProfileName]>, narrow: Option<&[ProfileName]>) -> bool {
+    match (wide, narrow) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(wide), Some(narrow)) => narrow.iter().all(|profile| wide.contains(profile)),
+    }
+}
+
+fn compare_tls(before: &Config, after: &Config, losses: &mut LossList) {
+    let Some(tls) = &before.gateway.tls else { return };
+    let Some(new) = &after.gateway.tls else {
+        losses.add("gateway.tls", LossKind::Removed { element: "certificate" });
+        return;
+    };
+    if tls.client_ca.is_some() && new.client_ca.is_none() {
+        let removed = LossKind::Removed { element: "check of client certificates" };
+        losses.add("gateway.tls.client_ca", removed);
+    }
+    let (was, is) = (tls.client_certificates, new.client_certificates);
+    if was == ClientCertificates::Required && is == ClientCertificates::Optional {
+        let lowered = LossKind::Lowered { before: was.as_str(), after: is.as_str() };
+        losses.add("gateway.tls.client_certificates", lowered);
+    }
+}
+
+fn compare_audit(before: &Config, after: &Config, losses: &mut LossList) {
+    let (before, after) = (&before.audit, &after.audit);
+    for (key, is_lost) in [
+        ("audit.file", before.file.is_some() && after.file.is_none()),
+        ("audit.stdout", before.stdout && !after.stdout),
+        ("audit.syslog", before.syslog.is_some() && after.syslog.is_none()),
+    ] {
+        losses.add_if(is_lost.then_some(LossKind::Removed { element: "audit log" }), || key.into());
+    }
+}
