@@ -71,7 +71,7 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
     let one = "[policy.rules.some]\n\
         when = \"principal.name != 'nobody' && arguments.query != 'nothing'\"\n";
     let each = "[policy.rules.some]\n\
-        when = \"arguments.all(name, arguments[name] != 'nothing')\"\n";
+        when = \"arguments.all(name, name != 'query' || arguments[name] != 'nothing')\"\n";
     let audit = format!("[audit]\nfile = \"{}\"\n", folder.join("audit.jsonl").display());
     let key = format!("[clients.bench]\nkey = \"{KEY_HASH}\"\nrate = \"1000000/s\"\n");
     let sha256 = format!("{audit}arguments_digest = \"sha256\"\n");

@@ -239,6 +239,13 @@ impl Context {
         }
     }
 
+    /// Notes in the audit log that this call is refused because a condition could not be evaluated.
+    pub fn condition_failed(&self, describe: impl FnOnce() -> Box<str>) {
+        if let Some(notes) = &self.audit {
+            notes.set_condition_fault(describe());
+        }
+    }
+
     /// Tells the audit log what the user was asked about this call, or has answered.
     pub fn note_confirmation(&self, note: ConfirmationNote) {
         if let Some(notes) = &self.audit {

@@ -13,7 +13,7 @@ use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, write_
 use crate::call::{ProfileName, ServerName};
 use crate::catalog::Kind;
 use crate::config::Config;
-use crate::policy::{Authorization, TrialCall, TrialElement, TrialOutcome};
+use crate::policy::{Authorization, TrialCall, TrialElement, TrialOutcome, TrialResult};
 use crate::text::escape_controls;
 
 /// Try the rules of `[policy]`
@@ -157,7 +157,8 @@ fn try_cases(
     for (number, case) in (1..).zip(&table.cases) {
         let fault = |fault| (number, fault);
         let call = case.to_call(config).map_err(fault)?;
-        let (outcome, rule) = rules.try_call(&call).map_err(|it| fault(it.into()))?;
+        let tried = rules.try_call(&call).map_err(|it| fault(it.into()))?;
+        let TrialResult { outcome, rule, fault } = tried;
         let is_expected = outcome == case.expect.into()
             && case.rule.as_deref().is_none_or(|name| rule.as_deref() == Some(name));
         let word = if is_expected { "ok  " } else { "FAIL" };
@@ -166,6 +167,9 @@ fn try_cases(
         let by = rule.as_deref().map_or("no rule".to_owned(), |rule| format!("rule {rule}"));
         let line = format!("{word} {number:>3}  {who}  {subject}  {} ({by})", outcome.as_str());
         text.push_str(&escape_controls(&line));
+        if let Some(fault) = fault {
+            let _ = write!(text, ": the condition of {}", escape_controls(&fault.to_string()));
+        }
         if !is_expected {
             failed += 1;
             let expected = TrialOutcome::from(case.expect).as_str();

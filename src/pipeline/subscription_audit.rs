@@ -71,6 +71,7 @@ impl Gateway {
             decision,
             check: rule.map_or(by_default, |rule| rule.check),
             rule: rule.and_then(|rule| rule.rule.as_deref()).or(limit),
+            condition_fault: None,
             confirmation: None,
             outcome: ended,
             reason,

@@ -34,8 +34,8 @@ mod shares;
 mod transforms;
 
 pub use authorization::{
-    AccessDecision, Authorization, CallerRights, ElementStanding, RequestBasis, RequestedElement,
-    RuleRemark, TrialCall, TrialElement, TrialOutcome, survey_rules,
+    AccessDecision, Authorization, CallerRights, ElementStanding, NamedRuleFault, RequestBasis,
+    RequestedElement, RuleRemark, TrialCall, TrialElement, TrialOutcome, TrialResult, survey_rules,
 };
 pub use breaker::{Breaker, BreakerView};
 pub use confirmation::{ConfirmRules, Confirmation};

@@ -35,6 +35,7 @@ mod large_results;
 mod large_sessions;
 mod leaked_secrets;
 mod long_calls;
+mod mistyped_arguments;
 mod open_posts;
 mod oversized_messages;
 mod profile_paths;

@@ -36,6 +36,12 @@ fn the_example_of_the_page_is_tried_as_the_page_says() {
         "FAIL   5  ann  git__delete_repository  hidden (rule never): expected hidden (admins)",
         "5 case(s), 2 failed",
     ]);
+    let mistyped = "[[case]]\nprincipal = \"ci\"\ntool = \"git__push\"\n\
+                    arguments = { branch = [\"main\"] }\nexpect = \"deny\"\n";
+    fs::write(&cases, mistyped).unwrap();
+    test().exits_with(DONE).prints(&[
+        "git__push  deny (no rule): the condition of builders: unexpected type of arguments.branch",
+    ]);
     for (case, fault) in [
         ("expect = \"allow\"", "one of `tool`, `prompt` and `resource`"),
         ("tool = \"git__x\"\nprompt = \"y\"\nexpect = \"deny\"", "one of `tool`"),

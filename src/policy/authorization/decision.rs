@@ -1,6 +1,9 @@
 //! What rules decide.
 
-use crate::config::RuleEffect;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::config::{EvaluationFault, RuleEffect};
 
 /// A decision about one element or call. Rules are named by their places in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +22,45 @@ pub enum AccessDecision {
     Depends,
 }
 
-/// Whether a rule holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A rule that holds, or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Holds {
     Yes,
     No,
     /// It depends on what is not known yet.
     Depends,
+    /// Its condition cannot be evaluated: it allows nothing, and denies.
+    Fails(EvaluationFault),
+}
+
+/// A decision, and the condition that could not be evaluated if it was refused for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judgement {
+    pub(super) decision: AccessDecision,
+    pub(super) fault: Option<RuleFault>,
+}
+
+/// A rule whose condition could not be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RuleFault {
+    /// The place of the rule in the file.
+    pub(super) place: usize,
+    pub(super) fault: EvaluationFault,
+}
+
+/// A rule whose condition could not be evaluated, by its name: `builders: arguments.branch is missing`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedRuleFault {
+    /// The name of the rule.
+    pub rule: Arc<str>,
+    /// The fault, which names the arguments.
+    pub fault: EvaluationFault,
+}
+
+impl fmt::Display for NamedRuleFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.fault)
+    }
 }
 
 /// Gathers what single rules say.
@@ -35,6 +70,9 @@ pub(super) struct Verdict {
     denies: Option<usize>,
     may_allow: bool,
     may_deny: bool,
+    /// The first rules of either effect that failed.
+    failed_allow: Option<RuleFault>,
+    failed_deny: Option<RuleFault>,
 }
 
 impl Verdict {
@@ -46,6 +84,24 @@ impl Verdict {
             (RuleEffect::Deny, Holds::Yes) => self.denies = self.denies.or(Some(place)),
             (RuleEffect::Allow, Holds::Depends) => self.may_allow = true,
             (RuleEffect::Deny, Holds::Depends) => self.may_deny = true,
+            (RuleEffect::Allow, Holds::Fails(fault)) => {
+                self.failed_allow.get_or_insert(RuleFault { place, fault });
+            }
+            (RuleEffect::Deny, Holds::Fails(fault)) => {
+                self.denies = self.denies.or(Some(place));
+                self.failed_deny.get_or_insert(RuleFault { place, fault });
+            }
+        }
+    }
+
+    /// The fault of the rule that denies, or of one that would have to allow.
+    pub(super) fn fault_of(self, decision: AccessDecision) -> Option<RuleFault> {
+        match decision {
+            AccessDecision::Denied { rule: Some(place) } => {
+                self.failed_deny.filter(|failed| failed.place == place)
+            }
+            AccessDecision::Denied { rule: None } => self.failed_allow,
+            AccessDecision::Allowed { .. } | AccessDecision::Depends => None,
         }
     }
 

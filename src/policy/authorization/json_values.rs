@@ -9,10 +9,12 @@ use cel::common::types::{
 };
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use crate::config::{ConditionValue, MemberReads};
+use crate::config::{ConditionValue, EvaluationFault, MemberReads};
 use crate::jsonrpc::{
     MAX_SERVER_DEPTH, MemberKey, Members, OutlinePart, check_depth, has_duplicate,
 };
+
+use crate::text::clip;
 
 use super::facts::ReadArguments;
 
@@ -25,23 +27,26 @@ pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
     reader.end().ok().map(|()| value)
 }
 
-/// The map of a call's arguments, with the values of those members that are read. What [`parse_value`]
-/// refuses is refused in these; of the arguments themselves no key may be there twice.
+/// The map of a call's arguments, with the values of those members that are read.
+///
+/// # Errors
+/// The arguments have a duplicate key, or [`parse_value`] refuses the value of one that is read.
 pub(super) fn parse_members<'v>(
     arguments: &ReadArguments<'v>,
     reads: &MemberReads,
-) -> Option<ConditionValue<'v>> {
+) -> Result<ConditionValue<'v>, EvaluationFault> {
+    let unreadable = || EvaluationFault::Unreadable { value: "arguments".into() };
     let Some(parts) = arguments.parts.clone() else {
-        let members = Members::parse(arguments.raw).ok()?.0.into_iter();
+        let members = Members::parse(arguments.raw).map_err(|_| unreadable())?.0.into_iter();
         let members = members.map(|(name, value)| (name_bytes(name), value));
         return members_read(members, reads, |value| parse_value(value.get()));
     };
     let mut members = Vec::with_capacity(MOST_MEMBERS);
     for part in parts {
-        members.push((part.key().ok()?, part));
+        members.push((part.key().map_err(|_| unreadable())?, part));
     }
     if has_duplicate(members.iter().map(|(name, _)| &**name)) {
-        return None;
+        return Err(unreadable());
     }
     members_read(members.into_iter(), reads, outlined_value)
 }
@@ -51,16 +56,25 @@ fn members_read<'v, T>(
     members: impl ExactSizeIterator<Item = (Cow<'v, [u8]>, T)>,
     reads: &MemberReads,
     value_of: impl Fn(T) -> Option<ConditionValue<'v>>,
-) -> Option<ConditionValue<'v>> {
+) -> Result<ConditionValue<'v>, EvaluationFault> {
     let mut values = HashMap::with_capacity(if reads.has_keys() { members.len() } else { 1 });
     for (name, value) in members {
-        if reads.has_bytes(&name) {
-            values.insert(key(text_of(name)?), value_of(value)?);
-        } else if reads.has_keys() {
-            values.insert(key(text_of(name)?), Box::new(CelNull) as ConditionValue<'_>);
+        let (has_value, has_name) = (reads.has_bytes(&name), reads.has_keys());
+        if !has_value && !has_name {
+            continue;
         }
+        let name = text_of(name);
+        let value = if has_value { value_of(value) } else { Some(Box::new(CelNull) as _) };
+        let (Some(name), Some(value)) = (&name, value) else { return Err(unreadable_member(name)) };
+        values.insert(key(name.clone()), value);
     }
-    Some(Box::new(CelMap::from(values)))
+    Ok(Box::new(CelMap::from(values)))
+}
+
+fn unreadable_member(name: Option<Cow<'_, str>>) -> EvaluationFault {
+    let name = name.unwrap_or_default();
+    let value = format!("arguments.{}", clip(&name, MAX_NAME)).into();
+    EvaluationFault::Unreadable { value }
 }
 
 /// A value whose positions are known already.
@@ -107,6 +121,8 @@ fn key(name: Cow<'_, str>) -> CelMapKey<'_> {
     CelMapKey::String(CelString::from(name))
 }
 
+/// The longest name of an argument in a fault.
+const MAX_NAME: usize = 128;
 /// Most arguments have no more members.
 const MOST_MEMBERS: usize = 16;
 

@@ -28,12 +28,13 @@ use crate::mcp::Method;
 use crate::telemetry::audit::DecidingRule;
 use crate::text::clip;
 
-pub use decision::AccessDecision;
+pub use decision::{AccessDecision, NamedRuleFault};
 pub use requested::{ElementStanding, RequestBasis, RequestedElement};
 pub use rights::CallerRights;
 pub use survey::{RuleRemark, survey_rules};
-pub use trial::{TrialCall, TrialElement, TrialOutcome};
+pub use trial::{TrialCall, TrialElement, TrialOutcome, TrialResult};
 
+use decision::RuleFault;
 use facts::RequestFacts;
 use rule::AccessRule;
 
@@ -164,9 +165,10 @@ impl Authorization {
                 _ => Err(Failure::MethodNotFound { method }),
             };
         };
-        let decision = rights.decide_request(facts, requested, target);
-        self.note_decision(decision, facts.context);
-        match decision {
+        let judged = rights.judge_request(facts, requested, target);
+        self.note_decision(judged.decision, facts.context);
+        self.note_fault(judged.fault, facts.context);
+        match judged.decision {
             AccessDecision::Allowed { .. } => Ok(()),
             _ if rights.shows(&requested.as_element(target)) => Err(Failure::CallDenied),
             _ => Err(unknown_element(requested)),
@@ -187,9 +189,10 @@ impl Authorization {
             (Arc::clone(self), self.rights_of(&call.context), Box::<str>::from(name));
         let decide = move |rights: &CallerRights, call: &Call| {
             let element = CatalogElement::own_tool(&name);
-            let decision = rights.decide_call(&RequestFacts::of(call), &element);
-            own.note_decision(decision, &call.context);
-            match decision {
+            let judged = rights.judge_call(&RequestFacts::of(call), &element);
+            own.note_decision(judged.decision, &call.context);
+            own.note_fault(judged.fault, &call.context);
+            match judged.decision {
                 AccessDecision::Allowed { .. } => Ok(()),
                 _ if rights.shows(&element) => Err(Failure::CallDenied),
                 _ => Err(Failure::UnknownTool { name: clip(&name, MAX_NAME).to_owned() }),
@@ -206,6 +209,18 @@ impl Authorization {
             AccessDecision::Denied { rule } => context.decided_by(|| named(rule)),
             AccessDecision::Depends => {}
         }
+    }
+
+    /// Names the condition that could not be evaluated in the audit log.
+    fn note_fault(&self, fault: Option<RuleFault>, context: &Context) {
+        if let Some(fault) = fault.and_then(|fault| self.name_fault(fault)) {
+            context.condition_failed(|| fault.to_string().into());
+        }
+    }
+
+    fn name_fault(&self, fault: RuleFault) -> Option<NamedRuleFault> {
+        let rule = self.name_of(Some(fault.place))?;
+        Some(NamedRuleFault { rule, fault: fault.fault })
     }
 
     /// Says in the audit log that rules decided what a list shows.

@@ -9,7 +9,7 @@ use crate::config::{ConditionCost, RuleEffect, ValueSize};
 use crate::policy::CallTarget;
 
 use super::Authorization;
-use super::decision::{AccessDecision, Holds, Verdict};
+use super::decision::{AccessDecision, Holds, Judgement, Verdict};
 use super::facts::{CallerFacts, FactsRead, RequestFacts};
 use super::requested::{RequestBasis, RequestedElement};
 use super::rule::{AccessRule, CallerMatch, SettledRule};
@@ -46,7 +46,7 @@ impl CallerRights {
 
     /// Decides whether the caller may see an element, from what is known without a call.
     pub fn decide_listing(&self, element: &CatalogElement<'_>) -> AccessDecision {
-        self.decide_element(element, None)
+        self.judge_element(element, None).decision
     }
 
     /// Decides whether the caller may see what a call is sent to.
@@ -58,29 +58,32 @@ impl CallerRights {
     }
 
     /// Decides about a call of an element.
-    pub(super) fn decide_call(
+    pub(super) fn judge_call(
         &self,
         facts: &RequestFacts<'_>,
         element: &CatalogElement<'_>,
-    ) -> AccessDecision {
-        self.decide_element(element, Some(facts))
+    ) -> Judgement {
+        self.judge_element(element, Some(facts))
     }
 
     /// Decides about a call. Of the task of a tool, whose arguments were judged when it began, it is
     /// enough that the caller still sees the tool.
-    pub(super) fn decide_request(
+    pub(super) fn judge_request(
         &self,
         facts: &RequestFacts<'_>,
         requested: &RequestedElement,
         target: &CallTarget,
-    ) -> AccessDecision {
+    ) -> Judgement {
         let element = requested.as_element(target);
-        match requested.basis {
-            RequestBasis::Itself | RequestBasis::Interface => self.decide_call(facts, &element),
-            RequestBasis::Task => match self.decide_listing(&element) {
-                AccessDecision::Depends => AccessDecision::Allowed { rule: None },
-                decided => decided,
-            },
+        if requested.basis != RequestBasis::Task {
+            return self.judge_call(facts, &element);
+        }
+        let judged = self.judge_element(&element, None);
+        match judged.decision {
+            AccessDecision::Depends => {
+                Judgement { decision: AccessDecision::Allowed { rule: None }, ..judged }
+            }
+            _ => judged,
         }
     }
 
@@ -117,21 +120,22 @@ impl CallerRights {
         asks.filter_map(|(place, _)| self.authorization.rule(*place))
     }
 
-    fn decide_element(
+    fn judge_element(
         &self,
         element: &CatalogElement<'_>,
         call: Option<&RequestFacts<'_>>,
-    ) -> AccessDecision {
+    ) -> Judgement {
         let scope = self.scope(Some(element), call);
         let mut settled = call.and_then(|facts| facts.settled).into_iter().flatten();
         let verdict = self.gather(|(rule, standing)| {
             let settled = settled.next().copied().unwrap_or(SettledRule::Open);
             rule.holds_for((standing, settled), &scope)
         });
-        match element.basis {
+        let decision = match element.basis {
             ElementBasis::Interface => verdict.decide_part(),
             ElementBasis::Itself => verdict.decide(),
-        }
+        };
+        Judgement { decision, fault: verdict.fault_of(decision) }
     }
 
     fn scope<'a>(

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::call::ServerName;
 use crate::catalog::{CatalogElement, Kind, are_about_server};
 use crate::config::{
-    Condition, ConditionCost, ConditionReads, Pattern, RuleConfig, RuleEffect, SplitCondition,
-    ValueSize,
+    Condition, ConditionCost, ConditionReads, EvaluationFault, Pattern, RuleConfig, RuleEffect,
+    SplitCondition, ValueSize,
 };
 
 use super::decision::Holds;
@@ -79,9 +79,9 @@ impl AccessRule {
                 let most_steps = Some(ConditionCost::MOST);
                 let scope =
                     EvaluationScope { caller, element: None, annotations, call: None, most_steps };
-                match self.evaluate(condition, &scope) {
-                    Holds::Yes => CallerMatch::Yes,
-                    Holds::No | Holds::Depends => CallerMatch::No,
+                match (self.evaluate(condition, &scope), self.effect()) {
+                    (Holds::Yes, _) | (Holds::Fails(_), RuleEffect::Deny) => CallerMatch::Yes,
+                    _ => CallerMatch::No,
                 }
             }
         }
@@ -98,10 +98,10 @@ impl AccessRule {
         }
         // A part that cannot be evaluated is evaluated with the other one, which may decide.
         let split = condition.split();
-        match split.and_then(|split| Self::try_evaluate(&split.before_call, scope)) {
-            None => SettledRule::Open,
-            Some(true) => SettledRule::BeforeCall,
-            Some(false) => SettledRule::Whole(false),
+        match split.map(|split| Self::try_evaluate(&split.before_call, scope)) {
+            None | Some(Err(_)) => SettledRule::Open,
+            Some(Ok(true)) => SettledRule::BeforeCall,
+            Some(Ok(false)) => SettledRule::Whole(false),
         }
     }
 
@@ -182,35 +182,39 @@ impl AccessRule {
     /// there it depends on the call.
     fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
         match Self::try_evaluate(condition, scope) {
-            Some(true) => Holds::Yes,
-            Some(false) => Holds::No,
-            None if scope.call.is_none() && condition.reads().needs_call() => Holds::Depends,
-            None => {
-                self.report_failure();
-                match self.effect() {
-                    RuleEffect::Allow => Holds::No,
-                    RuleEffect::Deny => Holds::Yes,
-                }
+            Ok(true) => Holds::Yes,
+            Ok(false) => Holds::No,
+            Err(_) if scope.call.is_none() && condition.reads().needs_call() => Holds::Depends,
+            Err(fault) => {
+                self.report_fault(&fault);
+                Holds::Fails(fault)
             }
         }
     }
 
-    /// Evaluates a condition; `None` if it cannot be evaluated, or costs too much.
-    fn try_evaluate(condition: &Condition, scope: &EvaluationScope<'_>) -> Option<bool> {
+    /// Evaluates a condition.
+    ///
+    /// # Errors
+    /// It cannot be evaluated, or costs too much.
+    fn try_evaluate(
+        condition: &Condition,
+        scope: &EvaluationScope<'_>,
+    ) -> Result<bool, EvaluationFault> {
         if scope.most_steps.is_some_and(|most| cost_within(condition, scope) > most) {
-            return None;
+            return Err(EvaluationFault::TooCostly);
         }
-        condition.evaluate(values_of(condition.reads(), scope)?).ok()
+        condition.evaluate(values_of(condition.reads(), scope)?)
     }
 
-    fn report_failure(&self) {
+    fn report_fault(&self, fault: &EvaluationFault) {
         let (rule, effect) = (self.settings.name.as_str(), self.effect().as_str());
         if self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(rule, effect, "the condition of a rule could not be evaluated");
+            tracing::debug!(rule, effect, %fault, "the condition of a rule could not be evaluated");
         } else {
             tracing::warn!(
                 rule,
                 effect,
+                %fault,
                 "the condition of a rule could not be evaluated: it reads what is not there, compares \
                  values of different types, or costs too much. Nothing is allowed by it, and \
                  everything denied"

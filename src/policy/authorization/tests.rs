@@ -2,6 +2,7 @@
 
 mod parts;
 mod requests;
+mod types;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::config::{Config, ConfigSource, SystemEnvironment};
 use crate::mcp::Method;
 use crate::upstream::tests::call;
 
+use super::decision::Judgement;
 use super::facts::RequestFacts;
 use super::{AccessDecision, Authorization, CallTarget, RequestedElement};
 
@@ -49,7 +51,7 @@ fn decide(
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
     let Call { method, params, .. } = call("t");
     let facts = RequestFacts::new(&method, params.arguments(), context);
-    rules.rights_of(context).decide_call(&facts, &element)
+    rules.rights_of(context).judge_call(&facts, &element).decision
 }
 
 const ALLOWED: fn(usize) -> AccessDecision = |rule| AccessDecision::Allowed { rule: Some(rule) };
@@ -184,12 +186,20 @@ fn requests_that_name_nothing_need_a_rule_about_the_whole_server() {
     assert_eq!(["a", "b", "c"].map(shows), [false, true, false]);
 }
 
-/// What a rule set decides about a call of a tool of a server, with these annotations.
+/// Decides about a call of a tool of a server, with these annotations.
 fn decide_tool(
     rules: &Arc<Authorization>,
     (server, annotations): (&str, &str),
     arguments: Option<&str>,
 ) -> AccessDecision {
+    judge_tool(rules, (server, annotations), arguments).decision
+}
+
+fn judge_tool(
+    rules: &Arc<Authorization>,
+    (server, annotations): (&str, &str),
+    arguments: Option<&str>,
+) -> Judgement {
     let context = caller("ann", &["web"], &[]);
     let raw =
         format!(r#"{{"name":"t","inputSchema":{{"type":"object"}},"annotations":{annotations}}}"#);
@@ -205,19 +215,21 @@ fn decide_tool(
         basis: ElementBasis::Itself,
     };
     let rights = rules.rights_of(&context);
-    let Some(arguments) = arguments else { return rights.decide_listing(&element) };
+    let Some(arguments) = arguments else {
+        return Judgement { decision: rights.decide_listing(&element), fault: None };
+    };
     let raw = Some(arguments.as_bytes());
     let facts = RequestFacts::new(&Method::ToolsCall, raw, &context);
-    let decided = rights.decide_call(&facts, &element);
+    let judged = rights.judge_call(&facts, &element);
     // The same from the outline of a message, and with what is known before there is a call.
     let params = format!(r#"{{"name":"t","arguments":{arguments}}}"#);
     let params = Params::parse(Some(params.into())).unwrap();
     let call = Call { params, context: context.clone(), ..call("t") };
     let settled = rights.settle(&element);
     for facts in [RequestFacts::of(&call), RequestFacts::of(&call).settled_by(&settled)] {
-        assert_eq!(rights.decide_call(&facts, &element), decided, "{arguments}");
+        assert_eq!(rights.judge_call(&facts, &element), judged, "{arguments}");
     }
-    decided
+    judged
 }
 
 #[test]

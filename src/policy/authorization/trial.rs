@@ -11,7 +11,7 @@ use crate::catalog::{CatalogElement, ElementBasis, HeaderRules, InvalidItem, Kin
 use crate::mcp::{Method, ProtocolVersion};
 
 use super::Authorization;
-use super::decision::AccessDecision;
+use super::decision::{AccessDecision, NamedRuleFault};
 use super::facts::RequestFacts;
 
 /// A made-up call.
@@ -61,6 +61,17 @@ pub enum TrialOutcome {
     Hidden,
 }
 
+/// The decision about a made-up call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialResult {
+    /// The outcome.
+    pub outcome: TrialOutcome,
+    /// The rule that decides, if one does.
+    pub rule: Option<Arc<str>>,
+    /// The condition that could not be evaluated, if the call is refused for that.
+    pub fault: Option<NamedRuleFault>,
+}
+
 impl TrialOutcome {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
@@ -80,14 +91,11 @@ impl Default for TrialElement {
 }
 
 impl Authorization {
-    /// What the rules say of a call, and the rule that decides, if one does.
+    /// Decides about a made-up call.
     ///
     /// # Errors
     /// The name or the annotations are not those of a tool.
-    pub fn try_call(
-        self: &Arc<Self>,
-        call: &TrialCall,
-    ) -> Result<(TrialOutcome, Option<Arc<str>>), InvalidItem> {
+    pub fn try_call(self: &Arc<Self>, call: &TrialCall) -> Result<TrialResult, InvalidItem> {
         let context = call.context();
         let asked = &call.element;
         let tool = match asked.kind {
@@ -107,13 +115,15 @@ impl Authorization {
         let arguments = Value::Object(call.arguments.clone()).to_string();
         let (method, arguments) = (asked.method(), Some(arguments.as_bytes()));
         let facts = RequestFacts::new(&method, arguments, &context);
-        let decided = rights.decide_call(&facts, &element);
-        Ok(match (listed, decided) {
-            (AccessDecision::Denied { rule }, _) => (TrialOutcome::Hidden, self.name_of(rule)),
-            (_, AccessDecision::Allowed { rule }) => (TrialOutcome::Allow, self.name_of(rule)),
-            (_, AccessDecision::Denied { rule }) => (TrialOutcome::Deny, self.name_of(rule)),
+        let judged = rights.judge_call(&facts, &element);
+        let (outcome, rule) = match (listed, judged.decision) {
+            (AccessDecision::Denied { rule }, _) => (TrialOutcome::Hidden, rule),
+            (_, AccessDecision::Allowed { rule }) => (TrialOutcome::Allow, rule),
+            (_, AccessDecision::Denied { rule }) => (TrialOutcome::Deny, rule),
             (_, AccessDecision::Depends) => (TrialOutcome::Deny, None),
-        })
+        };
+        let fault = judged.fault.and_then(|fault| self.name_fault(fault));
+        Ok(TrialResult { outcome, rule: self.name_of(rule), fault })
     }
 }
 

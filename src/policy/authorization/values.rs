@@ -8,7 +8,7 @@ use cel::common::types::{
 use serde_json::{Map, Value};
 
 use crate::catalog::{CatalogElement, Kind};
-use crate::config::{ConditionReads, ConditionValue, MemberReads, ValueSize};
+use crate::config::{ConditionReads, ConditionValue, EvaluationFault, MemberReads, ValueSize};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
 
 use super::facts::{CallerFacts, ReadArguments, RequestFacts};
@@ -37,11 +37,14 @@ pub(super) enum AnnotationTrust {
     Ignored,
 }
 
-/// The values of the variables that a condition reads; `None` if one of them is ambiguous.
+/// The values of the variables that a condition reads.
+///
+/// # Errors
+/// One of them cannot be read, or is ambiguous.
 pub(super) fn values_of<'v>(
     reads: &ConditionReads,
     scope: &EvaluationScope<'v>,
-) -> Option<Vec<(&'static str, ConditionValue<'v>)>> {
+) -> Result<Vec<(&'static str, ConditionValue<'v>)>, EvaluationFault> {
     let mut values = Vec::new();
     for (name, members) in reads.variables() {
         let value = match name {
@@ -59,7 +62,7 @@ pub(super) fn values_of<'v>(
         };
         values.extend(value.map(|value| (name, value)));
     }
-    Some(values)
+    Ok(values)
 }
 
 /// The size of a variable.
@@ -160,15 +163,14 @@ const ASSUMED_HINTS: [(&str, bool); 4] = [
     ("openWorldHint", true),
 ];
 
-/// The arguments that a condition reads; `None` if a key is there twice, which a server may read in
-/// another way.
+/// The arguments that a condition reads.
 fn arguments_value<'v>(
     arguments: Option<&ReadArguments<'v>>,
     members: &MemberReads,
-) -> Option<ConditionValue<'v>> {
+) -> Result<ConditionValue<'v>, EvaluationFault> {
     match arguments {
         Some(arguments) => parse_members(arguments, members),
-        None => Some(map_of([])),
+        None => Ok(map_of([])),
     }
 }
 

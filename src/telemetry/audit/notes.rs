@@ -24,6 +24,7 @@ pub struct AuditNotes {
     permission: OnceLock<DecidingRule>,
     change: OnceLock<DecidingRule>,
     confirmation: Mutex<Option<ConfirmationNote>>,
+    condition_fault: OnceLock<Box<str>>,
     /// The id of the record, if calls are made for the request.
     id: OnceLock<Arc<str>>,
     /// The id of the record of the request that this call is made for.
@@ -134,6 +135,16 @@ impl AuditNotes {
     /// What the user was asked or has answered.
     pub fn confirmation(&self) -> Option<ConfirmationNote> {
         *self.confirmation.lock()
+    }
+
+    /// Notes the rule whose condition could not be evaluated, and its fault. The first one counts.
+    pub fn set_condition_fault(&self, fault: Box<str>) {
+        let _ = self.condition_fault.set(fault);
+    }
+
+    /// The rule whose condition could not be evaluated, and its fault.
+    pub fn condition_fault(&self) -> Option<&str> {
+        self.condition_fault.get().map(|fault| &**fault)
     }
 
     /// Says which rule decided. The first one counts.

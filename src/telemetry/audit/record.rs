@@ -96,6 +96,8 @@ pub struct AuditRecord<'a> {
     pub check: &'a str,
     /// The rule or limit within the check, if it has several.
     pub rule: Option<&'a str>,
+    /// The rule whose condition could not be evaluated, and its fault.
+    pub condition_fault: Option<&'a str>,
     /// What the user was asked, and answered; `None` if nobody was asked.
     pub confirmation: Option<ConfirmationNote>,
     /// How it ended.
@@ -162,6 +164,9 @@ impl AuditRecord<'_> {
         json.write_word(",\"decision\":\"", self.decision.label());
         json.write_member(",\"check\":", self.check);
         json.write_optional(",\"rule\":", self.rule);
+        if let Some(fault) = self.condition_fault {
+            json.write_member(",\"condition_fault\":", fault);
+        }
         json.write_optional(",\"confirmation\":", self.confirmation.map(ConfirmationNote::label));
         json.write_member(",\"outcome\":", self.outcome);
         json.write_optional(",\"reason\":", self.reason);

@@ -34,6 +34,7 @@ fn record<'a>(credential: &'a AuditCredential, tool: &'a str) -> AuditRecord<'a>
         decision: AuditDecision::Allow,
         check: "default",
         rule: None,
+        condition_fault: None,
         confirmation: None,
         outcome: "ok",
         reason: None,
@@ -156,6 +157,7 @@ fn every_field_of_a_record_is_on_the_page_and_nothing_else() {
     let mut call = record(&credential, "t");
     call.shown = Some((1, b"digest"));
     call.parent = Some("other");
+    call.condition_fault = Some("some: arguments.x is missing");
     let redaction = RedactionRules::new(&[], &[]).unwrap();
     let recording = ArgumentRecording { size: 100, redaction };
     let fields = written(&call, ArgumentsDigest::Sha256, Some(recording));

@@ -1,5 +1,7 @@
 //! The check of a condition: its vocabulary, its types and its size.
 
+use std::collections::HashSet;
+
 use cel::IdedExpr;
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, SourceInfo, operators,
@@ -16,6 +18,8 @@ use super::vocabulary::{CelType, FUNCTIONS, FunctionForm, VARIABLES};
 pub(super) struct CheckedParts {
     pub(super) reads: ConditionReads,
     pub(super) patterns: CompiledPatterns,
+    /// The numbers of the comparisons whose sides may have different types.
+    pub(super) unsure: HashSet<u64>,
 }
 
 /// Checks one condition.
@@ -205,8 +209,14 @@ impl<'a> Checker<'a> {
                 [left, right],
             ) => self.compare(part, (left, right), have_order),
             (operators::IN, [left, right]) => {
-                self.infer(left)?;
-                match self.infer_keys(right)? {
+                let is_text = self.infer(left)? == CelType::Text;
+                let found = self.infer_keys(right)?;
+                // The names of a variable's members are texts.
+                let has_texts = found == CelType::Texts || self.global_variable(right).is_some();
+                if !(is_text && has_texts) {
+                    self.parts.unsure.insert(part.id);
+                }
+                match found {
                     CelType::Texts | CelType::List | CelType::Map | CelType::Dynamic => {
                         Ok(CelType::Bool)
                     }
@@ -286,6 +296,9 @@ impl<'a> Checker<'a> {
         fits: impl Fn(CelType, CelType) -> bool,
     ) -> Result<CelType, LocatedFault> {
         let (left, right) = (self.infer(left)?, self.infer(right)?);
+        if !(left == right && left.is_plain()) {
+            self.parts.unsure.insert(part.id);
+        }
         if fits(left, right) {
             return Ok(CelType::Bool);
         }
@@ -391,6 +404,11 @@ impl<'a> Checker<'a> {
 fn byte_at(text: &str, character: u32) -> usize {
     let place = usize::try_from(character).unwrap_or(usize::MAX);
     text.char_indices().nth(place).map_or(text.len(), |(at, _)| at)
+}
+
+/// Returns true for a `null` that is written in the condition.
+pub(super) fn is_null(part: &IdedExpr) -> bool {
+    matches!(part.expr, Expr::Literal(LiteralValue::Null))
 }
 
 fn type_of_literal(literal: &LiteralValue) -> CelType {

@@ -7,7 +7,9 @@
 //! up to `policy`.
 
 mod check;
+mod comparison;
 mod cost;
+mod evaluation;
 mod fault;
 mod patterns;
 mod reads;
@@ -15,6 +17,7 @@ mod split;
 mod vocabulary;
 
 pub use cost::{ConditionCost, ValueSize};
+pub use evaluation::EvaluationFault;
 pub use fault::ConditionFault;
 pub use reads::{ConditionReads, MemberReads};
 
@@ -30,6 +33,7 @@ use super::super::problem::ConfigProblem;
 use super::super::reader::{ConfigNode, ConfigReader};
 use super::super::setting::Setting;
 use check::Checker;
+use comparison::check_types;
 use fault::LocatedFault;
 
 /// A compiled condition.
@@ -38,7 +42,10 @@ pub struct Condition(Arc<CompiledCondition>);
 
 struct CompiledCondition {
     text: Box<str>,
+    /// As written.
     expression: IdedExpr,
+    /// The same with comparisons that check types.
+    checked: IdedExpr,
     /// The functions, to which each evaluation adds its variables.
     root: Arc<Context<'static, 'static>>,
     reads: Arc<ConditionReads>,
@@ -53,16 +60,6 @@ pub struct SplitCondition {
     pub before_call: Condition,
     /// What does.
     pub of_call: Condition,
-}
-
-/// Why a condition has no result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EvaluationFault {
-    /// A variable, or a member of one, is missing, or a value has another type than the condition
-    /// expects.
-    Failed,
-    /// The result is not a boolean.
-    NotBool,
 }
 
 /// A value of a variable.
@@ -95,8 +92,8 @@ impl Condition {
         let root = Arc::new(root);
         let part = |expression: IdedExpr, reads: ConditionReads, split| {
             let (text, root) = (text.into(), Arc::clone(&root));
-            let reads = Arc::new(reads);
-            Self(Arc::new(CompiledCondition { text, expression, root, reads, split }))
+            let (reads, checked) = (Arc::new(reads), check_types(&expression, &found.unsure));
+            Self(Arc::new(CompiledCondition { text, expression, checked, root, reads, split }))
         };
         let split = split::split_by_call(whole, program.source_info());
         let split = split.map(|[before, of_call]| SplitCondition {
@@ -146,20 +143,24 @@ impl Condition {
             scope.add_variable_as_val(name, value);
         }
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
-            let value = Value::resolve_val(&self.0.expression, &scope).ok()?;
-            Some(value.downcast_ref::<CelBool>().map(|value| *value.inner()))
+            let value = Value::resolve_val(&self.0.checked, &scope);
+            let value = value.map(|value| value.downcast_ref::<CelBool>().map(|it| *it.inner()));
+            match value {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => Err(EvaluationFault::NotBool),
+                Err(_) => Err(evaluation::locate_fault(&self.0.checked, &scope)),
+            }
         }));
-        match evaluated {
-            Ok(Some(Some(value))) => Ok(value),
-            Ok(Some(None)) => Err(EvaluationFault::NotBool),
-            Ok(None) | Err(_) => Err(EvaluationFault::Failed),
-        }
+        evaluated.unwrap_or(Err(EvaluationFault::Unknown))
     }
 }
 
 /// The standard functions and macros, without optional values.
-static ENV: LazyLock<Arc<Env>> =
-    LazyLock::new(|| Arc::new(Env::stdlib().with_optional_support(false)));
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = Env::stdlib().with_optional_support(false);
+    comparison::add_to(&mut env);
+    Arc::new(env)
+});
 
 impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {

@@ -40,6 +40,12 @@ impl CelType {
         }
     }
 
+    /// Returns true if all values of the type have one type, and so has all in them. Numbers have
+    /// several: a large one is not exact in each.
+    pub(super) fn is_plain(self) -> bool {
+        matches!(self, Self::Bool | Self::Text | Self::Bytes | Self::Texts)
+    }
+
     /// Whether two values can be equal.
     pub(super) fn may_equal(self, other: Self) -> bool {
         let kind = |one| match one {

@@ -32,7 +32,7 @@ const CALL_PARTS: [CallPart; 4] = [
     CallPart {
         text: "arguments.all(n, arguments[n] == [1, {'b': null}, 'c'])",
         holds: r#"{"x":[1,{"b":null},"\u0063"]}"#,
-        fails: r#"{"x":[1,{"b":null},"c"],"y":true}"#,
+        fails: r#"{"x":[1,{"b":null},"c"],"y":[true]}"#,
         faulty: r#"{"x":[1,{"b":null,"b":null},"c"]}"#,
     },
 ];

@@ -35,7 +35,7 @@ fn judged(when: &str, context: &Context, method: &Method) -> [AccessDecision; 2]
     let element = CatalogElement { kind, server: Some(&server), public, native, tool, basis };
     let rights = rules.rights_of(context);
     let facts = RequestFacts::new(method, None, context);
-    [rights.decide_call(&facts, &element), rights.decide_listing(&element)]
+    [rights.judge_call(&facts, &element).decision, rights.decide_listing(&element)]
 }
 
 #[test]
