@@ -84,6 +84,6 @@ How values are written:
   writes](credentials.md#secrets-of-programs), both without their trailing line ends. Substitution is applied once, to the parsed value and never to the file's text. A literal `${` is written `$${`. An unset variable
   or unreadable file is a fault. Files are regular files of at most 64 KiB, those of certificates and keys 4 MiB.
 - **Secrets**: the values of `headers` and `env` never appear in messages or logs.
-- Unknown keys are faults. The file may have at most 1 MiB.
+- Unknown keys are faults. The file may have at most 4 MiB.
 
 ";

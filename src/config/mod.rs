@@ -128,7 +128,7 @@ pub use server::{
     ServerConfig, ServerKind, StartChoice, ToolOverride, ToolsConfig,
 };
 pub use server_secrets::ServerSecrets;
-pub use source::{ConfigSource, Environment, SystemEnvironment};
+pub use source::{ConfigSource, Environment, SystemEnvironment, check_file_value};
 pub use subject_name::SubjectName;
 pub use transforms::{
     ArgumentEdit, ArgumentValue, FormatChoice, InputSchema, MessageTemplate, OutputCheck,

@@ -25,7 +25,7 @@ pub struct ConfigSource {
 
 impl ConfigSource {
     /// The largest configuration, in bytes.
-    pub const MAX_LEN: usize = 1 << 20;
+    pub const MAX_LEN: usize = 4 << 20;
 
     /// Reads a regular file of at most [`ConfigSource::MAX_LEN`] bytes.
     ///
@@ -77,11 +77,7 @@ impl Environment for SystemEnvironment {
     }
 
     fn text(&self, path: &Path) -> Result<String, FileError> {
-        let bytes = read_file(path, MAX_VALUE)?;
-        if bytes.trim_ascii().is_empty() {
-            return Err(FileError::Empty);
-        }
-        String::from_utf8(bytes).map_err(|_| FileError::NotText)
+        check_file_value(read_file(path, MAX_FILE_VALUE)?)
     }
 
     fn executable(&self) -> Option<PathBuf> {
@@ -92,5 +88,19 @@ impl Environment for SystemEnvironment {
     }
 }
 
+/// Returns the contents of a file as the value of a `${file:…}`.
+///
+/// # Errors
+/// [`FileError`] for contents that no value may have.
+pub fn check_file_value(bytes: Vec<u8>) -> Result<String, FileError> {
+    if bytes.len() > MAX_FILE_VALUE {
+        return Err(FileError::TooLarge { max: MAX_FILE_VALUE });
+    }
+    if bytes.trim_ascii().is_empty() {
+        return Err(FileError::Empty);
+    }
+    String::from_utf8(bytes).map_err(|_| FileError::NotText)
+}
+
 /// The largest value of a `${file:…}`, in bytes.
-const MAX_VALUE: usize = 64 << 10;
+const MAX_FILE_VALUE: usize = 64 << 10;

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use serde_json::Value as Json;
 use url::Url;
 
+use crate::config::is_own_machine;
 use crate::text::escape_controls;
 
 use super::edited_file::FileMode;
@@ -156,7 +157,7 @@ fn export_entry(
         ReplaceableEntries::default()
     };
     let entry = address.client_entry(client, &target.document, &args.name)?;
-    refuse_foreign_entry(&target, &entry, &replaced.entries, (client, &args.name))?;
+    refuse_foreign_entry(&target, &entry, &replaced.entries, (client, &args.name, &address.url))?;
     let after = edit_file(&target, &entry, &args.name, &replaced.entries)?;
     let mut text = note_conditions(&gateway, &replaced);
     if after == target.file.text() {
@@ -186,25 +187,34 @@ fn refuse_foreign_entry(
     target: &ClientFile,
     entry: &ClientEntry,
     replaced: &[ForeignEntry],
-    (client, name): (&KnownClient, &str),
+    (client, name, url): (&KnownClient, &str, &Url),
 ) -> Result<(), ExportError> {
     let table = entry.table.iter().try_fold(&target.document, |table, key| table.get(key));
     let present = table.and_then(|table| table.get(name));
     let is_replaced = || replaced.iter().any(|one| one.name == *name && one.table == entry.table);
     match present {
-        Some(present) if name != OWN_NAME && !leads_to_gateway(present) && !is_replaced() => {
+        Some(present) if !leads_to_gateway(present, url) && !is_replaced() => {
             Err(ExportError::NameTaken { title: client.title, name: name.to_owned() })
         }
         _ => Ok(()),
     }
 }
 
-/// Whether an entry of a client is one of the gateway: its command, or the path of its URL.
-fn leads_to_gateway(entry: &Json) -> bool {
+/// Whether an entry of a client is one of the gateway: it runs the gateway's program, reads the
+/// variable of its key, or has a URL of the gateway. `gateway` is the URL to be written; the gateway
+/// may have had another address of this machine before.
+fn leads_to_gateway(entry: &Json, gateway: &Url) -> bool {
     let is_command = entry.get("command").and_then(Json::as_str) == Some("trunkline");
+    let has_key = entry.to_string().contains(KEY_VARIABLE);
     let urls = ["url", "serverUrl", "httpUrl", "uri"].into_iter();
     let mut urls = urls.filter_map(|key| Url::parse(entry.get(key)?.as_str()?).ok());
-    is_command || urls.any(|url| url.path() == "/mcp" || url.path().starts_with("/mcp/"))
+    is_command
+        || has_key
+        || urls.any(|url| {
+            let is_endpoint = url.path() == "/mcp" || url.path().starts_with("/mcp/");
+            let is_ours = url.host() == gateway.host() || is_own_machine(&url);
+            url.origin() == gateway.origin() || (is_endpoint && is_ours)
+        })
 }
 
 /// The text of the client's file with the entry, and without those that it replaces.

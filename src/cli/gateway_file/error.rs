@@ -35,6 +35,16 @@ pub(in crate::cli) enum GatewayFileError {
         /// The entry.
         name: String,
     },
+    /// The gateway would not read a file of this size.
+    #[error("nothing was written, because {} would have {len} bytes, and the gateway reads at most {max}: add fewer entries", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size with the edits, in bytes.
+        len: usize,
+        /// The largest configuration, in bytes.
+        max: usize,
+    },
     /// The configuration would be invalid.
     #[error("nothing was written, because the configuration would be invalid:\n{faults}")]
     Invalid {
@@ -49,6 +59,7 @@ impl GatewayFileError {
         match self {
             Self::Syntax { .. }
             | Self::Invalid { .. }
+            | Self::TooLarge { .. }
             | Self::File(EditedFileError::NotUtf8 { .. }) => CONFIG_FAULT,
             _ => FAILURE,
         }

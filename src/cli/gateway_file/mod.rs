@@ -43,6 +43,15 @@ impl GatewaySection {
     }
 }
 
+/// An entry to add.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewEntry<'a> {
+    pub(super) section: GatewaySection,
+    pub(super) name: &'a str,
+    /// Its TOML, with the comments above it.
+    pub(super) block: &'a str,
+}
+
 impl GatewayFile {
     /// Opens the file; one that does not exist is empty.
     ///
@@ -105,19 +114,30 @@ impl GatewayFile {
         self.text.clone()
     }
 
-    /// Adds the entry that a block of TOML contains, behind the others of its section. Comments
-    /// above it come along.
+    /// Adds entries behind the others of their sections, in one edit. Comments above them come along.
     ///
     /// # Errors
     /// [`GatewayFileError`].
-    pub(super) fn add_entry(
-        &mut self,
-        section: GatewaySection,
-        name: &str,
-        block: &str,
-    ) -> Result<(), GatewayFileError> {
+    pub(super) fn add_entries(&mut self, entries: &[NewEntry<'_>]) -> Result<(), GatewayFileError> {
+        for entry in entries {
+            self.insert_entry(*entry)?;
+        }
+        let edited = self.document.to_string();
+        self.text = if has_lines_of(&edited, &self.text) {
+            edited
+        } else {
+            let blocks = entries.iter().map(|entry| entry.block);
+            blocks.fold(self.text.clone(), |text, block| append_block(&text, block))
+        };
+        let path = self.path();
+        self.document = self.text.parse().map_err(|_| GatewayFileError::Syntax { path })?;
+        Ok(())
+    }
+
+    /// Adds an entry to the document, and not to the text.
+    fn insert_entry(&mut self, new: NewEntry<'_>) -> Result<(), GatewayFileError> {
+        let NewEntry { section, name, block } = new;
         let syntax = |path| GatewayFileError::Syntax { path };
-        let whole = block;
         let mut block: DocumentMut = block.parse().map_err(|_| syntax(self.path()))?;
         let entry = block.get_mut(section.key()).and_then(Item::as_table_mut);
         let Some(Item::Table(mut entry)) = entry.and_then(|entries| entries.remove(name)) else {
@@ -131,13 +151,6 @@ impl GatewayFile {
             trim_prefix(&mut entry);
         }
         entries.insert(name, Item::Table(entry));
-        let edited = self.document.to_string();
-        self.text = if has_lines_of(&edited, &self.text) {
-            edited
-        } else {
-            append_block(&self.text, whole)
-        };
-        self.document = self.text.parse().map_err(|_| syntax(self.path()))?;
         Ok(())
     }
 
@@ -212,6 +225,13 @@ impl GatewayFile {
     /// # Errors
     /// [`GatewayFileError::Invalid`].
     pub(super) fn check(&self, pending: &PendingFiles) -> Result<Vec<String>, GatewayFileError> {
+        if self.text.len() > ConfigSource::MAX_LEN {
+            return Err(GatewayFileError::TooLarge {
+                path: self.path(),
+                len: self.text.len(),
+                max: ConfigSource::MAX_LEN,
+            });
+        }
         match self.read_config(pending) {
             Ok(config) => match settings::of(&config) {
                 Ok(_) => Ok(Vec::new()),
@@ -308,12 +328,14 @@ mod tests {
 
     const BLOCK: &str =
         "\n# new\n[servers.b]\ncommand = \"b\"\n\n[servers.b.tools.t]\nname = \"u\"\n";
+    const NEW: NewEntry<'static> =
+        NewEntry { section: GatewaySection::Servers, name: "b", block: BLOCK };
 
     #[test]
     fn an_entry_is_added_behind_the_others_and_everything_else_stays() {
         let text = "# top\n[servers.a] # a\ncommand = \"a\" # c\n\n[servers.a.tools]\ndeny = [ ]\n\n# log\n[log]\n";
         let (_folder, mut file) = open(text);
-        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        file.add_entries(&[NEW]).unwrap();
         assert_eq!(file.text(), text.replace("\n# log", &format!("{BLOCK}\n# log")));
         assert!(file.remove_entry(GatewaySection::Servers, "b").unwrap());
         assert_eq!(file.text(), text);
@@ -324,7 +346,7 @@ mod tests {
     fn dotted_keys_stay_where_they_are() {
         let text = "log.level = \"info\"\ngateway.listen = \"127.0.0.1:1\"\n# format\nlog.format = \"json\"\n";
         let (_folder, mut file) = open(text);
-        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        file.add_entries(&[NEW]).unwrap();
         assert_eq!(file.text(), format!("{text}{BLOCK}"));
         file.add_comment("# end");
         assert_eq!(file.text(), format!("{text}{BLOCK}\n# end\n"));
@@ -346,7 +368,7 @@ mod tests {
     #[test]
     fn a_file_that_is_empty_or_ends_without_a_line_end_can_be_added_to() {
         let (_folder, mut file) = open("");
-        file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap();
+        file.add_entries(&[NEW]).unwrap();
         assert_eq!(file.text(), BLOCK.trim_start());
         let (_folder, mut file) = open("[log]\nlevel = \"info\"");
         file.add_comment("#x");
@@ -356,10 +378,11 @@ mod tests {
     #[test]
     fn what_would_be_invalid_is_not_accepted() {
         let (_folder, mut file) = open("servers = { a = { command = \"a\" } }\n");
-        let error = file.add_entry(GatewaySection::Servers, "b", BLOCK).unwrap_err();
+        let error = file.add_entries(&[NEW]).unwrap_err();
         assert!(error.to_string().contains("inline table"), "{error}");
         let (_folder, mut file) = open("");
-        file.add_entry(GatewaySection::Servers, "b", "[servers.b]\nurl = \"ftp://x\"\n").unwrap();
+        let block = "[servers.b]\nurl = \"ftp://x\"\n";
+        file.add_entries(&[NewEntry { block, ..NEW }]).unwrap();
         let error = file.check(&PendingFiles::default()).unwrap_err().to_string();
         assert!(error.contains("servers.b.url") && error.contains("invalid"), "{error}");
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::codec::file::FileError;
-use crate::config::{CommandFault, Environment, Secret, SystemEnvironment};
+use crate::config::{CommandFault, Environment, Secret, SystemEnvironment, check_file_value};
 
 /// Files that are to be written together with the configuration: the configuration is checked as if
 /// they existed.
@@ -28,7 +28,7 @@ impl Environment for PendingFiles {
 
     fn text(&self, path: &Path) -> Result<String, FileError> {
         match self.texts.get(path) {
-            Some(text) => Ok(text.expose().to_owned()),
+            Some(text) => check_file_value(text.expose().as_bytes().to_vec()),
             None => SystemEnvironment.text(path),
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 
 use crate::cli::edited_file::{WriteOutcome, create_file};
-use crate::cli::gateway_file::{GatewayFile, PendingFiles};
+use crate::cli::gateway_file::{GatewayFile, GatewayFileError, NewEntry, PendingFiles};
 use crate::crypto::sha256;
 use crate::text::escape_controls;
 
@@ -46,7 +46,11 @@ pub(super) fn offer_write(plan: &ImportPlan, gateway: &GatewayFile) -> String {
         return String::new();
     }
     let file = gateway.label();
-    let Ok(warnings) = gateway.check(&pending_files(plan, gateway)) else {
+    let checked = gateway.check(&pending_files(plan, gateway));
+    if let Err(error @ GatewayFileError::TooLarge { .. }) = &checked {
+        return format!("\n# It cannot be written: {error}\n");
+    }
+    let Ok(warnings) = checked else {
         return format!(
             "\n# It cannot be written: the rest of {file} is not valid; run `trunkline check --config \
              {file}`\n"
@@ -81,12 +85,18 @@ fn pending_files(plan: &ImportPlan, gateway: &GatewayFile) -> PendingFiles {
 
 /// Edits the configuration as planned, without writing it.
 pub(super) fn apply_plan(plan: &ImportPlan, gateway: &mut GatewayFile) -> Result<(), ImportError> {
-    for entry in &plan.entries {
-        if entry.inactive.is_some() {
-            gateway.add_comment(&entry.block);
-        } else {
-            gateway.add_entry(entry.section, &entry.name, &format!("\n{}", entry.block))?;
-        }
+    let (comments, entries): (Vec<_>, Vec<_>) =
+        plan.entries.iter().partition(|entry| entry.inactive.is_some());
+    let blocks: Vec<_> = entries.iter().map(|entry| format!("\n{}", entry.block)).collect();
+    let added = entries.iter().zip(&blocks).map(|(entry, block)| NewEntry {
+        section: entry.section,
+        name: &entry.name,
+        block,
+    });
+    gateway.add_entries(&added.collect::<Vec<_>>())?;
+    let comments: Vec<_> = comments.iter().map(|entry| entry.block.trim_matches('\n')).collect();
+    if !comments.is_empty() {
+        gateway.add_comment(&comments.join("\n\n"));
     }
     Ok(())
 }

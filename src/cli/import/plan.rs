@@ -1,7 +1,7 @@
 //! From what was found to what is added: valid and unique names, no duplicates, secrets in files of
 //! their own, and what cannot be used yet as a comment.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -48,8 +48,7 @@ pub(super) struct PlannedEntry {
 pub(super) fn plan_import(found: Vec<FoundConfig>, gateway: &GatewayFile) -> ImportPlan {
     let mut known = KnownServers::read(gateway);
     let notes = std::mem::take(&mut known.notes);
-    let mut planner =
-        Planner { gateway, known, plan: ImportPlan { notes, ..ImportPlan::default() } };
+    let mut planner = Planner::new(gateway, known, ImportPlan { notes, ..ImportPlan::default() });
     for config in found {
         planner.plan_file(config);
     }
@@ -124,9 +123,23 @@ struct Planner<'a> {
     /// The servers that are configured already or planned.
     known: KnownServers,
     plan: ImportPlan,
+    /// The names of the entries that are planned.
+    taken: HashSet<(&'static str, String)>,
+    /// The servers among them that are active.
+    active: HashSet<String>,
+    /// The lines of the configuration that begin with `#[`, as comments with entries do.
+    comments: HashSet<String>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn new(gateway: &'a GatewayFile, known: KnownServers, plan: ImportPlan) -> Self {
+        let text = gateway.text();
+        let lines = text.lines().map(str::trim_end).filter(|line| line.starts_with("#["));
+        let comments = lines.map(str::to_owned).collect();
+        let (taken, active) = (HashSet::new(), HashSet::new());
+        Self { gateway, known, plan, taken, active, comments }
+    }
+
     fn plan_file(&mut self, found: FoundConfig) {
         let FoundConfig { label, contents } = found;
         let label = label.as_deref();
@@ -275,30 +288,28 @@ impl Planner<'_> {
             Some(_) => comment_out(block),
             None => block.to_owned(),
         };
+        self.taken.insert((section.key(), name.to_owned()));
+        if inactive.is_none() && section == GatewaySection::Servers {
+            self.active.insert(name.to_owned());
+        }
         let (name, block) = (name.to_owned(), format!("{lines}{body}"));
         self.plan.entries.push(PlannedEntry { section, name, block, inactive });
     }
 
     fn is_taken(&self, section: GatewaySection, name: &str) -> bool {
-        let planned = |entry: &PlannedEntry| entry.section == section && entry.name == name;
-        self.gateway.has_entry(section, name) || self.plan.entries.iter().any(planned)
+        self.gateway.has_entry(section, name)
+            || self.taken.contains(&(section.key(), name.to_owned()))
     }
 
     /// Whether an entry of this name is a comment.
     fn is_comment(&self, section: GatewaySection, name: &str) -> bool {
-        let header = format!("#[{}.{name}]", section.key());
-        self.gateway.text().lines().any(|line| line.trim_end() == header)
+        self.comments.contains(&format!("#[{}.{name}]", section.key()))
     }
 
     /// The first server of a profile that is not active.
     fn missing_server(&self, profile: &ImportedProfile) -> Option<String> {
         let is_active = |name: &&String| {
-            self.gateway.has_entry(GatewaySection::Servers, name)
-                || self.plan.entries.iter().any(|entry| {
-                    entry.inactive.is_none()
-                        && entry.section == GatewaySection::Servers
-                        && entry.name == **name
-                })
+            self.active.contains(*name) || self.gateway.has_entry(GatewaySection::Servers, name)
         };
         profile.servers.iter().flatten().find(|name| !is_active(name)).cloned()
     }

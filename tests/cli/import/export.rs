@@ -293,6 +293,33 @@ fn a_server_of_the_users_own_is_not_overwritten() {
 }
 
 #[test]
+fn a_foreign_entry_that_is_called_trunkline_is_not_overwritten() {
+    for foreign in [
+        r#"{"command": "other"}"#,
+        r#"{"url": "https://other.example.com/mcp"}"#,
+        r#"{"url": "http://127.0.0.1:9/sse"}"#,
+        r#"{"command": "sh", "args": ["-c", "trunkline stdio"]}"#,
+    ] {
+        let user = User::new();
+        let text = format!(r#"{{"mcpServers": {{"trunkline": {foreign}}}}}"#);
+        user.has(&user.home(CURSOR), &text);
+        let refused = user.types(&["export", "--client", "cursor", "--write"]);
+        refused.exits_with(WRONG_USE).complains_of(&["another server `trunkline`"]);
+        assert_eq!(std::fs::read_to_string(user.home(CURSOR)).unwrap(), text);
+    }
+    // The gateway's own entry is updated, wherever it listened before.
+    for own in [
+        r#"{"url": "http://localhost:7000/mcp/support"}"#,
+        r#"{"url": "https://a.example.com/mcp", "headers": {"Authorization": "Bearer ${env:TRUNKLINE_KEY}"}}"#,
+        r#"{"command": "trunkline", "args": ["stdio"]}"#,
+    ] {
+        let user = User::new();
+        user.has(&user.home(CURSOR), format!(r#"{{"mcpServers": {{"trunkline": {own}}}}}"#));
+        user.types(&["export", "--client", "cursor", "--write"]).exits_with(DONE);
+    }
+}
+
+#[test]
 fn a_number_that_is_a_secret_is_not_shown() {
     let user = User::new();
     user.has(

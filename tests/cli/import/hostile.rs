@@ -101,3 +101,49 @@ fn a_server_that_cannot_be_read_is_left_out_with_its_reason_and_the_others_stay(
     assert!(!gateway.contains("\n[servers.evil]") && !gateway.contains('\u{1b}'), "{gateway}");
     user.types(&["check"]).exits_with(DONE).prints(&["fine"]);
 }
+
+#[test]
+fn thousands_of_servers_are_imported_in_seconds_and_the_gateway_reads_the_file() {
+    let user = User::new();
+    // Half of them have names that become the same.
+    let servers = (0..4000).map(|number| {
+        let name = format!(
+            "{}{number}",
+            if number % 2 == 0 { "s" } else { "a-name-of-32-characters-or-more-" }
+        );
+        format!("\"{name}\": {{\"command\": \"npx\", \"args\": [\"-y\", \"server-{number}\"]}}")
+    });
+    let servers: Vec<_> = servers.collect();
+    user.has(&user.project("x.json"), format!("{{\"mcpServers\": {{{}}}}}", servers.join(",")));
+    let began = std::time::Instant::now();
+    user.types(&["import", "x.json", "--write"]).exits_with(DONE);
+    let took = began.elapsed();
+    // Without optimization, on a machine with other work.
+    assert!(took < std::time::Duration::from_mins(2), "{took:?}");
+    assert_eq!(user.gateway().matches("[servers.").count(), 4000);
+    user.types(&["check"]).exits_with(DONE);
+}
+
+#[test]
+fn a_configuration_that_the_gateway_would_not_read_is_not_written() {
+    let user = User::new();
+    let argument = "x".repeat(60 << 10);
+    let servers = (0..80).map(|number| {
+        format!("\"s{number}\": {{\"command\": \"c{number}\", \"args\": [\"{argument}\"]}}")
+    });
+    let servers: Vec<_> = servers.collect();
+    user.has(&user.project("x.json"), format!("{{\"mcpServers\": {{{}}}}}", servers.join(",")));
+    let shown = user.types(&["import", "x.json"]).exits_with(DONE);
+    assert!(shown.said().contains("It cannot be written"));
+    let refused = user.types(&["import", "x.json", "--write"]).exits_with(CONFIG_FAULT);
+    refused.complains_of(&["nothing was written", "at most 4194304"]);
+    assert!(!user.project("gateway.toml").exists());
+    // A secret that is too large for a file of its own, or empty, is a fault of its server.
+    let large = "hunter2-".repeat(10 << 10);
+    user.has(
+        &user.project("y.json"),
+        format!("{{\"mcpServers\": {{\"s\": {{\"command\": \"c\", \"env\": {{\"API_KEY\": \"{large}\"}}}}}}}}"),
+    );
+    user.types(&["import", "y.json", "--write"]).exits_with(DONE);
+    user.types(&["check"]).exits_with(DONE);
+}
