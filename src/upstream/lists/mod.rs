@@ -254,16 +254,24 @@ impl crate::upstream::supervisor::shared::ServerShared {
 
     /// Like [`relist`](Self::relist), for one list; false if it is not requested.
     pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
+        self.open_lister(told).inspect(|lister| lister.want_list()).is_some()
+    }
+
+    /// The same for an operator.
+    pub(in crate::upstream) fn refresh_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
+        self.open_lister(told).inspect(|lister| lister.refresh_list()).is_some()
+    }
+
+    /// The instance that lists for a declaration; `None` if the list is not requested.
+    fn open_lister(self: &Arc<Self>, told: &ClientDeclaration) -> Option<Arc<Instance>> {
         let is_served =
             |era| self.version().is_some_and(|version| self.serves_legacy(version, era));
         if self.lists.of(told).is_none() || !told.other_era.is_none_or(is_served) {
-            return false;
+            return None;
         }
-        let Some(holder) = self.lists.holder(told) else { return false };
+        let holder = self.lists.holder(told)?;
         self.lists.doubt(told);
-        let lister = InstanceKey::lister(told.clone());
-        let opened = self.pool.open_for(self, lister, &holder);
-        opened.inspect(|lister| lister.want_list()).is_ok()
+        self.pool.open_for(self, InstanceKey::lister(told.clone()), &holder).ok()
     }
 }
 

@@ -20,6 +20,9 @@ use super::{ListingOutcome, ListingPart};
 /// Lists that have changed are announced to all clients, which request them
 /// again: such listings are rarer still, some at once and then one per
 /// [`REFILL`].
+///
+/// A request of an operator is made [`FIRST_PAUSE`] after the last one, and leaves the pace as it is:
+/// the server is not its cause.
 pub(in crate::upstream) struct RelistPace {
     not_before: Instant,
     backoff: Backoff,
@@ -31,29 +34,64 @@ pub(in crate::upstream) struct RelistPace {
     /// When changed lists have no effect on the pace any more: each moves this
     /// by [`REFILL`].
     refilled: Instant,
+    /// When the last request ended.
+    last_end: Option<Instant>,
+    /// Whether the request that is due is an operator's.
+    is_operators: bool,
+}
+
+/// The causes of list requests.
+pub(in crate::upstream) struct RelistCauses<'a> {
+    /// The server's lists may have changed.
+    pub(in crate::upstream) changed: &'a Notify,
+    /// An operator asks for them.
+    pub(in crate::upstream) asked: &'a Notify,
 }
 
 impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
         let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
         let now = clock::now();
-        Self { not_before: now, backoff, quiet: CALM, owed: false, refilled: now }
+        Self {
+            not_before: now,
+            backoff,
+            quiet: CALM,
+            owed: false,
+            refilled: now,
+            last_end: None,
+            is_operators: false,
+        }
     }
 
     /// Waits until a list request is due.
     ///
     /// # Cancel safety
     /// Safe: a notification that was received is not lost.
-    pub(in crate::upstream) async fn due(&mut self, changed: &Notify) {
+    pub(in crate::upstream) async fn due(&mut self, causes: RelistCauses<'_>) {
+        if !self.is_operators {
+            tokio::select! {
+                biased;
+                () = causes.asked.notified() => self.is_operators = true,
+                () = self.change_due(causes.changed) => {}
+            }
+        }
+        if self.is_operators {
+            let earliest = self.last_end.map(|end| end + FIRST_PAUSE);
+            sleep_until(earliest.unwrap_or_else(clock::now)).await;
+        }
+        // A change that was announced during the pause is in the lists that are requested now.
+        let _ = causes.changed.notified().now_or_never();
+        self.owed = false;
+    }
+
+    /// Waits until a request for a change is due.
+    async fn change_due(&mut self, changed: &Notify) {
         if !self.owed {
             changed.notified().await;
             self.owed = true;
         }
         self.quiet = self.not_before.elapsed();
         sleep_until(self.not_before.max(self.affordable())).await;
-        // A change that was announced during the pause is in the lists that are requested now.
-        let _ = changed.notified().now_or_never();
-        self.owed = false;
     }
 
     /// The earliest time at which the server may change its lists again.
@@ -63,6 +101,12 @@ impl RelistPace {
 
     /// Records a list request; `None` if it failed.
     pub(in crate::upstream) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
+        let now = clock::now();
+        self.last_end = Some(now);
+        self.owed = outcome.is_none_or(|outcome| outcome.part == ListingPart::Some);
+        if std::mem::take(&mut self.is_operators) {
+            return;
+        }
         if self.quiet >= CALM {
             self.backoff.reset();
         } else if self.quiet >= self.backoff.wait() * SPARSE {
@@ -70,9 +114,7 @@ impl RelistPace {
         } else {
             self.backoff.next_wait();
         }
-        let now = clock::now();
         self.not_before = now + self.backoff.wait();
-        self.owed = outcome.is_none_or(|outcome| outcome.part == ListingPart::Some);
         if outcome.is_some_and(|outcome| outcome.has_changed) {
             self.refilled = self.refilled.max(now) + REFILL;
         }
@@ -98,6 +140,33 @@ mod tests {
     const SAME: ListingOutcome = ListingOutcome { part: ListingPart::Whole, has_changed: false };
     const CHANGED: ListingOutcome = ListingOutcome { has_changed: true, ..SAME };
 
+    /// No operator asks.
+    fn only(changed: &Notify) -> RelistCauses<'_> {
+        static NEVER: Notify = Notify::const_new();
+        RelistCauses { changed, asked: &NEVER }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_an_operator_wait_no_longer_with_each() {
+        let (changed, asked, mut pace) = (Notify::new(), Notify::new(), RelistPace::new());
+        // The server announces changes all the time, and its lists fail.
+        for _ in 0..20 {
+            changed.notify_one();
+            pace.due(only(&changed)).await;
+            pace.listed(None);
+        }
+        let pause = pace.backoff.wait();
+        assert_eq!(pause, LAST_PAUSE);
+        for _ in 0..100 {
+            asked.notify_one();
+            let begun = clock::now();
+            pace.due(RelistCauses { changed: &changed, asked: &asked }).await;
+            assert!(begun.elapsed() <= FIRST_PAUSE, "{:?}", begun.elapsed());
+            pace.listed(Some(&CHANGED));
+        }
+        assert_eq!(pace.backoff.wait(), pause, "the pace of the server stays");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_server_that_changes_without_pause_is_listed_ever_more_rarely() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
@@ -105,14 +174,14 @@ mod tests {
         let mut listings = 0;
         while start.elapsed() < Duration::from_mins(1) {
             changed.notify_one();
-            pace.due(&changed).await;
+            pace.due(only(&changed)).await;
             listings += 1;
             pace.listed(Some(&SAME));
         }
         assert!(listings < 15, "{listings} listings in a minute");
         tokio::time::sleep(LAST_PAUSE + CALM * 2).await;
         changed.notify_one();
-        pace.due(&changed).await;
+        pace.due(only(&changed)).await;
         pace.listed(Some(&SAME));
         assert_eq!(pace.backoff.wait(), FIRST_PAUSE, "a calm while starts it over");
     }
@@ -124,7 +193,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(700)).await;
             changed.notify_one();
             let said = clock::now();
-            pace.due(&changed).await;
+            pace.due(only(&changed)).await;
             assert_eq!(said.elapsed(), Duration::ZERO);
             tokio::time::sleep(Duration::from_millis(40)).await;
             pace.listed(Some(&SAME));
@@ -140,7 +209,7 @@ mod tests {
             // Sparse enough that the pause stays short.
             tokio::time::sleep(Duration::from_millis(260)).await;
             changed.notify_one();
-            pace.due(&changed).await;
+            pace.due(only(&changed)).await;
             listings += 1;
             pace.listed(Some(&CHANGED));
         }
@@ -151,7 +220,7 @@ mod tests {
             tokio::time::sleep(CALM * 2).await;
             changed.notify_one();
             let said = clock::now();
-            pace.due(&changed).await;
+            pace.due(only(&changed)).await;
             assert_eq!(said.elapsed(), Duration::ZERO);
             pace.listed(Some(&CHANGED));
         }
@@ -163,12 +232,12 @@ mod tests {
         let start = clock::now();
         while start.elapsed() < Duration::from_secs(4) {
             changed.notify_one();
-            pace.due(&changed).await;
+            pace.due(only(&changed)).await;
             pace.listed(Some(&SAME));
         }
         let burst = start.elapsed();
         changed.notify_one();
-        pace.due(&changed).await;
+        pace.due(only(&changed)).await;
         assert!(start.elapsed() <= burst * 3, "{:?} after {burst:?}", start.elapsed());
     }
 
@@ -181,9 +250,9 @@ mod tests {
             tokio::time::sleep(FIRST_PAUSE / 2).await;
             changed.notify_one();
         };
-        tokio::join!(pace.due(&changed), announced);
+        tokio::join!(pace.due(only(&changed)), announced);
         pace.listed(Some(&SAME));
-        let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(&changed)).await;
+        let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(only(&changed))).await;
         assert!(more.is_err(), "nothing has changed since");
     }
 
@@ -191,8 +260,8 @@ mod tests {
     async fn a_listing_that_failed_is_made_up_for() {
         let (changed, mut pace) = (Notify::new(), RelistPace::new());
         changed.notify_one();
-        pace.due(&changed).await;
+        pace.due(only(&changed)).await;
         pace.listed(None);
-        pace.due(&changed).await;
+        pace.due(only(&changed)).await;
     }
 }

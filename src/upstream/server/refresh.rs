@@ -142,11 +142,11 @@ impl Server {
     async fn list_anew(&self, plan: &RefreshPlan) -> Result<(), RefreshError> {
         let asked = clock::now();
         if plan.base {
-            self.main.want_list();
+            self.main.refresh_list();
             self.base_listed_since(asked).await?;
         }
         for told in &plan.own {
-            if self.kin.relist_for(told) {
+            if self.kin.refresh_for(told) {
                 self.kin.lists.tried_since(told, asked).await;
             }
         }

@@ -47,6 +47,8 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) listings: watch::Sender<Option<FinishedListing>>,
     /// Notified when the server's list may have changed.
     pub(in crate::upstream) changed: Arc<Notify>,
+    /// Notified when an operator asks for the list.
+    pub(in crate::upstream) list_asked: Notify,
     /// Messages that the server sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
     pub(in crate::upstream) stop: CancellationToken,
@@ -83,6 +85,7 @@ impl Instance {
             list_requests: AtomicU32::new(0),
             listings: watch::Sender::new(None),
             changed,
+            list_asked: Notify::new(),
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -180,9 +183,18 @@ impl Instance {
 
     /// Requests the lists, starting the instance if necessary. Does not wait.
     pub(in crate::upstream) fn want_list(&self) {
+        self.want_list_by(&self.changed);
+    }
+
+    /// The same for an operator, who does not wait for the server's pace.
+    pub(in crate::upstream) fn refresh_list(&self) {
+        self.want_list_by(&self.list_asked);
+    }
+
+    fn want_list_by(&self, cause: &Notify) {
         self.touch();
         if *self.state.borrow() == LifeState::Ready {
-            self.changed.notify_one();
+            cause.notify_one();
         } else {
             self.unlisted.store(true, Ordering::SeqCst);
             self.demand.notify_one();

@@ -13,7 +13,7 @@ use crate::mcp::Era;
 
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::dependence::ListDependence;
-use crate::upstream::lists::pace::RelistPace;
+use crate::upstream::lists::pace::{RelistCauses, RelistPace};
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::legacy_side::{LegacyDoubt, LegacySupport};
 use crate::upstream::supervisor::restart::{RestartDecision, RestartPolicy};
@@ -328,10 +328,11 @@ impl<'a> Life<'a> {
         let mut pace = RelistPace::new();
         loop {
             let idle = instance.idle_at();
+            let causes = RelistCauses { changed: &instance.changed, asked: &instance.list_asked };
             tokio::select! {
                 fault = connection.closed() => return LossReason::Lost(self.explain(fault).await),
                 () = instance.stop.cancelled() => return LossReason::Stopped,
-                () = pace.due(&instance.changed) => {
+                () = pace.due(causes) => {
                     if !instance.owner.lists() {
                         instance.kin.relist_for(&instance.owner.list_declaration());
                     }
