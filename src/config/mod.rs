@@ -42,6 +42,7 @@ mod issuers;
 mod kinds;
 mod macros;
 mod maps;
+mod memory;
 mod naming;
 mod network;
 mod numbers;
@@ -99,6 +100,7 @@ pub use interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
 pub use issuers::{IssuerConfig, IssuerName, IssuerProblem, ScopeName, TokenAlgorithm};
+pub use memory::ReducedBound;
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use network::{UrlProblem, is_own_machine, is_safe_url};
 pub use oauth::{

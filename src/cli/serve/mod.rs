@@ -7,6 +7,7 @@ mod approvals;
 mod audit_log;
 pub(super) mod core_dumps;
 mod event_delivery;
+mod memory;
 mod quotas;
 mod reload;
 pub(super) mod signals;
@@ -200,11 +201,12 @@ impl Running {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn open(
-        config: Config,
+        mut config: Config,
         path: &Path,
         guardian: Guardian,
         doors: Doors,
     ) -> Result<Self, ServeError> {
+        memory::log_reduced(&memory::fit_control_group(&mut config));
         audit_log::check_standard_output(&config, doors).map_err(ServeError::Settings)?;
         let settings = settings::of(&config)
             .map_err(|faults| ServeError::Settings(faults.join("\ntrunkline: ")))?;

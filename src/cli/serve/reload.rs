@@ -23,7 +23,7 @@ use crate::text::error_chain;
 use crate::upstream::child::Guardian;
 
 use super::watch::{FileStamp, FileStamps};
-use super::{Doors, Running, audit_log, event_delivery, levels, settings};
+use super::{Doors, Running, audit_log, event_delivery, levels, memory, settings};
 
 /// Applies the current contents of the configuration file.
 pub struct Reloader {
@@ -354,6 +354,7 @@ fn load_files(
         files: faults.files().to_vec(),
     })?;
     common.apply_overrides(&mut config).map_err(|problem| rejected(vec![problem]))?;
+    memory::fit_control_group(&mut config);
     let listeners = settings::of(&config).map_err(rejected)?;
     Ok(LoadedFiles { config, listeners, digest: source.digest() })
 }
