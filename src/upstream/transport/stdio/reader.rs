@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::process::ChildStdout;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -144,6 +146,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
                     }
                 };
                 match line {
+                    Ok(Some(line)) if line.len() > LARGE_LINE => self.take_aside(line).await,
                     Ok(Some(line)) => self.wire.take(&line),
                     Ok(None) => break ExitCause::OutputClosed,
                     Err(LineError::TooLong { limit, ends }) => self.wire.too_long(limit, &ends),
@@ -152,6 +155,19 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
             };
             self.wire.lost(&cause);
         })
+    }
+
+    /// Parses a large line away from the thread that serves clients. The next line waits for it, so
+    /// that messages keep their order.
+    #[cold]
+    fn take_aside(&self, line: Bytes) -> impl Future<Output = ()> + use<R> {
+        let wire = Arc::clone(&self.wire);
+        let taken = spawn_blocking(move || wire.take(&line));
+        async move {
+            if let Err(error) = taken.await {
+                tracing::error!(%error, "a large line of a server was not read");
+            }
+        }
     }
 }
 
@@ -162,5 +178,7 @@ impl<R> Drop for OutputReader<R> {
     }
 }
 
+/// A longer line takes more than some hundred microseconds to parse, in bytes.
+const LARGE_LINE: usize = 256 << 10;
 /// The shortest time between two moves.
 const SETTLED: Duration = Duration::from_secs(1);

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
@@ -17,10 +19,18 @@ fn peer(version: ProtocolVersion) -> Peer {
 
 /// A connection to a child, with the child's ends of the two pipes.
 fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) {
+    child_with_limit(version, 1 << 20)
+}
+
+/// The same with another limit of its lines.
+fn child_with_limit(
+    version: ProtocolVersion,
+    limit: usize,
+) -> (StdioServer, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
     let server = (ServerName::new("s").unwrap(), ServerSecrets::default());
-    let wire = ChildLink::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
+    let wire = ChildLink::start(server, input, output, limit, crate::upstream::tests::inbox());
     let stdio = StdioServer {
         wire,
         peer: peer(version),
@@ -106,6 +116,42 @@ async fn a_child_that_asks_without_reading_is_heard_all_the_same() {
         its_output
     });
     assert!(end(reply).await.is_ok());
+    drop(feed.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_large_line_is_parsed_away_from_the_serving_thread() {
+    let (stdio, its_input, mut its_output) =
+        child_with_limit(ProtocolVersion::LATEST_LEGACY, 64 << 20);
+    let (target, one) = (target(), call(None));
+    let patient = Deadline::new(Duration::from_mins(1), Duration::from_mins(2));
+    let reply = stdio.call(&one, &target, patient).await.unwrap();
+    let asked = next_id(&mut BufReader::new(its_input)).await;
+    let text = "\\n\\u00e4".repeat(4 << 20);
+    let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{asked},\"result\":{{\"a\":\"{text}\"}}}}\n");
+    let feed = tokio::spawn(async move {
+        its_output.write_all(line.as_bytes()).await.unwrap();
+        its_output
+    });
+    let is_over = AtomicBool::new(false);
+    let measure = async {
+        let mut longest = Duration::ZERO;
+        while !is_over.load(Ordering::Relaxed) {
+            let before = crate::clock::thread_cpu_time();
+            tokio::task::yield_now().await;
+            longest = longest.max(crate::clock::thread_cpu_time().saturating_sub(before));
+        }
+        longest
+    };
+    let answer = async {
+        let answer = end(reply).await;
+        is_over.store(true, Ordering::Relaxed);
+        answer
+    };
+    let (answered, longest) = tokio::join!(answer, measure);
+    assert!(answered.is_ok());
+    // The processor time of this thread: other work on the machine does not count.
+    assert!(longest < Duration::from_millis(20), "{longest:?}");
     drop(feed.await.unwrap());
 }
 
