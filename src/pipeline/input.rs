@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use aws_lc_rs::error::Unspecified;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -82,6 +83,26 @@ impl InputStore {
     /// person answers, so it is rare.
     fn seals(&self) -> Result<Seals, Failure> {
         self.with_keys(|keys| Seals::new(keys.iter().copied()).map_err(sealing_failed))
+    }
+
+    /// Seals a state that lasts this long.
+    pub(super) fn seal_state(
+        &self,
+        state: RequestState,
+        bound: StateBinding<'_>,
+        lasting: Duration,
+    ) -> Result<String, Failure> {
+        self.seals()?.seal(state, bound, clock::unix_now(), lasting).map_err(sealing_failed)
+    }
+
+    /// Opens a state of this principal and request; `None` if it is another's, or too old.
+    pub(super) fn open_state(
+        &self,
+        sealed: &str,
+        principal: &str,
+        request: &Digest,
+    ) -> Option<OpenedState> {
+        self.seals().ok()?.open(sealed, principal, || *request, clock::unix_now()).ok()
     }
 
     fn with_keys<T>(

@@ -27,6 +27,7 @@ mod introduce;
 mod kept_results;
 mod listing;
 mod login;
+mod login_consents;
 mod meta_tools;
 mod own_tools;
 mod paged_lists;
@@ -46,6 +47,7 @@ pub use awaiting_client::CallAwaitingClient;
 pub use entry::EntryCredentials;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
+pub use login_consents::{ConsentBinding, ConsentStep};
 pub use subscriptions::{Subscriber, Told};
 
 use std::pin::Pin;

@@ -30,8 +30,8 @@ mod transport;
 
 pub use credentials::{
     BrowserBook, BrowserId, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser,
-    LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, RevocationOutcome,
-    TerminalLogin, TicketOffer, begin_terminal_login,
+    LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, ParameterFault,
+    RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
 };
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
@@ -41,7 +41,9 @@ pub use interaction::routing::QuestionableSession;
 pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
-pub use login_relay::{LoginRelay, LoginRelayFault, LoginRelays, RelayedAnswer};
+pub use login_relay::{
+    LoginConsent, LoginRelay, LoginRelayFault, LoginRelays, PassedAuthorization, RelayedAnswer,
+};
 pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,
     Subscriptions, Topic,

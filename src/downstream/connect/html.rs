@@ -18,22 +18,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 /// A page.
-pub(super) struct Page {
-    pub(super) status: StatusCode,
-    pub(super) title: &'static str,
-    /// What follows the title; HTML, in which the text of others is escaped.
-    pub(super) content: String,
-    /// Where its forms may lead, besides the gateway itself.
-    pub(super) leads_to: &'static str,
-    pub(super) cookie: Option<HeaderValue>,
+pub(in crate::downstream) struct Page {
+    pub(in crate::downstream) status: StatusCode,
+    pub(in crate::downstream) title: &'static str,
+    /// The HTML that follows the title, in which the text of others is escaped.
+    pub(in crate::downstream) content: String,
+    /// Where its forms may lead, besides the gateway itself: sources of a content security policy,
+    /// each with a space before it.
+    pub(in crate::downstream) leads_to: String,
+    pub(in crate::downstream) cookie: Option<HeaderValue>,
 }
 
 impl Page {
-    pub(super) fn new(title: &'static str, content: String) -> Self {
-        Self { status: StatusCode::OK, title, content, leads_to: "", cookie: None }
+    pub(in crate::downstream) fn new(title: &'static str, content: String) -> Self {
+        Self { status: StatusCode::OK, title, content, leads_to: String::new(), cookie: None }
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    pub(in crate::downstream) fn into_response(self) -> Response<Body> {
         let Self { status, title, content, leads_to, cookie } = self;
         let html = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -75,7 +76,7 @@ fn add_page_headers(headers: &mut http::HeaderMap) {
 }
 
 /// Leads a browser on, after it has sent a form.
-pub(super) fn lead_to(place: &str, cookie: Option<HeaderValue>) -> Response<Body> {
+pub(in crate::downstream) fn lead_to(place: &str, cookie: Option<HeaderValue>) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
@@ -99,7 +100,7 @@ pub(super) fn fault_page(fault: &LoginFault) -> Response<Body> {
 }
 
 /// Text as HTML shows it.
-pub(super) fn escape_html(text: &str) -> String {
+pub(in crate::downstream) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

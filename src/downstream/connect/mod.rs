@@ -7,6 +7,7 @@
 //! knows, and no page may be framed or has a script. The pages differ from those of `admin`, which
 //! are for operators and on a listener of their own.
 
+mod cookie;
 mod form;
 mod html;
 mod pages;
@@ -30,6 +31,10 @@ use super::{Authenticated, Body, McpService, Unauthenticated, refusal, response}
 use form::{FORM_TIME, LARGEST_FORM, PageForm};
 use pages::find_parameter;
 use visitor::Visitor;
+
+pub(super) use cookie::{PageCookie, PageScheme, is_same_site};
+pub(super) use html::{Page, escape_html, lead_to};
+pub(super) use pages::{bold, foreign_form};
 
 /// A request of a browser, read.
 struct PageRequest {

@@ -47,8 +47,8 @@ impl Visitor<'_> {
         let fields = hidden_fields(&browser, &[("ticket", &ticket)]);
         let action = self.grants.page_path(GrantBook::LINK_PATH);
         let (told, leads_to) = match &offer.login {
-            Some(login) => (self.tell_login(&offer, login), scheme_of(login)),
-            None => (self.tell_visit(&offer), ""),
+            Some(login) => (self.tell_login(&offer, login), scheme_of(login).to_owned()),
+            None => (self.tell_visit(&offer), String::new()),
         };
         let content = format!(
             "{told}<form method=\"post\" action=\"{action}\">{fields}\
@@ -330,7 +330,7 @@ fn unknown_visitor() -> Response<Body> {
 }
 
 /// The refusal of a form that none of the browser's own pages has sent.
-fn foreign_form() -> Response<Body> {
+pub(in crate::downstream) fn foreign_form() -> Response<Body> {
     let content = "<p>The form does not come from a page that the gateway has shown to this \
                    browser, or it is too old. Nothing was done. Open the link again.</p>\n";
     let page = Page::new("Nothing was done", content.to_owned());
@@ -346,7 +346,7 @@ fn hidden_fields(browser: &KnownBrowser, fields: &[(&str, &str)]) -> String {
     own.iter().chain(fields).map(field).collect()
 }
 
-fn bold(text: &str) -> String {
+pub(in crate::downstream) fn bold(text: &str) -> String {
     format!("<strong>{}</strong>", escape_html(text))
 }
 

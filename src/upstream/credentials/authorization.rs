@@ -25,7 +25,8 @@ impl AuthorizationRequest<'_> {
         let mut link = endpoint.clone();
         link.set_fragment(None);
         let scope = self.scopes.to_string();
-        let asks_again = self.scopes.has("offline_access");
+        let has_prompt = link.query_pairs().any(|(name, _)| name == "prompt");
+        let asks_again = self.scopes.has("offline_access") && !has_prompt;
         let mut query = link.query_pairs_mut();
         query
             .append_pair("response_type", "code")

@@ -6,6 +6,7 @@ use url::Url;
 use crate::config::is_safe_url;
 use crate::text::clip;
 
+use super::parameters::is_open_endpoint;
 use super::scopes::ScopeSet;
 use super::token::TokenUse;
 
@@ -36,7 +37,10 @@ pub enum MetadataFault {
     #[error("it does not list `S256` in `code_challenge_methods_supported`")]
     NoPkce,
     /// An endpoint that may not be used.
-    #[error("its {member} is missing, or neither HTTPS nor of this machine")]
+    #[error(
+        "its {member} is missing, is neither HTTPS nor of this machine, or sets a parameter of the \
+         login itself"
+    )]
     Endpoint {
         /// The member of the document.
         member: &'static str,
@@ -257,9 +261,10 @@ pub(in crate::upstream) enum PkceDemand {
     Unneeded,
 }
 
-/// The URL of an endpoint, if it may be used.
+/// The URL of an endpoint, if it may be used. One that has a parameter of the login in its query, such
+/// as `client_id`, would have the authorization server see it twice (RFC 6749, 3.1).
 fn parse_endpoint(text: &str) -> Option<Url> {
-    Url::parse(text).ok().filter(is_safe_url)
+    Url::parse(text).ok().filter(|url| is_safe_url(url) && is_open_endpoint(url))
 }
 
 /// RFC 9728, 3.

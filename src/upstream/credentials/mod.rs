@@ -6,7 +6,7 @@
 //! callback, and [`GrantBook::finish_login`] makes a grant of it.
 //!
 //! The parts that decide something are pure, each in a file of its own: `challenge`, `metadata`,
-//! `registration`, `scopes`, `authorization`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
+//! `registration`, `scopes`, `authorization`, `parameters`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
 //! others are `discovery`, `login`, `exchange`, `held_token`, `refusal`, `grant` and `book`; all of them
 //! reach other hosts through `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
 //! are never passed on.
@@ -28,6 +28,7 @@ mod held_token;
 mod keeping;
 mod login;
 mod metadata;
+mod parameters;
 mod pkce;
 mod refusal;
 mod registration;
@@ -50,6 +51,8 @@ pub use fault::LoginFault;
 pub use grant::GrantOwner;
 pub(in crate::upstream) use grant::OauthGrant;
 pub(in crate::upstream) use metadata::{AuthServerMetadata, MetadataFault, PkceDemand};
+pub use parameters::ParameterFault;
+pub(in crate::upstream) use parameters::{OauthParameters, RESOURCE};
 pub(in crate::upstream) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};
 pub use terminal::{TerminalLogin, begin_terminal_login};
 pub use ticket::{OfferedLogin, TicketOffer};

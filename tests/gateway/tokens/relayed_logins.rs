@@ -1,9 +1,9 @@
 //! Logins that the gateway passes on, for authorization servers that do not know MCP.
 
 use serde_json::{Value, json};
-use url::Url;
 
 use crate::support::api::Page;
+use crate::support::browser::{Browser, fields};
 use crate::support::gateway::Builder;
 use crate::support::issuer::with;
 use crate::support::{Gateway, Issuer, Said, Upstream};
@@ -11,6 +11,11 @@ use crate::support::{Gateway, Issuer, Said, Upstream};
 const METADATA: &str = "/.well-known/oauth-authorization-server/login/idp";
 const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
 const FORM: &str = "application/x-www-form-urlencoded";
+/// An authorization request as a client makes it, but for `resource`.
+const QUERY: &str = "response_type=code&client_id=fixed-1&state=s\
+                     &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb\
+                     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
+                     &code_challenge_method=S256";
 
 /// A gateway that passes logins on to an authorization server.
 struct Relay {
@@ -39,12 +44,22 @@ impl Relay {
     async fn send(&self, method: &str, path: &str, (media, body): (&str, &str)) -> Said {
         let client = self.gateway.plain();
         let ask = client.http(method, path).header("content-type", media).body(body);
-        let ask = ask.header("cookie", "a=b").header("authorization", "Basic b3RoZXI6cw==");
-        ask.send().await.said().await
+        ask.header("cookie", "a=b").send().await.said().await
     }
 
     async fn get(&self, path: &str) -> Said {
         self.gateway.plain().http("GET", path).send().await.said().await
+    }
+
+    /// Opens the page of an authorization request and agrees there. Returns where the browser goes.
+    async fn agree(&self, query: &str) -> Said {
+        let browser = Browser::of(&self.gateway);
+        let page = browser.opens(&format!("/login/idp/authorize?{query}")).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        let form = fields(&page.body);
+        let answer = [("form_key", &*form["form_key"]), ("request", &*form["request"])];
+        let answer = [answer[0], answer[1], ("answer", "accept")];
+        browser.sends("/login/idp/consent", &answer).await
     }
 
     async fn post_form(&self, form: &str) -> Said {
@@ -86,7 +101,7 @@ async fn clients_find_the_gateway_in_place_of_a_server_that_registers_nobody() {
             "token_endpoint": relay.own("/token"),
             "registration_endpoint": relay.own("/register"),
             "revocation_endpoint": relay.issuer.api.url("/revoke"),
-            "response_types_supported": ["code", "id_token"],
+            "response_types_supported": ["code"],
             "scopes_supported": ["openid"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
@@ -117,18 +132,22 @@ async fn clients_register_at_a_server_that_only_refuses_resource() {
 #[tokio::test]
 async fn a_browser_goes_on_without_resource_and_with_all_else() {
     let relay = Relay::new(FIXED, json!({})).await;
-    let query = "response_type=code&state=a%2Bb%26c&re%73ource=https%3A%2F%2Fx&scope=api%3A%2F%2Fx%2Fy+z\
-                 &resource=http%3A%2F%2Fgateway%2Fmcp&redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb";
-    let said = relay.get(&format!("/login/idp/authorize?{query}")).await;
-    assert_eq!((said.status, said.header("cache-control")), (302, Some("no-store")));
-    let kept = "tenant=1&response_type=code&state=a%2Bb%26c&scope=api%3A%2F%2Fx%2Fy+z\
-                &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb";
-    let expected = relay.issuer.api.url(&format!("/authorize?{kept}"));
+    let kept = format!("{QUERY}&nonce=a%2Bb%26c&scope=api%3A%2F%2Fx%2Fy+z");
+    let query = format!("re%73ource=https%3A%2F%2Fx&{kept}&resource=http%3A%2F%2Fgateway%2Fmcp");
+    let said = relay.agree(&query).await;
+    assert_eq!((said.status, said.header("cache-control")), (303, Some("no-store")));
+    let expected = relay.issuer.api.url(&format!("/authorize?tenant=1&{kept}"));
     assert_eq!(said.header("location"), Some(&*expected));
     // Where only the client is fixed, `resource` stays.
     let relay = Relay::new("client_id = \"fixed-1\"\n", json!({})).await;
-    let said = relay.get("/login/idp/authorize?resource=x&a=b").await;
-    let expected = relay.issuer.api.url("/authorize?tenant=1&resource=x&a=b");
+    let said = relay.agree(&format!("resource=x&{QUERY}")).await;
+    let expected = relay.issuer.api.url(&format!("/authorize?tenant=1&resource=x&{QUERY}"));
+    assert_eq!(said.header("location"), Some(&*expected));
+    // A client that is registered at the authorization server is asked there alone.
+    let relay = Relay::new("drop_resource = true\n", json!({})).await;
+    let said = relay.get(&format!("/login/idp/authorize?{QUERY}&resource=x")).await;
+    assert_eq!((said.status, said.header("cache-control")), (302, Some("no-store")));
+    let expected = relay.issuer.api.url(&format!("/authorize?tenant=1&{QUERY}"));
     assert_eq!(said.header("location"), Some(&*expected));
 }
 
@@ -154,7 +173,7 @@ async fn token_requests_and_their_answers_pass() {
             assert_eq!((&*sent.method, &*sent.target), ("POST", "/token"));
             assert_eq!(sent.body, form.replace("&resource=x", ""));
             assert_eq!((sent.header("content-type"), sent.header("cookie")), (Some(FORM), None));
-            assert_eq!(sent.header("authorization"), None, "of another client");
+            assert_eq!(sent.header("authorization"), None);
         }
     }
 }
@@ -183,6 +202,8 @@ async fn a_client_that_registers_gets_the_configured_id() {
         "{\"redirect_uris\":[]}",
         "{\"redirect_uris\":[1]}",
         "{\"redirect_uris\":[\"no url\"]}",
+        "{\"redirect_uris\":[\"javascript:alert(1)\"]}",
+        "{\"redirect_uris\":[\"https://app.example.com/\",\"data:text/html,x\"]}",
         &large,
     ] {
         let said = relay.register(body).await;
@@ -209,7 +230,9 @@ async fn nothing_passes_but_the_logins_of_the_registered_client() {
         ),
         (FORM, "grant_type=authorization_code&code=c", 401, "invalid_client"),
         (FORM, "grant_type=authorization_code&code=c&client_id=other", 401, "invalid_client"),
-        (FORM, "grant_type=refresh_token&client_id=other&client_id=fixed-1", 401, "invalid_client"),
+        (FORM, "grant_type=client_credentials&client_id=fixed-1", 400, "unauthorized_client"),
+        (FORM, "grant_type=refresh_token&client_id=fixed-1&client_secret=a", 401, "invalid_client"),
+        (FORM, "grant_type=authorization_code&code=c&client_id=fixed-1", 400, "invalid_request"),
         ("application/json", "grant_type=refresh_token&client_id=fixed-1", 400, "invalid_request"),
         (FORM, &large, 400, "invalid_request"),
     ] {
@@ -241,6 +264,8 @@ async fn there_is_nothing_where_no_login_is_passed_on() {
         ("POST", "/login/idp/authorize", 405),
         ("GET", "/login/idp/token", 405),
         ("GET", "/login/idp/register", 405),
+        ("GET", "/login/idp/consent", 405),
+        ("POST", "/login/other/consent", 404),
     ] {
         let client = relay.gateway.plain();
         let said = client.http(method, path).send().await.said().await;
@@ -263,7 +288,7 @@ async fn an_authorization_server_that_cannot_be_used_is_told_and_asked_again() {
         (json!({ "authorization_endpoint": "javascript:alert(1)" }), "its authorization_endpoint"),
     ] {
         let relay = Relay::new(FIXED, more).await;
-        for path in [METADATA, "/login/idp/authorize?a=b"] {
+        for path in [METADATA, &*format!("/login/idp/authorize?{QUERY}")] {
             let said = relay.get(path).await;
             assert_eq!(
                 (said.status, &said.json()["error"]),
@@ -309,9 +334,10 @@ async fn the_public_url_is_the_issuer_that_clients_see() {
         let document = relay.get(&place).await.json();
         assert_eq!(document["issuer"], format!("{url}/login/idp"), "{base}");
         assert_eq!(document["token_endpoint"], format!("{url}/login/idp/token"), "{base}");
-        let said = relay.get(&format!("{base}/login/idp/authorize?a=b")).await;
-        let location = Url::parse(said.header("location").unwrap()).unwrap();
-        assert_eq!(location.query(), Some("tenant=1&a=b"), "{base}");
+        let page = relay.get(&format!("{base}/login/idp/authorize?{QUERY}")).await;
+        assert!(page.body.contains("action=\"/team/login/idp/consent\""), "{base}: {page:?}");
+        let cookie = page.header("set-cookie").unwrap();
+        assert!(cookie.starts_with("__Host-trunkline-consents=") && cookie.contains("; Secure"));
     }
 }
 
@@ -319,8 +345,8 @@ async fn the_public_url_is_the_issuer_that_clients_see() {
 async fn logins_count_towards_the_rate_of_their_address() {
     let relay =
         Relay::with(FIXED, json!({}), |builder| builder.gateway("client_rate = \"2/h\"")).await;
-    for status in [302, 302, 429] {
-        assert_eq!(relay.get("/login/idp/authorize?a=b").await.status, status);
+    for status in [200, 200, 429] {
+        assert_eq!(relay.get(&format!("/login/idp/authorize?{QUERY}")).await.status, status);
     }
     let said = relay.post_form("grant_type=refresh_token&client_id=fixed-1").await;
     assert_eq!(said.status, 429);

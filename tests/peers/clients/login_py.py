@@ -7,7 +7,9 @@ A step is the name of a tool, `wait:MS`, or `revoke`. Prints one line of JSON fo
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import sys
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -50,7 +52,8 @@ class Memory:
         self.client = client_info
 
     async def follow(self, url: str) -> None:
-        """The only human in a login: follows redirects until one leads back to the client."""
+        """The only human in a login: follows redirects until one leads back to the client, and
+        agrees on the gateway's own page."""
         parts = urlsplit(url)
         self.issuer = f"{parts.scheme}://{parts.netloc}"
         self.asked.append(parse_qs(urlsplit(url).query).get("scope", [None])[0])
@@ -60,6 +63,11 @@ class Memory:
                     self.answer = parse_qs(urlsplit(url).query)
                     return
                 response = await http.get(url)
+                form = re.search(r'<form method="post" action="([^"]+/consent)">', response.text)
+                if form:
+                    hidden = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', response.text)
+                    fields = {name: html.unescape(value) for name, value in hidden} | {"answer": "accept"}
+                    response = await http.post(urljoin(url, html.unescape(form[1])), data=fields)
                 if "location" not in response.headers:
                     raise RuntimeError(f"{response.status_code} at {url}: {response.text}")
                 url = urljoin(url, response.headers["location"])

@@ -120,3 +120,19 @@ fn endpoints_that_others_can_listen_to_are_not_used() {
     let missing = MetadataFault::Endpoint { member: "token_endpoint" };
     assert_eq!(read_issuer(&document, "https://i.test"), Err(missing));
 }
+
+#[test]
+fn endpoints_that_set_a_parameter_of_the_login_are_not_used() {
+    for query in ["client_id=evil", "client%5Fid=evil", "redirect_uri=https://evil.test", "a[]=1"] {
+        let mut document = issuer_document("https://i.test");
+        document["authorization_endpoint"] = json!(format!("https://i.test/authorize?{query}"));
+        let read = read_issuer(&document, "https://i.test").unwrap();
+        assert_eq!(read.authorization_endpoint, None, "{query}");
+    }
+    let mut document = issuer_document("https://i.test");
+    document["authorization_endpoint"] = json!("https://i.test/authorize?p=policy");
+    assert!(read_issuer(&document, "https://i.test").unwrap().authorization_endpoint.is_some());
+    document["token_endpoint"] = json!("https://i.test/token?grant_type=password");
+    let missing = MetadataFault::Endpoint { member: "token_endpoint" };
+    assert_eq!(read_issuer(&document, "https://i.test"), Err(missing));
+}

@@ -5,8 +5,11 @@
 //! passes on what they send to the authorization and token endpoints, without `resource`. A client
 //! that registers gets the id that is configured. Nothing is kept: the answer to an authorization
 //! request goes from the authorization server straight to the client's redirect URI, which is
-//! checked there, and the tokens are the server's own. `credentials` differs: there the gateway
-//! itself logs in at servers.
+//! checked there, and the tokens are the server's own. `checks` decides which requests are passed on,
+//! and each is written anew from the parameters that were checked. `credentials` differs: there the
+//! gateway itself logs in at servers.
+
+mod checks;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
-use url::{Url, form_urlencoded};
+use url::Url;
 
 use crate::clock;
 use crate::config::{Config, IssuerConfig, IssuerName};
@@ -28,9 +31,12 @@ use crate::mcp::MediaType;
 use crate::text::error_chain;
 
 use super::credentials::{
-    AuthServerMetadata, FORM, LoginFault, MetadataFault, PkceDemand, find_auth_server,
+    AuthServerMetadata, FORM, LoginFault, MetadataFault, OauthParameters, ParameterFault,
+    PkceDemand, RESOURCE, find_auth_server,
 };
 use super::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest, Remedy};
+
+use checks::{GRANTS, check_authorization, check_redirect, check_token_request};
 
 /// The relays of a configuration: one for each issuer whose logins the gateway passes on.
 #[derive(Default)]
@@ -93,12 +99,64 @@ pub enum LoginRelayFault {
         "the grant type is not one of authorization_code, refresh_token and client_credentials"
     )]
     Grant,
-    /// The form is of another client than the one that is configured.
-    #[error("the client is not the one that is registered for this gateway")]
+    /// The request is of another client than the one that is configured, or has credentials of one.
+    #[error(
+        "the client is not the one that is registered for this gateway, or its credentials are not"
+    )]
     Client,
+    /// A grant for clients with a secret, and the configured one has none.
+    #[error(
+        "the grant type client_credentials needs a client with a secret, and this one is public"
+    )]
+    PublicClient,
+    /// The request can be read in more than one way.
+    #[error(transparent)]
+    Parameters(#[from] ParameterFault),
+    /// Parameters in a form that cannot be checked.
+    #[error("`{name}` is not supported: send the parameters themselves")]
+    RequestObject {
+        /// The parameter.
+        name: &'static str,
+    },
+    /// Another response type than codes.
+    #[error("the response type is not `code`")]
+    ResponseType,
+    /// A login without PKCE, or with another method than S256.
+    #[error(
+        "PKCE with S256 is required: send `code_challenge` and `code_challenge_method=S256`, and \
+         `code_verifier` with the code"
+    )]
+    Pkce,
+    /// A redirect URI that no client has.
+    #[error(
+        "expected a `redirect_uri` with https, with http on this machine, or with the scheme of a \
+         program, and without a fragment"
+    )]
+    RedirectUri,
     /// A client that registers without redirect URIs.
     #[error("expected a JSON object with `redirect_uris`, a list of URLs")]
     RedirectUris,
+}
+
+/// An authorization request that may go on.
+pub struct PassedAuthorization {
+    /// Where the browser goes on.
+    pub url: Url,
+    /// What the user has to agree to first; `None` if the client is registered at the authorization
+    /// server, which asks.
+    pub consent: Option<LoginConsent>,
+}
+
+/// The use of the configured client by one of the programs that share it (MCP 2026-07-28,
+/// Authorization, "Confused Deputy Problem").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginConsent {
+    /// The id that all programs use.
+    pub client_id: String,
+    /// Where the code goes: what tells the programs apart.
+    pub redirect: String,
+    /// What is asked for, with spaces in between.
+    pub scopes: String,
 }
 
 /// The answer of the authorization server's token endpoint.
@@ -109,6 +167,28 @@ pub struct RelayedAnswer {
     pub content_type: Option<HeaderValue>,
     /// Its body.
     pub body: Bytes,
+}
+
+impl RelayedAnswer {
+    /// Returns true if the authorization server has refused a code, a refresh token or a client: the
+    /// request may have been a guess.
+    pub fn is_refusal_of_guess(&self) -> bool {
+        let is_refused = |body: &Bytes| {
+            let answer: Option<Value> = serde_json::from_slice(body).ok();
+            let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
+            // An answer that cannot be read may be any refusal.
+            answer.is_none() || error.is_none_or(|error| GUESS_ERRORS.contains(&error))
+        };
+        self.status == StatusCode::UNAUTHORIZED
+            || (self.status.is_client_error() && is_refused(&self.body))
+    }
+}
+
+impl LoginRelayFault {
+    /// Returns true if the request may have been a guess of a client, a secret or a password.
+    pub fn is_guess(&self) -> bool {
+        matches!(self, Self::Client | Self::PublicClient | Self::Grant | Self::Parameters(_))
+    }
 }
 
 impl LoginRelays {
@@ -183,7 +263,17 @@ impl LoginRelay {
         if !server.members.contains_key(PKCE_METHODS) {
             set(PKCE_METHODS, json!(["S256"]));
         }
-        if self.settings.client_id.is_some() {
+        // What is not passed on is not offered.
+        set("response_types_supported", json!(["code"]));
+        let is_public = self.settings.client_id.is_some();
+        let grants =
+            GRANTS.into_iter().filter(|grant| !is_public || *grant != "client_credentials");
+        let listed = server.members.get(GRANT_TYPES).and_then(Value::as_array);
+        if let Some(listed) = listed {
+            let grants = grants.filter(|grant| listed.iter().any(|it| it == grant));
+            set(GRANT_TYPES, grants.collect());
+        }
+        if is_public {
             set("registration_endpoint", format!("{own}/register").into());
             set("token_endpoint_auth_methods_supported", json!(["none"]));
             // A client with an id of its own is unknown there as well.
@@ -192,19 +282,34 @@ impl LoginRelay {
         Ok(document.into())
     }
 
-    /// Where a browser goes on with an authorization request (RFC 6749, 4.1.1) that has this query.
+    /// Checks an authorization request (RFC 6749, 4.1.1) that has this query.
     ///
     /// # Errors
-    /// [`LoginRelayFault`] if the metadata of the authorization server cannot be had.
-    pub async fn authorization_url(&self, query: &str) -> Result<Url, LoginRelayFault> {
+    /// [`LoginRelayFault`] if it is not passed on, or if the metadata of the authorization server
+    /// cannot be had.
+    pub async fn pass_authorization(
+        &self,
+        query: &str,
+    ) -> Result<PassedAuthorization, LoginRelayFault> {
+        let mut request = OauthParameters::parse(query)?;
+        let client_id = self.settings.client_id.as_deref();
+        check_authorization(&request, client_id)?;
         let mut url = self.server_document().await?.authorization_endpoint.clone();
-        let kept = self.without_resource(query);
+        self.drop_resource(&mut request);
+        request.check_endpoint(&url)?;
+        let text = |name: &str| request.find(name).unwrap_or_default().to_owned();
+        let consent = client_id.map(|client_id| LoginConsent {
+            client_id: client_id.to_owned(),
+            redirect: text("redirect_uri"),
+            scopes: text("scope"),
+        });
+        let kept = request.to_text();
         let query = match url.query() {
             Some(own) if !own.is_empty() => format!("{own}&{kept}"),
             _ => kept,
         };
         url.set_query(Some(&query));
-        Ok(url)
+        Ok(PassedAuthorization { url, consent })
     }
 
     /// Passes a token request on (RFC 6749, 4.1.3 and 6), and its answer back.
@@ -217,22 +322,22 @@ impl LoginRelay {
         headers: &HeaderMap,
         form: &str,
     ) -> Result<RelayedAnswer, LoginRelayFault> {
-        self.check_form(form)?;
+        let mut form = OauthParameters::parse(form)?;
+        let client_id = self.settings.client_id.as_deref();
+        let credentials = check_token_request(&form, headers, client_id)?;
         let server = self.server_document().await?;
+        self.drop_resource(&mut form);
+        form.check_endpoint(&server.token_endpoint)?;
         let Ok(_place) = self.places.try_acquire() else {
             return Err(LoginRelayFault::Busy { limit: MOST_REQUESTS });
         };
         let mut passed = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
-        // The configured client is public: credentials beside its id would be another client's.
-        let credentials = headers.get(AUTHORIZATION);
-        if let Some(credentials) = credentials.filter(|_| self.settings.client_id.is_none()) {
-            passed.insert(AUTHORIZATION, credentials.clone());
-        }
+        passed.extend(credentials.map(|credentials| (AUTHORIZATION, credentials.clone())));
         let request = OutboundRequest {
             method: Method::POST,
             url: &server.token_endpoint,
             headers: passed,
-            body: self.without_resource(form).into(),
+            body: form.to_text().into(),
         };
         let OutboundAnswer { status, mut headers, body } = self.outbound.send(request).await?;
         Ok(RelayedAnswer { status, content_type: headers.remove(CONTENT_TYPE), body })
@@ -248,7 +353,7 @@ impl LoginRelay {
         let request = serde_json::from_slice::<RegistrationRequest>(request).ok();
         let request = request.filter(|request| {
             let uris = &request.redirect_uris;
-            !uris.is_empty() && uris.iter().all(|uri| Url::parse(uri).is_ok())
+            !uris.is_empty() && uris.iter().all(|uri| check_redirect(uri).is_ok())
         });
         let Some(RegistrationRequest { redirect_uris, client_name }) = request else {
             return Some(Err(LoginRelayFault::RedirectUris));
@@ -266,33 +371,10 @@ impl LoginRelay {
         Some(Ok(answer))
     }
 
-    /// A gateway that passed on any form would lend its address to those who guess passwords or
-    /// secrets of other clients.
-    fn check_form(&self, form: &str) -> Result<(), LoginRelayFault> {
-        let field = |name: &str| {
-            let mut pairs = form_urlencoded::parse(form.as_bytes());
-            pairs.find(|(field, _)| field == name).map(|(_, value)| value)
-        };
-        if !field("grant_type").is_some_and(|grant| GRANTS.contains(&&*grant)) {
-            return Err(LoginRelayFault::Grant);
+    fn drop_resource(&self, parameters: &mut OauthParameters) {
+        if self.settings.drop_resource {
+            parameters.remove(RESOURCE);
         }
-        match &self.settings.client_id {
-            Some(client_id) if field("client_id").as_deref() != Some(client_id) => {
-                Err(LoginRelayFault::Client)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Pairs of a query or a form, byte for byte, but for `resource` where that is dropped.
-    fn without_resource(&self, pairs: &str) -> String {
-        if !self.settings.drop_resource {
-            return pairs.to_owned();
-        }
-        let is_kept = |pair: &&str| {
-            form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| name != "resource")
-        };
-        pairs.split('&').filter(is_kept).collect::<Vec<_>>().join("&")
     }
 
     /// What the authorization server says of itself, fetched when it is not known. Requests that come
@@ -349,11 +431,10 @@ struct RegistrationRequest {
 }
 
 /// The members of the authorization server's metadata that hold for the gateway as well.
-const COPIED: [&str; 9] = [
+const COPIED: [&str; 8] = [
     "scopes_supported",
-    "response_types_supported",
     "response_modes_supported",
-    "grant_types_supported",
+    GRANT_TYPES,
     "token_endpoint_auth_methods_supported",
     "registration_endpoint",
     "revocation_endpoint",
@@ -363,8 +444,9 @@ const COPIED: [&str; 9] = [
 const PKCE_METHODS: &str = "code_challenge_methods_supported";
 const DOCUMENT_CLIENTS: &str = "client_id_metadata_document_supported";
 const ISS_IN_ANSWERS: &str = "authorization_response_iss_parameter_supported";
-/// The grants of programs that log in for a person, and of those that are their own user.
-const GRANTS: [&str; 3] = ["authorization_code", "refresh_token", "client_credentials"];
+const GRANT_TYPES: &str = "grant_types_supported";
+/// The errors of a token endpoint that a wrong code, token or client has (RFC 6749, 5.2).
+const GUESS_ERRORS: [&str; 3] = ["invalid_grant", "invalid_client", "unauthorized_client"];
 /// The most requests to one authorization server at a time.
 const MOST_REQUESTS: usize = 64;
 /// How long a failed fetch is not tried again.

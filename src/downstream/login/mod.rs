@@ -5,11 +5,13 @@
 //! Served before authentication: it is how clients get a token. `connect` differs: there people log
 //! in at the servers behind the gateway.
 
+mod consent;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, LOCATION};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -17,18 +19,24 @@ use crate::call::{Failure, PeerAddress};
 use crate::codec::body::collect;
 use crate::identity::LOGIN_PATH;
 use crate::mcp::{MediaType, media_type_essence};
+use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
 use crate::upstream::{LoginRelay, LoginRelayFault};
 
 use super::caller::own_url;
+use super::connect::foreign_form;
 use super::{Body, McpService, refusal, response};
+
+use consent::{ConsentForm, ConsentVisit};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoginEndpoint {
     Metadata,
     Authorization,
+    /// The form of the page that asks the user before a login goes on.
+    Consent,
     Token,
     Registration,
 }
@@ -58,15 +66,29 @@ impl McpService {
         if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
             return refusal(&failure);
         }
+        let ip = peer.addr.ip();
+        if endpoint == LoginEndpoint::Token
+            && let Err(failure) = snapshot.policy.admit_attempt(ip)
+        {
+            return refusal(&failure);
+        }
+        let host = || own_url(request.uri(), request.headers(), peer);
+        let own = snapshot.identity.login_url(relay.issuer(), host);
+        let Some(own) = own else { return refusal(&Failure::UnknownEndpoint) };
+        let visit = LoginVisit { gateway: &self.gateway, relay, own: &own };
         let answered = match endpoint {
             LoginEndpoint::Metadata => {
-                let host = || own_url(request.uri(), request.headers(), peer);
-                let own = snapshot.identity.login_url(relay.issuer(), host);
-                let Some(own) = own else { return refusal(&Failure::UnknownEndpoint) };
                 relay.metadata(&own).await.map(|document| metadata_response(&document))
             }
-            LoginEndpoint::Authorization => redirect(relay, request.uri().query()).await,
-            LoginEndpoint::Token => exchange(relay, request).await,
+            LoginEndpoint::Authorization => visit.redirect(request).await,
+            LoginEndpoint::Consent => visit.judge_consent(request).await,
+            LoginEndpoint::Token => {
+                let answered = exchange(relay, request).await;
+                if answered.as_ref().map_or_else(LoginRelayFault::is_guess, |(_, guess)| *guess) {
+                    snapshot.policy.record_failed_attempt(ip);
+                }
+                answered.map(|(response, _)| response)
+            }
             LoginEndpoint::Registration => register(relay, request).await,
         };
         answered.unwrap_or_else(|fault| {
@@ -77,11 +99,63 @@ impl McpService {
     }
 }
 
+/// A part of a login, with all that answers it.
+struct LoginVisit<'a> {
+    gateway: &'a Gateway,
+    relay: &'a LoginRelay,
+    /// The URL below which the gateway passes the logins of the issuer on.
+    own: &'a str,
+}
+
+impl LoginVisit<'_> {
+    fn ask_consent<'a>(&'a self, headers: &'a HeaderMap) -> ConsentVisit<'a> {
+        ConsentVisit { gateway: self.gateway, relay: self.relay, headers, own: self.own }
+    }
+
+    /// Sends a browser on to the authorization server, or shows it the question of the gateway first.
+    async fn redirect<B: Send>(
+        &self,
+        request: Request<B>,
+    ) -> Result<Response<Body>, LoginRelayFault> {
+        let head = request.map(drop).into_parts().0;
+        let query = head.uri.query().unwrap_or_default();
+        let passed = self.relay.pass_authorization(query).await?;
+        let visit = self.ask_consent(&head.headers);
+        if let Some(consent) = passed.consent.as_ref().filter(|it| !visit.has_agreed(it)) {
+            let page = visit.ask(query, (&passed.url, consent));
+            return Ok(page.unwrap_or_else(|failure| refusal(&failure)));
+        }
+        let mut response = response::empty(StatusCode::FOUND);
+        // A URL is of visible ASCII characters.
+        if let Ok(location) = HeaderValue::from_str(passed.url.as_str()) {
+            response.headers_mut().insert(LOCATION, location);
+        }
+        response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        Ok(response)
+    }
+
+    /// Acts on the user's answer to the question of the gateway.
+    async fn judge_consent<B>(&self, request: Request<B>) -> Result<Response<Body>, LoginRelayFault>
+    where
+        B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    {
+        let (head, body) = request.into_parts();
+        let body = read_body(body).await.and_then(|body| String::from_utf8(body.into()).ok());
+        let form = ConsentForm::parse(&body.unwrap_or_default());
+        let visit = self.ask_consent(&head.headers);
+        if !visit.has_sent(&form) {
+            return Ok(foreign_form());
+        }
+        let passed = self.relay.pass_authorization(&form.request).await?;
+        Ok(visit.judge(&form, &passed).unwrap_or_else(|failure| refusal(&failure)))
+    }
+}
+
 impl LoginEndpoint {
     fn method(self) -> &'static str {
         match self {
             Self::Metadata | Self::Authorization => "GET",
-            Self::Token | Self::Registration => "POST",
+            Self::Consent | Self::Token | Self::Registration => "POST",
         }
     }
 }
@@ -101,6 +175,7 @@ fn find_endpoint<'s>(
     let (issuer, endpoint) = match place.split_once('/') {
         None if is_metadata => (place, LoginEndpoint::Metadata),
         Some((issuer, "authorize")) if !is_metadata => (issuer, LoginEndpoint::Authorization),
+        Some((issuer, "consent")) if !is_metadata => (issuer, LoginEndpoint::Consent),
         Some((issuer, "token")) if !is_metadata => (issuer, LoginEndpoint::Token),
         Some((issuer, "register")) if !is_metadata => (issuer, LoginEndpoint::Registration),
         _ => return None,
@@ -114,26 +189,12 @@ fn metadata_response(document: &Value) -> Response<Body> {
     response
 }
 
-/// Sends a browser on to the authorization server.
-async fn redirect(
-    relay: &LoginRelay,
-    query: Option<&str>,
-) -> Result<Response<Body>, LoginRelayFault> {
-    let url = relay.authorization_url(query.unwrap_or_default()).await?;
-    let mut response = response::empty(StatusCode::FOUND);
-    // A URL is of visible ASCII characters.
-    if let Ok(location) = HeaderValue::from_str(url.as_str()) {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    Ok(response)
-}
-
-/// Passes a token request on, and its answer back.
+/// Passes a token request on, and its answer back. Returns with it whether the authorization server
+/// has refused what may have been a guess.
 async fn exchange<B>(
     relay: &LoginRelay,
     request: Request<B>,
-) -> Result<Response<Body>, LoginRelayFault>
+) -> Result<(Response<Body>, bool), LoginRelayFault>
 where
     B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
@@ -142,15 +203,17 @@ where
     let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_form = media_type.is_some_and(|value| media_type_essence(value) == FORM);
     let Some(form) = form.filter(|_| is_form) else {
-        return Ok(oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED));
+        let refused = oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED);
+        return Ok((refused, false));
     };
     let answer = relay.send_form(&head.headers, &form).await?;
+    let is_guess = answer.is_refusal_of_guess();
     let mut response = Response::new(Body::Whole(answer.body));
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, answer.content_type.unwrap_or(MediaType::JSON));
     headers.insert(CACHE_CONTROL, NO_STORE);
-    Ok(response)
+    Ok((response, is_guess))
 }
 
 /// Registers a client.
@@ -188,7 +251,18 @@ fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
         }
         LoginRelayFault::Grant => (StatusCode::BAD_REQUEST, "unsupported_grant_type"),
+        LoginRelayFault::PublicClient => (StatusCode::BAD_REQUEST, "unauthorized_client"),
         LoginRelayFault::Client => (StatusCode::UNAUTHORIZED, "invalid_client"),
+        LoginRelayFault::ResponseType => (StatusCode::BAD_REQUEST, "unsupported_response_type"),
+        LoginRelayFault::RequestObject { name: "request" } => {
+            (StatusCode::BAD_REQUEST, "request_not_supported")
+        }
+        LoginRelayFault::RequestObject { .. } => {
+            (StatusCode::BAD_REQUEST, "request_uri_not_supported")
+        }
+        LoginRelayFault::Parameters(_) | LoginRelayFault::Pkce | LoginRelayFault::RedirectUri => {
+            (StatusCode::BAD_REQUEST, "invalid_request")
+        }
         LoginRelayFault::RedirectUris => (StatusCode::BAD_REQUEST, "invalid_redirect_uri"),
     };
     oauth_error(status, code, &fault.to_string())

@@ -1,0 +1,77 @@
+//! Seals the consents of people to logins that the gateway passes on. The browser keeps them, so that
+//! nobody can fill a table of the gateway with them.
+
+use std::time::Duration;
+
+use crate::call::Failure;
+use crate::era::state::{Digest, RequestState, StateBinding};
+
+use super::Gateway;
+
+/// A step of a consent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsentStep {
+    /// The user was asked: what the form of the page brings back.
+    Asked,
+    /// The user has agreed.
+    Agreed,
+}
+
+impl ConsentStep {
+    fn state(self) -> RequestState {
+        match self {
+            Self::Asked => RequestState::Confirm,
+            Self::Agreed => RequestState::Confirmed,
+        }
+    }
+
+    fn lasting(self) -> Duration {
+        match self {
+            Self::Asked => QUESTION_TIME,
+            Self::Agreed => CONSENT_TIME,
+        }
+    }
+}
+
+/// The browser and the subject that a consent is bound to.
+#[derive(Debug, Clone, Copy)]
+pub struct ConsentBinding<'a> {
+    /// The random name of the browser.
+    pub browser: &'a str,
+    /// The digest of the subject of the consent.
+    pub subject: &'a Digest,
+}
+
+impl ConsentBinding<'_> {
+    /// The browser as a text that no principal of a call has.
+    fn principal(&self) -> String {
+        format!("browser {}", self.browser)
+    }
+}
+
+impl Gateway {
+    /// Seals a step that this browser has taken about this subject.
+    ///
+    /// # Errors
+    /// [`Failure::Internal`] if nothing can be sealed.
+    pub fn seal_consent(
+        &self,
+        step: ConsentStep,
+        by: ConsentBinding<'_>,
+    ) -> Result<String, Failure> {
+        let bound = StateBinding { principal: &by.principal(), request: by.subject };
+        self.inputs.seal_state(step.state(), bound, step.lasting())
+    }
+
+    /// Returns true if a text is the seal of this step, by this browser, about this subject, and not
+    /// too old.
+    pub fn is_consent(&self, sealed: &str, step: ConsentStep, by: ConsentBinding<'_>) -> bool {
+        let opened = self.inputs.open_state(sealed, &by.principal(), by.subject);
+        opened.is_some_and(|opened| opened.state == step.state())
+    }
+}
+
+/// How long a page that asks can be answered.
+const QUESTION_TIME: Duration = Duration::from_mins(10);
+/// How long a consent lasts.
+const CONSENT_TIME: Duration = Duration::from_hours(30 * 24);

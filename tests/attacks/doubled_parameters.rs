@@ -1,0 +1,152 @@
+//! Logins that the gateway passes on, in forms that the gateway reads in one way and the authorization
+//! server in another.
+
+use serde_json::json;
+
+use crate::support::api::Page;
+use crate::support::{Gateway, Issuer, Said, Upstream};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
+const REFRESH: &str = "grant_type=refresh_token&refresh_token=r&client_id=fixed-1";
+const QUERY: &str = "response_type=code&client_id=fixed-1&state=s\
+                     &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb\
+                     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
+                     &code_challenge_method=S256";
+
+struct Relay {
+    issuer: Issuer,
+    gateway: Gateway,
+}
+
+impl Relay {
+    async fn new(lines: &str, gateway: &str) -> Self {
+        let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
+        let api = &issuer.api;
+        let metadata = json!({
+            "issuer": api.url(""), "jwks_uri": api.url("/keys"),
+            "authorization_endpoint": api.url("/authorize?tenant=1"),
+            "token_endpoint": api.url("/token?policy=1"),
+        });
+        api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
+        let builder = Gateway::with("s", upstream.http()).gateway(gateway);
+        let gateway = builder.toml(&issuer.table("idp", lines)).start().await;
+        Self { issuer, gateway }
+    }
+
+    async fn post(&self, form: &str, headers: &[(&str, &str)]) -> Said {
+        let client = self.gateway.plain();
+        let ask = client.http("POST", "/login/idp/token").header("content-type", FORM);
+        let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value));
+        ask.body(form).send().await.said().await
+    }
+
+    async fn get(&self, query: &str) -> Said {
+        let path = format!("/login/idp/authorize?{query}");
+        self.gateway.plain().http("GET", &path).send().await.said().await
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_can_be_read_in_two_ways_is_not_passed_on() {
+    for lines in [FIXED, "drop_resource = true\n"] {
+        let relay = Relay::new(lines, "").await;
+        for more in [
+            "grant_type=password&username=a&password=b",
+            "grant%5Ftype=password",
+            "Grant_Type=password",
+            "grant.type=password",
+            "grant_type[]=password",
+            "client_id=other",
+            "client%5fid=other",
+            "CLIENT_ID=other",
+            "refresh_token=guess",
+            "policy=2",
+            "%00=a",
+            "a=%",
+        ] {
+            for form in [format!("{REFRESH}&{more}"), format!("{more}&{REFRESH}")] {
+                let said = relay.post(&form, &[]).await;
+                let error = said.json()["error"].clone();
+                assert_eq!((said.status, error), (400, json!("invalid_request")), "{form}");
+            }
+        }
+        assert!(relay.issuer.api.calls("/token").is_empty());
+        // Some programs separate parameters at `;`: it is sent so that none does.
+        relay.post(&format!("{REFRESH}&a=1;grant_type=password"), &[]).await;
+        let expected = format!("{REFRESH}&a=1%3Bgrant_type%3Dpassword");
+        assert_eq!(relay.issuer.api.last().body, expected);
+    }
+}
+
+#[tokio::test]
+async fn credentials_of_another_client_are_not_passed_on() {
+    let relay = Relay::new(FIXED, "").await;
+    for basic in ["b3RoZXI6cw==", "Zml4ZWQtMTpzZWNyZXQ=", "no base64"] {
+        let basic = format!("Basic {basic}");
+        let said = relay.post(REFRESH, &[("authorization", &basic)]).await;
+        assert_eq!(
+            (said.status, &said.json()["error"]),
+            (401, &json!("invalid_client")),
+            "{basic}"
+        );
+    }
+    assert!(relay.issuer.api.calls("/token").is_empty());
+    // `fixed-1:`, as a client without a secret may say it.
+    let own = [("authorization", "Basic Zml4ZWQtMTo=")];
+    assert_eq!(relay.post(REFRESH, &own).await.status, 200);
+    assert_eq!(relay.issuer.api.last().header("authorization"), None);
+}
+
+#[tokio::test]
+async fn an_authorization_request_without_a_code_and_s256_is_not_passed_on() {
+    for lines in [FIXED, "drop_resource = true\n"] {
+        let relay = Relay::new(lines, "").await;
+        let without = |name: &str| {
+            QUERY.split('&').filter(|pair| !pair.starts_with(name)).collect::<Vec<_>>().join("&")
+        };
+        for (query, error) in [
+            (format!("{QUERY}&response_type=token"), "invalid_request"),
+            (format!("{QUERY}&tenant=2"), "invalid_request"),
+            (format!("{QUERY}&Redirect_Uri=https://evil.example.com"), "invalid_request"),
+            (format!("{QUERY}&request=eyJhbGciOiJub25lIn0.e30."), "request_not_supported"),
+            (format!("{QUERY}&request_uri=https://a.test"), "request_uri_not_supported"),
+            (QUERY.replace("=code&", "=token&"), "unsupported_response_type"),
+            (QUERY.replace("=code&", "=code%20id_token&"), "unsupported_response_type"),
+            (QUERY.replace("S256", "plain"), "invalid_request"),
+            (without("code_challenge_method"), "invalid_request"),
+            (without("code_challenge="), "invalid_request"),
+            (
+                QUERY.replace("http%3A%2F%2F127.0.0.1%3A1%2Fcb", "javascript:alert(1)"),
+                "invalid_request",
+            ),
+        ] {
+            let said = relay.get(&query).await;
+            let shown = (said.status, said.json()["error"].clone());
+            assert_eq!(shown, (400, json!(error)), "{query}");
+            assert_eq!(said.header("location"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn guesses_through_the_relay_are_failed_logins_of_their_address() {
+    let wrong = Page::new(400, "application/json", r#"{"error":"invalid_grant"}"#);
+    for form in ["grant_type=refresh_token&client_id=guess", "grant_type=password", REFRESH] {
+        let relay = Relay::new(FIXED, "failed_logins = \"3/h\"").await;
+        relay.issuer.api.sets("/token", wrong.clone());
+        for _ in 0..3 {
+            assert!(matches!(relay.post(form, &[]).await.status, 400 | 401), "{form}");
+        }
+        let said = relay.post(form, &[]).await;
+        assert_eq!((said.status, said.code()), (429, 42_900), "{said:?}");
+        assert_eq!(said.error()["data"]["limit"], "failed_logins");
+    }
+    // What the authorization server refuses for another reason is no guess.
+    let relay = Relay::new(FIXED, "failed_logins = \"3/h\"").await;
+    let other = Page::new(400, "application/json", r#"{"error":"invalid_scope"}"#);
+    relay.issuer.api.sets("/token", other);
+    for _ in 0..5 {
+        assert_eq!(relay.post(REFRESH, &[]).await.status, 400);
+    }
+}
