@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::login::{describe_logins, describe_relayed_logins};
+use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
 use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
@@ -56,6 +56,9 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
                 server.name
             ));
         }
+    }
+    for remark in find_shared_callbacks(&config) {
+        print_error(&format!("warning: {remark}"));
     }
     for remark in survey_rules(&config) {
         print_error(&format!("warning: {remark}"));

@@ -30,9 +30,11 @@ use super::{
 };
 use crate::call::{Principal, ServerName};
 use crate::clock;
-use crate::config::{Config, GrantKind, GrantOwnership, IssuerConfig, ServerConfig};
+use crate::config::{
+    CallbackChoice, Config, GrantKind, GrantOwnership, IssuerConfig, OauthConfig, ServerConfig,
+};
 use crate::identity::LOGIN_PATH;
-use crate::upstream::{GrantBook, GrantOwner, LoginFault, begin_terminal_login};
+use crate::upstream::{BrowserAnswer, GrantBook, GrantOwner, LoginFault, begin_terminal_login};
 use crate::vault::VaultError;
 
 /// Log in at a server with OAuth, and keep the login in the vault
@@ -140,6 +142,32 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
     config.servers.iter().filter_map(describe).collect()
 }
 
+/// Warnings of `trunkline check` about clients whose answers come to the callback of all servers: where
+/// the authorization server does not name itself (`iss`), nothing tells them apart (RFC 9700, 4.4).
+pub(super) fn find_shared_callbacks(config: &Config) -> Vec<String> {
+    let has_login = |oauth: &&OauthConfig| oauth.grant == GrantKind::AuthorizationCode;
+    let logins = config.servers.iter().filter(|server| server.oauth().filter(has_login).is_some());
+    if logins.clone().count() < 2 {
+        return Vec::new();
+    }
+    let is_shared = |server: &&Arc<ServerConfig>| {
+        server.oauth().is_some_and(|oauth| {
+            let is_registered = oauth.client_id.is_some() || oauth.client_metadata_url.is_some();
+            is_registered && oauth.callback == CallbackChoice::Auto && !oauth.require_iss
+        })
+    };
+    let warn = |server: &Arc<ServerConfig>| {
+        let (name, path) = (&server.name, GrantBook::CALLBACK_PATH);
+        format!(
+            "servers.{name}.oauth: its answers come to the callback of all servers ({path}), and are \
+             told from theirs only if the authorization server names itself in them (`iss`): set \
+             `require_iss = true` if it does, or register the callback {path}/{name} there and set \
+             `callback = \"server\"`"
+        )
+    };
+    logins.filter(is_shared).map(warn).collect()
+}
+
 /// What `trunkline check` says of the issuers whose logins the gateway passes on: where clients are
 /// sent, and whom their redirect URIs have to be registered with.
 pub(super) fn describe_relayed_logins(config: &Config) -> Vec<String> {
@@ -237,11 +265,13 @@ async fn answer_browser(
     grants: &GrantBook,
     ended: &mpsc::Sender<Result<(), LoginFault>>,
 ) -> Response<Full<Bytes>> {
-    if request.uri().path() != GrantBook::CALLBACK_PATH {
+    let path = request.uri().path();
+    if !GrantBook::is_callback(path) {
         return show_text(StatusCode::NOT_FOUND, "There is nothing here.");
     }
     let query = request.uri().query().unwrap_or_default();
-    let finished = grants.finish_login(query, None).await;
+    let answer = BrowserAnswer { path, query, browser: None };
+    let finished = grants.finish_login(answer).await;
     let response = match &finished {
         Ok(_) => show_text(StatusCode::OK, "You are logged in. You can close this page."),
         Err(fault) => {

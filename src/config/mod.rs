@@ -104,8 +104,8 @@ pub use memory::ReducedBound;
 pub use naming::{NameCase, NameFormat, NamingChoice};
 pub use network::{UrlProblem, is_own_machine, is_safe_url};
 pub use oauth::{
-    DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig, OauthProblem,
-    TokenEndpointAuth, is_scope_token,
+    CallbackChoice, DpopChoice, ExchangedType, GrantKind, GrantOwnership, IdpConfig, OauthConfig,
+    OauthProblem, TokenEndpointAuth, is_scope_token,
 };
 pub use openapi::{
     DocumentSource, EmptyStrings, HttpVerb, LoginConfig, OpenApiConfig, OperationForm,

@@ -48,6 +48,13 @@ section! {
             issuer: Option<String> as Option<IssuerUrl>,
             /// How the gateway authenticates at the token endpoint.
             token_endpoint_auth: TokenEndpointAuth = "auto",
+            /// Where browsers come back to after a login. The redirect URI has to be registered with the
+            /// authorization server.
+            callback: CallbackChoice = "auto",
+            /// Whether an answer to a login is refused that does not name the authorization server
+            /// (`iss`, RFC 9207), also if its metadata does not say that it will. Set it where the
+            /// provider sends `iss`.
+            require_iss: bool = false,
             /// CA certificates to trust at the authorization server besides the system's, as PEM.
             ca: Option<PathBuf>,
             /// Private addresses that URLs may lead to which the server or its authorization server
@@ -140,6 +147,18 @@ choice! {
         /// a JWT that the gateway's platform issues is exchanged for a token (workload identity,
         /// RFC 7523)
         "jwt_bearer" => JwtBearer,
+    }
+}
+
+choice! {
+    /// Where browsers come back to after a login.
+    pub enum CallbackChoice {
+        /// `/oauth/callback/SERVER` for a client that the gateway registers by itself, and
+        /// `/oauth/callback` for one with `client_id` or `client_metadata_url`
+        "auto" => Auto,
+        /// always `/oauth/callback/SERVER`, so that answers of different authorization servers cannot be
+        /// mixed up
+        "server" => Server,
     }
 }
 
@@ -368,9 +387,11 @@ impl OauthConfig {
 
     /// The settings that belong to other grants, or that contradict each other.
     fn misplaced(&self) -> Vec<(&'static str, OauthProblem)> {
-        use GrantKind::{IdJag, JwtBearer, TokenExchange};
+        use GrantKind::{AuthorizationCode, IdJag, JwtBearer, TokenExchange};
         let is_set = [
-            ("assertion", self.assertion.is_some(), &[JwtBearer][..]),
+            ("callback", self.callback == CallbackChoice::Server, &[AuthorizationCode][..]),
+            ("require_iss", self.require_iss, &[AuthorizationCode]),
+            ("assertion", self.assertion.is_some(), &[JwtBearer]),
             ("assertion_file", self.assertion_file.is_some(), &[JwtBearer]),
             ("subject_token", self.subject_token.is_some(), &[TokenExchange, IdJag]),
             ("subject_token_file", self.subject_token_file.is_some(), &[TokenExchange, IdJag]),
@@ -381,6 +402,7 @@ impl OauthConfig {
             ("idp", self.idp.is_some(), &[IdJag]),
         ];
         let name = |grants: &[GrantKind]| match grants {
+            [AuthorizationCode] => "`authorization_code`",
             [JwtBearer] => "`jwt_bearer`",
             [IdJag] => "`id_jag`",
             [TokenExchange] => "`token_exchange`",

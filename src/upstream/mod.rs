@@ -29,8 +29,8 @@ mod supervisor;
 mod transport;
 
 pub use credentials::{
-    BrowserBook, BrowserId, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser,
-    LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, ParameterFault,
+    BrowserAnswer, BrowserBook, BrowserId, Connection, ConnectionState, GrantBook, GrantOwner,
+    KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, ParameterFault,
     RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
 };
 pub use embedding_service::{EmbeddingFault, EmbeddingService};

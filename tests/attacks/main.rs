@@ -16,10 +16,6 @@
 )]
 
 #[path = "../system/process.rs"]
-mod process;
-#[path = "../support/mod.rs"]
-mod support;
-
 mod ambiguous_requests;
 mod chattering_servers;
 mod climbing_uris;
@@ -38,8 +34,10 @@ mod large_sessions;
 mod leaked_secrets;
 mod long_calls;
 mod mistyped_arguments;
+mod mixed_up_logins;
 mod open_posts;
 mod oversized_messages;
+mod process;
 mod profile_paths;
 mod refused_calls;
 mod shown_keys;

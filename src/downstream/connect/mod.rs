@@ -34,7 +34,7 @@ use visitor::Visitor;
 
 pub(super) use cookie::{PageCookie, PageScheme, is_same_site};
 pub(super) use html::{Page, escape_html, lead_to};
-pub(super) use pages::{bold, foreign_form};
+pub(super) use pages::{bold, foreign_form, name_place};
 
 /// A request of a browser, read.
 struct PageRequest {

@@ -8,8 +8,8 @@ use http::{Method, Response, StatusCode};
 use crate::call::{Principal, ServerName};
 use crate::snapshot::SnapshotServer;
 use crate::upstream::{
-    Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault, OfferedLogin,
-    RevocationOutcome, TicketOffer,
+    BrowserAnswer, Connection, ConnectionState, GrantBook, GrantOwner, KnownBrowser, LoginFault,
+    OfferedLogin, RevocationOutcome, TicketOffer,
 };
 
 use super::super::{Body, response};
@@ -22,7 +22,7 @@ impl Visitor<'_> {
     pub(super) async fn answer(&self, own: &str, request: PageRequest) -> Response<Body> {
         let is_get = request.method == Method::GET;
         let answered = match own {
-            GrantBook::CALLBACK_PATH if is_get => self.finish_login(&request).await,
+            own if GrantBook::is_callback(own) && is_get => self.finish_login(own, &request).await,
             GrantBook::LINK_PATH if is_get => self.show_offer(&request),
             GrantBook::LINK_PATH => self.judge_answer(&request),
             GrantBook::CONNECT_PATH if is_get => self.show_connections(),
@@ -63,13 +63,22 @@ impl Visitor<'_> {
     fn tell_login(&self, offer: &TicketOffer, login: &OfferedLogin) -> String {
         let (server, owner) = (bold(login.server.as_str()), self.name_owner(&offer.owner));
         let issuer = bold(&login.issuer);
+        let place = bold(&name_place(&login.endpoint));
+        let issuer_url = url::Url::parse(&login.issuer).ok();
+        let is_elsewhere =
+            issuer_url.is_none_or(|issuer| issuer.host_str() != login.endpoint.host_str());
+        let elsewhere = if is_elsewhere {
+            " This is another host than that of the provider: cancel if you do not know it."
+        } else {
+            ""
+        };
         let scopes = match &*login.scopes {
             "" => String::new(),
             scopes => format!("<p>It asks for: <code>{}</code></p>\n", escape_html(scopes)),
         };
         format!(
             "<p>The link was given to {owner}, to use the server {server} with your account at \
-             {issuer}.</p>\n{scopes}<p class=\"warning\">If you continue, {owner} acts at {server} \
+             {issuer}.</p>\n<p>Your browser goes to {place} next.{elsewhere}</p>\n{scopes}<p class=\"warning\">If you continue, {owner} acts at {server} \
              with <strong>your</strong> account. Continue only if you asked for this link yourself. \
              If somebody sent it to you, cancel.</p>\n"
         )
@@ -131,11 +140,19 @@ impl Visitor<'_> {
     }
 
     /// The answer of an authorization server.
-    async fn finish_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
+    async fn finish_login(
+        &self,
+        own: &str,
+        request: &PageRequest,
+    ) -> Result<Response<Body>, LoginFault> {
         let browser = self.browser.as_ref().map(|browser| browser.id);
         let (grants, query) = (Arc::clone(self.grants), request.query.clone());
+        let path = own.to_owned();
         // A task of its own: the code is good for one exchange, whether the browser waits or not.
-        let finishing = tokio::spawn(async move { grants.finish_login(&query, browser).await });
+        let finishing = tokio::spawn(async move {
+            let answer = BrowserAnswer { path: &path, query: &query, browser };
+            grants.finish_login(answer).await
+        });
         let server = finishing.await.unwrap_or(Err(LoginFault::Interrupted))?;
         let content = format!(
             "<p>The gateway can use {} now. You can close this page, or see \
@@ -348,6 +365,12 @@ fn hidden_fields(browser: &KnownBrowser, fields: &[(&str, &str)]) -> String {
 
 pub(in crate::downstream) fn bold(text: &str) -> String {
     format!("<strong>{}</strong>", escape_html(text))
+}
+
+/// The host that a browser visits, with its port if it has one of its own.
+pub(in crate::downstream) fn name_place(url: &url::Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Where the form of a page may lead: browsers check the authorization server's redirects, too.

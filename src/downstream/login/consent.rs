@@ -20,6 +20,7 @@ use crate::upstream::{LoginConsent, LoginRelay, PassedAuthorization};
 use super::super::Body;
 use super::super::connect::{
     Page, PageCookie, PageScheme, bold, escape_html, foreign_form, is_same_site, lead_to,
+    name_place,
 };
 
 /// A browser with a login that needs its user's consent.
@@ -191,12 +192,6 @@ impl ConsentVisit<'_> {
 fn draw_browser() -> Result<String, Failure> {
     let bytes = random_bytes::<32>().map_err(|_| InternalFault::Seal)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
-}
-
-/// The host that a browser visits, with its port if it has one of its own.
-fn name_place(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// The program that gets the code, in HTML.

@@ -75,8 +75,14 @@ pub enum AnswerRefusal {
     #[error("the answer is from another authorization server than the one that was asked")]
     OtherIssuer,
     /// The authorization server said that it would name itself, and did not.
-    #[error("the answer does not name the authorization server, which said that it would")]
+    #[error(
+        "the answer does not name the authorization server, which said that it would, or which has \
+         to (`require_iss`)"
+    )]
     IssMissing,
+    /// The answer came to the callback of another server.
+    #[error("the answer came to another callback than that of its login")]
+    OtherCallback,
     /// The user, or the authorization server, refused.
     #[error("the authorization server refused: {code}")]
     Refused {

@@ -18,6 +18,7 @@ use crate::vault::Vault;
 use super::authorizer::ServerAuthorizer;
 use super::browser::BrowserBook;
 use super::challenge::BearerChallenge;
+use super::endpoints::EndpointBook;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::registration::OauthClient;
@@ -31,6 +32,8 @@ pub struct GrantBook {
     accounts: Arc<AccountChanges>,
     /// The links that are out.
     pub(super) tickets: TicketBook,
+    /// The authorization endpoints that logins were at.
+    pub(super) endpoints: EndpointBook,
     /// The clients that the gateway has registered.
     pub(super) clients: Mutex<HashMap<ClientPlace, OauthClient>>,
     /// Where browsers come back to.
@@ -230,11 +233,19 @@ impl GrantBook {
         let callback = self.callback.load();
         let base = callback.as_ref()?.path().strip_suffix(Self::CALLBACK_PATH)?;
         let own = path.strip_prefix(base).unwrap_or(path);
-        let is_page = own == Self::CALLBACK_PATH
+        let is_page = Self::is_callback(own)
             || own
                 .strip_prefix(Self::CONNECT_PATH)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         is_page.then_some(own)
+    }
+
+    /// Returns true for the path that browsers come back to: of all servers, or of one of them.
+    pub fn is_callback(own: &str) -> bool {
+        own.strip_prefix(Self::CALLBACK_PATH).is_some_and(|rest| {
+            let server = rest.strip_prefix('/').map(ServerName::new);
+            rest.is_empty() || server.is_some_and(|server| server.is_ok())
+        })
     }
 
     /// Whether browsers reach the gateway by HTTPS only.
@@ -265,8 +276,20 @@ impl GrantBook {
         self.knows_clients.load(Ordering::Relaxed)
     }
 
+    /// Says which issuers the configuration names.
+    pub(in crate::upstream) fn set_configured_issuers(&self, issuers: Vec<String>) {
+        self.endpoints.set_configured(issuers);
+    }
+
     pub(super) fn callback(&self) -> Result<Arc<Url>, LoginFault> {
         self.callback.load_full().ok_or(LoginFault::NoCallback)
+    }
+
+    /// The URL that browsers come back to from logins at one server.
+    pub(super) fn callback_of(&self, server: &ServerName) -> Result<Url, LoginFault> {
+        let mut url = (*self.callback()?).clone();
+        url.set_path(&format!("{}/{server}", url.path()));
+        Ok(url)
     }
 
     /// The slot of an owner, which may be new.

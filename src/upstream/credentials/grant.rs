@@ -38,6 +38,8 @@ pub(super) struct TokenSource {
     pub(super) outbound: OutboundClient,
     /// The issuer, as it is written: everything here is this issuer's alone.
     pub(super) issuer: String,
+    /// Where people log in; `None` if nobody does.
+    pub(super) authorization_endpoint: Option<Url>,
     pub(super) token_endpoint: Url,
     /// Where tokens are revoked (RFC 7009), if anywhere.
     pub(super) revocation_endpoint: Option<Url>,

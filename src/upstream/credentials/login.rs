@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 use url::Url;
 
 use crate::clock;
-use crate::config::GrantKind;
+use crate::config::{CallbackChoice, GrantKind};
 use crate::mcp::MediaType;
 use crate::upstream::outbound::OutboundRequest;
 
@@ -18,9 +18,10 @@ use super::book::{ClientPlace, GrantSlot, LoginLink};
 use super::challenge::BearerChallenge;
 use super::discovery::{DiscoveredServer, Discovery};
 use super::dpop::{DpopFault, DpopKey, choose_use};
+use super::endpoints::{EndpointClaim, IssuerTrust};
 use super::fault::LoginFault;
 use super::grant::TokenSource;
-use super::metadata::{MetadataFault, PkceDemand};
+use super::metadata::{IssAdvertised, MetadataFault, PkceDemand};
 use super::pkce::draw_text;
 use super::registration::{
     ClientOrigin, OauthClient, RegistrationFault, choose_client, read_registration,
@@ -95,6 +96,7 @@ impl ServerAuthorizer {
         Ok(TokenSource {
             outbound: self.outbound.clone(),
             issuer: found.metadata.issuer.clone(),
+            authorization_endpoint: found.metadata.authorization_endpoint.clone(),
             token_endpoint: found.metadata.token_endpoint.clone(),
             revocation_endpoint: found.metadata.revocation_endpoint.clone(),
             is_configured: self.oauth.client_id.is_some(),
@@ -133,12 +135,14 @@ impl ServerAuthorizer {
         found: &DiscoveredServer,
         known: (&BearerChallenge, &ScopeSet),
     ) -> Result<LoginLink, LoginFault> {
-        let redirect = self.book.callback()?;
         let endpoint = found.metadata.authorization_endpoint.as_ref();
         let missing = MetadataFault::Endpoint { member: "authorization_endpoint" };
         let endpoint = endpoint.ok_or(missing);
         let endpoint = endpoint.map_err(LoginFault::in_document(found.metadata.issuer.clone()))?;
-        let client = self.client(found, &redirect).await?;
+        let claim = self.claim_of(&found.metadata.issuer, endpoint);
+        let claimed = self.book.endpoints.claim(&self.place, claim.clone());
+        claimed.map_err(LoginFault::in_document(found.metadata.issuer.clone()))?;
+        let (client, redirect) = self.client(found).await?;
         let scopes = self.scopes_for(found, known);
         let ticket = draw_text()?;
         let url = String::from(self.book.link_of(&ticket)?).into();
@@ -146,10 +150,14 @@ impl ServerAuthorizer {
         let login = PreparedLogin {
             server: self.place.server.clone(),
             slot: Arc::clone(slot),
-            endpoint: endpoint.clone(),
+            claim,
             source: self.source(found, client, scopes)?,
-            iss: found.metadata.iss_in_answers,
-            redirect: (*redirect).clone(),
+            iss: if self.oauth.require_iss {
+                IssAdvertised::Yes
+            } else {
+                found.metadata.iss_in_answers
+            },
+            redirect,
             until,
         };
         self.book.tickets.add_login(ticket.clone(), Arc::new(login))?;
@@ -159,16 +167,43 @@ impl ServerAuthorizer {
         Ok(link)
     }
 
-    /// The client that the gateway is at the authorization server.
-    async fn client(
-        &self,
-        found: &DiscoveredServer,
-        redirect: &Url,
-    ) -> Result<OauthClient, LoginFault> {
+    /// The claim of an issuer to an authorization endpoint.
+    pub(super) fn claim_of(&self, issuer: &str, endpoint: &Url) -> EndpointClaim {
+        let trust = match self.oauth.issuer {
+            Some(_) => IssuerTrust::Configured,
+            None => IssuerTrust::Discovered,
+        };
+        EndpointClaim { issuer: issuer.to_owned(), endpoint: endpoint.clone(), trust }
+    }
+
+    /// The client that the gateway is at the authorization server, and where browsers come back to. A
+    /// client that somebody else has registered may have the callback of all servers only.
+    async fn client(&self, found: &DiscoveredServer) -> Result<(OauthClient, Url), LoginFault> {
+        let own = self.book.callback_of(&self.place.server)?;
         let endpoint = match choose_client(&self.oauth, &found.metadata)? {
-            ClientOrigin::Known(client) => return Ok(client),
+            ClientOrigin::Known(client) if self.oauth.callback == CallbackChoice::Server => {
+                return Ok((client, own));
+            }
+            ClientOrigin::Known(client) => {
+                let is_named =
+                    self.oauth.require_iss || found.metadata.iss_in_answers == IssAdvertised::Yes;
+                if !is_named {
+                    tracing::warn!(server = %self.place.server, "{SHARED_CALLBACK}");
+                }
+                return Ok((client, (*self.book.callback()?).clone()));
+            }
             ClientOrigin::Registered(endpoint) => endpoint,
         };
+        let client = self.register(found, (&endpoint, &own)).await?;
+        Ok((client, own))
+    }
+
+    /// The client that the gateway has registered, or registers now.
+    async fn register(
+        &self,
+        found: &DiscoveredServer,
+        (endpoint, redirect): (&Url, &Url),
+    ) -> Result<OauthClient, LoginFault> {
         let place = ClientPlace {
             server: self.place.server.clone(),
             issuer: found.metadata.issuer.clone(),
@@ -181,7 +216,7 @@ impl ServerAuthorizer {
         let headers =
             HeaderMap::from_iter([(CONTENT_TYPE, MediaType::JSON), (ACCEPT, MediaType::JSON)]);
         let body = Bytes::from(registration_request(redirect, auth));
-        let request = OutboundRequest { method: Method::POST, url: &endpoint, headers, body };
+        let request = OutboundRequest { method: Method::POST, url: endpoint, headers, body };
         let answer = self.outbound.send(request).await?;
         if !answer.status.is_success() {
             let reason = shown_code(&answer.status.to_string());
@@ -192,3 +227,8 @@ impl ServerAuthorizer {
         Ok(client)
     }
 }
+
+/// The log's warning of a client whose answers cannot be told from those of other servers' logins.
+const SHARED_CALLBACK: &str = "the authorization server does not name itself in its answers (`iss`), \
+    and the callback is that of all servers: register the callback of this server, and set \
+    `callback = \"server\"`";

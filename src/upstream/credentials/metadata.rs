@@ -36,6 +36,17 @@ pub enum MetadataFault {
     /// An authorization server without PKCE.
     #[error("it does not list `S256` in `code_challenge_methods_supported`")]
     NoPkce,
+    /// An authorization endpoint that belongs to another authorization server.
+    #[error(
+        "its authorization_endpoint is at {endpoint}, where people log in at the issuer {owner:?}: \
+         set `oauth.issuer` of the server if they belong together"
+    )]
+    EndpointOfOther {
+        /// The origin of the endpoint.
+        endpoint: String,
+        /// The issuer that it is known from.
+        owner: String,
+    },
     /// An endpoint that may not be used.
     #[error(
         "its {member} is missing, is neither HTTPS nor of this machine, or sets a parameter of the \

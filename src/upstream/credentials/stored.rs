@@ -32,6 +32,8 @@ pub(super) struct StoredGrant {
     renew_at: Option<u64>,
     given: String,
     issuer: String,
+    #[serde(default)]
+    authorization_endpoint: Option<String>,
     token_endpoint: String,
     revocation_endpoint: Option<String>,
     client: StoredClient,
@@ -81,6 +83,7 @@ impl StoredGrant {
             renew_at: grant.renew_at.map(|at| (clock::unix_now() + wait(at)).as_secs()),
             given: grant.given.to_string(),
             issuer: source.issuer.clone(),
+            authorization_endpoint: source.authorization_endpoint.as_ref().map(Url::to_string),
             token_endpoint: source.token_endpoint.to_string(),
             revocation_endpoint: source.revocation_endpoint.as_ref().map(Url::to_string),
             client,
@@ -113,9 +116,16 @@ impl ServerAuthorizer {
         let mut authorization = HeaderValue::try_from(stored.authorization).ok()?;
         authorization.set_sensitive(true);
         let left = |at: u64| Duration::from_secs(at).saturating_sub(clock::unix_now());
+        let authorization_endpoint: Option<Url> =
+            stored.authorization_endpoint.and_then(|url| url.parse().ok());
+        if let Some(endpoint) = &authorization_endpoint {
+            // So that no other issuer has it after a restart either.
+            let _ = self.book.endpoints.claim(&self.place, self.claim_of(&stored.issuer, endpoint));
+        }
         let source = TokenSource {
             outbound: self.outbound.clone(),
             issuer: stored.issuer,
+            authorization_endpoint,
             token_endpoint: stored.token_endpoint.parse().ok()?,
             revocation_endpoint: stored.revocation_endpoint.and_then(|url| url.parse().ok()),
             is_configured: self.oauth.client_id.is_some(),

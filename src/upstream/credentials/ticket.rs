@@ -18,6 +18,7 @@ use crate::text::error_chain;
 use super::authorization::{AnswerRefusal, AuthorizationAnswer, AuthorizationRequest};
 use super::book::{GrantBook, GrantSlot};
 use super::browser::BrowserId;
+use super::endpoints::EndpointClaim;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::metadata::IssAdvertised;
@@ -54,7 +55,7 @@ pub(super) struct PreparedLogin {
     pub(super) server: ServerName,
     pub(super) slot: Arc<GrantSlot>,
     /// The authorization endpoint.
-    pub(super) endpoint: Url,
+    pub(super) claim: EndpointClaim,
     pub(super) source: TokenSource,
     pub(super) iss: IssAdvertised,
     pub(super) redirect: Url,
@@ -68,6 +69,17 @@ struct OpenLogin {
     verifier: CodeVerifier,
     /// The browser in which its owner has agreed; `None` for a terminal.
     browser: Option<BrowserId>,
+}
+
+/// An answer to a login, as a browser brings it.
+#[derive(Debug, Clone, Copy)]
+pub struct BrowserAnswer<'a> {
+    /// The path that it came to, below the gateway's URL.
+    pub path: &'a str,
+    /// Its query.
+    pub query: &'a str,
+    /// The browser; `None` for a terminal.
+    pub browser: Option<BrowserId>,
 }
 
 /// What a link is for.
@@ -211,7 +223,7 @@ impl GrantBook {
                 server: login.server.clone(),
                 issuer: login.source.issuer.clone(),
                 scopes: login.source.scopes.to_string(),
-                endpoint: login.endpoint.clone(),
+                endpoint: login.claim.endpoint.clone(),
             }),
         };
         Ok(TicketOffer { owner, login })
@@ -234,6 +246,7 @@ impl GrantBook {
             self.tickets.tickets.lock().remove(ticket);
             return Ok(None);
         };
+        self.check_endpoint(prepared)?;
         if let Some(known) = self.tickets.tickets.lock().get_mut(ticket) {
             known.browser = browser;
         }
@@ -247,7 +260,7 @@ impl GrantBook {
             scopes: &prepared.source.scopes,
             key: prepared.source.dpop.as_ref().map(|key| &*key.thumbprint),
         };
-        let link = request.link(&prepared.endpoint);
+        let link = request.link(&prepared.claim.endpoint);
         let (prepared, ticket) = (Arc::clone(prepared), ticket.to_owned());
         self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser })?;
         Ok(Some(link))
@@ -276,12 +289,8 @@ impl GrantBook {
     /// # Errors
     /// [`LoginFault`] if no login of this browser waits for the answer, or if there is no token for
     /// it.
-    pub async fn finish_login(
-        &self,
-        query: &str,
-        browser: Option<BrowserId>,
-    ) -> Result<ServerName, LoginFault> {
-        let answer = AuthorizationAnswer::parse(query)?;
+    pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
+        let answer = AuthorizationAnswer::parse(brought.query)?;
         let state = answer.state.as_deref().unwrap_or_default();
         let login = self.tickets.take_login(state);
         let login = login.filter(|login| login.prepared.until > clock::now());
@@ -289,9 +298,14 @@ impl GrantBook {
         let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
         let exchange = async {
             // The person who comes back is the one who agreed, and not one who was sent a link.
-            if login.browser != browser {
+            if login.browser != brought.browser {
                 return Err(LoginFault::OtherBrowser);
             }
+            // RFC 9700, 4.4.2: another authorization server has another redirect URI.
+            if redirect.path() != self.page_path(brought.path) {
+                return Err(AnswerRefusal::OtherCallback.into());
+            }
+            self.check_endpoint(&login.prepared)?;
             let code = answer.into_code(&source.issuer, *iss)?;
             let (verifier, redirect) = (&login.verifier, redirect.as_str());
             source.ask(TokenGrant::Code { code: &code, verifier, redirect }).await
@@ -312,6 +326,12 @@ impl GrantBook {
         slot.end_login();
         tracing::info!(%server, "a login succeeded");
         Ok(server.clone())
+    }
+
+    /// Checks once more that the endpoint of a login is its issuer's.
+    fn check_endpoint(&self, login: &PreparedLogin) -> Result<(), LoginFault> {
+        let checked = self.endpoints.check(&login.claim);
+        checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
     }
 }
 

@@ -138,6 +138,9 @@ impl ServerContext {
         let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
         let knows_clients = !config.clients.is_empty() || !config.issuers.is_empty();
         self.grants.set_knows_clients(knows_clients);
+        let own = config.issuers.iter().map(|issuer| issuer.login_server().to_owned());
+        let of_servers = config.servers.iter().filter_map(|it| it.oauth()?.issuer.clone());
+        self.grants.set_configured_issuers(own.chain(of_servers).collect());
         self.scans.store(config.servers.iter().any(is_scanned), Ordering::Relaxed);
         self.share.store(config.share_of(100), Ordering::Relaxed);
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);

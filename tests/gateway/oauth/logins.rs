@@ -42,7 +42,7 @@ async fn the_link_and_the_token_request_have_what_the_specification_demands() {
     let place = browser.agrees(&link).await;
     assert!(place.starts_with(&server.api.url("/authorize?")), "{place}");
     let asked = parameters(&place);
-    let redirect = format!("http://{}/oauth/callback", gateway.running.address);
+    let redirect = format!("http://{}/oauth/callback/s", gateway.running.address);
     for (name, value) in [
         ("response_type", "code"),
         ("client_id", "registered"),
