@@ -14,6 +14,7 @@ mod breaker;
 mod bucket_store;
 mod definitions;
 mod failed_logins;
+mod fair_table;
 mod failure_window;
 mod gate;
 mod holder_slots;
@@ -44,6 +45,7 @@ pub use definitions::{
     DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
     ScreenedDefinition, pins_of, scan_of,
 };
+pub use fair_table::{EntryOwner, FairTable, TableBounds};
 pub use gate::{Gate, GateSettings};
 pub use interceptors::ResultInterceptors;
 pub use large_work::{LargeWork, Patience};

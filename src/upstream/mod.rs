@@ -29,9 +29,9 @@ mod supervisor;
 mod transport;
 
 pub use credentials::{
-    BrowserAnswer, BrowserBook, BrowserId, Connection, ConnectionState, GrantBook, GrantOwner,
-    KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin, ParameterFault,
-    RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
+    BrowserAnswer, BrowserBook, BrowserId, BrowserVisit, Connection, ConnectionState, GrantBook,
+    GrantOwner, KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin,
+    ParameterFault, RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
 };
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};

@@ -115,7 +115,7 @@ impl McpService {
         let client = Client::new(ProtocolVersion::LATEST_MODERN, None, Bytes::from_static(b"{}"));
         let context = visit.context(Arc::new(client), Meta::default());
         self.gateway.offer_connections(&snapshot, &context, &owner);
-        match grants.make_visit_link(owner) {
+        match grants.make_visit_link(owner, peer.addr.ip()) {
             Ok(link) => {
                 let lasts = GrantBook::VISIT_TIME.as_secs();
                 let told = json!({ "link": link.as_str(), "expires_in": lasts });
@@ -133,7 +133,6 @@ impl McpService {
 /// Whether a fault is one of the gateway, and not of what the browser has brought.
 fn status_of(fault: &LoginFault) -> StatusCode {
     match fault {
-        LoginFault::TooMany { .. } => StatusCode::SERVICE_UNAVAILABLE,
         LoginFault::OtherBrowser => StatusCode::FORBIDDEN,
         _ => StatusCode::BAD_REQUEST,
     }

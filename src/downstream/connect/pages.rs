@@ -40,7 +40,7 @@ impl Visitor<'_> {
         let ticket = find_parameter(&request.query, "ticket");
         let before = self.browser.as_ref().map(|browser| browser.id);
         let offer = self.grants.read_ticket(&ticket, before)?;
-        let (browser, cookie) = self.meet()?;
+        let (browser, cookie) = self.meet(&offer.owner)?;
         if let Some(other) = browser.owner.as_ref().filter(|owner| **owner != offer.owner) {
             return Ok(self.refuse_other_owner(&browser, other, &offer.owner));
         }
@@ -131,7 +131,7 @@ impl Visitor<'_> {
         let (own, cookie) = if browser.owner.is_some() {
             (browser.id, None)
         } else {
-            let (own, cookie) = self.admit(Some(offer.owner))?;
+            let (own, cookie) = self.admit(Some(offer.owner.clone()), &offer.owner)?;
             (own.id, cookie)
         };
         let place = self.grants.accept_ticket(&form.ticket, Some(own), Some(browser.id))?;

@@ -1,5 +1,6 @@
 //! Who a browser belongs to, by its cookie, and whether it sent a form itself.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
@@ -7,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use crate::call::{PeerAddress, Principal};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
-use crate::upstream::{GrantBook, GrantOwner, KnownBrowser, LoginFault, NewBrowser};
+use crate::upstream::{BrowserVisit, GrantBook, GrantOwner, KnownBrowser, LoginFault, NewBrowser};
 
 use super::cookie::{PageCookie, PageScheme, is_same_site};
 
@@ -16,6 +17,8 @@ pub(super) struct Visitor<'a> {
     pub(super) grants: &'a Arc<GrantBook>,
     pub(super) snapshot: &'a Arc<Snapshot>,
     pub(super) browser: Option<KnownBrowser>,
+    /// The address that it comes from.
+    address: IpAddr,
     /// Whether a person of this machine needs no link: there is only one user.
     is_sole_user: bool,
 }
@@ -32,20 +35,25 @@ impl<'a> Visitor<'a> {
         let is_served = |browser: &KnownBrowser| {
             browser.owner.as_ref().is_none_or(|owner| is_configured(owner, &snapshot.config))
         };
-        let is_near = peer.addr.ip().to_canonical().is_loopback();
+        let address = peer.addr.ip();
+        let is_near = address.to_canonical().is_loopback();
         Visitor {
             grants,
             snapshot,
             browser: browser.filter(is_served),
+            address,
             is_sole_user: is_near && !grants.knows_clients(),
         }
     }
 
-    /// The browser, which may be new, and the cookie that a new one gets.
-    pub(super) fn meet(&self) -> Result<(KnownBrowser, Option<HeaderValue>), LoginFault> {
+    /// The browser with a link of this owner, which may be new, and the cookie that a new one gets.
+    pub(super) fn meet(
+        &self,
+        link_owner: &GrantOwner,
+    ) -> Result<(KnownBrowser, Option<HeaderValue>), LoginFault> {
         match &self.browser {
             Some(browser) => Ok((browser.clone(), None)),
-            None => self.admit(None),
+            None => self.admit(None, link_owner),
         }
     }
 
@@ -54,8 +62,10 @@ impl<'a> Visitor<'a> {
     pub(super) fn admit(
         &self,
         owner: Option<GrantOwner>,
+        link_owner: &GrantOwner,
     ) -> Result<(KnownBrowser, Option<HeaderValue>), LoginFault> {
-        let NewBrowser { cookie, browser } = self.grants.browsers().meet(owner)?;
+        let visit = BrowserVisit { link_owner, address: self.address };
+        let NewBrowser { cookie, browser } = self.grants.browsers().meet(owner, visit)?;
         if let Some(known) = &self.browser {
             self.grants.browsers().forget(known.id);
         }
@@ -75,7 +85,7 @@ impl<'a> Visitor<'a> {
         if !self.is_sole_user {
             return Ok(None);
         }
-        let (browser, cookie) = self.admit(Some(GrantOwner::Gateway))?;
+        let (browser, cookie) = self.admit(Some(GrantOwner::Gateway), &GrantOwner::Gateway)?;
         Ok(Some((browser, GrantOwner::Gateway, cookie)))
     }
 

@@ -326,7 +326,8 @@ impl GrantBook {
             self.write_row(place.row_name(), value).await;
         }
         let mut clients = self.clients.lock();
-        if clients.len() >= MOST_CLIENTS {
+        let of_server = clients.keys().filter(|known| known.server == place.server);
+        if of_server.count() >= MAX_CLIENTS_EACH {
             // A server that names another authorization server each time.
             clients.retain(|known, _| known.server != place.server);
         }
@@ -355,7 +356,7 @@ impl GrantBook {
 
 /// How often a server may ask for other scopes than a grant has.
 const MOST_STEP_UPS: usize = 10;
-/// The most clients that are kept.
-const MOST_CLIENTS: usize = 1000;
+/// The most clients that are kept for one server.
+const MAX_CLIENTS_EACH: usize = 16;
 /// The most owners that are kept without a grant.
 const MOST_SLOTS: usize = 100_000;

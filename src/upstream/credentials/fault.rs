@@ -61,12 +61,6 @@ pub enum LoginFault {
          address that a browser can reach, and has no `public_url`"
     )]
     NoCallback,
-    /// Too many logins are open.
-    #[error("too many logins are open, the limit is {limit}: try again later")]
-    TooMany {
-        /// How many may be open.
-        limit: usize,
-    },
     /// A token of the configuration cannot be used.
     #[error(transparent)]
     Held(#[from] HeldTokenFault),

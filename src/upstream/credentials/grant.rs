@@ -1,6 +1,7 @@
 //! One owner's grant at one server: its tokens, and what renews them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use url::Url;
 use crate::call::{CallerToken, Principal};
 use crate::clock;
 use crate::config::Secret;
+use crate::policy::{EntryOwner, Holder};
 use crate::upstream::UpstreamError;
 use crate::upstream::outbound::{OutboundClient, shown_url};
 use crate::upstream::transport::http::SignableRequest;
@@ -30,6 +32,26 @@ pub enum GrantOwner {
     Gateway,
     /// One client's.
     Client(Principal),
+}
+
+impl GrantOwner {
+    /// The name of the client; `None` for the gateway, and for clients that cannot be told apart.
+    pub(super) fn client_name(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Client(Principal::Client(name) | Principal::User(name)) => Some(name),
+            Self::Client(Principal::Anonymous) | Self::Gateway => None,
+        }
+    }
+
+    /// An entry of a table that this owner asks for from an address.
+    pub(super) fn entry_at(&self, address: IpAddr, share: usize) -> EntryOwner {
+        let principal = match self {
+            Self::Client(principal) => principal,
+            Self::Gateway => &Principal::Anonymous,
+        };
+        let holder = Holder::identify(principal, address);
+        EntryOwner { holder, share, address: Some(address) }
+    }
 }
 
 /// An authorization server as a client of it sees it: where tokens are, and who asks for them.

@@ -160,7 +160,7 @@ impl ServerAuthorizer {
             redirect,
             until,
         };
-        self.book.tickets.add_login(ticket.clone(), Arc::new(login))?;
+        self.book.tickets.add_login(ticket.clone(), Arc::new(login));
         let link = LoginLink { url, ticket, until, challenge: known.0.clone() };
         *slot.link.lock() = Some(link.clone());
         tracing::info!(server = %self.place.server, "a login is needed: /status has the operator's link");

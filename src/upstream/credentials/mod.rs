@@ -43,7 +43,7 @@ mod token;
 pub(in crate::upstream) use authorizer::ServerAuthorizer;
 pub use authorizer::{LinkAudience, LoginDemand};
 pub use book::GrantBook;
-pub use browser::{BrowserBook, BrowserId, KnownBrowser, NewBrowser};
+pub use browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub(in crate::upstream) use challenge::find_challenge;
 pub use connection::{Connection, ConnectionState, RevocationOutcome};
 pub(in crate::upstream) use discovery::find_auth_server;

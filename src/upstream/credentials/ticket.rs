@@ -4,7 +4,7 @@
 //! person has agreed there; then the login belongs to the browser in which they did, and its answer
 //! is used in no other.
 
-use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use url::Url;
 
 use crate::call::ServerName;
 use crate::clock;
+use crate::policy::{EntryOwner, FairTable, Holder, TableBounds};
 use crate::text::error_chain;
 
 use super::authorization::{AnswerRefusal, AuthorizationAnswer, AuthorizationRequest};
@@ -26,18 +27,23 @@ use super::pkce::{CodeVerifier, draw_text};
 use super::token::TokenGrant;
 
 /// The links that are out, and the logins whose answer is awaited.
-#[derive(Default)]
 pub(super) struct TicketBook {
     /// By the ticket in the link.
-    tickets: Mutex<HashMap<String, Ticket>>,
+    tickets: Mutex<FairTable<String, Ticket>>,
     /// By `state`.
-    logins: Mutex<HashMap<String, OpenLogin>>,
+    logins: Mutex<FairTable<String, OpenLogin>>,
+}
+
+impl Default for TicketBook {
+    fn default() -> Self {
+        let (tickets, logins) = (FairTable::new(TICKET_BOUNDS), FairTable::new(TICKET_BOUNDS));
+        Self { tickets: Mutex::new(tickets), logins: Mutex::new(logins) }
+    }
 }
 
 #[derive(Clone)]
 struct Ticket {
     purpose: TicketPurpose,
-    until: Instant,
     /// The browser in which somebody has agreed.
     browser: Option<BrowserId>,
 }
@@ -106,59 +112,55 @@ pub struct OfferedLogin {
 
 impl TicketBook {
     pub(super) fn is_open(&self, ticket: &str) -> bool {
-        self.tickets.lock().get(ticket).is_some_and(|ticket| ticket.until > clock::now())
+        self.tickets.lock().get(&ticket.to_owned(), clock::now()).is_some()
     }
 
     fn find(&self, ticket: &str) -> Result<Ticket, LoginFault> {
         let tickets = self.tickets.lock();
-        let found = tickets.get(ticket).filter(|ticket| ticket.until > clock::now());
+        let found = tickets.get(&ticket.to_owned(), clock::now());
         found.cloned().ok_or(LoginFault::UnknownLink)
     }
 
-    fn add(&self, ticket: String, new: Ticket) -> Result<(), LoginFault> {
-        let now = clock::now();
-        let mut tickets = self.tickets.lock();
-        tickets.retain(|_, known| known.until > now && !known.is_replaced_by(&new));
-        if tickets.len() >= MOST_TICKETS {
-            return Err(LoginFault::TooMany { limit: MOST_TICKETS });
+    fn remove(&self, ticket: &str) -> Option<Ticket> {
+        self.tickets.lock().remove(&ticket.to_owned())
+    }
+
+    fn add(&self, (key, ticket): (String, Ticket), owner: EntryOwner, until: Instant) {
+        let removed = self.tickets.lock().insert((key, ticket), owner, (clock::now(), until));
+        for old in removed {
+            old.end_login();
         }
-        tickets.insert(ticket, new);
-        Ok(())
     }
 
     /// Adds a login that waits for its owner. There is one for each grant.
-    pub(super) fn add_login(
-        &self,
-        ticket: String,
-        login: Arc<PreparedLogin>,
-    ) -> Result<(), LoginFault> {
-        let until = login.until;
-        self.add(ticket, Ticket { purpose: TicketPurpose::Login(login), until, browser: None })
+    pub(super) fn add_login(&self, ticket: String, login: Arc<PreparedLogin>) {
+        let (until, owner) = (login.until, own_entry(&login.slot.key.owner));
+        let slot = Arc::clone(&login.slot);
+        self.tickets.lock().retain_of(&owner.holder, |known| !known.is_of(&slot));
+        let new = Ticket { purpose: TicketPurpose::Login(login), browser: None };
+        self.add((ticket, new), owner, until);
     }
 
     /// Ends the logins of a slot.
     pub(super) fn end_logins(&self, slot: &Arc<GrantSlot>) {
-        self.logins.lock().retain(|_, login| !Arc::ptr_eq(&login.prepared.slot, slot));
-        self.tickets.lock().retain(|_, ticket| !ticket.is_of(slot));
+        let holder = own_entry(&slot.key.owner).holder;
+        let is_other = |login: &OpenLogin| !Arc::ptr_eq(&login.prepared.slot, slot);
+        self.logins.lock().retain_of(&holder, is_other);
+        self.tickets.lock().retain_of(&holder, |ticket| !ticket.is_of(slot));
     }
 
-    fn open_login(&self, state: String, login: OpenLogin) -> Result<(), LoginFault> {
-        let now = clock::now();
+    fn open_login(&self, state: String, login: OpenLogin) {
+        let slot = Arc::clone(&login.prepared.slot);
+        let (until, owner) = (login.prepared.until, own_entry(&slot.key.owner));
         let mut logins = self.logins.lock();
-        let slot = &login.prepared.slot;
-        logins
-            .retain(|_, open| open.prepared.until > now && !Arc::ptr_eq(&open.prepared.slot, slot));
-        if logins.len() >= MOST_TICKETS {
-            return Err(LoginFault::TooMany { limit: MOST_TICKETS });
-        }
-        logins.insert(state, login);
-        Ok(())
+        logins.retain_of(&owner.holder, |open| !Arc::ptr_eq(&open.prepared.slot, &slot));
+        logins.insert((state, login), owner, (clock::now(), until));
     }
 
     /// Takes a login out: a state is good for one answer.
     fn take_login(&self, state: &str) -> Option<OpenLogin> {
-        let login = self.logins.lock().remove(state)?;
-        self.tickets.lock().remove(&login.ticket);
+        let login = self.logins.lock().remove(&state.to_owned())?;
+        self.remove(&login.ticket);
         Some(login)
     }
 }
@@ -168,10 +170,10 @@ impl Ticket {
         matches!(&self.purpose, TicketPurpose::Login(login) if Arc::ptr_eq(&login.slot, slot))
     }
 
-    fn is_replaced_by(&self, new: &Self) -> bool {
-        match &new.purpose {
-            TicketPurpose::Login(login) => self.is_of(&login.slot),
-            TicketPurpose::Visit(_) => false,
+    /// Ends the login of a ticket that made room for another: its owner gets another link.
+    fn end_login(self) {
+        if let TicketPurpose::Login(login) = self.purpose {
+            login.slot.end_login();
         }
     }
 
@@ -192,16 +194,16 @@ impl Ticket {
 }
 
 impl GrantBook {
-    /// A link that shows its owner's connections, for one browser.
+    /// A link that shows its owner's connections, for one browser, to whom asks from this address.
     ///
     /// # Errors
-    /// [`LoginFault`] if browsers cannot reach the gateway, or if too many links are out.
-    pub fn make_visit_link(&self, owner: GrantOwner) -> Result<Url, LoginFault> {
+    /// [`LoginFault`] if browsers cannot reach the gateway.
+    pub fn make_visit_link(&self, owner: GrantOwner, address: IpAddr) -> Result<Url, LoginFault> {
         let ticket = draw_text()?;
         let link = self.link_of(&ticket)?;
-        let until = clock::now() + Self::VISIT_TIME;
-        let purpose = TicketPurpose::Visit(owner);
-        self.tickets.add(ticket, Ticket { purpose, until, browser: None })?;
+        let entry = owner.entry_at(address, OWNER_SHARE);
+        let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
+        self.tickets.add((ticket, new), entry, clock::now() + Self::VISIT_TIME);
         Ok(link)
     }
 
@@ -243,11 +245,12 @@ impl GrantBook {
         let found = self.tickets.find(ticket)?;
         found.admit_browser(before)?;
         let TicketPurpose::Login(prepared) = &found.purpose else {
-            self.tickets.tickets.lock().remove(ticket);
+            self.tickets.remove(ticket);
             return Ok(None);
         };
         self.check_endpoint(prepared)?;
-        if let Some(known) = self.tickets.tickets.lock().get_mut(ticket) {
+        let key = ticket.to_owned();
+        if let Some(known) = self.tickets.tickets.lock().get_mut(&key, clock::now()) {
             known.browser = browser;
         }
         let (verifier, state) = (CodeVerifier::draw()?, draw_text()?);
@@ -262,7 +265,7 @@ impl GrantBook {
         };
         let link = request.link(&prepared.claim.endpoint);
         let (prepared, ticket) = (Arc::clone(prepared), ticket.to_owned());
-        self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser })?;
+        self.tickets.open_login(state, OpenLogin { prepared, ticket, verifier, browser });
         Ok(Some(link))
     }
 
@@ -276,9 +279,8 @@ impl GrantBook {
         browser: Option<BrowserId>,
     ) -> Result<(), LoginFault> {
         self.tickets.find(ticket)?.admit_browser(browser)?;
-        let removed = self.tickets.tickets.lock().remove(ticket);
-        if let Some(TicketPurpose::Login(login)) = removed.map(|ticket| ticket.purpose) {
-            login.slot.end_login();
+        if let Some(removed) = self.tickets.remove(ticket) {
+            removed.end_login();
         }
         Ok(())
     }
@@ -335,5 +337,74 @@ impl GrantBook {
     }
 }
 
+/// The entry of a login in the tables: clients have their share, and the gateway itself, which logs in
+/// at many servers, has a larger one.
+fn own_entry(owner: &GrantOwner) -> EntryOwner {
+    let (holder, share) = match owner.client_name() {
+        Some(name) => (Holder::Client(Arc::clone(name)), OWNER_SHARE),
+        None => (Holder::Client("".into()), GATEWAY_SHARE),
+    };
+    EntryOwner { holder, share, address: None }
+}
+
 /// The most links that are out at once, and the most logins.
-const MOST_TICKETS: usize = 10_000;
+const TICKET_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
+/// The most links, and the most logins, of one client.
+const OWNER_SHARE: usize = 256;
+/// The most links, and the most logins, of the gateway itself: one for each server.
+const GATEWAY_SHARE: usize = 5000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Principal;
+
+    const ADDRESS: [u8; 4] = [192, 0, 2, 1];
+
+    fn book() -> GrantBook {
+        let book = GrantBook::default();
+        book.set_base("https://g.test".parse().ok());
+        book
+    }
+
+    fn link(book: &GrantBook, client: &str, address: [u8; 4]) -> String {
+        let owner = match client {
+            "" => GrantOwner::Gateway,
+            name => GrantOwner::Client(Principal::Client(name.into())),
+        };
+        let link = book.make_visit_link(owner, address.into()).unwrap();
+        link.query_pairs().next().unwrap().1.into_owned()
+    }
+
+    #[test]
+    fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
+        let book = book();
+        let others = link(&book, "bystander", ADDRESS);
+        let first = link(&book, "attacker", ADDRESS);
+        for _ in 0..25_000 {
+            link(&book, "attacker", ADDRESS);
+        }
+        assert!(book.read_ticket(&others, None).is_ok());
+        assert!(book.read_ticket(&first, None).is_err(), "its own oldest link made room");
+        let new = link(&book, "bystander", ADDRESS);
+        assert!(book.read_ticket(&new, None).is_ok());
+        assert!(book.tickets.tickets.lock().len() <= OWNER_SHARE + 2);
+    }
+
+    #[test]
+    fn addresses_and_clients_together_fill_no_more_than_the_table_and_lock_nobody_out() {
+        let book = book();
+        let others = link(&book, "bystander", [198, 51, 100, 7]);
+        for number in 0..30_000_u32 {
+            let [.., third, last] = number.to_be_bytes();
+            // Clients without a name are told apart by their addresses.
+            link(&book, "", [10, 0, third, last]);
+            link(&book, &format!("attacker{}", number % 200), ADDRESS);
+        }
+        let tickets = book.tickets.tickets.lock().len();
+        assert!(tickets <= TICKET_BOUNDS.all, "{tickets}");
+        assert!(book.read_ticket(&others, None).is_ok());
+        let new = link(&book, "bystander", [198, 51, 100, 7]);
+        assert!(book.read_ticket(&new, None).is_ok());
+    }
+}
