@@ -145,8 +145,8 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
 /// Warnings of `trunkline check` about clients whose answers come to the callback of all servers: where
 /// the authorization server does not name itself (`iss`), nothing tells them apart (RFC 9700, 4.4).
 pub(super) fn find_shared_callbacks(config: &Config) -> Vec<String> {
-    let has_login = |oauth: &&OauthConfig| oauth.grant == GrantKind::AuthorizationCode;
-    let logins = config.servers.iter().filter(|server| server.oauth().filter(has_login).is_some());
+    let has_login = |oauth: &OauthConfig| oauth.grant == GrantKind::AuthorizationCode;
+    let logins = config.servers.iter().filter(|server| server.oauth().is_some_and(has_login));
     if logins.clone().count() < 2 {
         return Vec::new();
     }

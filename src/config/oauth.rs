@@ -46,6 +46,10 @@ section! {
             /// The only authorization server that is used, compared byte for byte. Set it together
             /// with a `client_secret`: otherwise the first one that the server names receives it.
             issuer: Option<String> as Option<IssuerUrl>,
+            /// The resource that the server's metadata may name besides the server's own URL: a URL of
+            /// the same origin whose path begins the server's. Tokens are then good for all that is
+            /// below it.
+            resource: Option<Url> as Option<SafeUrl>,
             /// How the gateway authenticates at the token endpoint.
             token_endpoint_auth: TokenEndpointAuth = "auto",
             /// Where browsers come back to after a login. The redirect URI has to be registered with the

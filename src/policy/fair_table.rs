@@ -106,7 +106,11 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         }
         while self.entries.len() >= self.bounds.all {
             let fullest = self.holders.values().max_by_key(|entries| entries.len());
-            let Some(oldest) = find_oldest(fullest, 0) else { break };
+            // Its own, if no other holder has more.
+            let most = fullest.map_or(1, BTreeMap::len);
+            let own = self.holders.get(&owner.holder);
+            let own = own.filter(|entries| entries.len() >= most);
+            let Some(oldest) = find_oldest(own.or(fullest), 0) else { break };
             removed.extend(self.remove(&oldest));
         }
         let number = self.next;
@@ -185,7 +189,7 @@ mod tests {
         fn add(&mut self, key: u32, holder: &str, address: Option<&str>) -> Vec<u32> {
             let address = address.map(|address| address.parse().unwrap());
             let owner = EntryOwner { holder: Holder::Client(holder.into()), share: SHARE, address };
-            let until = self.now + Duration::from_secs(60);
+            let until = self.now + Duration::from_mins(1);
             self.table.insert((key, key), owner, (self.now, until))
         }
 
@@ -227,7 +231,7 @@ mod tests {
             fixture.add(1000 + key, &format!("single{key}"), None);
         }
         for key in 0..100 {
-            fixture.add(key, &format!("a{}", key % 7), None);
+            fixture.add(key, &format!("a{}", key % 2), None);
             fixture.add(2000 + key, "another", None);
         }
         assert_eq!(fixture.table.len(), 10);
@@ -240,7 +244,7 @@ mod tests {
         for key in 0..10 {
             fixture.add(key, &format!("a{key}"), None);
         }
-        fixture.now += Duration::from_secs(60);
+        fixture.now += Duration::from_mins(1);
         assert!(!fixture.has(1) && fixture.table.get_mut(&1, fixture.now).is_none());
         fixture.add(10, "b", None);
         assert_eq!(fixture.table.len(), 1);

@@ -42,7 +42,8 @@ pub use issuer_fetch::follow_issuers;
 pub use lists::dependence::{DependenceVerdict, ListDependence};
 pub use lists::store::{ListStore, StoreError, StoreSettings};
 pub use login_relay::{
-    LoginConsent, LoginRelay, LoginRelayFault, LoginRelays, PassedAuthorization, RelayedAnswer,
+    FormSender, LoginConsent, LoginRelay, LoginRelayFault, LoginRelays, PassedAuthorization,
+    RelayedAnswer,
 };
 pub use notifications::{
     ClientNotice, Mailbox, NoticeSubject, SubscriptionGuard, SubscriptionHub, SubscriptionRefusal,

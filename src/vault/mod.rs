@@ -19,6 +19,7 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -37,6 +38,8 @@ pub struct Vault {
     keys: VaultKeys,
     /// The file as this process left it.
     left: Mutex<Option<FileStamp>>,
+    /// Set if another process has written between two operations of this one, until all rows are read.
+    is_foreign: AtomicBool,
 }
 
 /// The name of a row: its kind, and what it belongs to. Written as one JSON array, so that no two
@@ -149,7 +152,12 @@ impl Vault {
     pub fn open(path: &Path, keys: &[Secret]) -> Result<Self, VaultError> {
         let told = |fault| VaultError { path: path.to_owned(), fault };
         let keys = VaultKeys::new(keys).map_err(told)?;
-        let vault = Self { file: VaultFile::new(path), keys, left: Mutex::default() };
+        let vault = Self {
+            file: VaultFile::new(path),
+            keys,
+            left: Mutex::default(),
+            is_foreign: AtomicBool::new(false),
+        };
         vault.seal_anew().map_err(told)?;
         Ok(vault)
     }
@@ -189,6 +197,7 @@ impl Vault {
     pub async fn read_rows(self: &Arc<Self>) -> Result<Vec<VaultRow>, VaultError> {
         self.run(|vault| {
             let rows = vault.file.read_rows()?;
+            vault.is_foreign.store(false, Ordering::Relaxed);
             let open = |(name, sealed): (String, Vec<u8>)| {
                 let value = vault.keys.open(&name, &sealed)?;
                 let damaged = || VaultFault::Damaged { reason: format!("row {name}") };
@@ -232,6 +241,30 @@ impl Vault {
         .await
     }
 
+    /// Replaces a row, if it is still there. False if another process has deleted it: nothing is
+    /// written then.
+    ///
+    /// # Errors
+    /// [`VaultError`]; the row is as it was before then.
+    ///
+    /// # Cancel safety
+    /// The row is written even if the future is dropped.
+    pub async fn replace_row(
+        self: &Arc<Self>,
+        name: RowName,
+        value: Vec<u8>,
+    ) -> Result<bool, VaultError> {
+        self.run(move |vault| {
+            let name = name.to_text();
+            if vault.file.read_row(&name)?.is_none() {
+                return Ok(false);
+            }
+            let sealed = vault.keys.seal(&name, value)?;
+            vault.file.write_row(&name, &sealed).map(|()| true)
+        })
+        .await
+    }
+
     /// Deletes a row. The file is written anew, so that the sealed bytes are gone as well.
     ///
     /// # Errors
@@ -260,7 +293,14 @@ impl Vault {
     /// Whether another process has written to the file since this one used it.
     pub fn was_changed(&self) -> bool {
         let found = self.file.stamp();
-        found.is_some() && *self.left.lock() != found
+        self.is_foreign.load(Ordering::Relaxed) || (found.is_some() && *self.left.lock() != found)
+    }
+
+    /// Remembers a change of another process, which the next operation of this one would hide.
+    fn note_change(&self) {
+        if *self.left.lock() != self.file.stamp() {
+            self.is_foreign.store(true, Ordering::Relaxed);
+        }
     }
 
     fn note_left(&self) {
@@ -275,6 +315,7 @@ impl Vault {
         let vault = Arc::clone(self);
         let operation = spawn_blocking(move || {
             let _turn = vault.file.lock()?;
+            vault.note_change();
             let done = operate(&vault);
             vault.note_left();
             done

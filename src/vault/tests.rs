@@ -56,6 +56,25 @@ async fn rows_outlive_the_process_and_are_sealed() {
 }
 
 #[tokio::test]
+async fn what_another_process_has_deleted_is_noticed_and_not_written_again() {
+    let folder = TempDir::new().unwrap();
+    let (own, other) = (open(&folder, &[OLD]).unwrap(), open(&folder, &[OLD]).unwrap());
+    own.write_row(name("ann"), b"1".to_vec()).await.unwrap();
+    own.write_row(name("bob"), b"1".to_vec()).await.unwrap();
+    assert_eq!(own.read_rows().await.unwrap().len(), 2);
+    assert!(!own.was_changed());
+    assert!(own.replace_row(name("ann"), b"2".to_vec()).await.unwrap());
+    other.delete_row(name("ann")).await.unwrap();
+    // An operation of its own in between does not hide what the other has done.
+    own.write_row(name("bob"), b"2".to_vec()).await.unwrap();
+    assert!(own.was_changed());
+    assert!(!own.replace_row(name("ann"), b"3".to_vec()).await.unwrap());
+    assert!(own.read_row(name("ann")).await.unwrap().is_none());
+    assert_eq!(own.read_rows().await.unwrap().len(), 1);
+    assert!(!own.was_changed());
+}
+
+#[tokio::test]
 async fn a_row_opens_for_its_own_owner_and_server_only() {
     let folder = TempDir::new().unwrap();
     let vault = open(&folder, &[OLD]).unwrap();
@@ -165,6 +184,9 @@ async fn another_process_has_its_turn_and_one_that_never_ends_is_named() {
     }
     assert_eq!(vault.read_rows().await.unwrap().len(), 20);
     assert!(!vault.was_changed());
+    // It has not read what the first one has written.
+    assert!(other.was_changed());
+    assert_eq!(other.read_rows().await.unwrap().len(), 20);
     other.write_row(name("x"), vec![1]).await.unwrap();
     assert!(vault.was_changed() && !other.was_changed());
     let _turn = other.file.lock().unwrap();

@@ -1,10 +1,12 @@
 //! Logins that the gateway passes on, in forms that the gateway reads in one way and the authorization
 //! server in another.
 
+use futures_util::future::join_all;
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::support::api::Page;
-use crate::support::{Gateway, Issuer, Said, Upstream};
+use crate::support::{Gateway, Issuer, Said, Upstream, within};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
@@ -149,4 +151,35 @@ async fn guesses_through_the_relay_are_failed_logins_of_their_address() {
     for _ in 0..5 {
         assert_eq!(relay.post(REFRESH, &[]).await.status, 400);
     }
+}
+
+#[tokio::test]
+async fn logins_under_way_are_shared_by_address() {
+    let relay = Relay::new(FIXED, "").await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = &relay.issuer.api;
+    let metadata = json!({
+        "issuer": api.url(""), "jwks_uri": api.url("/keys"),
+        "authorization_endpoint": api.url("/authorize"),
+        "token_endpoint": format!("http://{}/token", silent.local_addr().unwrap()),
+    });
+    api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
+    let asked: Vec<_> = (0..16).map(|_| Box::pin(relay.post(REFRESH, &[]))).collect();
+    let mut under_way = join_all(asked);
+    let arrivals = async {
+        let mut open = Vec::new();
+        while open.len() < 16 {
+            open.push(silent.accept().await.unwrap());
+        }
+        open
+    };
+    let open = tokio::select! {
+        open = within(arrivals) => open,
+        ended = &mut under_way => panic!("they wait: {ended:?}"),
+    };
+    // The seventeenth of one address, of sixty-four in all.
+    let said = relay.post(REFRESH, &[]).await;
+    assert_eq!((said.status, &said.json()["error"]), (503, &json!("temporarily_unavailable")));
+    assert!(said.body.contains("16"), "{said:?}");
+    drop(open);
 }

@@ -16,6 +16,10 @@
 )]
 
 #[path = "../system/process.rs"]
+mod process;
+#[path = "../support/mod.rs"]
+mod support;
+
 mod ambiguous_requests;
 mod chattering_servers;
 mod climbing_uris;
@@ -25,6 +29,7 @@ mod costly_templates;
 mod doubled_parameters;
 mod duplicate_keys;
 mod fair_shares;
+mod flooded_logins;
 mod guessed_ids;
 mod half_written_files;
 mod inventive_clients;
@@ -37,7 +42,6 @@ mod mistyped_arguments;
 mod mixed_up_logins;
 mod open_posts;
 mod oversized_messages;
-mod process;
 mod profile_paths;
 mod refused_calls;
 mod shown_keys;

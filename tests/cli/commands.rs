@@ -238,6 +238,34 @@ fn check_warns_of_credentials_of_clients_that_go_on_to_servers() {
 }
 
 #[test]
+fn check_warns_of_callbacks_at_which_answers_can_be_mixed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = |name: &str, more: &str| {
+        format!(
+            "[servers.{name}]\nurl = \"https://mcp.example/{name}\"\n[servers.{name}.oauth]\n{more}\n"
+        )
+    };
+    let configured = "client_id = \"c\"\n";
+    for (settings, is_warned) in [
+        (configured.to_owned(), true),
+        ("client_metadata_url = \"https://g.example/c.json\"\n".to_owned(), true),
+        (format!("{configured}callback = \"server\"\n"), false),
+        (format!("{configured}require_iss = true\n"), false),
+        (String::new(), false),
+    ] {
+        let config = file(folder.path(), &(server("a", &settings) + &server("b", "")));
+        let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+        let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
+        assert_eq!(warned.contains("warning: servers.a.oauth: its answers"), is_warned, "{warned}");
+        assert!(!warned.contains("servers.b.oauth"), "{warned}");
+    }
+    // There is no other login that its answers could be taken for.
+    let alone = file(folder.path(), &server("a", configured));
+    let ran = trunkline(&["check", "--config", &alone]).exits_with(DONE);
+    assert!(ran.0.stderr.is_empty(), "{:?}", ran.0);
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_failure() {
     let mut child = Command::new(TRUNKLINE)
         .arg("schema")

@@ -62,6 +62,11 @@ async fn a_call_without_a_usable_claim_is_not_made() {
     for unit in [
         json!("ops\r\nX-User: root"),
         json!("ops\n"),
+        // Servers drop these blanks, and see the claim of somebody else.
+        json!(" ops"),
+        json!("ops "),
+        json!("ops\t"),
+        json!("\u{a0}ops"),
         json!("a\u{0}b"),
         json!("x".repeat(5000)),
         json!(["ops"]),

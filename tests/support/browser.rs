@@ -101,9 +101,16 @@ pub fn fields(page: &str) -> HashMap<String, String> {
     let inputs = form.split("<input").skip(1);
     let attribute = |input: &str, name: &str| {
         let value = input.split(&format!("{name}=\"")).nth(1).unwrap();
-        value.split('"').next().unwrap().to_owned()
+        read_html(value.split('"').next().unwrap())
     };
     inputs.map(|input| (attribute(input, "name"), attribute(input, "value"))).collect()
+}
+
+/// The text of an attribute.
+fn read_html(text: &str) -> String {
+    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+        .into_iter()
+        .fold(text.to_owned(), |text, (entity, character)| text.replace(entity, character))
 }
 
 /// Whether a URL is of an origin.

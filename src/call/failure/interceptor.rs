@@ -56,6 +56,9 @@ pub enum InterceptorFault {
     /// The answer is not a JSON-RPC response.
     #[error("its answer is not a JSON-RPC response")]
     NotJson,
+    /// The answer to another request.
+    #[error("its answer has another id than the request, or no `jsonrpc`")]
+    OtherId,
     /// A JSON-RPC error.
     #[error("it answered with the error {code}: {message}")]
     Error {

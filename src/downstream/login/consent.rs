@@ -92,20 +92,19 @@ impl ConsentVisit<'_> {
         (url, consent): (&Url, &LoginConsent),
     ) -> Result<Response<Body>, Failure> {
         let known = ConsentCookie::read(self.headers, self.scheme());
-        let (browser, cookie) = match &known {
-            Some(known) => (known.browser.to_owned(), None),
-            None => {
-                let browser = draw_browser()?;
-                let cookie = PageCookie::CONSENTS.write(&browser, self.scheme());
-                (browser, Some(cookie))
-            }
+        let (browser, cookie) = if let Some(known) = &known {
+            (known.browser.to_owned(), None)
+        } else {
+            let browser = draw_browser()?;
+            let cookie = PageCookie::CONSENTS.write(&browser, self.scheme());
+            (browser, Some(cookie))
         };
         let subject = self.digest_request(query);
         let by = ConsentBinding { browser: &browser, subject: &subject };
         let form_key = self.gateway.seal_consent(ConsentStep::Asked, by)?;
-        let (content, leads_to) =
+        let (html, leads_to) =
             (self.write_page(query, (url, consent), &form_key), leads_to(url, consent));
-        let page = Page::new("Sign in by way of this gateway", content);
+        let page = Page::new("Sign in by way of this gateway", html);
         Ok(Page { leads_to, cookie, ..page }.into_response())
     }
 
@@ -212,7 +211,7 @@ fn leads_to(url: &Url, consent: &LoginConsent) -> String {
     let mut schemes = vec!["https".to_owned(), url.scheme().to_owned()];
     schemes.extend(Url::parse(&consent.redirect).ok().map(|url| url.scheme().to_owned()));
     schemes.dedup();
-    schemes.iter().map(|scheme| format!(" {scheme}:")).collect()
+    schemes.iter().flat_map(|scheme| [" ", scheme, ":"]).collect()
 }
 
 /// The most consents that a cookie holds; browsers keep 4 KiB.

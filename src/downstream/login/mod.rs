@@ -7,6 +7,7 @@
 
 mod consent;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::mcp::{MediaType, media_type_essence};
 use crate::pipeline::Gateway;
 use crate::snapshot::Snapshot;
 use crate::text::error_chain;
-use crate::upstream::{LoginRelay, LoginRelayFault};
+use crate::upstream::{FormSender, LoginRelay, LoginRelayFault};
 
 use super::caller::own_url;
 use super::connect::foreign_form;
@@ -83,7 +84,7 @@ impl McpService {
             LoginEndpoint::Authorization => visit.redirect(request).await,
             LoginEndpoint::Consent => visit.judge_consent(request).await,
             LoginEndpoint::Token => {
-                let answered = exchange(relay, request).await;
+                let answered = exchange(relay, request, ip).await;
                 if answered.as_ref().map_or_else(LoginRelayFault::is_guess, |(_, guess)| *guess) {
                     snapshot.policy.record_failed_attempt(ip);
                 }
@@ -194,6 +195,7 @@ fn metadata_response(document: &Value) -> Response<Body> {
 async fn exchange<B>(
     relay: &LoginRelay,
     request: Request<B>,
+    address: IpAddr,
 ) -> Result<(Response<Body>, bool), LoginRelayFault>
 where
     B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
@@ -206,7 +208,8 @@ where
         let refused = oauth_error(StatusCode::BAD_REQUEST, "invalid_request", FORM_EXPECTED);
         return Ok((refused, false));
     };
-    let answer = relay.send_form(&head.headers, &form).await?;
+    let sender = FormSender { headers: &head.headers, address };
+    let answer = relay.send_form(&form, sender).await?;
     let is_guess = answer.is_refusal_of_guess();
     let mut response = Response::new(Body::Whole(answer.body));
     *response.status_mut() = answer.status;

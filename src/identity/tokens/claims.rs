@@ -46,6 +46,10 @@ pub(super) fn check(
     if claims.contains_key("cnf") {
         return Err(TokenFault::Bound);
     }
+    // RFC 8417, 4.6: a security event, such as a logout token, is no access token.
+    if claims.contains_key("events") {
+        return Err(TokenFault::Kind);
+    }
     // Keycloak says here what an otherwise equal token is for.
     if token.text_claim("typ").is_some_and(|kind| OTHER_KINDS.contains(&kind)) {
         return Err(TokenFault::Kind);

@@ -39,6 +39,8 @@ pub(super) enum Verdict {
 /// An answer, with those members that count.
 #[derive(Deserialize)]
 struct InvokeResponse<'a> {
+    jsonrpc: Option<String>,
+    id: Option<Value>,
     #[serde(borrow)]
     result: Option<InvokeResult<'a>>,
     error: Option<InvokeError>,
@@ -147,7 +149,7 @@ impl Intercepted {
         }
         json!({
             "jsonrpc": "2.0",
-            "id": 1,
+            "id": REQUEST_ID,
             "method": "interceptor/invoke",
             "params": {
                 "name": interceptor,
@@ -177,6 +179,10 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
         return Err(InterceptorFault::Error { code, message });
     }
     let result = response.result.ok_or(InterceptorFault::NotJson)?;
+    // The answer to another request decides nothing.
+    if response.jsonrpc.as_deref() != Some("2.0") || response.id != Some(REQUEST_ID.into()) {
+        return Err(InterceptorFault::OtherId);
+    }
     match (result.kind.as_deref(), result.valid, result.modified) {
         (Some("validation") | None, Some(true), _)
         | (Some("mutation") | None, None, Some(false)) => Ok(Verdict::Valid),
@@ -213,6 +219,9 @@ const NOT_A_REQUEST: InterceptorFault =
     InterceptorFault::Mutation("is not a request with an object of arguments");
 const OTHER_CHANGE: InterceptorFault =
     InterceptorFault::Mutation("changes more than the arguments");
+
+/// The id of each request: a connection carries one at a time.
+const REQUEST_ID: u64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -259,6 +268,17 @@ mod tests {
         }
         for body in ["", "[]", "{}", "{\"result\":1}", "no"] {
             assert_eq!(read_verdict(body.as_bytes()), Err(InterceptorFault::NotJson), "{body}");
+        }
+        for head in [
+            r#""jsonrpc":"2.0","id":2"#,
+            r#""jsonrpc":"2.0","id":"1""#,
+            r#""jsonrpc":"2.0","id":null"#,
+            r#""jsonrpc":"2.0""#,
+            r#""jsonrpc":"1.0","id":1"#,
+            r#""id":1"#,
+        ] {
+            let body = format!("{{{head},\"result\":{{\"valid\":true}}}}");
+            assert_eq!(read_verdict(body.as_bytes()), Err(InterceptorFault::OtherId), "{body}");
         }
         let error = br#"{"error":{"code":-32602,"message":"unknown interceptor"}}"#;
         assert!(matches!(read_verdict(error), Err(InterceptorFault::Error { code: -32602, .. })));

@@ -25,6 +25,7 @@ use super::book::{GrantBook, GrantKey, GrantPlace, GrantSlot, LoginLink};
 use super::exchange::{HeldTokens, TokenSeeker};
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
+use super::keeping::KeptGrant;
 use super::scopes::ScopeSet;
 
 /// The tokens of one server.
@@ -246,12 +247,14 @@ impl ServerAuthorizer {
         if let Some(newer) = slot.grant.load_full().filter(is_usable) {
             return Some(newer);
         }
-        if let Some(newer) = self.book.read_newer(slot, self).await.filter(is_usable) {
-            return Some(newer);
+        match self.book.compare_kept(slot, self).await {
+            KeptGrant::Newer(newer) if is_usable(&newer) => return Some(newer),
+            KeptGrant::Revoked => return None,
+            KeptGrant::Newer(_) | KeptGrant::Same => {}
         }
         let grant = slot.grant.load_full().filter(is_for_caller)?;
         match self.renew(&grant, seeker).await {
-            Ok(renewed) => Some(self.keep_renewed(slot, renewed).await),
+            Ok(renewed) => self.keep_renewed(slot, renewed).await,
             Err(fault) => {
                 let reason = error_chain(&fault);
                 tracing::debug!(server = %self.place.server, reason, "a token is not renewed");
@@ -261,15 +264,16 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Stores a renewed grant. One that the gateway gets by itself needs no vault.
+    /// Stores a renewed grant. One that the gateway gets by itself needs no vault. `None` if it was
+    /// revoked meanwhile.
     pub(super) async fn keep_renewed(
         &self,
         slot: &GrantSlot,
         grant: OauthGrant,
-    ) -> Arc<OauthGrant> {
+    ) -> Option<Arc<OauthGrant>> {
         match self.oauth.grant {
-            GrantKind::AuthorizationCode => self.book.store_grant(slot, grant).await,
-            _ => slot.store(grant),
+            GrantKind::AuthorizationCode => self.book.store_renewed(slot, grant).await,
+            _ => Some(slot.store(grant)),
         }
     }
 

@@ -28,7 +28,7 @@ use super::ticket::TicketBook;
 /// All grants and open logins.
 #[derive(Default)]
 pub struct GrantBook {
-    slots: Mutex<Named<GrantKey, Arc<GrantSlot>>>,
+    pub(super) slots: Mutex<Named<GrantKey, Arc<GrantSlot>>>,
     accounts: Arc<AccountChanges>,
     /// The links that are out.
     pub(super) tickets: TicketBook,
@@ -80,6 +80,9 @@ pub(super) struct GrantSlot {
     pub(super) key: GrantKey,
     accounts: Arc<AccountChanges>,
     pub(super) grant: ArcSwapOption<OauthGrant>,
+    /// Set while the vault has a row for the grant: a row that is missing was deleted by another
+    /// process.
+    pub(super) is_kept: AtomicBool,
     /// Counts the logins that have ended, with a grant or without.
     pub(super) ended: watch::Sender<u64>,
     /// Held while the grant is renewed or a login is prepared: one at a time.
@@ -103,6 +106,7 @@ impl GrantSlot {
             key,
             accounts,
             grant,
+            is_kept: AtomicBool::new(false),
             ended,
             turn: AsyncMutex::default(),
             link: Mutex::default(),
@@ -138,6 +142,20 @@ impl GrantSlot {
         let before = self.grant.swap(None);
         self.step_ups.store(0, Ordering::Relaxed);
         self.count_change(before.is_some());
+    }
+
+    /// Drops a grant that another process has revoked, unless there is another one by now.
+    pub(super) fn forget_revoked(&self, known: Option<&Arc<OauthGrant>>) -> bool {
+        let Some(known) = known else { return false };
+        let before = self.grant.compare_and_swap(&Some(Arc::clone(known)), None);
+        if !before.as_ref().is_some_and(|before| Arc::ptr_eq(before, known)) {
+            return false;
+        }
+        self.is_kept.store(false, Ordering::Relaxed);
+        self.step_ups.store(0, Ordering::Relaxed);
+        self.count_change(true);
+        tracing::info!(server = %self.key.place.server, "a login was revoked by another process");
+        true
     }
 
     /// Remembers the token that the owner has sent.
@@ -323,7 +341,7 @@ impl GrantBook {
 
     pub(super) async fn keep_client(&self, place: ClientPlace, client: OauthClient) {
         if let Ok(value) = serde_json::to_vec(&StoredClient::of(&client)) {
-            self.write_row(place.row_name(), value).await;
+            let _ = self.write_row(place.row_name(), value).await;
         }
         let mut clients = self.clients.lock();
         let of_server = clients.keys().filter(|known| known.server == place.server);

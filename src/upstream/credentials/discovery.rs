@@ -35,6 +35,8 @@ pub(super) struct DiscoveredServer {
 pub(super) struct Discovery<'a> {
     pub(super) outbound: &'a OutboundClient,
     pub(super) server: &'a Url,
+    /// The resource that the configuration names: a parent of the server.
+    pub(super) resource: Option<&'a Url>,
     /// The only issuer that may be used, if one is configured.
     pub(super) issuer: Option<&'a str>,
     pub(super) pkce: PkceDemand,
@@ -78,6 +80,11 @@ impl Discovery<'_> {
         let place = at_path(self.server, "/.well-known/oauth-authorization-server");
         let metadata = match fetch(self.outbound, &place).await? {
             Some(document) => self.parse_issuer(shown_url(&place), &document, &issuer)?,
+            // Nothing is known of these endpoints: only a login that S256 protects goes there, and no
+            // secret or JWT.
+            None if self.pkce == PkceDemand::Unneeded => {
+                return Err(LoginFault::NoMetadata { issuer });
+            }
             None => AuthServerMetadata::with_default_endpoints(self.server),
         };
         Ok(DiscoveredServer { resource, scopes, metadata, wants })
@@ -92,7 +99,7 @@ impl Discovery<'_> {
         let places = named.into_iter().chain(resource_metadata_places(self.server));
         for place in places {
             if let Some(document) = fetch(self.outbound, &place).await? {
-                let parsed = ResourceMetadata::parse(&document, self.server);
+                let parsed = ResourceMetadata::parse(&document, self.server, self.resource);
                 let parsed = parsed.map_err(LoginFault::in_document(shown_url(&place)))?;
                 return Ok(Some((place, parsed)));
             }

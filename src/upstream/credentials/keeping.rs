@@ -3,7 +3,9 @@
 //! A grant is written before it is used. A process that is killed in between leaves the grant before
 //! it: if its refresh token is used up by then, its owner is asked to log in.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::text::error_chain;
 use crate::vault::{RowName, Vault, VaultError, VaultRow};
@@ -13,6 +15,16 @@ use super::book::{ClientPlace, GrantBook, GrantKey, GrantSlot};
 use super::fault::LoginFault;
 use super::grant::OauthGrant;
 use super::stored::{StoredClient, StoredGrant};
+
+/// The row of a grant, compared with the grant in memory.
+pub(super) enum KeptGrant {
+    /// There is nothing else in the vault.
+    Same,
+    /// Another process has written another grant, which is in use from now on.
+    Newer(Arc<OauthGrant>),
+    /// Another process has deleted it: it is not used any more.
+    Revoked,
+}
 
 impl GrantBook {
     /// Keeps grants and registered clients in a vault from now on, and takes those that it has.
@@ -36,7 +48,32 @@ impl GrantBook {
             return Ok(());
         };
         let rows = vault.read_rows().await?;
+        let names: HashSet<RowName> = rows.iter().map(|row| row.name.clone()).collect();
+        // At once: this process may write meanwhile.
         self.adopt_rows(rows);
+        self.drop_revoked(vault, &names).await
+    }
+
+    /// Drops the grants that the vault had and has no more.
+    async fn drop_revoked(
+        &self,
+        vault: &Arc<Vault>,
+        names: &HashSet<RowName>,
+    ) -> Result<(), VaultError> {
+        self.resting.lock().retain(|key, _| names.contains(&key.row_name()));
+        let is_missing = |slot: &&Arc<GrantSlot>| {
+            slot.is_kept.load(Ordering::Relaxed) && !names.contains(&slot.key.row_name())
+        };
+        let missing: Vec<_> = self.slots.lock().values().filter(is_missing).cloned().collect();
+        for slot in missing {
+            let known = slot.grant.load_full();
+            // Once more: this process may have written it after the rows were read.
+            let is_gone = vault.read_row(slot.key.row_name()).await?.is_none();
+            if is_gone && slot.forget_revoked(known.as_ref()) {
+                self.tickets.end_logins(&slot);
+                slot.end_login();
+            }
+        }
         Ok(())
     }
 
@@ -58,15 +95,21 @@ impl GrantBook {
     fn adopt_grant(&self, key: GrantKey, value: Vec<u8>) {
         let authorizer = self.authorizers.lock().get(&key.place).and_then(std::sync::Weak::upgrade);
         let Some(authorizer) = authorizer else {
+            // Its page is its issuer's, whether the server has been started or not.
+            if let Some(claim) = StoredGrant::read_claim(&value) {
+                let _ = self.endpoints.claim(&key.place, claim);
+            }
             self.resting.lock().insert(key, value);
             return;
         };
         let Some(grant) = authorizer.revive_grant(&value) else { return };
         let slot = self.slot(key);
         if slot.has_token_of(&grant) {
+            slot.is_kept.store(true, Ordering::Relaxed);
             return;
         }
         tracing::info!(server = %slot.key.place.server, "a login of another process is used");
+        slot.is_kept.store(true, Ordering::Relaxed);
         slot.store(grant);
         self.tickets.end_logins(&slot);
         slot.end_login();
@@ -91,7 +134,9 @@ impl GrantBook {
                 continue;
             };
             resting.remove(&key);
-            self.slot(key).store(grant);
+            let slot = self.slot(key);
+            slot.is_kept.store(true, Ordering::Relaxed);
+            slot.store(grant);
         }
     }
 
@@ -99,13 +144,43 @@ impl GrantBook {
     pub(super) async fn store_grant(&self, slot: &GrantSlot, grant: OauthGrant) -> Arc<OauthGrant> {
         if self.vault.get().is_some() {
             let stored = StoredGrant::of(&grant).and_then(|it| serde_json::to_vec(&it).ok());
-            match stored {
-                Some(value) => self.write_row(slot.key.row_name(), value).await,
-                // Told in the log: what was kept before is of no use.
-                None => drop(self.delete_row(slot.key.row_name()).await),
-            }
+            let is_kept = if let Some(value) = stored {
+                self.write_row(slot.key.row_name(), value).await
+            } else {
+                // In the log: the row before it is of no use.
+                drop(self.delete_row(slot.key.row_name()).await);
+                false
+            };
+            slot.is_kept.store(is_kept, Ordering::Relaxed);
         }
         slot.store(grant)
+    }
+
+    /// Stores a renewed grant, in the vault first; `None` if another process has revoked it meanwhile.
+    /// Its new tokens are revoked then.
+    pub(super) async fn store_renewed(
+        &self,
+        slot: &GrantSlot,
+        grant: OauthGrant,
+    ) -> Option<Arc<OauthGrant>> {
+        let vault = self.vault.get().filter(|_| slot.is_kept.load(Ordering::Relaxed));
+        let stored = StoredGrant::of(&grant).and_then(|it| serde_json::to_vec(&it).ok());
+        let (Some(vault), Some(value)) = (vault, stored) else {
+            return Some(self.store_grant(slot, grant).await);
+        };
+        let known = slot.grant.load_full();
+        match vault.replace_row(slot.key.row_name(), value).await {
+            Ok(true) => {}
+            Ok(false) => {
+                slot.forget_revoked(known.as_ref());
+                if let Err(fault) = grant.revoke_tokens().await {
+                    tracing::warn!(reason = error_chain(&fault), "renewed tokens are not revoked");
+                }
+                return None;
+            }
+            Err(error) => log_unkept(&error),
+        }
+        Some(slot.store(grant))
     }
 
     /// Drops a grant, from the vault too.
@@ -117,25 +192,40 @@ impl GrantBook {
         self.delete_row(slot.key.row_name()).await
     }
 
-    /// Another grant than the slot has, which another process has written.
-    pub(super) async fn read_newer(
+    /// Compares a grant with its row: another process may have renewed or revoked it.
+    pub(super) async fn compare_kept(
         &self,
         slot: &GrantSlot,
         authorizer: &ServerAuthorizer,
-    ) -> Option<Arc<OauthGrant>> {
-        let vault = self.vault.get()?;
-        let value = vault.read_row(slot.key.row_name()).await.ok().flatten()?;
-        let grant = authorizer.revive_grant(&value).filter(|grant| !slot.has_token_of(grant))?;
-        Some(slot.store(grant))
+    ) -> KeptGrant {
+        let Some(vault) = self.vault.get() else { return KeptGrant::Same };
+        let known = slot.grant.load_full();
+        match vault.read_row(slot.key.row_name()).await {
+            Ok(Some(value)) => {
+                let grant = authorizer.revive_grant(&value);
+                match grant.filter(|grant| !slot.has_token_of(grant)) {
+                    Some(grant) => {
+                        slot.is_kept.store(true, Ordering::Relaxed);
+                        KeptGrant::Newer(slot.store(grant))
+                    }
+                    None => KeptGrant::Same,
+                }
+            }
+            Ok(None)
+                if slot.is_kept.load(Ordering::Relaxed) && slot.forget_revoked(known.as_ref()) =>
+            {
+                KeptGrant::Revoked
+            }
+            Ok(None) | Err(_) => KeptGrant::Same,
+        }
     }
 
-    /// Writes a row. What cannot be written is used all the same, until the process ends.
-    pub(super) async fn write_row(&self, name: RowName, value: Vec<u8>) {
-        let Some(vault) = self.vault.get() else { return };
-        if let Err(error) = vault.write_row(name, value).await {
-            let reason = error_chain(&error);
-            tracing::error!(reason, "a login is not kept: it lasts until the gateway ends");
-        }
+    /// Writes a row. Returns true if it is in the vault; what is not is used all the same, until the
+    /// process ends.
+    pub(super) async fn write_row(&self, name: RowName, value: Vec<u8>) -> bool {
+        let Some(vault) = self.vault.get() else { return false };
+        let written = vault.write_row(name, value).await;
+        written.inspect_err(log_unkept).is_ok()
     }
 
     pub(super) async fn delete_row(&self, name: RowName) -> Result<(), LoginFault> {
@@ -145,6 +235,11 @@ impl GrantBook {
             LoginFault::Vault(Arc::new(error))
         })
     }
+}
+
+fn log_unkept(error: &VaultError) {
+    let reason = error_chain(error);
+    tracing::error!(reason, "a login is not kept: it lasts until the gateway ends");
 }
 
 impl GrantSlot {

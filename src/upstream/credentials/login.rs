@@ -42,8 +42,13 @@ impl ServerAuthorizer {
             _ => PkceDemand::Unneeded,
         };
         let issuer = self.oauth.issuer.as_deref();
-        let discovery =
-            Discovery { outbound: &self.outbound, server: &self.place.url, issuer, pkce };
+        let discovery = Discovery {
+            outbound: &self.outbound,
+            server: &self.place.url,
+            resource: self.oauth.resource.as_ref(),
+            issuer,
+            pkce,
+        };
         let found = discovery.run(challenge).await?;
         self.pin_issuer(&found.metadata.issuer)?;
         Ok(found)

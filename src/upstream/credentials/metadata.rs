@@ -17,7 +17,10 @@ pub enum MetadataFault {
     #[error("it is not JSON with the required members")]
     Shape,
     /// The document of another resource.
-    #[error("it is about the resource {found:?}, which is not the server's URL")]
+    #[error(
+        "it is about the resource {found:?}, which is not the server's URL: set `oauth.resource` if \
+         the server is a part of that resource"
+    )]
     OtherResource {
         /// What it is about.
         found: String,
@@ -170,11 +173,15 @@ pub(super) fn at_path(url: &Url, path: &str) -> Url {
 }
 
 impl ResourceMetadata {
-    /// Reads the document of a server.
-    pub(super) fn parse(document: &[u8], server: &Url) -> Result<Self, MetadataFault> {
+    /// Reads the document of a server. `named` is the resource that the configuration names.
+    pub(super) fn parse(
+        document: &[u8],
+        server: &Url,
+        named: Option<&Url>,
+    ) -> Result<Self, MetadataFault> {
         let document: ResourceDocument =
             serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
-        if !is_resource_of(&document.resource, server) {
+        if !is_resource_of(&document.resource, server, named) {
             let found = clip(&document.resource, LONGEST_NAME).to_owned();
             return Err(MetadataFault::OtherResource { found });
         }
@@ -191,15 +198,25 @@ impl ResourceMetadata {
     }
 }
 
-/// Whether a resource's identifier is a server's URL, or a part of its path from the beginning.
-fn is_resource_of(resource: &str, server: &Url) -> bool {
-    let Ok(resource) = Url::parse(resource) else { return false };
-    if resource.origin() != server.origin() || resource.fragment().is_some() {
-        return false;
-    }
+/// Returns true if the identifier of a resource is a server's URL (RFC 9728, 3.3), or the parent of it
+/// that the configuration names. A token for another parent would be good for all that is below it.
+fn is_resource_of(resource: &str, server: &Url, named: Option<&Url>) -> bool {
+    let Ok(found) = Url::parse(resource) else { return false };
+    let mut own = server.clone();
+    own.set_fragment(None);
+    let is_own = found == own || {
+        own.set_query(None);
+        found == own
+    };
+    is_own || named.is_some_and(|named| found == *named && is_parent(named, server))
+}
+
+fn is_parent(resource: &Url, server: &Url) -> bool {
     let path = resource.path().trim_end_matches('/');
     let rest = server.path().strip_prefix(path);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    resource.origin() == server.origin()
+        && resource.fragment().is_none()
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl AuthServerMetadata {

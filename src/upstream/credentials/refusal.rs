@@ -14,6 +14,7 @@ use super::challenge::BearerChallenge;
 use super::exchange::TokenSeeker;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
+use super::keeping::KeptGrant;
 use super::token::TokenRefusal;
 
 /// A request that a server has refused.
@@ -75,7 +76,7 @@ impl ServerAuthorizer {
         }
         let slot = self.book.slot(self.key_of(owner));
         let _turn = slot.turn.lock().await;
-        let current = slot.grant.load_full().filter(|grant| grant.is_for(caller));
+        let mut current = slot.grant.load_full().filter(|grant| grant.is_for(caller));
         let authorization = |grant: &Arc<OauthGrant>| grant.authorization.clone();
         if current.as_ref().map(authorization) != refused.used.as_ref().map(authorization) {
             // Another request has renewed it.
@@ -85,8 +86,12 @@ impl ServerAuthorizer {
                 AfterRefusal::Final
             });
         }
-        if refused.before == 0 && self.book.read_newer(&slot, self).await.is_some() {
-            return Ok(AfterRefusal::Again);
+        if refused.before == 0 {
+            match self.book.compare_kept(&slot, self).await {
+                KeptGrant::Newer(_) => return Ok(AfterRefusal::Again),
+                KeptGrant::Revoked => current = None,
+                KeptGrant::Same => {}
+            }
         }
         if let Some(link) = self.link_for(&slot, &refused.challenge) {
             return Ok(AfterRefusal::Login(self.demand(owner, &link)));
@@ -149,10 +154,7 @@ impl ServerAuthorizer {
     ) -> Result<bool, LoginFault> {
         let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
         match grant.refresh().await {
-            Ok(renewed) => {
-                self.keep_renewed(slot, renewed).await;
-                Ok(true)
-            }
+            Ok(renewed) => Ok(self.keep_renewed(slot, renewed).await.is_some()),
             Err(LoginFault::Token(TokenRefusal::Refused { code })) => {
                 tracing::debug!(server = %self.place.server, code, "a grant has ended");
                 Ok(false)

@@ -18,6 +18,7 @@ use crate::vault::RowName;
 use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantKey, GrantPlace};
 use super::dpop::DpopKey;
+use super::endpoints::{EndpointClaim, IssuerTrust};
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::registration::{ClientAuth, OauthClient};
 use super::scopes::ScopeSet;
@@ -68,6 +69,13 @@ impl StoredClient {
 }
 
 impl StoredGrant {
+    /// The authorization endpoint that a grant at rest was given at, and its issuer.
+    pub(super) fn read_claim(value: &[u8]) -> Option<EndpointClaim> {
+        let stored: Self = serde_json::from_slice(value).ok()?;
+        let endpoint = stored.authorization_endpoint?.parse().ok()?;
+        Some(EndpointClaim { issuer: stored.issuer, endpoint, trust: IssuerTrust::Discovered })
+    }
+
     /// How a grant rests; `None` if it cannot.
     pub(super) fn of(grant: &OauthGrant) -> Option<Self> {
         let source = &grant.source;

@@ -11,6 +11,7 @@
 
 mod checks;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +22,15 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::call::Principal;
 use crate::clock;
 use crate::config::{Config, IssuerConfig, IssuerName};
 use crate::mcp::MediaType;
+use crate::policy::{Holder, ShareBounds, SharedAmount};
 use crate::text::error_chain;
 
 use super::credentials::{
@@ -49,8 +52,8 @@ pub struct LoginRelay {
     metadata: Mutex<Option<FetchedMetadata>>,
     /// Why the last fetch of the metadata failed, if it did.
     fault: ArcSwapOption<LoginFault>,
-    /// Requests to the authorization server that may be under way.
-    places: Semaphore,
+    /// The requests to the authorization server that are under way, by address.
+    places: Arc<SharedAmount>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -159,6 +162,15 @@ pub struct LoginConsent {
     pub scopes: String,
 }
 
+/// The sender of a token request.
+#[derive(Debug, Clone, Copy)]
+pub struct FormSender<'a> {
+    /// The headers of the request.
+    pub headers: &'a HeaderMap,
+    /// The address that it comes from.
+    pub address: IpAddr,
+}
+
 /// The answer of the authorization server's token endpoint.
 pub struct RelayedAnswer {
     /// Its status.
@@ -232,7 +244,7 @@ impl LoginRelay {
         let server = Url::parse(&settings.server).ok();
         let outbound = OutboundClient::new(settings.ca.clone(), &server, (&[], Remedy::NameIssuer));
         let (metadata, fault) = (Mutex::default(), ArcSwapOption::empty());
-        Self { settings, outbound, metadata, fault, places: Semaphore::new(MOST_REQUESTS) }
+        Self { settings, outbound, metadata, fault, places: Arc::default() }
     }
 
     /// The name of the issuer.
@@ -319,18 +331,19 @@ impl LoginRelay {
     /// server is an answer.
     pub async fn send_form(
         &self,
-        headers: &HeaderMap,
         form: &str,
+        sender: FormSender<'_>,
     ) -> Result<RelayedAnswer, LoginRelayFault> {
         let mut form = OauthParameters::parse(form)?;
         let client_id = self.settings.client_id.as_deref();
-        let credentials = check_token_request(&form, headers, client_id)?;
+        let credentials = check_token_request(&form, sender.headers, client_id)?;
         let server = self.server_document().await?;
         self.drop_resource(&mut form);
         form.check_endpoint(&server.token_endpoint)?;
-        let Ok(_place) = self.places.try_acquire() else {
-            return Err(LoginRelayFault::Busy { limit: MOST_REQUESTS });
-        };
+        let holder = Holder::identify(&Principal::Anonymous, sender.address);
+        let place = self.places.take(&holder, 1, REQUEST_BOUNDS);
+        let _place = place
+            .map_err(|bound| LoginRelayFault::Busy { limit: REQUEST_BOUNDS.reached(bound) })?;
         let mut passed = HeaderMap::from_iter([(CONTENT_TYPE, FORM), (ACCEPT, MediaType::JSON)]);
         passed.extend(credentials.map(|credentials| (AUTHORIZATION, credentials.clone())));
         let request = OutboundRequest {
@@ -447,7 +460,7 @@ const ISS_IN_ANSWERS: &str = "authorization_response_iss_parameter_supported";
 const GRANT_TYPES: &str = "grant_types_supported";
 /// The errors of a token endpoint that a wrong code, token or client has (RFC 6749, 5.2).
 const GUESS_ERRORS: [&str; 3] = ["invalid_grant", "invalid_client", "unauthorized_client"];
-/// The most requests to one authorization server at a time.
-const MOST_REQUESTS: usize = 64;
+/// The most requests to one authorization server at a time: of all addresses, and of each.
+const REQUEST_BOUNDS: ShareBounds = ShareBounds { all: 64, each: 16 };
 /// How long a failed fetch is not tried again.
 const FAULT_TIME: Duration = Duration::from_secs(5);

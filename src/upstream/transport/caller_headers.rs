@@ -104,10 +104,13 @@ fn claim_text<'a>(path: &str, context: &'a Context) -> Result<Cow<'a, str>, Fail
     }
 }
 
-/// Whether a claim can be a header: what `HeaderValue::from_str` accepts, within a bound.
+/// Returns true if a claim can be a header: what `HeaderValue::from_str` accepts, within a bound and
+/// without surrounding blanks.
 fn is_header_text(text: &str) -> bool {
     let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
-    !text.is_empty() && text.len() <= LONGEST_CLAIM && !text.bytes().any(is_control)
+    // Servers drop blanks around a value: the claim of one user would become that of another.
+    let is_trimmed = text.trim().len() == text.len();
+    !text.is_empty() && is_trimmed && text.len() <= LONGEST_CLAIM && !text.bytes().any(is_control)
 }
 
 /// Adds the client's trace context.

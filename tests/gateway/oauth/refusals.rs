@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::api::Page;
+use crate::support::api::{Page, PlainApi};
 use crate::support::{Browser, Gateway, OauthServer};
 
 use super::{agree, call, come_back, gateway, link_in, protected};
@@ -106,6 +106,32 @@ async fn documents_that_must_not_be_used_end_the_login_with_the_reason() {
     let settings = "client_id = \"c\"\nclient_secret = \"s3cret\"\nissuer = \"https://i.example\"";
     let fault = fault_of(&server, settings).await;
     assert!(fault.contains("https://i.example") && !fault.contains("s3cret"), "{fault}");
+}
+
+#[tokio::test]
+async fn no_secret_is_sent_to_a_guessed_endpoint() {
+    let api = PlainApi::start().await;
+    api.sets("/mcp", Page::new(401, "text/plain", "no"));
+    for place in
+        ["oauth-protected-resource/mcp", "oauth-protected-resource", "oauth-authorization-server"]
+    {
+        api.sets(&format!("/.well-known/{place}"), Page::new(404, "text/plain", "no"));
+    }
+    for settings in [
+        "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"mine\"",
+        "grant = \"jwt_bearer\"\nassertion = \"a.b.c\"",
+    ] {
+        let lines = format!("url = \"{}\"\n[servers.s.oauth]\n{settings}\n", api.url("/mcp"));
+        let gateway = Gateway::with("s", lines).start().await;
+        let status = gateway
+            .wait_for(|status| {
+                let error = status["servers"][0]["last_error"]["message"].as_str();
+                error.is_some_and(|error| error.contains("metadata"))
+            })
+            .await;
+        assert!(status["servers"][0]["login"].is_null(), "{status}");
+        assert!(api.calls("/token").is_empty(), "{settings}");
+    }
 }
 
 #[tokio::test]

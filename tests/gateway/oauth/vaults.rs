@@ -106,6 +106,66 @@ async fn a_revoked_login_is_gone_from_the_vault() {
     link_in(&call(&gateway.modern()).await);
 }
 
+/// Two gateways with one vault, of which the first was logged in with a refresh token, and the second
+/// uses its login.
+async fn two_with_one_login(server: &OauthServer) -> (Gateway, Gateway) {
+    let first = with_vault(server, tempfile::tempdir().unwrap(), "").await;
+    log_in_with(&first, server, json!({ "refresh_token": "refresh-1" })).await;
+    let path = first.folder().join("trunkline.vault");
+    let vault = format!("[vault]\npath = \"{}\"\nkeys = [\"{KEY}\"]\n", path.display());
+    let second = Gateway::with("s", server.lines("s", "")).toml(&vault).start().await;
+    second.ready("s").await;
+    assert_eq!(call(&second.modern()).await.text(), r#"{"a":1}"#);
+    (first, second)
+}
+
+async fn revoke(gateway: &Gateway) {
+    let browser = crate::support::Browser::of(gateway);
+    let page = browser.opens("/connect").await;
+    let form = crate::support::browser::fields(&page.body);
+    let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(browser.sends("/connect/revoke", &form).await.status, 303);
+}
+
+#[tokio::test]
+async fn a_login_that_one_process_revokes_is_used_by_no_other() {
+    let server = protected().await;
+    let (first, second) = two_with_one_login(&server).await;
+    revoke(&first).await;
+    // Its token is still good at the server, and the second one sends it no more.
+    let link = within(async {
+        loop {
+            let said = call(&second.modern()).await;
+            if said.is_error() {
+                break link_in(&said);
+            }
+        }
+    })
+    .await;
+    let sent = server.upstream.received().len();
+    assert_eq!(link_in(&call(&second.modern()).await), link);
+    let sent = &server.upstream.received()[sent..];
+    assert!(sent.iter().all(|sent| sent.header("authorization").is_none()));
+}
+
+#[tokio::test]
+async fn a_login_that_one_process_revokes_is_renewed_by_no_other() {
+    let server = protected().await;
+    let (first, second) = two_with_one_login(&server).await;
+    revoke(&first).await;
+    server.refuses("token-1");
+    server.gives("token-2", json!({ "refresh_token": "refresh-2" }));
+    server.takes("token-2", &["list", "call"]);
+    link_in(&call(&second.modern()).await);
+    let refreshed = server.token_requests();
+    assert!(refreshed.iter().all(|form| form["grant_type"] != "refresh_token"), "{refreshed:?}");
+    // Nor is it there again for the next process with the vault.
+    second.stop().await;
+    let folder = first.stop().await;
+    let third = with_vault(&server, folder, "").await;
+    link_in(&call(&third.modern()).await);
+}
+
 #[tokio::test]
 async fn a_gateway_without_a_key_keeps_logins_in_memory_only() {
     let server = protected().await;

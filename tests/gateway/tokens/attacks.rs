@@ -49,6 +49,11 @@ async fn a_token_with_wrong_claims_is_refused() {
         (json!({ "sub": "x".repeat(256) }), "name its subject"),
         (json!({ "cnf": { "jkt": "x" } }), "bound to a key"),
         (json!({ "typ": "Refresh" }), "not an access token"),
+        (json!({ "typ": "Logout" }), "not an access token"),
+        (
+            json!({ "events": { "http://schemas.openid.net/event/backchannel-logout": {} } }),
+            "not an access token",
+        ),
     ] {
         let token = house.token(claims);
         is_refused_everywhere(&house, &token, reason).await;

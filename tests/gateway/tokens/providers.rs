@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::is_refused;
 use crate::support::api::{Page, PlainApi};
+use crate::support::browser::{Browser, fields};
 use crate::support::issuer::{now, with};
 use crate::support::{Gateway, Upstream};
 
@@ -155,10 +156,19 @@ async fn logins_are_passed_on_to_the_usual_providers() {
         assert_eq!(metadata["registration_endpoint"], format!("{own}/register"), "{name}");
         let methods = metadata["code_challenge_methods_supported"].to_string();
         assert!(methods.contains("\"S256\""), "{name}: {methods}");
-        let said = get("/login/idp/authorize?client_id=fixed&resource=x&state=s").await;
-        let expected = api.url("/authorize?client_id=fixed&state=s");
-        assert_eq!((said.status, said.header("location")), (302, Some(&*expected)), "{name}");
-        let form = "grant_type=authorization_code&code=c&client_id=fixed&resource=x";
+        let query = "response_type=code&client_id=fixed&state=s&code_challenge_method=S256\
+                     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
+                     &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb";
+        let browser = Browser::of(&gateway);
+        let page = browser.opens(&format!("/login/idp/authorize?{query}&resource=x")).await;
+        let asked = fields(&page.body);
+        let answer = [("form_key", &*asked["form_key"]), ("request", &*asked["request"])];
+        let answer = [answer[0], answer[1], ("answer", "accept")];
+        let said = browser.sends("/login/idp/consent", &answer).await;
+        let expected = api.url(&format!("/authorize?{query}"));
+        assert_eq!((said.status, said.header("location")), (303, Some(&*expected)), "{name}");
+        let form =
+            "grant_type=authorization_code&code=c&client_id=fixed&code_verifier=v&resource=x";
         let client = gateway.plain();
         let ask = client.http("POST", "/login/idp/token").body(form);
         let ask = ask.header("content-type", "application/x-www-form-urlencoded");

@@ -190,9 +190,11 @@ if (isLogin) {
 }
 
 /** The settings of the gateway's OAuth client that a scenario is about. */
-function oauthSettings() {
+function oauthSettings(url) {
   const { client_id, client_secret, private_key_pem, signing_algorithm } = context;
   const settings = { client_id, client_secret, private_key: private_key_pem, key_algorithm: signing_algorithm };
+  // Servers of the suite with metadata at the root are a part of the resource that is their origin.
+  settings.resource = new URL(url).origin;
   if (scenario === 'auth/basic-cimd') {
     settings.client_metadata_url = 'https://conformance-test.local/client-metadata.json';
   }
@@ -252,7 +254,7 @@ listen = "127.0.0.1:${admin}"
 
 [servers.everything]
 url = ${JSON.stringify(url)}
-${isLogin ? oauthSettings() : ''}`,
+${isLogin ? oauthSettings(url) : ''}`,
   );
   const child = spawn(gateway, ['serve', '--config', config], { stdio: ['ignore', 'inherit', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', resolve));

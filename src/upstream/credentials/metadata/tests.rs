@@ -35,9 +35,15 @@ fn the_metadata_of_a_server_is_looked_for_below_its_path_first() {
 fn a_document_is_used_only_if_it_is_about_the_server() {
     for (resource, server, accepted) in [
         ("https://a.test/mcp", "https://a.test/mcp", true),
-        ("https://a.test", "https://a.test/mcp", true),
-        ("https://a.test/", "https://a.test/mcp", true),
-        ("https://a.test/mcp", "https://a.test/mcp/", true),
+        ("https://A.test:443/mcp", "https://a.test/mcp", true),
+        ("https://a.test", "https://a.test/", true),
+        ("https://a.test/mcp?tenant=1", "https://a.test/mcp?tenant=1", true),
+        ("https://a.test/mcp", "https://a.test/mcp?tenant=1", true),
+        ("https://a.test/mcp?tenant=2", "https://a.test/mcp?tenant=1", false),
+        // A token for the parent would be good for the other servers of the host.
+        ("https://a.test", "https://a.test/mcp", false),
+        ("https://a.test/", "https://a.test/mcp", false),
+        ("https://a.test/mcp", "https://a.test/mcp/", false),
         ("https://a.test/mc", "https://a.test/mcp", false),
         ("https://a.test/mcp", "https://a.test/", false),
         ("https://a.test/other", "https://a.test/mcp", false),
@@ -48,8 +54,27 @@ fn a_document_is_used_only_if_it_is_about_the_server() {
         ("mcp", "https://a.test/mcp", false),
     ] {
         let document = json!({ "resource": resource, "authorization_servers": ["https://i.test"] });
-        let read = ResourceMetadata::parse(document.to_string().as_bytes(), &url(server));
+        let read = ResourceMetadata::parse(document.to_string().as_bytes(), &url(server), None);
         assert_eq!(read.is_ok(), accepted, "{resource} at {server}");
+    }
+}
+
+#[test]
+fn a_parent_of_the_server_is_its_resource_only_if_the_configuration_names_it() {
+    for (named, resource, accepted) in [
+        ("https://a.test", "https://a.test/", true),
+        ("https://a.test/x", "https://a.test/x", true),
+        ("https://a.test", "https://a.test/x", false),
+        ("https://a.test", "https://a.test/x/mcp", true),
+        ("https://b.test", "https://b.test", false),
+        ("https://a.test/other", "https://a.test/other", false),
+        ("https://a.test:8443", "https://a.test:8443", false),
+    ] {
+        let document = json!({ "resource": resource, "authorization_servers": ["https://i.test"] });
+        let (server, named) = (url("https://a.test/x/mcp"), url(named));
+        let document = document.to_string();
+        let read = ResourceMetadata::parse(document.as_bytes(), &server, Some(&named));
+        assert_eq!(read.is_ok(), accepted, "{resource} named {named}");
     }
 }
 
@@ -57,7 +82,8 @@ fn a_document_is_used_only_if_it_is_about_the_server() {
 fn authorization_servers_that_others_can_listen_to_are_left_out() {
     let issuers = ["http://i.test", "ftp://i.test", "x", "https://i.test/", "http://127.0.0.1:1"];
     let document = json!({ "resource": "https://a.test", "authorization_servers": issuers });
-    let read = ResourceMetadata::parse(document.to_string().as_bytes(), &url("https://a.test"));
+    let read =
+        ResourceMetadata::parse(document.to_string().as_bytes(), &url("https://a.test"), None);
     assert_eq!(read.unwrap().issuers, ["https://i.test/", "http://127.0.0.1:1"]);
 }
 
