@@ -357,6 +357,18 @@ impl Failure {
         Self::BadAnswer { server, fault: Box::new(fault) }
     }
 
+    /// The same failure without the words of a server that it quotes.
+    #[must_use]
+    pub fn without_quotes(self) -> Self {
+        let bare = |fault: Box<ServerFault>| Box::new(fault.without_quotes());
+        match self {
+            Self::ServerDown { server, fault } => Self::ServerDown { server, fault: bare(fault) },
+            Self::ServerBroke { server, fault } => Self::ServerBroke { server, fault: bare(fault) },
+            Self::BadAnswer { server, fault } => Self::BadAnswer { server, fault: bare(fault) },
+            other => other,
+        }
+    }
+
     /// The value of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

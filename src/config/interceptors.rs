@@ -41,8 +41,9 @@ section! {
             timeout: Duration as DurationSetting = "2s",
             /// What it sees.
             on: Vec<InterceptedPhase> = ["request", "result"],
-            /// The methods whose calls it sees, with `*` and `?`.
-            methods: Vec<Pattern> = ["tools/call", "prompts/get", "resources/read", "tasks/*"],
+            /// The methods whose calls it sees, with `*` and `?`. An interceptor of the results of
+            /// `tools/call` sees those of tasks, too.
+            methods: Vec<Pattern> = ["*"],
             /// The largest message that it is sent, and the largest answer.
             max_size: usize as SizeSetting = "1MiB",
             /// When it is left alone for a while because it has failed.
@@ -76,8 +77,11 @@ choice! {
     pub enum InterceptedPhase {
         /// what the server is sent
         "request" => Request,
-        /// what the server answers
+        /// the server's answer: a result, an error, a question, the state of a task
         "result" => Result,
+        /// progress, log lines and other notifications. Without it, an interceptor of results that
+        /// fails closed withholds their texts
+        "notification" => Notification,
     }
 }
 

@@ -196,6 +196,8 @@ pub mod notification {
     pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
     /// A resource has changed.
     pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+    /// The user has finished an elicitation that opened a URL.
+    pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
     /// A server's log message.
     pub const MESSAGE: &str = "notifications/message";
     /// Legacy: the client's roots have changed.

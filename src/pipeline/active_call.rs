@@ -16,12 +16,13 @@ use crate::era::lift;
 use crate::era::state::RequestState;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{Method, code};
-use crate::policy::{Confirmation, Permitted, ResultInterceptors};
+use crate::policy::{Confirmation, Permitted, ReplyInterceptors};
 use crate::snapshot::Snapshots;
 use crate::upstream::parking::{ParkedReply, ParkingSlot, Ticket};
 
 use super::confirm::CONFIRM_KEY;
 use super::input::Requester;
+use super::interception::ReplyInterception;
 use super::record::Record;
 use super::release::Release;
 use super::route::Route;
@@ -46,8 +47,8 @@ pub struct ActiveCall {
     is_asking: bool,
     /// What the client hears if the call takes long; `None` for most calls.
     slow: Option<Box<SlowNotice>>,
-    /// What the result passes before it is released; `None` for most calls.
-    interceptors: Option<Box<ResultInterceptors>>,
+    /// The interceptors that see the reply before it is released; `None` for most calls.
+    interception: Option<Box<ReplyInterception>>,
 }
 
 /// Input requests of the server that the client has not received yet.
@@ -73,7 +74,7 @@ impl ActiveCall {
             ticket: None,
             is_asking: false,
             slow: None,
-            interceptors: None,
+            interception: None,
         }
     }
 
@@ -100,9 +101,9 @@ impl ActiveCall {
         self.asker.hide_capabilities(call)
     }
 
-    /// Sets the interceptors that the result passes.
-    pub(super) fn set_interceptors(&mut self, interceptors: Option<Box<ResultInterceptors>>) {
-        self.interceptors = interceptors;
+    /// Sets the interceptors that see the reply.
+    pub(super) fn set_interceptors(&mut self, interceptors: Option<Arc<ReplyInterceptors>>) {
+        self.interception = interceptors.map(|all| Box::new(ReplyInterception::new(all)));
     }
 
     pub(super) fn mark_sent(&mut self) {
@@ -198,21 +199,13 @@ impl ActiveCall {
     /// Safe: no event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            let event = match (self.backlog.pop_front(), self.open.due) {
-                (Some(event), _) => Some(event),
-                (None, None) if self.slow.is_some() => self.next_or_slow().await,
-                (None, None) => self.reply.next().await,
-                (None, Some(due)) => match timeout_at(due, self.reply.next()).await {
-                    Ok(event) => event,
-                    Err(_) => Some(Event::Answer(self.park_call())),
-                },
+            let event = match &self.interception {
+                None => self.next_received().await,
+                Some(_) => Box::pin(self.next_intercepted()).await,
             };
             match event {
                 Some(Event::Asks(id, question)) => self.receive_question(id, question),
                 Some(Event::TookBack(id)) => self.open.forget(&id),
-                Some(Event::Answer(Ok(answer))) if self.awaits_interceptors(&answer) => {
-                    self.intercept(answer);
-                }
                 Some(Event::Answer(Ok(answer)))
                     if self.release.as_ref().is_some_and(|it| it.is_large(&answer)) =>
                 {
@@ -250,6 +243,48 @@ impl ActiveCall {
         }
     }
 
+    /// The next event before interceptors have seen it: of the time when the call was parked, of the
+    /// reply, or the questions of the server once they are due.
+    async fn next_received(&mut self) -> Option<Event> {
+        match (self.backlog.pop_front(), self.open.due) {
+            (Some(event), _) => Some(event),
+            (None, None) if self.slow.is_some() => self.next_or_slow().await,
+            (None, None) => self.reply.next().await,
+            (None, Some(due)) => match timeout_at(due, self.reply.next()).await {
+                Ok(event) => event,
+                Err(_) => Some(Event::Answer(self.park_call())),
+            },
+        }
+    }
+
+    /// The next event that interceptors let pass.
+    async fn next_intercepted(&mut self) -> Option<Event> {
+        loop {
+            if let Some(interception) = self.interception.as_mut().filter(|it| it.is_pending()) {
+                let Some(event) = interception.decided().await else { continue };
+                if event.is_last() {
+                    self.interception = None;
+                }
+                return Some(event);
+            }
+            let was_slow = self.slow.is_some();
+            let event = self.next_received().await?;
+            if event.is_last() {
+                // The server has answered, so it waits for no input any more.
+                self.open = OpenQuestions::default();
+            }
+            let is_own_notice = was_slow && self.slow.is_none();
+            match &mut self.interception {
+                Some(interception) if !is_own_notice => {
+                    if let Some(event) = interception.take_up(event) {
+                        return Some(event);
+                    }
+                }
+                _ => return Some(event),
+            }
+        }
+    }
+
     /// The next event of the reply, or the notification of a slow call once that is due.
     async fn next_or_slow(&mut self) -> Option<Event> {
         let due = self.slow.as_ref().map_or_else(clock::now, |slow| slow.due);
@@ -270,27 +305,9 @@ impl ActiveCall {
         }
     }
 
-    /// Whether interceptors have to see an answer. They see what ends the call, not requests for
-    /// input.
-    fn awaits_interceptors(&self, answer: &Answer) -> bool {
-        self.interceptors.is_some()
-            && matches!(answer, Answer::Result(result) if *result.kind() != ResultType::InputRequired)
-    }
-
-    /// Has interceptors see an answer, which becomes a reply of its own: dropping the future of
-    /// `next` loses nothing.
-    fn intercept(&mut self, answer: Answer) {
-        self.open = OpenQuestions::default();
-        if let Some(interceptors) = self.interceptors.take() {
-            let intercepted = async move { Event::Answer(interceptors.intercept(answer).await) };
-            self.reply = Reply::stream(stream::once(intercepted));
-        }
-    }
-
     /// Whether a large result has to be buffered before it is sent to the client.
     fn needs_whole(&self, passing: &Passing) -> bool {
-        self.interceptors.is_some()
-            || self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
+        self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
 
     /// Waits until the server sends something to a call that is parked for input; false once the
@@ -409,6 +426,10 @@ impl ActiveCall {
             }
             answer => answer,
         };
+        if answer.is_err() && self.ticket.is_some() {
+            // Its client will not hear the questions for which it was parked.
+            self.cancel_parked();
+        }
         match &answer {
             Ok(Answer::Result(result)) if *result.kind() == ResultType::InputRequired => {
                 if let Some(record) = &mut self.record {

@@ -17,12 +17,14 @@ mod active_call;
 mod attempt;
 mod audit;
 mod awaiting_client;
+mod client_notices;
 mod code;
 mod confirm;
 mod entry;
 mod first_lists;
 mod inner_call;
 mod input;
+mod interception;
 mod introduce;
 mod kept_results;
 mod listing;
@@ -44,6 +46,7 @@ mod tasks;
 pub use active_call::ActiveCall;
 pub use audit::{RefusedRequest, audit_notes};
 pub use awaiting_client::CallAwaitingClient;
+pub use client_notices::withholds_questions;
 pub use entry::EntryCredentials;
 pub use introduce::{Introduction, own_info};
 pub use listing::Listed;
@@ -368,7 +371,7 @@ async fn send(
     if let Some(question) = confirm::question_before(snapshot, (&mut call, &mut target)).await? {
         return confirm::ask(active, &call, &question, user);
     }
-    active.set_interceptors(snapshot.policy.result_interceptors(&call, &target));
+    active.set_interceptors(snapshot.policy.call_interceptors(&call, &target));
     if let CallAttempt::First(way) = attempt
         && active.tells_when_slow()
     {

@@ -23,6 +23,7 @@ use crate::upstream::{
     SubscriptionRefusal, Topic,
 };
 
+use super::client_notices::{PendingNotice, intercept_filter, intercept_refusal};
 use super::kept_results::ResultOrigin;
 use super::subscription_audit::SubscriptionOutcome;
 use super::tasks::OwnTasks;
@@ -34,6 +35,7 @@ use super::{Gateway, introduce, release, route, tasks};
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
     subscribed: Mutex<HashMap<AskedTopic, Arc<SubscriptionGuard>>>,
+    pending: PendingNotice,
 }
 
 /// What a client subscribes to, as the client named it.
@@ -141,7 +143,12 @@ impl Gateway {
         };
         match self.ask(subscriber, context, asked, find).await? {
             Ok(_) => Ok(Ok(())),
-            Err(SubscriptionRefusal::Said(error)) => Ok(Err(error)),
+            Err(SubscriptionRefusal::Said(error)) => {
+                let snapshot = self.snapshots.load_full();
+                let view = snapshot.view(&self.view_key(context), context);
+                let server = find(&snapshot, &view)?.0;
+                intercept_refusal(&self.snapshots, context, &server, error).await.map(Err)
+            }
             Err(SubscriptionRefusal::Unsupported | SubscriptionRefusal::LeftOut) => {
                 Err(Failure::NoUpdates { uri: uri.to_owned() })
             }
@@ -203,7 +210,12 @@ impl Gateway {
         };
         let asked = AskedTopic::Unknown(members.to_owned());
         let held = self.ask(subscriber, context, asked, find).await?.ok();
-        Ok(held.and_then(|held| held.agreed()))
+        let Some((held, agreed)) = held.and_then(|held| Some((held.clone(), held.agreed()?)))
+        else {
+            return Ok(None);
+        };
+        let agreed = intercept_filter(&self.snapshots, context, held.server(), agreed);
+        agreed.await.map(Some)
     }
 
     /// Subscribes to the topic that `find` returns, and records what came of it.
@@ -315,7 +327,9 @@ impl Gateway {
     /// Safe.
     pub async fn news(&self, subscriber: &Subscriber, context: &Context) -> Vec<Told> {
         loop {
-            let ClientNotice { server, subject, params } = subscriber.mailbox.next().await;
+            let mailbox = &*subscriber.mailbox;
+            let notice = subscriber.pending.next(mailbox, &self.snapshots, context).await;
+            let ClientNotice { server, subject, params } = notice;
             let topic = match subject {
                 NoticeSubject::Topic(topic) => topic,
                 NoticeSubject::Other(method) => {

@@ -47,7 +47,7 @@ pub use definitions::{
 };
 pub use fair_table::{EntryOwner, FairTable, TableBounds};
 pub use gate::{Gate, GateSettings};
-pub use interceptors::ResultInterceptors;
+pub use interceptors::{NoticeTreatment, ReplyInterceptors};
 pub use large_work::{LargeWork, Patience};
 pub use permit::{CallTarget, Permitted};
 pub use quota_file::{QuotaFile, QuotaFileError};
@@ -73,6 +73,7 @@ use scopes::ScopeRules;
 use crate::call::{Call, Context, Failure, Grants, Principal, ServerName, TokenSource};
 use crate::clock;
 use crate::config::Config;
+use crate::mcp::Method;
 
 /// The compiled policy of one snapshot.
 #[derive(Debug)]
@@ -331,13 +332,32 @@ impl Policy {
         }
     }
 
-    /// The interceptors that the result of a call passes; `None` if there are none.
-    pub fn result_interceptors(
+    /// The interceptors of the messages that the server of a call sends; `None` if there are none.
+    pub fn call_interceptors(
         &self,
         call: &Call,
         target: &CallTarget,
-    ) -> Option<Box<ResultInterceptors>> {
-        self.limits.interceptors.as_ref()?.for_result(call, target)
+    ) -> Option<Arc<ReplyInterceptors>> {
+        self.limits.interceptors.as_ref()?.for_call(call, target)
+    }
+
+    /// The interceptors of a server's answer to a request that is not a call; `None` if there are none.
+    pub fn request_interceptors(
+        &self,
+        context: &Context,
+        server: &ServerName,
+        method: &Method,
+    ) -> Option<Arc<ReplyInterceptors>> {
+        self.limits.interceptors.as_ref()?.for_request(context, server, method)
+    }
+
+    /// The interceptors of the messages that a server sends outside of calls; `None` if there are none.
+    pub fn server_interceptors(
+        &self,
+        context: &Context,
+        server: &ServerName,
+    ) -> Option<Arc<ReplyInterceptors>> {
+        self.limits.interceptors.as_ref()?.for_server(context, server)
     }
 
     /// Runs work on large messages away from the threads that serve clients.

@@ -251,7 +251,12 @@ async fn an_instance_for_capabilities_ends_a_minute_after_its_last_call() {
 struct Stream(AtomicBool);
 
 impl QuestionableSession for Stream {
-    fn ask(&self, _: &Question, _: mpsc::Sender<(u64, Response)>) -> bool {
+    fn ask(
+        &self,
+        _: &crate::call::ServerName,
+        _: &Question,
+        _: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
         false
     }
 

@@ -82,5 +82,6 @@ mod tokens;
 mod tools;
 mod traces;
 mod transforms;
+mod unseen_messages;
 mod user_quotas;
 mod who;

@@ -53,6 +53,9 @@ pub enum InterceptorFault {
         /// The most bytes.
         limit: usize,
     },
+    /// The message has duplicate keys or numbers that readers understand differently.
+    #[error("the message is not unambiguous JSON")]
+    Ambiguous,
     /// The answer is not a JSON-RPC response.
     #[error("its answer is not a JSON-RPC response")]
     NotJson,

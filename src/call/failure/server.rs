@@ -125,6 +125,23 @@ pub enum ServerFault {
     Task(TaskFault),
 }
 
+impl ServerFault {
+    /// The same fault without the words of the server.
+    #[must_use]
+    pub fn without_quotes(self) -> Self {
+        let withheld = || "(withheld)".to_owned();
+        match self {
+            Self::MediaType { .. } => Self::MediaType { found: withheld() },
+            Self::Encoding { .. } => Self::Encoding { found: withheld() },
+            Self::Refused { code, .. } => Self::Refused { code, message: withheld() },
+            Self::Versions(VersionFault::Unsupported { .. }) => {
+                Self::Versions(VersionFault::Unsupported { offered: [withheld()].into() })
+            }
+            other => other,
+        }
+    }
+}
+
 fn status_hint(status: StatusCode) -> &'static str {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {

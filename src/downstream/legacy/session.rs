@@ -12,16 +12,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Client, Context, Failure, Notice, Question, RequestFault, SentResults, Trace};
+use crate::call::{
+    Client, Context, Failure, Notice, Question, RequestFault, SentResults, ServerName, Trace,
+};
 use crate::catalog::Kind;
 use crate::clock::{self, LastUse};
 use crate::crypto::sha256;
 use crate::era::lower;
 use crate::jsonrpc::{self, Id, Response};
 use crate::mcp::{LogLevel, notification};
-use crate::pipeline::{Gateway, Subscriber};
+use crate::pipeline::{Gateway, Subscriber, withholds_questions};
 use crate::policy::Holder;
-use crate::snapshot::Digests;
+use crate::snapshot::{Digests, Snapshots};
 use crate::telemetry::metrics::Entered;
 use crate::upstream::{ListPatience, QuestionableSession};
 
@@ -64,6 +66,7 @@ pub(in crate::downstream) struct ClientSession {
     sent_results: Arc<SentResults>,
     /// How many bytes of its streams are kept.
     replay: OutboxBounds,
+    snapshots: Arc<Snapshots>,
     closed: CancellationToken,
     _counted: Entered,
 }
@@ -104,6 +107,7 @@ impl ClientSession {
             streams: Mutex::default(),
             sent_results: Arc::default(),
             replay,
+            snapshots: Arc::clone(&gateway.snapshots),
             closed: CancellationToken::new(),
             _counted: gateway.metrics.open_sessions().enter(),
         }
@@ -357,9 +361,17 @@ pub(super) enum SessionActivity {
 }
 
 impl QuestionableSession for ClientSession {
-    fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+    fn ask(
+        &self,
+        server: &ServerName,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
         let client = &self.client;
+        let withholds =
+            |(context, _): (&Context, _)| withholds_questions(&self.snapshots, context, server);
         let can = self.is_listening()
+            && !self.knows().is_none_or(withholds)
             && question.is_known()
             && !question.is_ambiguous()
             && question.missing_capability(client.abilities()).is_none()

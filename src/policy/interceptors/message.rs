@@ -1,32 +1,73 @@
 //! The messages to and from interceptors, in the shape of SEP-2624: a JSON-RPC request
 //! `interceptor/invoke`, and a result that is a validation or a mutation.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::call::{Call, Context, InterceptorFault, Principal};
+use crate::call::{Call, Context, InterceptorFault, Principal, ServerName};
+use crate::jsonrpc::{MAX_SERVER_DEPTH, Splice, parse_strict};
+use crate::mcp::{Method, meta};
 use crate::text::clip;
 
 use super::super::permit::CallTarget;
 
-/// What an interceptor sees of a call.
+/// A call, as interceptors see it.
 #[derive(Debug)]
 pub(super) struct Intercepted {
     method: String,
     server: String,
     /// The server's own name or URI, and the arguments.
     params: Map<String, Value>,
+    /// The arguments cannot be read, or readers could understand them differently.
+    is_ambiguous: bool,
 }
 
-/// What an interceptor decides.
+/// A message of a server, as interceptors see it.
+#[derive(Debug)]
+pub(super) struct SeenMessage {
+    /// The method of a notification; `None` for the answer to the call.
+    event: Option<String>,
+    payload: Box<RawValue>,
+}
+
+impl SeenMessage {
+    /// The answer to the call.
+    ///
+    /// # Errors
+    /// [`InterceptorFault::Ambiguous`] if it is not valid JSON or has duplicate keys: the client
+    /// could read another value than the interceptor.
+    pub(super) fn answer(payload: &[u8]) -> Result<Self, InterceptorFault> {
+        Ok(Self { event: None, payload: read_payload(payload)? })
+    }
+
+    /// A notification of this method.
+    ///
+    /// # Errors
+    /// As for [`Self::answer`].
+    pub(super) fn notification(method: &str, payload: &[u8]) -> Result<Self, InterceptorFault> {
+        Ok(Self { event: Some(method.to_owned()), payload: read_payload(payload)? })
+    }
+
+    /// The bytes of its payload.
+    pub(super) fn size(&self) -> usize {
+        self.payload.get().len()
+    }
+}
+
+fn read_payload(payload: &[u8]) -> Result<Box<RawValue>, InterceptorFault> {
+    parse_strict(payload, MAX_SERVER_DEPTH).map_err(|_| InterceptorFault::Ambiguous)?;
+    serde_json::from_slice(payload).map_err(|_| InterceptorFault::Ambiguous)
+}
+
+/// The decision of an interceptor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It has no objection.
     Valid,
     /// It refuses.
     Refused {
-        /// What it says.
+        /// Its reason.
         reason: String,
     },
     /// It has changed the message.
@@ -80,18 +121,49 @@ struct RequestPayload {
 
 impl Intercepted {
     pub(super) fn of_call(call: &Call, target: &CallTarget) -> Self {
-        let mut params = Map::new();
+        let mut seen = Self::outside(&target.server, call.method.as_str());
+        if has_other_params(&call.method) {
+            seen.add_params(call, target);
+            return seen;
+        }
         let is_uri = call.params.uri().is_some();
         if let Some(native) = &target.native {
             let key = if is_uri { "uri" } else { "name" };
-            params.insert(key.into(), Value::from(native.as_str()));
+            seen.params.insert(key.into(), Value::from(native.as_str()));
         }
-        let arguments = call.params.arguments();
-        if let Some(arguments) = arguments.and_then(|raw| serde_json::from_slice(raw).ok()) {
-            params.insert(ARGUMENTS.into(), arguments);
+        if let Some(arguments) = call.params.arguments() {
+            match parse_strict(arguments, MAX_SERVER_DEPTH) {
+                Ok(arguments) => drop(seen.params.insert(ARGUMENTS.into(), arguments)),
+                Err(_) => seen.is_ambiguous = true,
+            }
         }
-        let (method, server) = (call.method.as_str().to_owned(), target.server.to_string());
-        Self { method, server, params }
+        seen
+    }
+
+    /// A message that belongs to no call, by its method.
+    pub(super) fn outside(server: &ServerName, method: &str) -> Self {
+        let (method, server) = (method.to_owned(), server.to_string());
+        Self { method, server, params: Map::new(), is_ambiguous: false }
+    }
+
+    /// Adds all params that the server gets, except `_meta` and the client's answers to its questions.
+    fn add_params(&mut self, call: &Call, target: &CallTarget) {
+        let mut raw = Splice::new(call.params.raw());
+        for (at, with) in &target.edits {
+            raw.replace(at.clone(), with.clone());
+        }
+        match parse_strict(&raw.finish(), MAX_SERVER_DEPTH) {
+            Ok(Value::Object(mut params)) => {
+                params.retain(|key, _| !matches!(&**key, meta::META | STATE | RESPONSES));
+                self.params = params;
+            }
+            _ => self.is_ambiguous = true,
+        }
+    }
+
+    /// Whether an interceptor could read other arguments than the server.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
     }
 
     /// The server that the call is for.
@@ -126,17 +198,19 @@ impl Intercepted {
         }
     }
 
-    /// The request to an interceptor: about the call, or about its result.
+    /// The request to an interceptor: about the call, or about a message of the server.
     pub(super) fn request(
         &self,
         interceptor: &str,
-        result: Option<&[u8]>,
+        message: Option<&SeenMessage>,
         (context, time): (&Context, &str),
     ) -> Vec<u8> {
-        let (phase, payload) = match result {
-            None => ("request", json!({ "method": self.method, "params": self.params })),
-            Some(raw) => ("response", serde_json::from_slice(raw).unwrap_or_default()),
+        let call = json!({ "method": self.method, "params": self.params });
+        let (phase, payload) = match message {
+            None => ("request", InvokePayload::Call(&call)),
+            Some(message) => ("response", InvokePayload::Message(&message.payload)),
         };
+        let event = message.and_then(|message| message.event.as_deref()).unwrap_or(&self.method);
         let kind = if context.principal == Principal::Anonymous { "anonymous" } else { "user" };
         let mut about = json!({
             "principal": { "type": kind, "id": context.principal.as_str() },
@@ -147,21 +221,42 @@ impl Intercepted {
         if let (Some(trace), Some(about)) = (trace_id(context), about.as_object_mut()) {
             about.insert("traceId".into(), Value::from(trace));
         }
-        json!({
-            "jsonrpc": "2.0",
-            "id": REQUEST_ID,
-            "method": "interceptor/invoke",
-            "params": {
-                "name": interceptor,
-                "event": self.method,
-                "phase": phase,
-                "payload": payload,
-                "context": about,
-            },
-        })
-        .to_string()
-        .into_bytes()
+        let params = InvokeParams { name: interceptor, event, phase, payload, context: about };
+        let method = "interceptor/invoke";
+        serde_json::to_vec(&InvokeRequest { jsonrpc: "2.0", id: REQUEST_ID, method, params })
+            .unwrap_or_default()
     }
+}
+
+#[derive(Serialize)]
+struct InvokeRequest<'a> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'static str,
+    params: InvokeParams<'a>,
+}
+
+#[derive(Serialize)]
+struct InvokeParams<'a> {
+    name: &'a str,
+    event: &'a str,
+    phase: &'static str,
+    payload: InvokePayload<'a>,
+    context: Value,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum InvokePayload<'a> {
+    Call(&'a Value),
+    /// The server's own bytes.
+    Message(&'a RawValue),
+}
+
+/// Whether a call has other params than a name or URI, and arguments.
+fn has_other_params(method: &Method) -> bool {
+    let is_known = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+    !is_known && !method.is_task_request()
 }
 
 /// The trace id of the client's `traceparent`.
@@ -199,7 +294,7 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
     }
 }
 
-/// What an interceptor says, in one line.
+/// The messages of an interceptor in one line.
 fn reason(messages: &[InvokeMessage]) -> String {
     let lines = messages.iter().map(|InvokeMessage { path, message }| match path {
         Some(path) => format!("{path}: {message}"),
@@ -213,7 +308,9 @@ fn reason(messages: &[InvokeMessage]) -> String {
 }
 
 const ARGUMENTS: &str = "arguments";
-/// The most bytes of what an interceptor says.
+const STATE: &str = "requestState";
+const RESPONSES: &str = "inputResponses";
+/// The most bytes of an interceptor's messages.
 const LONGEST: usize = 512;
 const NOT_A_REQUEST: InterceptorFault =
     InterceptorFault::Mutation("is not a request with an object of arguments");
@@ -230,7 +327,8 @@ mod tests {
     fn seen() -> Intercepted {
         let params = json!({ "name": "echo", "arguments": { "a": 1 } });
         let params = params.as_object().unwrap().clone();
-        Intercepted { method: "tools/call".into(), server: "s".into(), params }
+        let (method, server) = ("tools/call".into(), "s".into());
+        Intercepted { method, server, params, is_ambiguous: false }
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! Interceptors: services of the operator that validate or change calls before a server sees them,
-//! and results before a client does.
+//! and the server's messages before a client does.
 //!
 //! A call passes those of its server and then those of its profile, in the order of the
-//! configuration. Each gets the method, the server's own name or URI and the arguments, or the
-//! result; never a header, a key or the `_meta` of a client. What it changes is checked like what a
-//! client sends.
+//! configuration. Each gets the method, the server's own name or URI and the arguments, or a message
+//! of the server; never a header, a key or the `_meta` of a client. Changed arguments are checked like
+//! those of a client.
 
+mod answers;
 mod message;
+mod notices;
+mod reply;
 mod service;
+
+pub use notices::NoticeTreatment;
+pub use reply::ReplyInterceptors;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::call::{
-    Answer, Call, Context, Failure, InterceptorFault, InterceptorOutage, InterceptorRefusal, Named,
+    Call, Context, Failure, InterceptorFault, InterceptorOutage, InterceptorRefusal, Named,
     ProfileName, ServerName,
 };
 use crate::clock;
@@ -26,7 +32,7 @@ use crate::mcp::Method;
 use crate::telemetry::audit::DecidingRule;
 
 use super::permit::CallTarget;
-use message::{Intercepted, Verdict};
+use message::{Intercepted, SeenMessage, Verdict};
 use service::InterceptorService;
 
 /// All interceptors in use: they outlive snapshots, with their connections and breakers.
@@ -38,14 +44,6 @@ pub(super) struct InterceptorRegistry(Mutex<Vec<std::sync::Weak<InterceptorServi
 pub(super) struct Interceptors {
     servers: Named<ServerName, Vec<Arc<InterceptorService>>>,
     profiles: Named<ProfileName, Vec<Arc<InterceptorService>>>,
-}
-
-/// The interceptors that the result of one call passes.
-#[derive(Debug)]
-pub struct ResultInterceptors {
-    services: Vec<Arc<InterceptorService>>,
-    call: Intercepted,
-    context: Context,
 }
 
 impl InterceptorRegistry {
@@ -80,19 +78,13 @@ impl InterceptorRegistry {
 }
 
 impl Interceptors {
-    /// Those that this part of a call passes.
-    fn find(
-        &self,
-        (context, server): (&Context, &ServerName),
-        method: &Method,
-        phase: InterceptedPhase,
-    ) -> Vec<Arc<InterceptorService>> {
+    /// The interceptors of a server and of the client's profile, each one once.
+    fn find(&self, context: &Context, server: &ServerName) -> Vec<Arc<InterceptorService>> {
         let of_server = self.servers.get(server).into_iter().flatten();
         let of_profile = self.profiles.get(context.endpoint.profile()).into_iter().flatten();
         let mut found: Vec<Arc<InterceptorService>> = Vec::new();
         for service in of_server.chain(of_profile) {
-            let is_known = found.iter().any(|other| Arc::ptr_eq(other, service));
-            if !is_known && service.sees(method, phase) {
+            if !found.iter().any(|other| Arc::ptr_eq(other, service)) {
                 found.push(Arc::clone(service));
             }
         }
@@ -108,8 +100,8 @@ impl Interceptors {
         call: &Call,
         target: &CallTarget,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let subject = (&call.context, &target.server);
-        let services = self.find(subject, &call.method, InterceptedPhase::Request);
+        let mut services = self.find(&call.context, &target.server);
+        services.retain(|service| service.sees(&call.method, InterceptedPhase::Request));
         if services.is_empty() {
             return Ok(None);
         }
@@ -128,55 +120,49 @@ impl Interceptors {
         Ok(if is_changed { seen.arguments() } else { None })
     }
 
-    /// The interceptors that the result of a call passes; `None` if there are none.
-    pub(super) fn for_result(
+    /// The interceptors of what the server of a call sends; `None` if there are none.
+    pub(super) fn for_call(
         &self,
         call: &Call,
         target: &CallTarget,
-    ) -> Option<Box<ResultInterceptors>> {
-        let subject = (&call.context, &target.server);
-        let services = self.find(subject, &call.method, InterceptedPhase::Result);
-        (!services.is_empty()).then(|| {
-            let intercepted = Intercepted::of_call(call, target);
-            let context = call.context.clone().detach();
-            Box::new(ResultInterceptors { services, call: intercepted, context })
-        })
+    ) -> Option<Arc<ReplyInterceptors>> {
+        let services = self.find(&call.context, &target.server);
+        let method = Some(&call.method);
+        let about = || Intercepted::of_call(call, target);
+        ReplyInterceptors::choose(services, method, about, &call.context)
+    }
+
+    /// The interceptors of the answer to a request that is not a call; `None` if there are none.
+    pub(super) fn for_request(
+        &self,
+        context: &Context,
+        server: &ServerName,
+        method: &Method,
+    ) -> Option<Arc<ReplyInterceptors>> {
+        let about = || Intercepted::outside(server, method.as_str());
+        ReplyInterceptors::choose(self.find(context, server), Some(method), about, context)
+    }
+
+    /// The interceptors of what a server sends outside of calls; `None` if there are none.
+    pub(super) fn for_server(
+        &self,
+        context: &Context,
+        server: &ServerName,
+    ) -> Option<Arc<ReplyInterceptors>> {
+        let about = || Intercepted::outside(server, "");
+        ReplyInterceptors::choose(self.find(context, server), None, about, context)
     }
 }
 
-impl ResultInterceptors {
-    /// Has the interceptors see a result, which they may replace.
-    ///
-    /// # Errors
-    /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
-    pub async fn intercept(self, answer: Answer) -> Result<Answer, Failure> {
-        let Answer::Result(mut result) = answer else { return Ok(answer) };
-        for service in &self.services {
-            match decide(service, &self.call, Some(result.raw()), &self.context).await? {
-                Verdict::Valid => {}
-                Verdict::Refused { reason } => return Err(refusal(service, reason)),
-                Verdict::Changed { payload } => {
-                    let changed = result.with(payload.into()).map_err(|_| NOT_A_RESULT);
-                    if let Some(changed) = settle(service, changed)? {
-                        result = changed;
-                    }
-                }
-            }
-        }
-        Ok(Answer::Result(result))
-    }
-}
-
-/// Asks one interceptor. One in audit mode has no objection, whatever it says; what it says, and what
-/// goes wrong, is logged.
+/// Asks one interceptor. Logs its answers and failures. One in audit mode never objects.
 async fn decide(
     service: &InterceptorService,
     seen: &Intercepted,
-    result: Option<&[u8]>,
+    message: Option<&SeenMessage>,
     context: &Context,
 ) -> Result<Verdict, Failure> {
     let name = service.config.name.as_str();
-    let asked = service.ask(seen, result, context, clock::now()).await;
+    let asked = service.ask(seen, message, context, clock::now()).await;
     let verdict = match asked {
         Ok(verdict) => verdict,
         Err(fault) => return settle(service, Err(fault)).map(|_: Option<()>| Verdict::Valid),
@@ -201,7 +187,7 @@ async fn decide(
     Ok(if is_enforced { verdict } else { Verdict::Valid })
 }
 
-/// What becomes of a call whose interceptor has failed.
+/// Decides about a call whose interceptor has failed.
 fn settle<T>(
     service: &InterceptorService,
     answered: Result<T, InterceptorFault>,
@@ -226,5 +212,3 @@ fn refusal(service: &InterceptorService, reason: String) -> Failure {
 fn rule(name: &str) -> DecidingRule {
     DecidingRule { check: "interceptor", rule: Some(name.into()) }
 }
-
-const NOT_A_RESULT: InterceptorFault = InterceptorFault::Mutation("is not a valid result");

@@ -1,4 +1,4 @@
-//! What asks one interceptor.
+//! One interceptor: the methods and messages that it sees, and the requests to it.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::call::{Context, InterceptorFault};
 use crate::clock;
-use crate::config::{InterceptedPhase, InterceptorConfig, sensitive_headers};
+use crate::config::{
+    InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, sensitive_headers,
+};
 use crate::mcp::Method;
 use crate::telemetry::https::{JsonService, JsonServiceFault};
 
 use super::super::breaker::{Breaker, BreakerSubject, CallVerdict};
-use super::message::{Intercepted, Verdict, read_verdict};
+use super::message::{Intercepted, SeenMessage, Verdict, read_verdict};
 
 /// One interceptor.
 #[derive(Debug)]
@@ -32,28 +34,48 @@ impl InterceptorService {
         Self { config, service, breaker }
     }
 
-    /// Whether it sees this part of calls of this method.
+    /// Whether it sees this part of calls of this method. The result of a tool may come as that of a
+    /// task, as its server chooses, so an interceptor of tool results sees those of tasks, too.
     pub(super) fn sees(&self, method: &Method, phase: InterceptedPhase) -> bool {
-        self.config.on.contains(&phase)
-            && self.config.methods.iter().any(|pattern| pattern.matches(method.as_str()))
+        let is_outcome = phase == InterceptedPhase::Result && method.is_task_request();
+        self.sees_any(phase)
+            && (self.matches(method) || (is_outcome && self.matches(&Method::ToolsCall)))
     }
 
-    /// Asks about a call, or about its result.
+    /// Whether it sees this part of any call.
+    pub(super) fn sees_any(&self, phase: InterceptedPhase) -> bool {
+        self.config.on.contains(&phase)
+    }
+
+    fn matches(&self, method: &Method) -> bool {
+        self.config.methods.iter().any(|pattern| pattern.matches(method.as_str()))
+    }
+
+    /// Whether nothing passes without its agreement.
+    pub(super) fn is_strict(&self) -> bool {
+        self.config.mode == InterceptorMode::Enforce
+            && self.config.fail == InterceptorFailure::Closed
+    }
+
+    /// Asks about a call, or about a message of the server.
     pub(super) async fn ask(
         &self,
         seen: &Intercepted,
-        result: Option<&[u8]>,
+        message: Option<&SeenMessage>,
         context: &Context,
         now: Instant,
     ) -> Result<Verdict, InterceptorFault> {
+        if message.is_none() && seen.is_ambiguous() {
+            return Err(InterceptorFault::Ambiguous);
+        }
         let pass = self.breaker.as_ref().map(|breaker| breaker.enter(now)).transpose();
         let pass = pass.map_err(|_| InterceptorFault::BreakerOpen)?;
         let limit = self.config.max_size;
-        if result.is_some_and(|raw| raw.len() > limit) {
+        if message.is_some_and(|message| message.size() > limit) {
             return Err(InterceptorFault::TooLarge { limit });
         }
         let time = Timestamp::try_from(clock::wall_now()).unwrap_or_default().to_string();
-        let body = seen.request(self.config.name.as_str(), result, (context, &time));
+        let body = seen.request(self.config.name.as_str(), message, (context, &time));
         if body.len() > limit {
             return Err(InterceptorFault::TooLarge { limit });
         }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 
-use crate::call::Question;
+use crate::call::{Question, ServerName};
 use crate::clock;
 use crate::jsonrpc::{Id, Response};
 
@@ -38,10 +38,15 @@ pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
 
 /// A client's Legacy session, which can be asked for input.
 pub trait QuestionableSession: Send + Sync {
-    /// Asks the client. Its answer is sent to `answers`, with a number that has
+    /// Asks the client for a server. Its answer is sent to `answers`, with a number that has
     /// no meaning here. Returns false if the client does not support the
-    /// request or has no stream open.
-    fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool;
+    /// request or has no stream open, or the server may not ask it.
+    fn ask(
+        &self,
+        server: &ServerName,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool;
 
     /// Whether the client keeps a stream open for what it is told outside of its
     /// calls.

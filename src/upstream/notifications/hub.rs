@@ -42,15 +42,16 @@ impl Clients {
         }
     }
 
-    /// Asks a session's client; false if it cannot be asked.
+    /// Asks a session's client for a server; false if it cannot be asked.
     pub(super) fn ask(
         &self,
         session: &str,
+        server: &ServerName,
         question: &Question,
         answers: mpsc::Sender<(u64, Response)>,
     ) -> bool {
         let mailbox = self.lock().get(session).and_then(Weak::upgrade);
-        mailbox.is_some_and(|mailbox| mailbox.ask(question, answers))
+        mailbox.is_some_and(|mailbox| mailbox.ask(server, question, answers))
     }
 
     fn is_listening(&self, session: &str) -> bool {

@@ -137,10 +137,15 @@ impl Mailbox {
         listener.is_some_and(|listener| listener.is_listening())
     }
 
-    /// Asks the client; false if it cannot be asked.
-    pub(super) fn ask(&self, question: &Question, answers: mpsc::Sender<(u64, Response)>) -> bool {
+    /// Asks the client for a server; false if it cannot be asked.
+    pub(super) fn ask(
+        &self,
+        server: &ServerName,
+        question: &Question,
+        answers: mpsc::Sender<(u64, Response)>,
+    ) -> bool {
         let listener = self.listener.get().and_then(Weak::upgrade);
-        listener.is_some_and(|listener| listener.ask(question, answers))
+        listener.is_some_and(|listener| listener.ask(server, question, answers))
     }
 
     /// Waits for the oldest notification and takes it. One reader at a time.

@@ -234,7 +234,7 @@ impl Subscriptions {
         answers: mpsc::Sender<(u64, Response)>,
     ) -> bool {
         match &self.client {
-            Some((session, all)) => all.ask(session, question, answers),
+            Some((session, all)) => all.ask(session, &self.server, question, answers),
             None => false,
         }
     }

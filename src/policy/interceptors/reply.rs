@@ -1,0 +1,164 @@
+//! The messages of a server, from its answer to its notifications, before its client gets them.
+
+use std::sync::Arc;
+
+use crate::call::{Answer, Context, ErrorBody, Failure, InterceptorFault, ResultBody, ResultType};
+use crate::config::InterceptedPhase;
+use crate::mcp::Method;
+
+use super::answers::QuestionResult;
+use super::message::{Intercepted, SeenMessage, Verdict};
+use super::service::InterceptorService;
+use super::{decide, refusal, settle};
+
+/// The interceptors of all messages that a server sends for one call, or outside of calls.
+#[derive(Debug)]
+pub struct ReplyInterceptors {
+    /// All of the server and the profile, whatever they see.
+    services: Vec<Arc<InterceptorService>>,
+    /// The method of the call; `None` outside of calls.
+    method: Option<Method>,
+    about: Intercepted,
+    context: Context,
+}
+
+/// A kind of message, by which interceptors are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageKind {
+    /// The answer to the call: a result, an error, a question.
+    Answer,
+    /// The state of a task, which contains its result.
+    Task,
+    /// Any other notification.
+    Notification,
+}
+
+/// A message that interceptors may change.
+pub(super) trait InterceptedMessage: Sized {
+    /// The form that interceptors get.
+    ///
+    /// # Errors
+    /// [`InterceptorFault`] if it cannot be shown.
+    fn seen(&self) -> Result<SeenMessage, InterceptorFault>;
+
+    /// The message with the payload of a mutation.
+    ///
+    /// # Errors
+    /// [`InterceptorFault`] if the payload does not fit.
+    fn changed(&self, payload: Vec<u8>) -> Result<Self, InterceptorFault>;
+}
+
+impl ReplyInterceptors {
+    /// Those that see or withhold messages; `None` if none do.
+    pub(super) fn choose(
+        services: Vec<Arc<InterceptorService>>,
+        method: Option<&Method>,
+        about: impl FnOnce() -> Intercepted,
+        context: &Context,
+    ) -> Option<Arc<Self>> {
+        let sees = |kind| services.iter().any(|it| it.sees_kind(kind, method));
+        let is_used = [MessageKind::Answer, MessageKind::Task, MessageKind::Notification]
+            .into_iter()
+            .any(sees);
+        is_used.then(|| {
+            let (method, context) = (method.cloned(), context.clone().detach());
+            Arc::new(Self { services, method, about: about(), context })
+        })
+    }
+
+    /// Whether any sees the answer to the call.
+    pub fn see_answers(&self) -> bool {
+        self.services.iter().any(|it| it.sees_kind(MessageKind::Answer, self.method.as_ref()))
+    }
+
+    /// Has the interceptors see an answer, which they may replace. Failures lose the words of the
+    /// server that they quote.
+    ///
+    /// # Errors
+    /// [`Failure::Intercepted`], [`Failure::InterceptorDown`], and the failure that came instead of an
+    /// answer.
+    pub async fn intercept(&self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
+        match answer {
+            Ok(Answer::Result(result)) if *result.kind() == ResultType::InputRequired => {
+                let asked = self.show(MessageKind::Answer, QuestionResult(result)).await?;
+                Ok(Answer::Result(asked.0))
+            }
+            Ok(Answer::Result(result)) => self.intercept_result(result).await.map(Answer::Result),
+            Ok(Answer::Error(error)) => self.intercept_error(error).await.map(Answer::Error),
+            Err(failure) if self.must_agree() => Err(failure.without_quotes()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Has the interceptors see a result that asks nothing.
+    ///
+    /// # Errors
+    /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
+    pub async fn intercept_result(&self, result: ResultBody) -> Result<ResultBody, Failure> {
+        self.show(MessageKind::Answer, result).await
+    }
+
+    /// Has the interceptors see an error.
+    ///
+    /// # Errors
+    /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
+    pub async fn intercept_error(&self, error: ErrorBody) -> Result<ErrorBody, Failure> {
+        self.show(MessageKind::Answer, error).await
+    }
+
+    /// Shows a message to the interceptors of its kind, one after the other.
+    pub(super) async fn show<M: InterceptedMessage>(
+        &self,
+        kind: MessageKind,
+        mut message: M,
+    ) -> Result<M, Failure> {
+        for service in self.seers(kind) {
+            let Some(seen) = settle(service, message.seen())? else { continue };
+            match decide(service, &self.about, Some(&seen), &self.context).await? {
+                Verdict::Valid => {}
+                Verdict::Refused { reason } => return Err(refusal(service, reason)),
+                Verdict::Changed { payload } => {
+                    if let Some(changed) = settle(service, message.changed(payload))? {
+                        message = changed;
+                    }
+                }
+            }
+        }
+        Ok(message)
+    }
+
+    /// The interceptors that see messages of this kind.
+    pub(super) fn seers(&self, kind: MessageKind) -> impl Iterator<Item = &InterceptorService> {
+        let sees = move |it: &&Arc<InterceptorService>| it.sees_kind(kind, self.method.as_ref());
+        self.services.iter().filter(sees).map(|service| &**service)
+    }
+
+    /// Whether answers need the agreement of an interceptor.
+    pub fn must_agree(&self) -> bool {
+        self.services.iter().any(|it| it.must_agree(self.method.as_ref()))
+    }
+
+    /// Whether the text of notifications is withheld: an interceptor has to agree to answers, and does
+    /// not see notifications.
+    pub(super) fn withhold_notifications(&self) -> bool {
+        let phase = InterceptedPhase::Notification;
+        self.services.iter().any(|it| it.must_agree(self.method.as_ref()) && !it.sees_any(phase))
+    }
+}
+
+impl InterceptorService {
+    /// Whether it sees messages of this kind in calls of this method, or outside of calls.
+    fn sees_kind(&self, kind: MessageKind, method: Option<&Method>) -> bool {
+        let phase = match kind {
+            MessageKind::Answer => InterceptedPhase::Result,
+            MessageKind::Task => return self.sees(&Method::TasksGet, InterceptedPhase::Result),
+            MessageKind::Notification => InterceptedPhase::Notification,
+        };
+        method.map_or_else(|| self.sees_any(phase), |method| self.sees(method, phase))
+    }
+
+    /// Whether answers need its agreement.
+    fn must_agree(&self, method: Option<&Method>) -> bool {
+        self.is_strict() && self.sees_kind(MessageKind::Answer, method)
+    }
+}
