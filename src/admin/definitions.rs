@@ -23,7 +23,8 @@ use crate::text::{clip, escape_controls, escape_invisible};
 pub struct DefinitionDigestStatus {
     /// The server.
     pub server: String,
-    /// Its kind: `tools`, `prompts`, `resources`, `resourceTemplates` or `skills`.
+    /// Its kind: `tools`, `prompts`, `resources`, `resourceTemplates`, `skills`, `instructions` or
+    /// `serverInfo`.
     pub kind: &'static str,
     /// The server's own name for it, or its URI.
     pub name: String,
@@ -47,12 +48,16 @@ pub(super) fn definition_digests(
     let lists = member.server.known_lists();
     let of_list = |list: &Arc<ServerList>| {
         let held = snapshot.screen.held_in(list);
+        let is_held = |one: &ListedDefinition<'_>| match one.kind.listed() {
+            Some(kind) => held.holds(kind, one.native.as_str()),
+            None => snapshot.screen.holds_words(list, one.kind),
+        };
         let digest = |one: ListedDefinition<'_>| DefinitionDigestStatus {
             server: list.server.to_string(),
             kind: one.kind.member(),
             name: shown_name(one.native),
             sha256: one.digest().to_string(),
-            held: held.holds(one.kind, one.native.as_str()),
+            held: is_held(&one),
         };
         list.definitions().map(digest).collect::<Vec<_>>()
     };

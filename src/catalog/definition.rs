@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::item::MAX_ITEM_DEPTH;
-use super::kind::Kind;
+use super::kind::{DefinitionKind, Kind};
 use super::scan::ScanFindings;
 use super::search::AnalysedElement;
 use crate::crypto::sha256;
@@ -33,7 +33,7 @@ pub struct DefinitionDigest([u8; 32]);
 
 impl DefinitionDigest {
     /// The digest of a definition in canonical form.
-    pub fn compute(kind: Kind, canonical: &str) -> Self {
+    pub fn compute(kind: DefinitionKind, canonical: &str) -> Self {
         Self(sha256([kind.member(), "\n", canonical].concat().as_bytes()))
     }
 
@@ -64,11 +64,11 @@ impl fmt::Display for DefinitionDigest {
     }
 }
 
-/// The canonical form of an element that a server lists.
+/// The canonical form of a definition.
 ///
 /// An element with a duplicate key at any depth has no other form than its bytes, because readers
 /// disagree on which of the values counts.
-pub fn canonical_definition(kind: Kind, raw: &[u8]) -> String {
+pub fn canonical_definition(kind: DefinitionKind, raw: &[u8]) -> String {
     let Ok(Value::Object(element)) = parse_strict(raw, MAX_ITEM_DEPTH) else {
         return String::from_utf8_lossy(raw).into_owned();
     };
@@ -89,7 +89,14 @@ pub fn canonical_definition(kind: Kind, raw: &[u8]) -> String {
 
 /// The members of an element that a model or a policy reads. `_meta`, `icons` and `execution` differ
 /// between eras, and a resource's `size` changes with its contents.
-fn definition_members(kind: Kind) -> &'static [&'static str] {
+fn definition_members(kind: DefinitionKind) -> &'static [&'static str] {
+    let kind = match kind {
+        DefinitionKind::Listed(kind) => kind,
+        DefinitionKind::Instructions => return &["instructions"],
+        DefinitionKind::ServerInfo => {
+            return &["name", "title", "version", "description", "icons", "websiteUrl"];
+        }
+    };
     match kind {
         Kind::Tools => {
             &["name", "title", "description", "inputSchema", "outputSchema", "annotations"]
@@ -134,6 +141,7 @@ mod tests {
     use super::*;
 
     fn digest(kind: Kind, raw: &str) -> DefinitionDigest {
+        let kind = DefinitionKind::Listed(kind);
         DefinitionDigest::compute(kind, &canonical_definition(kind, raw.as_bytes()))
     }
 

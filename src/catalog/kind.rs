@@ -89,6 +89,55 @@ impl Kind {
     }
 }
 
+/// The kind of a definition, as pins and scans know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DefinitionKind {
+    /// An element of a list.
+    Listed(Kind),
+    /// The server's instructions, which every model reads.
+    Instructions,
+    /// The server's name, title, description, version, icons and website.
+    ServerInfo,
+}
+
+impl DefinitionKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Listed(Kind::Tools),
+        Self::Listed(Kind::Prompts),
+        Self::Listed(Kind::Resources),
+        Self::Listed(Kind::Templates),
+        Self::Listed(Kind::Skills),
+        Self::Instructions,
+        Self::ServerInfo,
+    ];
+
+    /// The kind of an element; `None` for a server's words about itself.
+    pub fn listed(self) -> Option<Kind> {
+        match self {
+            Self::Listed(kind) => Some(kind),
+            Self::Instructions | Self::ServerInfo => None,
+        }
+    }
+
+    /// The member of a result that holds it.
+    pub fn member(self) -> &'static str {
+        match self {
+            Self::Listed(kind) => kind.member(),
+            Self::Instructions => "instructions",
+            Self::ServerInfo => "serverInfo",
+        }
+    }
+
+    /// The noun for one definition.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Listed(kind) => kind.noun(),
+            Self::Instructions | Self::ServerInfo => "server's own",
+        }
+    }
+}
+
 /// One value for each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByKind<T> {

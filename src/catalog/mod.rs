@@ -67,12 +67,12 @@ pub use held::HeldDefinitions;
 pub use hidden_names::HiddenNames;
 use hidden_tools::HiddenTools;
 pub use item::{CatalogItem, FieldKind, InvalidItem, MAX_URI};
-pub use kind::{ByKind, Kind};
+pub use kind::{ByKind, DefinitionKind, Kind};
 pub use list::{CatalogList, Digest, ListPage, ListPosition, listed_name};
 pub use merge::{ElementOrigin, MergeSource, MergeWarning};
 pub use meta_tools::{ALWAYS_LOAD, FOUND, MAX_FOUND, MetaListRules, MetaListing, meta_tool};
 pub use naming::{MAX_PUBLIC_NAME, Naming};
-pub use offers::{ServerOffers, TaskForm};
+pub use offers::{ServerOffers, ServerWords, TaskForm};
 use own_tools::compile_own_tools;
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,

@@ -1,12 +1,17 @@
 //! What a server declares: its capabilities and instructions.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use crate::call::NativeName;
 use crate::mcp::meta::{SKILLS, TASKS};
 use crate::text::clip;
 
 use super::clip_foreign_text;
-use super::kind::Kind;
+use super::definition::DefinitionCells;
+use super::kind::{DefinitionKind, Kind};
 
 /// A server's capabilities and its instructions for models, as declared at
 /// initialization or discovery.
@@ -17,6 +22,34 @@ pub struct ServerOffers {
     pub instructions: Option<String>,
     /// Computed once: every call needs it.
     tasks: Option<TaskForm>,
+    words: Vec<Arc<ServerWords>>,
+}
+
+/// Words of a server about itself, which pins and scans treat like an element of its lists.
+#[derive(Debug)]
+pub struct ServerWords {
+    pub(super) kind: DefinitionKind,
+    pub(super) native: NativeName,
+    pub(super) raw: Bytes,
+    pub(super) cells: DefinitionCells,
+}
+
+impl ServerWords {
+    fn new(kind: DefinitionKind, raw: Bytes) -> Arc<Self> {
+        let native = NativeName::new(kind.member());
+        Arc::new(Self { kind, native, raw, cells: DefinitionCells::default() })
+    }
+
+    /// The raw object.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+}
+
+impl PartialEq for ServerWords {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.raw == other.raw
+    }
 }
 
 /// The form of tasks that calls of a server's tools may become: by era.
@@ -43,7 +76,29 @@ impl ServerOffers {
         }
         let instructions = instructions.map(|text| clip(text, MAX_INSTRUCTIONS).to_owned());
         let tasks = parse_task_form(&capabilities);
-        Self { capabilities, instructions, tasks }
+        let words = instructions.iter().map(|text| {
+            let raw = json!({ INSTRUCTIONS: text }).to_string();
+            ServerWords::new(DefinitionKind::Instructions, raw.into())
+        });
+        let words = words.collect();
+        Self { capabilities, instructions, tasks, words }
+    }
+
+    /// The same declaration of a server with this raw `serverInfo`.
+    #[must_use]
+    pub fn with_info(mut self, info: &Bytes) -> Self {
+        self.words.push(ServerWords::new(DefinitionKind::ServerInfo, info.clone()));
+        self
+    }
+
+    /// The server's words about itself.
+    pub fn words(&self) -> impl Iterator<Item = &ServerWords> {
+        self.words.iter().map(|words| &**words)
+    }
+
+    /// The server's words of this kind.
+    pub fn find_words(&self, kind: DefinitionKind) -> Option<&ServerWords> {
+        self.words().find(|words| words.kind == kind)
     }
 
     /// Its raw capabilities: with them and its instructions, [`Self::new`] makes
@@ -169,6 +224,7 @@ fn add_capability(union: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
+const INSTRUCTIONS: &str = "instructions";
 /// The most bytes of capabilities kept.
 const MAX_BYTES: usize = 64 * 1024;
 /// The most characters of a server's instructions.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::definition::{DefinitionCells, DefinitionDigest, canonical_definition};
 use super::item::{self, CatalogItem, InvalidItem, MAX_TEMPLATES};
-use super::kind::{ByKind, Kind};
-use super::offers::ServerOffers;
+use super::kind::{ByKind, DefinitionKind, Kind};
+use super::offers::{ServerOffers, ServerWords};
 use super::scan::ScanFindings;
 use super::schema::PatternBudget;
 use super::tool::{HeaderRules, Tool};
@@ -155,23 +155,23 @@ impl ServerList {
         }
     }
 
-    /// Its elements of all kinds.
+    /// Its elements of all kinds, and the server's words about itself.
     pub fn definitions(&self) -> impl Iterator<Item = ListedDefinition<'_>> {
         let tools = self.tools.iter().map(|tool| ListedDefinition {
-            kind: Kind::Tools,
+            kind: DefinitionKind::Listed(Kind::Tools),
             native: &tool.native,
             raw: tool.raw(),
             cells: tool.definition_cells(),
         });
         let items = Kind::ALL.into_iter().flat_map(|kind| {
             self.items(kind).iter().map(move |item| ListedDefinition {
-                kind,
+                kind: DefinitionKind::Listed(kind),
                 native: &item.native,
                 raw: item.raw(),
                 cells: item.definition_cells(),
             })
         });
-        tools.chain(items)
+        tools.chain(items).chain(self.offers.words().map(ListedDefinition::of_server))
     }
 
     /// Scans its definitions, which takes long, so that what is found is known when it is asked for.
@@ -207,16 +207,24 @@ impl ServerList {
     }
 }
 
-/// One element of a list, as pins and scans see it.
+/// One definition, as pins and scans see it.
 #[derive(Debug, Clone, Copy)]
 pub struct ListedDefinition<'a> {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// Its native name or URI.
     pub native: &'a NativeName,
     /// The bytes, as the server sent them.
     pub raw: &'a Bytes,
     cells: &'a DefinitionCells,
+}
+
+impl<'a> ListedDefinition<'a> {
+    /// A server's words about itself.
+    pub fn of_server(words: &'a ServerWords) -> Self {
+        let ServerWords { kind, native, raw, cells } = words;
+        Self { kind: *kind, native, raw, cells }
+    }
 }
 
 impl ListedDefinition<'_> {

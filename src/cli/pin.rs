@@ -15,7 +15,7 @@ use super::{
     report_error, write_to_stdout,
 };
 use crate::call::ServerName;
-use crate::catalog::{DefinitionDigest, Kind};
+use crate::catalog::{DefinitionDigest, DefinitionKind};
 use crate::config::{Config, StateDir};
 use crate::policy::{BaselineFolder, BaselineRecord, PinBasis, PinnedDefinition};
 
@@ -44,8 +44,8 @@ enum PinCommand {
     Approve {
         /// The server
         server: String,
-        /// The server's own names of tools, prompts and templates, and URIs of resources; by default
-        /// all
+        /// The server's own names of tools, prompts and templates, URIs of resources, `instructions`
+        /// and `serverInfo`; by default all
         names: Vec<String>,
     },
 }
@@ -148,7 +148,7 @@ fn approve(config: &Config, folder: &BaselineFolder, server: &str, names: &[Stri
 /// One line for each form of each definition.
 fn list_pins(server: &ServerName, record: &BaselineRecord) -> String {
     let mut text = String::new();
-    let mut line = |kind: Kind, name: &str, state: &str, digest: DefinitionDigest| {
+    let mut line = |kind: DefinitionKind, name: &str, state: &str, digest: DefinitionDigest| {
         let digest = digest.to_string();
         let short = digest.get(..12).unwrap_or_default();
         let (kind, name) = (kind.noun(), printable(name));

@@ -9,7 +9,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, Edits, ErrorBody, Params, Question, ResultBody};
+use crate::call::{Answer, Call, Edits, ErrorBody, Params, Question, ResultBody};
 use crate::jsonrpc::{Members, Splice, object, present, string};
 use crate::mcp::{Era, ProtocolVersion, code, meta};
 
@@ -120,6 +120,16 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
         splice.prepend(&members);
     }
     splice
+}
+
+/// A result that names this sender alone: whatever it says of its server itself is replaced.
+pub fn name_sender(body: &ResultBody, info: &Bytes) -> Answer {
+    let own_meta = body.meta_span().and_then(|span| Some((span.clone(), body.raw().get(span)?)));
+    let renamed = own_meta.and_then(|(span, own)| {
+        let renamed = rewrite(Some(own), &[], &[(meta::SERVER_INFO, &info[..])]);
+        body.with(Splice::new(body.raw()).replace(span, renamed).finish()).ok()
+    });
+    Answer::Result(renamed.unwrap_or_else(|| body.clone())).sent_by(info)
 }
 
 /// The result of a read with the caching hints that its server omitted: fresh

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Context, MetaTool, ServerName};
-use crate::catalog::{HiddenNames, Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry};
+use crate::catalog::{
+    DefinitionKind, HiddenNames, Kind, MetaListing, Naming, ServerList, ServerOffers, ToolEntry,
+};
 use crate::config::GatewayConfig as Settings;
 use crate::mcp::{Era, ProtocolVersion, meta};
 use crate::snapshot::{Snapshot, SnapshotServer, View};
@@ -132,6 +134,9 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     let told = |member: &SnapshotServer| {
         let list = view.list(&member.config.name)?;
         let text = list.offers.instructions.clone()?;
+        if snapshot.screen.holds_words(list, DefinitionKind::Instructions) {
+            return None;
+        }
         (!has_rules || !names_hidden_tool(view, list, &text)).then_some(text)
     };
     let is_seen = |name: &ServerName| {

@@ -1,6 +1,9 @@
 //! A view: the catalog as clients with one key see it, with its lists prepared.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
 
 use crate::call::{Abilities, Endpoint, Named, Principal, PublicName, ServerName};
 use crate::catalog::{ByKind, CacheScope, Catalog, Digest, Kind, Scope, ServerList, ToolEntry};
@@ -37,6 +40,9 @@ pub struct View {
     /// The servers' lists that the view was built from; servers that have never
     /// listed are missing.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
+    /// The raw `serverInfo` that results of a server have instead of their own, where it is not the
+    /// server's choice.
+    pub(super) infos: HashMap<ServerName, Bytes>,
     /// How clients come to the tools; `None` if all are listed.
     pub discovery: Option<Discovery>,
     /// Whether a large result that a client has already is answered with a reference.
@@ -91,6 +97,12 @@ impl View {
     /// The list of a server, as this view was built from it.
     pub fn list(&self, server: &ServerName) -> Option<&Arc<ServerList>> {
         self.lists.get(server)
+    }
+
+    /// The raw `serverInfo` that results of a server have instead of their own; `None` if they may have
+    /// any.
+    pub fn info_instead(&self, server: &ServerName) -> Option<&Bytes> {
+        if self.infos.is_empty() { None } else { self.infos.get(server) }
     }
 
     /// Who may cache what the view shows, as far as the gateway decides it.

@@ -90,12 +90,17 @@ impl ViewBuilder {
             (entry.public.clone(), ViewedTool::new(handle))
         });
         let (tools, rights) = (tools.collect(), rights.cloned());
+        let infos = lists
+            .iter()
+            .filter_map(|(name, list)| Some((name.clone(), screen.info_instead(list)?)));
+        let infos = infos.collect();
         let discovery = Discovery::of(profile, most, &self.info);
         let refers_to_repeats = profile.is_some_and(ProfileConfig::refers_to_repeats);
         let view = View {
             catalog,
             listings,
             lists,
+            infos,
             discovery,
             refers_to_repeats,
             tools,

@@ -105,8 +105,9 @@ async fn a_definition_that_is_held_is_on_the_page_and_says_so() {
     let warned = Gateway::with("s", upstream.http() + "scan = \"warn\"").start().await;
     for (gateway, is_held) in [(&held, true), (&warned, false)] {
         let shown = page(gateway, "\"none\"").await.json();
-        let [one] = &shown["definitions"].as_array().unwrap()[..] else { panic!("{shown}") };
+        let [own, one] = &shown["definitions"].as_array().unwrap()[..] else { panic!("{shown}") };
         assert_eq!((&one["name"], &one["held"]), (&json!("grave"), &json!(is_held)));
+        assert_eq!((&own["name"], &own["held"]), (&json!("serverInfo"), &json!(false)));
     }
     assert_ne!(tag(&held).await, tag(&warned).await);
 }

@@ -69,6 +69,7 @@ mod resources;
 mod sandbox;
 mod scans;
 mod server_life;
+mod server_words;
 mod session_errors;
 mod skills;
 mod sse_clients;

@@ -139,11 +139,10 @@ async fn of_a_server_that_is_not_trusted_nothing_is_served_before_it_is_approved
     let upstream = server().await;
     let gateway = pinned(&upstream, "pins = \"hold\"").start().await;
     waits_for(&gateway.modern(), &[]).await;
-    assert_eq!(gateway.server("s").await["definitions"]["held"], 1);
-    within(async {
-        while printed(&pin(gateway.folder(), &["approve", "s"])) != "approved: tool add\n" {}
-    })
-    .await;
+    // The tool, and the server's description of itself.
+    assert_eq!(gateway.server("s").await["definitions"]["held"], 2);
+    let approved = "approved: tool add\napproved: server's own serverInfo\n";
+    within(async { while printed(&pin(gateway.folder(), &["approve", "s"])) != approved {} }).await;
     for (_, client) in gateway.both().await {
         waits_for(&client, &["s__add"]).await;
     }

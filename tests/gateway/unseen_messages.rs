@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::input::{asking, everything, required};
 use crate::support::api::{Page, PlainApi};
-use crate::support::upstream::news::{RESOURCES, TASK, UPDATED};
+use crate::support::upstream::news::{TASK, UPDATED};
 use crate::support::upstream::offers;
 use crate::support::upstream::tasks::{EXTENSION, State, Tasks};
-use crate::support::{Client, Gateway, Reply, Step, Upstream};
+use crate::support::{Client, Gateway, Reply, Said, Step, Upstream};
 
 /// Words that only the server writes.
 const WORDS: &str = "words of the server";
@@ -28,6 +28,9 @@ const ROWS: [(&str, &[&str]); 9] = [
         &["unknown in a call", "unknown outside", "resource update", "task status outside"],
     ),
 ];
+
+/// The rows that are no messages in the course of a call, with their tests in `docs/security.md`.
+const DEFINITIONS: [&str; 4] = ["instructions", "server info", "list entry", "list change"];
 
 fn page(result: &Value) -> Page {
     Page::json(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
@@ -72,13 +75,10 @@ async fn server(way: &'static str) -> (Upstream, Option<Tasks>) {
     if way.contains("task") && way != "task status outside" {
         let tasks = upstream.has_tasks();
         if way == "task notification" {
-            let resources = json!({ "listChanged": true });
+            upstream.lists("resources", [json!({ "uri": "a:1", "name": "a" })]);
+            let resources = json!({ "listChanged": true, "subscribe": true });
             let extensions = json!({ EXTENSION: {} });
             upstream.can(json!({ "tools": {}, "resources": resources, "extensions": extensions }));
-        }
-        if way == "task notification in a call" {
-            let told = json!({ "taskId": "t", "status": "completed", "result": { "x": WORDS } });
-            upstream.does("say", move |_| vec![notification(TASK, told.clone()), Step::text("x")]);
         }
         return (upstream, Some(tasks));
     }
@@ -154,14 +154,14 @@ async fn heard(way: &str, server: &(Upstream, Option<Tasks>), gateway: &Gateway)
     });
     match way {
         "prompt" | "prompt error" => {
-            client.request("prompts/get", json!({ "name": "s__greet" })).await.body
+            shown(&client.request("prompts/get", json!({ "name": "s__greet" })).await)
         }
-        "resource" => client.read_resource("mcp://s/a:1").await.body,
+        "resource" => shown(&client.read_resource("mcp://s/a:1").await),
         "completion" | "completion error" => {
-            client.request("completion/complete", complete).await.body
+            shown(&client.request("completion/complete", complete).await)
         }
-        "other" => client.request("acme/say", json!({})).await.body,
-        "own tool" | "own tool error" => client.call("both", json!({})).await.body,
+        "other" => shown(&client.request("acme/say", json!({})).await),
+        "own tool" | "own tool error" => shown(&client.call("both", json!({})).await),
         "modern task" | "legacy task" => {
             let result = json!({ "content": [], "x": WORDS });
             polled(&client, tasks.as_ref().unwrap(), State::Result(result)).await
@@ -173,7 +173,7 @@ async fn heard(way: &str, server: &(Upstream, Option<Tasks>), gateway: &Gateway)
         "awaited task" => {
             let plain = gateway.legacy().await;
             let ends = json!({ "ends": "error" });
-            plain.call("s__must", ends).await.body.replace("no luck", WORDS)
+            shown(&plain.call("s__must", ends).await).replace("no luck", WORDS)
         }
         "task notification" => of_stream(&client, upstream).await,
         "log line outside" | "unknown outside" | "resource update" | "task status outside" => {
@@ -181,14 +181,15 @@ async fn heard(way: &str, server: &(Upstream, Option<Tasks>), gateway: &Gateway)
         }
         _ => {
             let ask = client.ask_call("s__say", json!({})).token(json!(7));
-            ask.meta("io.modelcontextprotocol/logLevel", json!("debug"))
-                .send()
-                .await
-                .said()
-                .await
-                .body
+            let ask = ask.meta("io.modelcontextprotocol/logLevel", json!("debug"));
+            shown(&ask.send().await.said().await)
         }
     }
+}
+
+/// All messages that came, the answer included.
+fn shown(said: &Said) -> String {
+    format!("{said:?}")
 }
 
 /// A task that has ended, as `tasks/get` tells it.
@@ -198,22 +199,19 @@ async fn polled(client: &Client, tasks: &Tasks, state: State) -> String {
     let native = format!("task-{}", tasks.count());
     tasks.end(&native, state);
     let id = if id.is_null() { json!(format!("s.{native}")) } else { id };
-    client.request("tasks/get", json!({ "taskId": id })).await.body
+    shown(&client.request("tasks/get", json!({ "taskId": id })).await)
 }
 
-/// The state of a task, as a subscription tells it.
+/// The state of a task, as a subscription tells it, up to an update that always comes.
 async fn of_stream(client: &Client, upstream: &Upstream) -> String {
-    let ask = client.ask(
-        "subscriptions/listen",
-        json!({ "notifications": { "taskIds": ["s.t"], "resourcesListChanged": true } }),
-    );
+    let filter = json!({ "taskIds": ["s.t"], "resourceSubscriptions": ["mcp://s/a:1"] });
+    let ask = client.ask("subscriptions/listen", json!({ "notifications": filter }));
     let mut stream = ask.send().await;
     stream.message().await.expect("an acknowledgement");
     let state = json!({ "taskId": "t", "status": "completed", "result": { "x": WORDS } });
     upstream.tell(TASK, state).await;
-    upstream.lists("resources", [json!({ "uri": "b:1", "name": "b" })]);
-    upstream.tell(RESOURCES, json!({})).await;
-    up_to(&mut stream, RESOURCES).await
+    upstream.update("a:1").await;
+    up_to(&mut stream, UPDATED).await
 }
 
 /// Messages that belong to no call, up to an update that always comes.
@@ -262,34 +260,45 @@ async fn up_to(stream: &mut Reply, last: &str) -> String {
     }
 }
 
+/// What a client gets of a message, in front of an interceptor with these settings.
+async fn said(way: &'static str, api: &PlainApi, interceptor: Option<&str>) -> String {
+    let upstream = server(way).await;
+    let gateway = start(&upstream.0, api, interceptor).await;
+    let said = heard(way, &upstream, &gateway).await;
+    gateway.stop().await;
+    said
+}
+
 #[tokio::test]
 async fn no_words_of_a_server_pass_an_interceptor_that_refuses_them() {
     let api = PlainApi::start().await;
-    let refused = json!({ "type": "validation", "valid": false, "severity": "error" });
+    let mut passed = Vec::new();
     for (row, ways) in ROWS {
         for way in ways {
-            let upstream = server(way).await;
-            let open = start(&upstream.0, &api, None).await;
-            let said = heard(way, &upstream, &open).await;
-            assert!(said.contains(WORDS), "{row}, {way}: the message does not come at all: {said}");
-            open.stop().await;
-
-            api.sets("/check", page(&refused));
-            let upstream = server(way).await;
-            let closed = start(&upstream.0, &api, Some("on = [\"result\"]")).await;
-            let said = heard(way, &upstream, &closed).await;
-            assert!(!said.contains(WORDS), "{row}, {way}: {said}");
-            closed.stop().await;
-
-            // One that does not answer is like one that refuses.
-            api.sets("/check", Page::new(500, "text/plain", "x"));
-            let upstream = server(way).await;
-            let patient = "on = [\"result\"]\nbreaker = { failures = 100 }";
-            let closed = start(&upstream.0, &api, Some(patient)).await;
-            let said = heard(way, &upstream, &closed).await;
-            assert!(!said.contains(WORDS), "{row}, {way}, no answer: {said}");
-            closed.stop().await;
+            let open = said(way, &api, None).await;
+            assert!(open.contains(WORDS), "{row}, {way}: the message does not come at all: {open}");
+            let refused = json!({ "type": "validation", "valid": false, "severity": "error" });
+            let answers = [page(&refused), Page::new(500, "text/plain", "x")];
+            for (answer, page) in ["refused", "no answer"].into_iter().zip(answers) {
+                api.sets("/check", page);
+                let lines = "on = [\"result\"]\nbreaker = { failures = 100 }";
+                if said(way, &api, Some(lines)).await.contains(WORDS) {
+                    passed.push((row, way, answer));
+                }
+            }
         }
+    }
+    assert!(passed.is_empty(), "{passed:#?}");
+}
+
+#[tokio::test]
+async fn an_interceptor_of_the_results_of_tools_sees_those_of_tasks() {
+    let api = PlainApi::start().await;
+    api.sets("/check", page(&json!({ "valid": false })));
+    let lines = "on = [\"result\"]\nmethods = [\"tools/call\"]";
+    for way in ["tool", "modern task", "legacy task", "failed task", "task notification"] {
+        let said = said(way, &api, Some(lines)).await;
+        assert!(!said.contains(WORDS), "{way}: {said}");
     }
 }
 
@@ -306,11 +315,12 @@ async fn notifications_are_shown_to_interceptors_that_see_them_and_pass_with_the
             let said = heard(way, &upstream, &seeing).await;
             assert!(said.contains(WORDS), "{row}, {way}: {said}");
             let calls = api.calls("/check").split_off(before);
-            let shown = |body: &[u8]| {
+            let has_words = |body: &[u8]| {
                 let body = String::from_utf8_lossy(body);
                 body.contains(WORDS) || (*way == "awaited task" && body.contains("no luck"))
             };
-            assert!(calls.iter().any(|call| shown(&call.body)), "{row}, {way}: nothing is shown");
+            let is_shown = calls.iter().any(|call| has_words(&call.body));
+            assert!(is_shown, "{row}, {way}: nothing is shown");
             seeing.stop().await;
         }
     }
@@ -413,6 +423,7 @@ fn the_table_of_paths_has_the_rows_of_the_tests() {
     let rows: Vec<_> = rows.skip(1).map(|row| row.split(" | ").collect::<Vec<_>>()).collect();
     assert!(rows.iter().all(|row| row.len() == 6 && row.iter().all(|cell| !cell.is_empty())));
     let documented: Vec<_> = rows.iter().map(|row| row[0]).collect();
-    let tested: Vec<_> = ROWS.iter().map(|(row, _)| *row).collect();
+    let tested = ROWS.iter().map(|(row, _)| *row).chain(DEFINITIONS);
+    let tested: Vec<_> = tested.collect();
     assert_eq!(documented, tested);
 }

@@ -107,7 +107,7 @@ impl BaselineFolder {
         &self,
         server: &ServerName,
         names: &[String],
-    ) -> Result<Vec<(crate::catalog::Kind, String)>, BaselineError> {
+    ) -> Result<Vec<(crate::catalog::DefinitionKind, String)>, BaselineError> {
         self.edit(server, |record| record.approve(names)).map(|(_, approved)| approved)
     }
 

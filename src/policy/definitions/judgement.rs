@@ -11,7 +11,8 @@ use super::record::{BaselineChange, DefinitionKey, PinBasis};
 use super::screen::ScreenSettings;
 use crate::call::NativeName;
 use crate::catalog::{
-    ConfusableNames, DefinitionDigest, Kind, ListedDefinition, ScanFindings, ScanRule, ServerList,
+    ConfusableNames, DefinitionDigest, DefinitionKind, Kind, ListedDefinition, ScanFindings,
+    ScanRule, ServerList,
 };
 use crate::config::{PinsChoice, ScanChoice};
 
@@ -46,7 +47,7 @@ impl fmt::Display for ScreenReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScreenedDefinition {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// Its native name.
     pub native: NativeName,
     /// The digest of its canonical form.
@@ -120,11 +121,14 @@ fn compare_form(
 }
 
 /// Whether unknown definitions of this kind are accepted as they are: the first ones, and resources,
-/// because servers list files and records as they come and go.
-fn is_first_sight(baseline: &BaselineState, kind: Kind) -> bool {
-    match baseline {
-        BaselineState::Known(record) => kind == Kind::Resources || !record.has_kind(kind),
-        BaselineState::Unusable(_) => false,
+/// because servers list files and records as they come and go. The first words of a server about
+/// itself come with its first list: those that come later are an addition.
+fn is_first_sight(baseline: &BaselineState, kind: DefinitionKind) -> bool {
+    let BaselineState::Known(record) = baseline else { return false };
+    match kind {
+        DefinitionKind::Listed(Kind::Resources) => true,
+        DefinitionKind::Listed(_) => !record.has_kind(kind),
+        DefinitionKind::Instructions | DefinitionKind::ServerInfo => record.is_empty(),
     }
 }
 
@@ -158,7 +162,7 @@ pub(super) fn compare_lists(
             compared.listed.insert(digest);
             let known = record.find(one.kind, one.native.as_str());
             let key = || key_of(&one, keeps_texts);
-            let is_main = position == 0 || one.kind == Kind::Resources;
+            let is_main = position == 0 || one.kind == DefinitionKind::Listed(Kind::Resources);
             if settings.pins != PinsChoice::Off
                 && known.is_none()
                 && is_main
@@ -166,7 +170,7 @@ pub(super) fn compare_lists(
             {
                 compared.changes.push(BaselineChange::Accept(key()));
             }
-            let is_confusable = confusable.has(&list.server, one.kind, one.native);
+            let is_confusable = is_confusable(confusable, list, &one);
             let screened = judge(settings, baseline, &one, is_confusable);
             let Some(screened) = screened else { continue };
             let is_pending = known.is_some_and(|known| {
@@ -180,6 +184,15 @@ pub(super) fn compare_lists(
         }
     }
     compared
+}
+
+/// Whether the name of an element looks like one of another server.
+pub(super) fn is_confusable(
+    confusable: &ConfusableNames,
+    list: &ServerList,
+    one: &ListedDefinition<'_>,
+) -> bool {
+    one.kind.listed().is_some_and(|kind| confusable.has(&list.server, kind, one.native))
 }
 
 fn key_of(one: &ListedDefinition<'_>, keeps_texts: bool) -> DefinitionKey {

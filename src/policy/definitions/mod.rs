@@ -235,9 +235,10 @@ fn find_confusable(
         return ConfusableNames::default();
     }
     let all = lists.values().flatten();
-    ConfusableNames::compare(
-        all.flat_map(|list| list.definitions().map(|one| (&list.server, one.kind, one.native))),
-    )
+    ConfusableNames::compare(all.flat_map(|list| {
+        let listed = list.definitions();
+        listed.filter_map(|one| Some((&list.server, one.kind.listed()?, one.native)))
+    }))
 }
 
 /// Whether a server's definitions are scanned.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::catalog::{DefinitionDigest, Kind};
+use crate::catalog::{DefinitionDigest, DefinitionKind};
 
 /// The accepted and the pending definitions of one server, by kind (`tools`, `prompts`, …) and
 /// native name. A kind is present once the server has listed some of it.
@@ -63,7 +63,7 @@ pub enum PinBasis {
 /// A definition, in the words of the record.
 #[derive(Debug, Clone)]
 pub(super) struct DefinitionKey {
-    pub(super) kind: Kind,
+    pub(super) kind: DefinitionKind,
     pub(super) name: String,
     pub(super) sha256: DefinitionDigest,
     pub(super) definition: Option<Value>,
@@ -94,18 +94,18 @@ impl BaselineChange {
 
 impl BaselineRecord {
     /// What is known of a definition.
-    pub fn find(&self, kind: Kind, name: &str) -> Option<&PinnedDefinition> {
+    pub fn find(&self, kind: DefinitionKind, name: &str) -> Option<&PinnedDefinition> {
         self.0.get(kind.member())?.get(name)
     }
 
     /// Whether the server has listed something of this kind.
-    pub fn has_kind(&self, kind: Kind) -> bool {
+    pub fn has_kind(&self, kind: DefinitionKind) -> bool {
         self.0.contains_key(kind.member())
     }
 
     /// All definitions, with their kinds and names.
-    pub fn definitions(&self) -> impl Iterator<Item = (Kind, &str, &PinnedDefinition)> {
-        Kind::ALL.into_iter().flat_map(|kind| {
+    pub fn definitions(&self) -> impl Iterator<Item = (DefinitionKind, &str, &PinnedDefinition)> {
+        DefinitionKind::ALL.into_iter().flat_map(|kind| {
             let named = self.0.get(kind.member()).into_iter().flatten();
             named.map(move |(name, pinned)| (kind, name.as_str(), pinned))
         })
@@ -123,9 +123,9 @@ impl BaselineRecord {
 
     /// Approves the pending forms of the definitions with these names, or of all; returns their
     /// kinds and names. Forms that were accepted before stay so: another client may have them.
-    pub fn approve(&mut self, names: &[String]) -> Vec<(Kind, String)> {
+    pub fn approve(&mut self, names: &[String]) -> Vec<(DefinitionKind, String)> {
         let mut approved = Vec::new();
-        for kind in Kind::ALL {
+        for kind in DefinitionKind::ALL {
             let Some(definitions) = self.0.get_mut(kind.member()) else { continue };
             for (name, pinned) in definitions {
                 let is_meant = names.is_empty() || names.contains(name);

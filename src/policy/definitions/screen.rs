@@ -3,10 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::judgement::{ScreenedDefinition, judge};
+use bytes::Bytes;
+use serde_json::json;
+
+use super::judgement::{ScreenedDefinition, is_confusable, judge};
 use super::{BaselineState, pins_of, scan_of};
 use crate::call::ServerName;
-use crate::catalog::{ConfusableNames, HeldDefinitions, ListedDefinition, ServerList};
+use crate::catalog::{
+    ConfusableNames, DefinitionKind, HeldDefinitions, ListedDefinition, ServerList,
+};
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
 
 /// What is compared with what, for one snapshot. Immutable.
@@ -68,7 +73,28 @@ impl DefinitionScreen {
         let held = list
             .definitions()
             .filter(|one| self.judge(screen, list, one).is_some_and(|found| found.held));
-        Arc::new(held.map(|one| (one.kind, one.native.clone())).collect())
+        let held = held.filter_map(|one| Some((one.kind.listed()?, one.native.clone())));
+        Arc::new(held.collect())
+    }
+
+    /// Whether clients do not see a server's words about itself.
+    pub fn holds_words(&self, list: &ServerList, kind: DefinitionKind) -> bool {
+        let Some(screen) = self.servers.get(&list.server) else { return false };
+        let words = list.offers.find_words(kind).map(ListedDefinition::of_server);
+        words.and_then(|one| self.judge(screen, list, &one)).is_some_and(|found| found.held)
+    }
+
+    /// The raw `serverInfo` that the results of a server have instead of their own: its name in the
+    /// configuration if its description of itself is held, and the accepted one if changes are
+    /// held. `None` if results may have any.
+    pub fn info_instead(&self, list: &ServerList) -> Option<Bytes> {
+        let screen = self.servers.get(&list.server)?;
+        if self.holds_words(list, DefinitionKind::ServerInfo) {
+            let named = json!({ "name": list.server.as_str(), "version": "0" });
+            return Some(named.to_string().into());
+        }
+        let words = list.offers.find_words(DefinitionKind::ServerInfo);
+        words.filter(|_| screen.settings.pins == PinsChoice::Hold).map(|words| words.raw().clone())
     }
 
     /// What is remarkable about the definitions in a server's list: held or reported.
@@ -84,7 +110,7 @@ impl DefinitionScreen {
         list: &ServerList,
         one: &ListedDefinition<'_>,
     ) -> Option<ScreenedDefinition> {
-        let is_confusable = self.confusable.has(&list.server, one.kind, one.native);
+        let is_confusable = is_confusable(&self.confusable, list, one);
         judge(screen.settings, &screen.baseline, one, is_confusable)
     }
 

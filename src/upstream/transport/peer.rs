@@ -151,7 +151,9 @@ impl DiscoverResult {
         }
         let tells = ChangeCapabilities::of(&capabilities);
         let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
-        Peer { version, info: bound_info(&info), tells, offers: Arc::new(offers) }
+        let info = bound_info(&info);
+        let offers = Arc::new(offers.with_info(&info));
+        Peer { version, info, tells, offers }
     }
 }
 

@@ -130,8 +130,9 @@ impl KeptRecord {
     pub(super) fn restore(self, server: &ServerName) -> Option<KnownServer> {
         let version = ProtocolVersion::parse(&self.version)?;
         let mut lists: Vec<Arc<ServerList>> = Vec::with_capacity(self.lists.len());
+        let info = Bytes::from(self.info);
         for kept in self.lists {
-            let list = kept.build(server, lists.first().map(|first| &**first));
+            let list = kept.build(server, &info, lists.first().map(|first| &**first));
             lists.push(Arc::new(list));
         }
         let further = self.further.into_iter().filter_map(|(told, position)| {
@@ -143,7 +144,7 @@ impl KeptRecord {
         Some(KnownServer {
             version,
             probed: self.probed,
-            info: self.info.into(),
+            info,
             legacy_refused: self.legacy_refused,
             dependence: DependenceVerdict {
                 found: match self.dependent {
@@ -176,7 +177,7 @@ impl KeptList {
         })
     }
 
-    fn build(self, server: &ServerName, similar: Option<&ServerList>) -> ServerList {
+    fn build(self, server: &ServerName, info: &Bytes, similar: Option<&ServerList>) -> ServerList {
         let era = if self.legacy { Era::Legacy } else { Era::Modern };
         let raws = ByKind::from_fn(|kind| {
             let raws = self.elements.get(kind).iter();
@@ -184,7 +185,8 @@ impl KeptList {
         });
         let (mut list, _) = ServerList::build(server.clone(), &raws, header_rules(era), similar);
         let capabilities = Value::Object(self.capabilities);
-        list.offers = Arc::new(ServerOffers::new(&capabilities, self.instructions.as_deref()));
+        let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
+        list.offers = Arc::new(offers.with_info(info));
         list.freshness = self.freshness;
         list
     }

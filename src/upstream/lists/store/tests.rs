@@ -20,6 +20,8 @@ fn server(lines: &str) -> Arc<ServerConfig> {
     Arc::clone(&Config::read(&source, &SystemEnvironment).unwrap().servers[0])
 }
 
+static INFO: Bytes = Bytes::from_static(br#"{"name":"n","version":"1"}"#);
+
 fn list(tool: &str, era: Era) -> Arc<ServerList> {
     let name = ServerName::new("s").unwrap();
     let tool = json!({ "name": tool, "inputSchema": { "type": "object" } }).to_string();
@@ -32,7 +34,8 @@ fn list(tool: &str, era: Era) -> Arc<ServerList> {
         skills: Some(vec![]),
     };
     let mut list = ServerList::build(name, &raws, header_rules(era), None).0;
-    list.offers = Arc::new(ServerOffers::new(&json!({ "tools": {}, "x": { "y": 1 } }), Some("hi")));
+    let offers = ServerOffers::new(&json!({ "tools": {}, "x": { "y": 1 } }), Some("hi"));
+    list.offers = Arc::new(offers.with_info(&INFO));
     list.freshness.tools = Freshness::FOR_EVER;
     Arc::new(list)
 }
@@ -48,7 +51,7 @@ pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
     KnownServer {
         version: ProtocolVersion::LATEST_MODERN,
         probed: Some(7),
-        info: Bytes::from_static(br#"{"name":"n","version":"1"}"#),
+        info: INFO.clone(),
         legacy_refused: None,
         dependence: DependenceVerdict { found: ListDependence::Independent, since: Some(8) },
         further: vec![

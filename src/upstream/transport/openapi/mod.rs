@@ -394,12 +394,10 @@ fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
         }
     }
     let capabilities = Value::from(capabilities);
-    Peer {
-        version: ProtocolVersion::LATEST_MODERN,
-        info: info.to_string().into(),
-        tells,
-        offers: Arc::new(ServerOffers::new(&capabilities, api.instructions.as_deref())),
-    }
+    let info = Bytes::from(info.to_string());
+    let offers = ServerOffers::new(&capabilities, api.instructions.as_deref()).with_info(&info);
+    let version = ProtocolVersion::LATEST_MODERN;
+    Peer { version, info, tells, offers: Arc::new(offers) }
 }
 
 /// The params with the edits that policy and the catalog have made.
