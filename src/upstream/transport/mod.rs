@@ -11,6 +11,7 @@ pub(in crate::upstream) mod caller_headers;
 pub mod child;
 pub(in crate::upstream) mod connection;
 pub(in crate::upstream) mod http;
+mod large_message;
 pub(in crate::upstream) mod openapi;
 pub(in crate::upstream) mod peer;
 pub(in crate::upstream) mod request_ids;

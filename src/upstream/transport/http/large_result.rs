@@ -18,11 +18,12 @@ use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Scanner};
+use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
+use crate::upstream::transport::large_message::parse_message;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
@@ -100,7 +101,7 @@ impl PartialAnswer {
                 whole = self.rest() => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
-            return Ok(Err(jsonrpc::parse(&whole, MAX_SERVER_DEPTH)?));
+            return Ok(Err(parse_message(whole).await?));
         };
         check(&scanner, id)?;
         let way = PassingAnswer {

@@ -15,6 +15,9 @@ use crate::codec::sse::SseReader;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response as RpcResponse};
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
+use crate::upstream::transport::large_message::{
+    LARGE_MESSAGE, ParsingMessage, begin_parsing, finish_parsing, parse_message,
+};
 
 use super::headers::check_encoding;
 use super::large_result::{self, PartialAnswer};
@@ -60,8 +63,8 @@ impl HttpReply {
         match MediaType::of(response.headers()) {
             MediaType::Json => {}
             MediaType::EventStream => {
-                let events = MessageStream(SseReader::new(response.into_body(), limit));
-                return Ok(Self::Events(Box::new(events)));
+                let events = SseReader::new(response.into_body(), limit);
+                return Ok(Self::Events(Box::new(MessageStream { events, parsing: None })));
             }
             MediaType::Other => {
                 return Err(UpstreamError::MediaType {
@@ -70,7 +73,7 @@ impl HttpReply {
             }
         }
         match large_result::read(response.into_body(), limit).await? {
-            Ok(body) => Ok(Self::Message(jsonrpc::parse(&body, MAX_SERVER_DEPTH)?)),
+            Ok(body) => Ok(Self::Message(parse_message(body).await?)),
             Err(begun) => Ok(Self::Begun(begun)),
         }
     }
@@ -80,9 +83,7 @@ impl HttpReply {
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => answer_in(frame, id),
-            Self::Begun(begun) => {
-                answer_in(jsonrpc::parse(&begun.rest().await?, MAX_SERVER_DEPTH)?, id)
-            }
+            Self::Begun(begun) => answer_in(parse_message(begun.rest().await?).await?, id),
             Self::Empty => Err(UpstreamError::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
@@ -125,7 +126,11 @@ pub(super) fn refusal(
 }
 
 /// An event stream of messages.
-pub(super) struct MessageStream(pub(super) SseReader<ResponseBody>);
+pub(super) struct MessageStream {
+    pub(super) events: SseReader<ResponseBody>,
+    /// A large message that is being parsed.
+    parsing: Option<ParsingMessage>,
+}
 
 impl MessageStream {
     /// The next message; `None` at the end of the stream.
@@ -133,15 +138,24 @@ impl MessageStream {
     /// # Cancel safety
     /// Safe.
     pub(super) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
-        let Some(data) = self.0.next_message().await? else { return Ok(None) };
-        Ok(Some(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?))
+        if self.parsing.is_none() {
+            let Some(data) = self.events.next_message().await? else { return Ok(None) };
+            if data.len() <= LARGE_MESSAGE {
+                return Ok(Some(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?));
+            }
+            self.parsing = Some(begin_parsing(data));
+        }
+        let Some(parsing) = &mut self.parsing else { return Ok(None) };
+        let parsed = finish_parsing(parsing).await;
+        self.parsing = None;
+        parsed.map(Some)
     }
 
     /// Finishes a stream whose response has arrived. The connection can be
     /// reused only if the stream is read to its end, which has usually been
     /// sent already.
     pub(super) fn finish(self) {
-        let mut body = self.0.into_body();
+        let mut body = self.events.into_body();
         if !matches!(body.frame().now_or_never(), Some(None | Some(Err(_)))) {
             tokio::spawn(timeout(FAREWELL, async move {
                 while let Some(Ok(_)) = body.frame().await {}

@@ -129,7 +129,7 @@ impl Resumable {
     fn resume_point(&mut self) -> Option<ResumePoint> {
         let stage = std::mem::replace(&mut self.stage, ResumeStage::Over);
         let ResumeStage::Open(events) = stage else { return None };
-        events.0.resume_point().filter(|_| self.shared.peer.era() == Era::Legacy)
+        events.events.resume_point().filter(|_| self.shared.peer.era() == Era::Legacy)
     }
 
     fn judge(
@@ -139,7 +139,7 @@ impl Resumable {
     ) -> Result<(), UpstreamError> {
         match attempt {
             ResumeAttempt::Open(mut events) => {
-                events.0.continue_from(point);
+                events.events.continue_from(point);
                 self.stage = ResumeStage::Open(events);
                 return Ok(());
             }

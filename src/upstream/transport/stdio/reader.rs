@@ -26,6 +26,7 @@ use crate::codec::lines::{LineError, LineReader};
 use crate::upstream::ExitCause;
 
 use super::wire::ChildLink;
+use crate::upstream::transport::large_message::LARGE_MESSAGE;
 
 /// A child's output, which can be read on any runtime.
 pub(in crate::upstream) struct ChildOutput {
@@ -146,7 +147,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> OutputReader<R> {
                     }
                 };
                 match line {
-                    Ok(Some(line)) if line.len() > LARGE_LINE => self.take_aside(line).await,
+                    Ok(Some(line)) if line.len() > LARGE_MESSAGE => self.take_aside(line).await,
                     Ok(Some(line)) => self.wire.take(&line),
                     Ok(None) => break ExitCause::OutputClosed,
                     Err(LineError::TooLong { limit, ends }) => self.wire.too_long(limit, &ends),
@@ -178,7 +179,5 @@ impl<R> Drop for OutputReader<R> {
     }
 }
 
-/// A longer line takes more than some hundred microseconds to parse, in bytes.
-const LARGE_LINE: usize = 256 << 10;
 /// The shortest time between two moves.
 const SETTLED: Duration = Duration::from_secs(1);

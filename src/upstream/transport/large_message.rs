@@ -1,0 +1,65 @@
+//! Parsing of large messages away from the threads that serve clients.
+//!
+//! Parsing tens of megabytes of escaped text takes up to a second, in which a thread serves no other
+//! client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::jsonrpc::{self, Frame, FrameFault, MAX_SERVER_DEPTH};
+use crate::upstream::UpstreamError;
+use crate::upstream::fault::SetupFault;
+
+/// The result of a message that is parsed on a thread for blocking work.
+pub(super) type ParsingMessage = JoinHandle<Result<Frame, FrameFault>>;
+
+/// Parses a message of a server, elsewhere if it is large.
+///
+/// # Errors
+/// [`UpstreamError::Frame`].
+pub(super) async fn parse_message(data: Bytes) -> Result<Frame, UpstreamError> {
+    if data.len() <= LARGE_MESSAGE {
+        return Ok(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?);
+    }
+    finish_parsing(&mut begin_parsing(data)).await
+}
+
+/// Begins to parse a large message.
+pub(super) fn begin_parsing(data: Bytes) -> ParsingMessage {
+    spawn_blocking(move || jsonrpc::parse(&data, MAX_SERVER_DEPTH))
+}
+
+/// Waits for the message.
+///
+/// # Cancel safety
+/// Safe: the handle stays.
+pub(super) async fn finish_parsing(parsing: &mut ParsingMessage) -> Result<Frame, UpstreamError> {
+    let parsed = parsing.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
+    Ok(parsed?)
+}
+
+/// A larger message takes more than some hundred microseconds to parse, in bytes.
+pub(super) const LARGE_MESSAGE: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+
+    #[tokio::test]
+    async fn a_large_message_takes_no_time_of_the_serving_thread() {
+        let text = "\\n\\u00e4".repeat(4 << 20);
+        let message = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"a\":\"{text}\"}}}}");
+        let message = Bytes::from(message);
+        let before = clock::thread_cpu_time();
+        let frame = parse_message(message).await;
+        let held = clock::thread_cpu_time().saturating_sub(before);
+        assert!(matches!(frame, Ok(Frame::Response { .. })));
+        assert!(held < Duration::from_millis(20), "{held:?}");
+        assert!(parse_message(Bytes::from_static(b"{}")).await.is_err());
+    }
+}
