@@ -1,0 +1,158 @@
+//! Orders that are not in the text as it is written: in lookalike letters, escapes or encodings, or
+//! divided between fields.
+//!
+//! Each reading of a text is read again, because disguises are put on each other. The work is
+//! bounded: [`MAX_DEPTH`] readings on top of each other, and [`MAX_READ_BYTES`] of them in all.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::ciphers::{join_spaced, read_ciphers, read_digits, turn_upside_down};
+use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
+use super::folding::{fold_lookalikes, fold_text};
+use super::instructions::FoundOrders;
+use super::texts::DefinitionTexts;
+use super::{MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
+use crate::text::clip;
+
+/// Finds disguised orders in the texts of a definition, and adds them to those in plain sight.
+pub(super) fn find_disguised(
+    texts: &DefinitionTexts,
+    orders: &mut FoundOrders,
+    found: &mut ScanFindings,
+) {
+    let known: Vec<_> = orders.rules().collect();
+    let (squeezed, seen) = (Vec::new(), HashSet::new());
+    let mut search = DisguiseSearch { known, squeezed, orders, found, seen, read: 0 };
+    for text in [Some(&texts.values), texts.titles_first.as_ref()].into_iter().flatten() {
+        search.search_joined(clip(text, MAX_SEARCHED_BYTES));
+    }
+    search.search_keys(clip(&texts.keys, MAX_SEARCHED_BYTES));
+    search.read_all([&texts.values, &texts.keys]);
+}
+
+/// A text in another form.
+struct TextReading {
+    text: String,
+    form: ReadingForm,
+}
+
+/// The reason why a text was in another form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadingForm {
+    /// Honest documents have it, too.
+    Markup,
+    /// Its words were to be read, but not found.
+    Disguised,
+    /// Its letters were apart.
+    Apart,
+    /// It was not to be read.
+    Encoded,
+}
+
+struct DisguiseSearch<'a> {
+    /// The rules that are broken in plain sight.
+    known: Vec<ScanRule>,
+    /// Those that are broken in its letters alone.
+    squeezed: Vec<ScanRule>,
+    orders: &'a mut FoundOrders,
+    found: &'a mut ScanFindings,
+    /// The readings so far.
+    seen: HashSet<String>,
+    /// The bytes of all readings so far.
+    read: usize,
+}
+
+impl DisguiseSearch<'_> {
+    /// Searches values that are joined: for orders that two of them make together.
+    fn search_joined(&mut self, text: &str) {
+        let folded = fold_text(text);
+        let split = FoundOrders::search(&folded).without(&self.known);
+        self.known.extend(split.rules());
+        self.orders.add(&split, 0);
+        self.add_squeezed(&folded);
+    }
+
+    fn add_squeezed(&mut self, folded: &str) {
+        let squeezed = FoundOrders::search_squeezed(folded).without(&self.known);
+        self.squeezed.extend(squeezed.rules());
+        self.orders.add(&squeezed, 0);
+    }
+
+    /// Searches names of parameters, in which no blanks are between words.
+    fn search_keys(&mut self, keys: &str) {
+        self.add_squeezed(&fold_text(keys));
+    }
+
+    /// Searches every reading of these texts.
+    fn read_all(&mut self, texts: [&String; 2]) {
+        let texts = texts.into_iter().map(|text| (clip(text, MAX_SEARCHED_BYTES).to_owned(), 0));
+        let mut waiting: VecDeque<_> = texts.collect();
+        while let Some((text, depth)) = waiting.pop_front() {
+            for reading in read_forms(&text) {
+                if self.seen.contains(&reading.text) {
+                    continue;
+                }
+                self.read += reading.text.len().max(MIN_READ_BYTES);
+                if self.read > MAX_READ_BYTES {
+                    self.found.add(ScanRule::TooLong);
+                    return;
+                }
+                self.search_reading(&reading);
+                self.seen.insert(reading.text.clone());
+                if depth + 1 < MAX_DEPTH {
+                    waiting.push_back((reading.text, depth + 1));
+                }
+            }
+        }
+    }
+
+    fn search_reading(&mut self, reading: &TextReading) {
+        let folded = fold_text(&reading.text);
+        let mut orders = FoundOrders::search(&folded);
+        orders.add(&FoundOrders::search_squeezed(&folded), 0);
+        if reading.form == ReadingForm::Encoded {
+            if orders.heaviest_passage() >= REPORTED {
+                self.found.add(ScanRule::EncodedOrders);
+            } else if is_sentence(&reading.text) {
+                self.found.add(ScanRule::EncodedText);
+            }
+            return;
+        }
+        let mut orders = orders.without(&self.known);
+        if reading.form != ReadingForm::Apart {
+            orders = orders.without(&self.squeezed);
+        }
+        // Honest documents of markup and of shells have these, with escapes.
+        let is_telling = |rule| !matches!(rule, ScanRule::PromptMarkup | ScanRule::ShellCommand);
+        let disguised = orders.rules().any(|rule| rule.weight() >= REPORTED && is_telling(rule));
+        if reading.form != ReadingForm::Markup && disguised {
+            self.found.add(ScanRule::DisguisedOrders);
+        }
+        self.orders.add(&orders, 0);
+    }
+}
+
+/// Returns a text in the forms that it may have been before it was disguised.
+fn read_forms(text: &str) -> Vec<TextReading> {
+    let folded = fold_text(text);
+    let mut readings = Vec::new();
+    let mut add = |form: ReadingForm, texts: Vec<String>| {
+        readings.extend(texts.into_iter().map(|text| TextReading { text, form }));
+    };
+    add(ReadingForm::Markup, strip_markup(text).into_iter().collect());
+    add(ReadingForm::Disguised, decode_escapes(text).into_iter().collect());
+    add(ReadingForm::Disguised, fold_lookalikes(text).into_iter().collect());
+    add(ReadingForm::Apart, join_spaced(&folded).into_iter().collect());
+    add(ReadingForm::Disguised, read_digits(&folded));
+    add(ReadingForm::Encoded, turn_upside_down(text).into_iter().collect());
+    add(ReadingForm::Encoded, read_ciphers(&folded));
+    add(ReadingForm::Encoded, decode_words(text));
+    readings
+}
+
+/// The most readings on top of each other.
+const MAX_DEPTH: usize = 3;
+/// The most bytes of all readings of one definition.
+const MAX_READ_BYTES: usize = 512 * 1024;
+/// The bytes that a short reading counts as, so that many of them are bounded, too.
+const MIN_READ_BYTES: usize = 256;
