@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use crate::call::{PublicName, ServerName};
 use crate::config::{GatewayConfig, NameCase, NameFormat, NamingChoice};
@@ -16,7 +17,7 @@ pub const MAX_PUBLIC_NAME: usize = 64;
 
 /// How public names are made: `naming`, `name_format`, `name_case` and
 /// `reserved_names` of the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Naming {
     scheme: NamingChoice,
     format: NameFormat,
@@ -58,6 +59,22 @@ impl Naming {
     /// Whether the clients have a tool of their own by this name.
     pub(super) fn is_reserved(&self, name: &str) -> bool {
         self.reserved.contains(name)
+    }
+
+    /// Every name besides the native one that some naming makes of an element: in the configured
+    /// format and case and in the default ones, in all forms, and as a whole where a public name is
+    /// cut or changed.
+    pub(super) fn possible_names(&self, server: &ServerName, native: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for naming in [self, &*DEFAULT_NAMING] {
+            let tool = naming.in_case(native);
+            names.push(naming.format.render(&naming.in_case(server.as_str()), &tool));
+            let forms = [NameForm::Plain, NameForm::Prefixed, NameForm::Hashed];
+            names.extend(forms.map(|form| naming.public_name(form, server, native)));
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// The public name of a server's element in this form.
@@ -165,6 +182,14 @@ fn short_hash(server: &ServerName, native: &str) -> impl Iterator<Item = char> {
         char::from(if five < 26 { b'a' + five } else { b'2' + (five - 26) })
     })
 }
+
+/// The names that the gateway makes without settings.
+static DEFAULT_NAMING: LazyLock<Naming> = LazyLock::new(|| Naming {
+    scheme: NamingChoice::Prefix,
+    format: NameFormat::default(),
+    case: NameCase::Keep,
+    reserved: HashSet::new(),
+});
 
 /// Characters of a hash in a name: 40 bits.
 const HASH_CHARS: usize = 8;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{CONFIG_FAULT, CommonArgs, ConfigOption, FAILURE, print_error, write_to_stdout};
 use crate::call::{ProfileName, ServerName};
-use crate::catalog::Kind;
+use crate::catalog::{Kind, Naming};
 use crate::config::Config;
 use crate::policy::{Authorization, TrialCall, TrialElement, TrialOutcome, TrialResult};
 use crate::text::escape_controls;
@@ -39,7 +39,8 @@ enum PolicyCommand {
     ///   profile = "support"              # by default /mcp
     ///   client = "claude-code"           # the name of its software
     ///   tool = "git__push"               # or prompt = "…", or resource = "mcp://…"
-    ///   server = "git"                   # by default from the name: SERVER__TOOL
+    ///   server = "git"                   # by default from the name: SERVER__TOOL, or the configuration's
+    ///   native = "push"                  # by default the rest of the name; needed where it ends in a hash
     ///   annotations = { readOnlyHint = true }
     ///   arguments = { branch = "main" }
     ///   expect = "allow"                 # or "deny": visible, but refused for its arguments; or "hidden"
@@ -223,11 +224,14 @@ impl PolicyCase {
         };
         let is_own =
             kind == Kind::Tools && config.tools.iter().any(|own| own.name.as_str() == public);
-        let (server, rest) = match split_server(kind, public) {
+        let own_server = self.server.as_deref();
+        let is_meant = |server: &str| own_server.is_none_or(|meant| meant == server);
+        let renamed = renamed_tool(config, kind, public).filter(|(server, _)| is_meant(server));
+        let split = split_public(config, kind, public).filter(|(server, _)| is_meant(server));
+        let (server, rest) = match renamed.or(split) {
             _ if is_own => (None, public.as_str()),
-            Some((server, rest)) if self.server.is_none() => (Some(server), rest),
-            Some((server, rest)) if self.server.as_deref() == Some(server) => (Some(server), rest),
-            _ => (self.server.as_deref(), public.as_str()),
+            Some((server, rest)) => (Some(server), rest),
+            None => (own_server, public.as_str()),
         };
         let named = |name: &str| {
             let found = config.servers.iter().find(|server| server.name.as_str() == name);
@@ -245,10 +249,31 @@ impl PolicyCase {
     }
 }
 
-/// The server in a public name or URI, and the rest of it.
-fn split_server(kind: Kind, public: &str) -> Option<(&str, &str)> {
+/// Finds the tool that has a configured name: its server and native name.
+fn renamed_tool<'a>(config: &'a Config, kind: Kind, public: &str) -> Option<(&'a str, &'a str)> {
+    let servers = config.servers.iter().filter(|_| kind == Kind::Tools);
+    let mut named = servers.flat_map(|server| {
+        let overrides = server.tools.overrides.iter();
+        let named = overrides
+            .filter(|(_, tool)| tool.name.as_ref().is_some_and(|it| it.as_str() == public));
+        named.map(move |(native, _)| (server.name.as_str(), native.as_str()))
+    });
+    named.next()
+}
+
+/// Splits a public name or URI into its server and the rest.
+fn split_public<'a>(config: &'a Config, kind: Kind, public: &'a str) -> Option<(&'a str, &'a str)> {
     match kind {
-        Kind::Tools | Kind::Prompts => public.split_once("__"),
+        Kind::Tools | Kind::Prompts => {
+            let naming = Naming::new(&config.gateway);
+            let servers = config.servers.iter().filter_map(|server| {
+                let rest = public.strip_prefix(&*naming.prefix_of(&server.name)?)?;
+                Some((server.name.as_str(), rest))
+            });
+            // The longest prefix leaves the shortest rest.
+            let longest = servers.min_by_key(|(_, rest)| rest.len());
+            longest.or_else(|| public.split_once("__"))
+        }
         Kind::Resources | Kind::Templates | Kind::Skills => {
             public.strip_prefix("mcp://")?.split_once('/')
         }

@@ -34,6 +34,13 @@ choice! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameFormat(String);
 
+impl Default for NameFormat {
+    /// `SERVER__TOOL`.
+    fn default() -> Self {
+        Self(format!("{SERVER}__{TOOL}"))
+    }
+}
+
 impl NameFormat {
     /// The name of a server's tool.
     pub fn render(&self, server: &str, tool: &str) -> String {

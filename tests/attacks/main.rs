@@ -44,6 +44,7 @@ mod open_posts;
 mod oversized_messages;
 mod profile_paths;
 mod refused_calls;
+mod renamed_elements;
 mod shown_keys;
 mod strangers;
 mod surplus_responses;

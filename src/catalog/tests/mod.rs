@@ -1,6 +1,7 @@
 //! The catalog as its users see it: lists in, names and listings out.
 
 mod hidden_tools;
+mod identities;
 mod naming;
 mod tool;
 

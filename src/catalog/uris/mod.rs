@@ -478,7 +478,8 @@ fn only_resource_server(sources: &[MergeSource<'_>]) -> Option<ServerName> {
     all.next().filter(|_| all.next().is_none()).map(|source| source.server.clone())
 }
 
-fn prefix_uri(server: &ServerName, native: &str) -> String {
+/// The public form of a native URI behind its server's prefix.
+pub(super) fn prefix_uri(server: &ServerName, native: &str) -> String {
     let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
     format!("{prefix}{server}/{native}")
 }

@@ -53,12 +53,13 @@ section! {
             profiles: Option<Vec<Pattern>>,
             /// The servers. Tools of the gateway itself have none.
             servers: Option<Vec<Pattern>>,
-            /// The tools, by public name. A rule that sets any of `tools`, `prompts` and `resources`
-            /// is about what it names of these three, and about nothing else.
+            /// The tools, by public name; in a rule that denies, by any name that they can have. A rule
+            /// that sets any of `tools`, `prompts` and `resources` is about what it names of these three, and about nothing else.
             tools: Option<Vec<Pattern>>,
-            /// The prompts, by public name.
+            /// The prompts, by names like those of tools.
             prompts: Option<Vec<Pattern>>,
-            /// The resources, resource templates and skills, by public URI. What is read is compared
+            /// The resources, resource templates and skills, by public URI; in a rule that denies, by
+            /// their server's own URI, too. What is read is compared
             /// as it is read: the pattern of a template has to match the URIs that it expands to.
             resources: Option<Vec<Pattern>>,
             /// A condition in CEL (Common Expression Language) over `principal`, `claims`, `tool`, `item`,

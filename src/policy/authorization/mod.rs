@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::{Call, Context, Failure, ServerName};
-use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI};
+use crate::catalog::{CatalogElement, ElementFilter as _, Kind, MAX_URI, Naming};
 use crate::config::{ConditionCost, ConditionReads, Config, RuleConfig};
 use crate::mcp::Method;
 use crate::telemetry::audit::DecidingRule;
@@ -48,6 +48,8 @@ pub struct Authorization {
     settings: Vec<RuleConfig>,
     /// The servers whose annotations are believed.
     trusted: HashSet<ServerName>,
+    /// The settings of public names: a rule that denies matches each that an element can have.
+    naming: Naming,
     /// What is read where no condition asks for anything.
     no_reads: Arc<ConditionReads>,
 }
@@ -63,7 +65,8 @@ impl Authorization {
         let trusted = config.servers.iter().filter(|server| server.definitions.trusted);
         let trusted = trusted.map(|server| server.name.clone()).collect();
         let (settings, no_reads) = (settings.clone(), Arc::default());
-        Some(Arc::new(Self { rules, settings, trusted, no_reads }))
+        let naming = Naming::new(&config.gateway);
+        Some(Arc::new(Self { rules, settings, trusted, naming, no_reads }))
     }
 
     /// What a caller may see.
@@ -89,7 +92,9 @@ impl Authorization {
     /// Whether two sets of rules decide the same.
     fn is_same(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
-            || (self.settings == other.settings && self.trusted == other.trusted)
+            || (self.settings == other.settings
+                && self.trusted == other.trusted
+                && self.naming == other.naming)
     }
 
     /// Decides about a call, if the view of the caller knows its tool and that takes little time.

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::call::{Context, ServerName};
-use crate::catalog::{CatalogElement, ElementBasis, ElementFilter};
+use crate::catalog::{CatalogElement, ElementBasis, ElementFilter, ElementIdentities};
 use crate::config::{ConditionCost, RuleEffect, ValueSize};
 use crate::policy::CallTarget;
 
@@ -126,10 +126,11 @@ impl CallerRights {
         call: Option<&RequestFacts<'_>>,
     ) -> Judgement {
         let scope = self.scope(Some(element), call);
+        let identities = ElementIdentities::new(element, &self.authorization.naming);
         let mut settled = call.and_then(|facts| facts.settled).into_iter().flatten();
         let verdict = self.gather(|(rule, standing)| {
             let settled = settled.next().copied().unwrap_or(SettledRule::Open);
-            rule.holds_for((standing, settled), &scope)
+            rule.holds_for((standing, settled), &identities, &scope)
         });
         let decision = match element.basis {
             ElementBasis::Interface => verdict.decide_part(),
@@ -157,9 +158,10 @@ impl CallerRights {
     /// What is known of each rule for an element, whatever the call; in the order of [`Self::gather`].
     pub(super) fn settle(&self, element: &CatalogElement<'_>) -> Arc<[SettledRule]> {
         let scope = self.scope(Some(element), None);
+        let identities = ElementIdentities::new(element, &self.authorization.naming);
         let settle = |&(place, standing): &(usize, CallerMatch)| {
             let rule = self.authorization.rule(place);
-            rule.map_or(SettledRule::Open, |rule| rule.settle(standing, &scope))
+            rule.map_or(SettledRule::Open, |rule| rule.settle(standing, &identities, &scope))
         };
         self.applicable.iter().map(settle).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::ServerName;
-use crate::catalog::{CatalogElement, Kind, are_about_server};
+use crate::catalog::{ElementIdentities, Kind, are_about_server};
 use crate::config::{
     Condition, ConditionCost, ConditionReads, EvaluationFault, Pattern, RuleConfig, RuleEffect,
     SplitCondition, ValueSize,
@@ -39,9 +39,11 @@ pub(super) enum CallerMatch {
 pub(super) enum SettledRule {
     /// Nothing.
     Open,
-    /// The part of its condition that does not depend on the call holds.
+    /// It is about the element, and its condition is open.
+    AboutElement,
+    /// It is about the element, and the part of its condition that does not depend on the call holds.
     BeforeCall,
-    /// Whether its condition holds.
+    /// The rule holds, or does not.
     Whole(bool),
 }
 
@@ -87,19 +89,30 @@ impl AccessRule {
         }
     }
 
-    /// What is known of the rule before there is a call.
-    pub(super) fn settle(&self, standing: CallerMatch, scope: &EvaluationScope<'_>) -> SettledRule {
+    /// Settles the rule for one element before there is a call.
+    pub(super) fn settle(
+        &self,
+        standing: CallerMatch,
+        identities: &ElementIdentities<'_>,
+        scope: &EvaluationScope<'_>,
+    ) -> SettledRule {
+        if !self.is_about_element(identities) {
+            return SettledRule::Whole(false);
+        }
+        if self.settings.when.is_none() || standing != CallerMatch::Asks {
+            return SettledRule::Whole(true);
+        }
         let Some((condition, _)) = self.asked_condition(standing, scope) else {
-            return SettledRule::Open;
+            return SettledRule::Whole(false);
         };
         if !condition.reads().needs_call() {
             let known = Self::try_evaluate(condition, scope);
-            return known.map_or(SettledRule::Open, SettledRule::Whole);
+            return known.map_or(SettledRule::AboutElement, SettledRule::Whole);
         }
         // A part that cannot be evaluated is evaluated with the other one, which may decide.
         let split = condition.split();
         match split.map(|split| Self::try_evaluate(&split.before_call, scope)) {
-            None | Some(Err(_)) => SettledRule::Open,
+            None | Some(Err(_)) => SettledRule::AboutElement,
             Some(Ok(true)) => SettledRule::BeforeCall,
             Some(Ok(false)) => SettledRule::Whole(false),
         }
@@ -109,11 +122,14 @@ impl AccessRule {
     pub(super) fn holds_for(
         &self,
         (standing, settled): (CallerMatch, SettledRule),
+        identities: &ElementIdentities<'_>,
         scope: &EvaluationScope<'_>,
     ) -> Holds {
-        let Some(element) = scope.element else { return Holds::No };
-        if !self.is_about_element(element) {
-            return Holds::No;
+        match settled {
+            SettledRule::Whole(true) => return Holds::Yes,
+            SettledRule::Whole(false) => return Holds::No,
+            SettledRule::Open if !self.is_about_element(identities) => return Holds::No,
+            SettledRule::AboutElement | SettledRule::BeforeCall | SettledRule::Open => {}
         }
         if self.settings.when.is_none() || standing != CallerMatch::Asks {
             return Holds::Yes;
@@ -122,10 +138,8 @@ impl AccessRule {
             return Holds::No;
         };
         match (settled, split) {
-            (SettledRule::Whole(true), _) => Holds::Yes,
-            (SettledRule::Whole(false), _) => Holds::No,
             (SettledRule::BeforeCall, Some(split)) => self.evaluate(&split.of_call, scope),
-            (SettledRule::BeforeCall | SettledRule::Open, _) => self.evaluate(condition, scope),
+            _ => self.evaluate(condition, scope),
         }
     }
 
@@ -222,7 +236,8 @@ impl AccessRule {
         }
     }
 
-    fn is_about_element(&self, element: &CatalogElement<'_>) -> bool {
+    fn is_about_element(&self, identities: &ElementIdentities<'_>) -> bool {
+        let element = identities.element();
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
         let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
         let of_server = match (servers, element.server) {
@@ -237,23 +252,31 @@ impl AccessRule {
         };
         let is_named = match patterns {
             None => !names_elements,
-            Some(patterns) => self.names_element(patterns, element),
+            Some(patterns) => self.names_element(patterns, identities),
         };
         of_server && is_named
     }
 
-    /// Whether patterns name an element. A server may decode a URI before it reads it: a rule that
-    /// denies names it in either form, one that allows in both.
-    fn names_element(&self, patterns: &[Pattern], element: &CatalogElement<'_>) -> bool {
-        let is_named = matches_any(patterns, element.public);
-        if matches!(element.kind, Kind::Tools | Kind::Prompts) || !element.public.contains('%') {
-            return is_named;
-        }
-        let decoded = percent_encoding::percent_decode_str(element.public).decode_utf8_lossy();
-        let decoded = matches_any(patterns, &decoded);
+    /// Returns true if patterns name an element. A rule that denies names it by any of its
+    /// identities, one that allows by the public one alone. A server may decode a URI before it reads
+    /// it: a rule that denies names it in either form, one that allows in both.
+    fn names_element(&self, patterns: &[Pattern], identities: &ElementIdentities<'_>) -> bool {
+        let element = identities.element();
+        let is_name = matches!(element.kind, Kind::Tools | Kind::Prompts);
+        let named = |text: &str| matches_any(patterns, text);
+        let named_decoded = |text: &str| {
+            let decoded = percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+            named(&decoded)
+        };
+        let has_codes = |text: &str| !is_name && text.contains('%');
         match self.effect() {
-            RuleEffect::Allow => is_named && decoded,
-            RuleEffect::Deny => is_named || decoded,
+            RuleEffect::Allow => {
+                let public = element.public;
+                named(public) && (!has_codes(public) || named_decoded(public))
+            }
+            RuleEffect::Deny => identities
+                .iter()
+                .any(|text| named(text) || (has_codes(text) && named_decoded(text))),
         }
     }
 }
