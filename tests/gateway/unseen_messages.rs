@@ -23,10 +23,7 @@ const ROWS: [(&str, &[&str]); 9] = [
     ("task notification", &["task notification"]),
     ("progress", &["progress"]),
     ("log line", &["log line", "log line outside"]),
-    (
-        "other notification",
-        &["unknown in a call", "unknown outside", "resource update", "task status outside"],
-    ),
+    ("other notification", &["unknown outside", "resource update", "task status outside"]),
 ];
 
 /// The rows that are no messages in the course of a call, with their tests in `docs/security.md`.
@@ -112,9 +109,6 @@ async fn server(way: &'static str) -> (Upstream, Option<Tasks>) {
         "log line" => {
             let line = json!({ "level": "alert", "data": WORDS });
             vec![notification("notifications/message", line), step.clone()]
-        }
-        "unknown in a call" => {
-            vec![notification("notifications/of/tomorrow", json!({ "x": WORDS })), step.clone()]
         }
         _ => vec![step.clone()],
     });
