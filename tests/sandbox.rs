@@ -8,6 +8,15 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "sandbox/files.rs"]
+mod files;
+#[path = "sandbox/folders.rs"]
+mod folders;
+#[path = "sandbox/processes.rs"]
+mod processes;
+#[path = "sandbox/sockets.rs"]
+mod sockets;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -342,9 +351,9 @@ async fn processes_outside_of_the_sandbox_are_out_of_reach() {
     let signal = format!("os.kill({id}, 0)");
     let connect = format!("socket.socket(socket.AF_UNIX).connect('\\0trunkline-{id}')");
     for (config, expected) in [
-        ("true", "PermissionError"),
-        ("{ scopes = true }", "PermissionError"),
-        ("{ scopes = false }", "done"),
+        ("{ unix = true }", "PermissionError"),
+        ("{ scopes = true, unix = true }", "PermissionError"),
+        ("{ scopes = false, unix = true }", "done"),
     ] {
         for code in [&signal, &connect] {
             assert_eq!(attempt(code, sandbox(config)).await, expected, "{config} {code}");

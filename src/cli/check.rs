@@ -16,7 +16,7 @@ use crate::config::{
 };
 use crate::policy::{BaselineFolder, pins_of, survey_patterns, survey_rules};
 use crate::text::escape_controls;
-use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap};
+use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_remarks};
 
 /// `trunkline check`
 #[derive(Debug, Args)]
@@ -124,8 +124,9 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
             print_error(&format!("servers.{}: {fault}", server.name));
             checked = Err(FAILURE.into_code());
         }
-        if let Some(gap) = sandbox_gap(server) {
-            print_error(&format!("warning: servers.{}: {gap}", server.name));
+        let remarks = sandbox_gap(server).map(str::to_owned).into_iter();
+        for remark in remarks.chain(sandbox_remarks(&spec)) {
+            print_error(&format!("warning: servers.{}: {remark}", server.name));
         }
     }
     checked

@@ -36,6 +36,7 @@ mod docs;
 mod events;
 mod fault;
 mod gateway;
+mod gateway_files;
 mod help;
 mod interceptors;
 mod issuers;
@@ -96,6 +97,7 @@ pub use gateway::{
     AdminConfig, AnonymousAccess, ClientCertificates, GatewayConfig, LimitsConfig, LogConfig,
     LogFormatChoice, ReloadTrigger, StateDir, TelemetryConfig, TlsConfig, UriChoice,
 };
+pub use gateway_files::GatewayFiles;
 pub use interceptors::{
     InterceptedPhase, InterceptorConfig, InterceptorFailure, InterceptorMode, InterceptorName,
 };
@@ -217,7 +219,10 @@ impl Config {
             None => read_text(text, &mut reader),
         };
         match config {
-            Some(config) if reader.found.is_empty() => Ok(config),
+            Some(mut config) if reader.found.is_empty() => {
+                config.keep_from_children(&GatewayFiles::collect(&config, source, surroundings));
+                Ok(config)
+            }
             _ => Err(ConfigFaults::new(Findings {
                 name: &source.name,
                 text,
@@ -225,6 +230,21 @@ impl Config {
                 hidden: reader.hidden,
                 files: reader.files.into_iter().collect(),
             })),
+        }
+    }
+
+    /// Keeps these files from children with a sandbox.
+    fn keep_from_children(&mut self, files: &GatewayFiles) {
+        for server in &mut self.servers {
+            let ServerKind::Command(command) = &server.target else { continue };
+            if command.sandbox.is_none() {
+                continue;
+            }
+            if let ServerKind::Command(command) = &mut Arc::make_mut(server).target
+                && let Some(sandbox) = &mut command.sandbox
+            {
+                sandbox.gateway_files = files.clone();
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml::de::{DeTable, DeValue};
 
+use super::gateway_files::GatewayFiles;
 use super::macros::section;
 use super::numbers::CountSetting;
 use super::problem::ConfigProblem;
@@ -19,10 +20,16 @@ section! {
     /// not start if the system cannot enforce all that is configured.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SandboxConfig {
+        parts {
+            /// The gateway's own files.
+            gateway_files: GatewayFiles,
+        }
         settings {
             /// Whether the child may read and run what programs of the system need: `/usr`, `/bin`,
-            /// `/lib`, the folders of `PATH` and that of its program; and read its `cwd`, `/proc`, and
-            /// those files of `/etc`, `/dev` and `/sys` that any program may need.
+            /// `/lib`, the folders of `PATH`, its program and the folder of that; and read its `cwd`,
+            /// `/proc`, and those files of `/etc`, `/dev` and `/sys` that any program may need. Folders
+            /// that contain the configuration, or another file of the gateway, are left out;
+            /// `trunkline check` prints the `read` that is needed instead.
             system: bool = true,
             /// Further files and folders that it may read.
             read: Vec<PathBuf> = [],
@@ -33,10 +40,22 @@ section! {
             /// Whether it has a folder for temporary files of its own, in `TMPDIR`, which is removed
             /// when it ends.
             private_tmp: bool = true,
-            /// The TCP ports that it may connect to, at any address. By default all; with `[]` none.
+            /// The TCP ports that it may connect to, at any address. By default all; with `[]` none. With
+            /// `[]` here and in `bind` it has no internet sockets.
             connect: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
             /// The TCP ports that it may listen on. By default all; with `[]` none.
             bind: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
+            /// UDP to any port, for name resolution, if it may connect to a TCP port.
+            udp: bool = true,
+            /// Sockets of paths, such as those of docker, ssh-agent and D-Bus. Pairs of sockets, by which
+            /// its own processes talk to each other, are always allowed.
+            unix: bool = false,
+            /// Changes of the metadata of all files of its user, also of those that it may not write: with
+            /// `true` modes, times, owners and extended attributes, with `false` none. By default modes
+            /// and times, which npm, uv and git change, and those only with `write`.
+            metadata: Option<bool>,
+            /// Files in memory that can be run as programs.
+            memfd: bool = false,
             /// Whether signals to processes outside of the sandbox, and their abstract sockets, are out
             /// of its reach, which needs Linux 6.12. With `true` the server does not start on an older
             /// kernel. By default it does, with a warning in the log, in `/status` and by

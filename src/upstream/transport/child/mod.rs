@@ -39,13 +39,13 @@ use crate::call::ServerName;
 use crate::config::{CommandConfig, SandboxConfig, ServerConfig, ServerKind, ServerSecrets};
 use crate::text::error_chain;
 use group::Group;
-use sandbox::{TemporaryFolder, find_gap, prepare_sandbox};
+use sandbox::{TemporaryFolder, find_gap, prepare_sandbox, withheld_folders};
 use stderr::StderrLog;
 
 pub use guardian::{Guardian, run_guardian};
 pub use sandbox::{
-    DENIED_SYSCALLS, ResourceBounds, SandboxCommand, SandboxError, SandboxPolicy, UserIds,
-    enter_sandbox, run_launcher,
+    CallGroup, DENIED_SYSCALLS, ResourceBounds, SandboxCommand, SandboxError, SandboxPolicy,
+    SocketPolicy, UserIds, enter_sandbox, run_launcher,
 };
 #[cfg(target_os = "linux")]
 pub use sandbox::{can_restrict_ports, can_restrict_scopes};
@@ -382,6 +382,14 @@ fn prepare(
 pub fn sandbox_gap(server: &ServerConfig) -> Option<&'static str> {
     let ServerKind::Command(command) = &server.target else { return None };
     find_gap(command.sandbox.as_ref()?)
+}
+
+/// Returns a sentence for each folder that a sandbox keeps from its child although programs usually
+/// need it.
+pub fn sandbox_remarks(spec: &ChildSpec) -> Vec<String> {
+    let Some(config) = &spec.sandbox else { return Vec::new() };
+    let environment = environment::of(spec, std::env::vars_os());
+    withheld_folders(config, spec, &environment).iter().map(ToString::to_string).collect()
 }
 
 /// Finds out whether this system can enforce the sandbox of a child, without running its program.

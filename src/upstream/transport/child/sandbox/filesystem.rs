@@ -25,9 +25,11 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     let ruleset = if policy.scopes { ruleset.scope(scopes()).map_err(of_scopes)? } else { ruleset };
     let mut created = ruleset.create().map_err(of_files)?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    // Root could make one of the disk, and read it all.
+    let devices = AccessFs::MakeBlock | AccessFs::MakeChar;
     for (paths, access) in [
         (&policy.read, read),
-        (&policy.write, read | AccessFs::from_write(FILES)),
+        (&policy.write, read | (AccessFs::from_write(FILES) & !devices)),
         (&policy.execute, read | AccessFs::Execute),
     ] {
         for path in paths {

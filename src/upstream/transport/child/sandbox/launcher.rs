@@ -59,7 +59,7 @@ fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxErr
 #[cfg(target_os = "linux")]
 pub fn enter_sandbox(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     super::filesystem::restrict_access(policy)?;
-    super::syscalls::deny_syscalls(&policy.denied)?;
+    super::syscalls::refuse_syscalls(policy)?;
     // Last, because the launcher itself needs memory.
     set_bounds(policy)
 }

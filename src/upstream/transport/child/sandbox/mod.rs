@@ -14,12 +14,16 @@ mod launcher;
 mod policy;
 #[cfg(target_os = "linux")]
 mod syscalls;
+mod system;
 mod temporary;
 mod user;
 
 #[cfg(target_os = "linux")]
 pub use filesystem::{can_restrict_ports, can_restrict_scopes};
 pub use launcher::{SandboxCommand, enter_sandbox, run_launcher};
-pub use policy::{DENIED_SYSCALLS, ResourceBounds, SandboxError, SandboxPolicy, UserIds};
+pub use policy::{
+    CallGroup, DENIED_SYSCALLS, ResourceBounds, SandboxError, SandboxPolicy, SocketPolicy, UserIds,
+};
 pub(super) use policy::{find_gap, prepare_sandbox};
+pub(super) use system::withheld_folders;
 pub(super) use temporary::TemporaryFolder;

@@ -1,13 +1,14 @@
 //! The policy of a sandbox, as the gateway hands it to the launcher.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::ChildSpec;
+use super::system::add_system;
 use super::temporary::TemporaryFolder;
 use super::user::find_user;
 use crate::config::SandboxConfig;
@@ -30,10 +31,51 @@ pub struct SandboxPolicy {
     pub scopes: bool,
     /// System calls that fail.
     pub denied: Vec<String>,
+    /// Sockets that it may make; all if `None`.
+    pub sockets: Option<SocketPolicy>,
+    /// Further system calls that fail, most of them by their arguments.
+    pub groups: BTreeSet<CallGroup>,
     /// Resource limits.
     pub bounds: ResourceBounds,
     /// The user that it runs as; the gateway's own if `None`.
     pub user: Option<UserIds>,
+}
+
+/// The sockets that a child may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketPolicy {
+    /// TCP, over IPv4 and IPv6.
+    pub inet: bool,
+    /// UDP, where TCP is allowed.
+    pub udp: bool,
+    /// Sockets of paths.
+    pub unix: bool,
+    /// To be connected to.
+    pub listen: bool,
+}
+
+impl SocketPolicy {
+    fn from_config(config: &SandboxConfig) -> Self {
+        let has_port = |ports: &Option<Vec<usize>>| ports.as_ref().is_none_or(|it| !it.is_empty());
+        let (connect, bind) = (has_port(&config.connect), has_port(&config.bind));
+        let inet = connect || bind;
+        Self { inet, udp: config.udp && connect, unix: config.unix, listen: bind || !inet }
+    }
+}
+
+/// System calls that are refused together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallGroup {
+    /// Priorities, limits and processors of other processes.
+    OtherProcesses,
+    /// Owners, extended attributes and flags of files.
+    Owners,
+    /// Modes and times of files.
+    Modes,
+    /// Files in memory that can be run.
+    ExecutableMemory,
 }
 
 /// Resource limits; those that are `None` stay as they are.
@@ -146,11 +188,11 @@ impl SandboxPolicy {
 
     /// The policy for the log: of the denied system calls only the number.
     pub(in crate::upstream::transport::child) fn describe(&self) -> String {
-        let Self { read, write, execute, connect, bind, scopes, denied, bounds, user } = self;
-        let denied = denied.len();
+        let Self { read, write, execute, connect, bind, scopes, denied, bounds, user, .. } = self;
+        let (denied, sockets, groups) = (denied.len(), self.sockets, &self.groups);
         format!(
             "read {read:?}, write {write:?}, execute {execute:?}, connect {connect:?}, \
-             bind {bind:?}, scopes {scopes}, {denied} system calls denied, {bounds:?}, user {user:?}"
+             bind {bind:?}, {sockets:?}, scopes {scopes}, {denied} system calls and {groups:?} denied, {bounds:?}, user {user:?}"
         )
     }
 }
@@ -182,6 +224,8 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         bind: ports(&config.bind),
         scopes: config.scopes.unwrap_or_else(can_restrict_scopes),
         denied: Vec::new(),
+        sockets: Some(SocketPolicy::from_config(config)),
+        groups: call_groups(config),
         bounds: ResourceBounds {
             memory: config.memory,
             processes: bytes(config.processes),
@@ -199,12 +243,26 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         policy.denied = DENIED_SYSCALLS.map(str::to_owned).to_vec();
     }
     if config.system {
-        add_system(&mut policy, spec, environment);
+        add_system(&mut policy, config, spec, environment);
     }
     let temporary = config.private_tmp.then(|| TemporaryFolder::create(policy.user)).transpose();
     let temporary = temporary.map_err(SandboxError::Temporary)?;
     policy.write.extend(temporary.iter().map(|folder| folder.path().to_owned()));
     Ok(SandboxedChild { policy, temporary })
+}
+
+/// Modes and times can be changed where files can be written: npm, uv and git need that.
+fn call_groups(config: &SandboxConfig) -> BTreeSet<CallGroup> {
+    let modes = config.metadata.unwrap_or(!config.write.is_empty());
+    [
+        (CallGroup::OtherProcesses, config.syscalls),
+        (CallGroup::Owners, config.metadata != Some(true)),
+        (CallGroup::Modes, !modes),
+        (CallGroup::ExecutableMemory, !config.memfd),
+    ]
+    .into_iter()
+    .filter_map(|(group, is_refused)| is_refused.then_some(group))
+    .collect()
 }
 
 /// What this system does not enforce of a sandbox that does not insist on it, in words.
@@ -232,102 +290,10 @@ const SCOPES_MISSING: &str = "the sandbox does not keep the child from signals t
                               sandbox.scopes = true the server does not start without that, with \
                               false nothing is said of it";
 
-/// Adds what programs of the system need, as far as it exists.
-fn add_system(policy: &mut SandboxPolicy, spec: &ChildSpec, environment: &[(OsString, OsString)]) {
-    let existing = |paths: &[&str]| {
-        let paths: Vec<_> = paths.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
-        paths
-    };
-    policy.execute.extend(existing(&RUN));
-    policy.read.extend(existing(&READ));
-    policy.read.extend(existing(if runs_as_root(policy) { &OWN_PROCESS } else { &["/proc"] }));
-    policy.write.extend(existing(&DEVICES));
-    let path = environment.iter().rfind(|(name, _)| name == "PATH");
-    let folders = path.map_or_else(Vec::new, |(_, path)| std::env::split_paths(path).collect());
-    policy.execute.extend(program_folder(&spec.program, spec.cwd.as_deref(), &folders));
-    policy.execute.extend(folders.into_iter().filter(|path| path.is_absolute() && path.is_dir()));
-    // Not the gateway's own working directory: its configuration may be there.
-    policy.read.extend(spec.cwd.clone());
-}
-
-fn runs_as_root(policy: &SandboxPolicy) -> bool {
-    match policy.user {
-        Some(UserIds { user, .. }) => user == 0,
-        None => rustix::process::geteuid().is_root(),
-    }
-}
-
-/// The folder of a program, and of the file that it is a link to.
-fn program_folder(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<PathBuf> {
-    let found = if program.contains('/') {
-        Some(cwd.unwrap_or(Path::new(".")).join(program))
-    } else {
-        let named = folders.iter().map(|folder| folder.join(OsStr::new(program)));
-        named.into_iter().find(|path| path.is_file())
-    };
-    let Some(found) = found else { return Vec::new() };
-    let real = found.canonicalize().ok();
-    let files = [Some(found), real];
-    files.into_iter().flatten().filter_map(|path| Some(path.parent()?.to_owned())).collect()
-}
-
-/// Folders with programs and libraries.
-const RUN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
-/// What programs read: name resolution, certificates, libraries, users and time, and how many
-/// processors there are. Of `/etc` no more, because services keep credentials there.
-const READ: [&str; 30] = [
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/crypto-policies",
-    "/etc/fonts",
-    "/etc/gai.conf",
-    "/etc/group",
-    "/etc/host.conf",
-    "/etc/hostname",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/locale.alias",
-    "/etc/localtime",
-    "/etc/magic",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/os-release",
-    "/etc/passwd",
-    "/etc/pki",
-    "/etc/protocols",
-    "/etc/resolv.conf",
-    "/etc/services",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/timezone",
-    "/run/resolvconf",
-    "/run/systemd/resolve",
-    "/sys/devices/system/cpu",
-    "/sys/fs/cgroup",
-];
-/// What root reads of `/proc`: the child itself and the machine. Landlock keeps others from the
-/// environment of processes outside of the sandbox, but not root, which may look at all memory.
-const OWN_PROCESS: [&str; 10] = [
-    "/proc/self",
-    "/proc/cpuinfo",
-    "/proc/filesystems",
-    "/proc/loadavg",
-    "/proc/meminfo",
-    "/proc/stat",
-    "/proc/sys/kernel",
-    "/proc/sys/vm",
-    "/proc/uptime",
-    "/proc/version",
-];
-/// Devices that give nothing away.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-
 /// The system calls that fail in a sandbox: to look into or change other processes, to change what
 /// the system mounts, runs and trusts, and to leave the sandbox by a namespace. A `clone` that asks
 /// for a namespace fails like `unshare`.
-pub const DENIED_SYSCALLS: [&str; 44] = [
+pub const DENIED_SYSCALLS: [&str; 50] = [
     "acct",
     "add_key",
     "adjtimex",
@@ -356,6 +322,7 @@ pub const DENIED_SYSCALLS: [&str; 44] = [
     "name_to_handle_at",
     "open_by_handle_at",
     "open_tree",
+    "open_tree_attr",
     "perf_event_open",
     "pidfd_getfd",
     "pivot_root",
@@ -364,12 +331,17 @@ pub const DENIED_SYSCALLS: [&str; 44] = [
     "process_vm_writev",
     "ptrace",
     "quotactl",
+    "quotactl_fd",
     "reboot",
     "request_key",
+    "setdomainname",
+    "sethostname",
     "setns",
     "settimeofday",
+    "swapoff",
     "swapon",
     "umount2",
     "unshare",
     "userfaultfd",
+    "vhangup",
 ];

@@ -1,0 +1,105 @@
+//! Sockets: which families and protocols a child can use.
+//!
+//! Landlock restricts the ports of plain TCP in `connect` and `bind`. Everything that reaches a network
+//! otherwise is refused here.
+
+use super::{ArgumentTest, RefusedCalls};
+use crate::upstream::transport::child::sandbox::policy::{SandboxError, SocketPolicy};
+
+/// Refuses all sockets but the allowed ones, and pairs of sockets that can send elsewhere.
+pub(super) fn refuse_others(
+    allowed: SocketPolicy,
+    refused: &mut RefusedCalls,
+) -> Result<(), SandboxError> {
+    // It makes sockets and connects them where no filter sees it.
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+        refused.refuse(libc::EPERM, call);
+    }
+    refuse_families(allowed, refused)?;
+    if allowed.inet {
+        for family in INET {
+            refuse_protocols(family, allowed.udp, refused)?;
+        }
+        refuse_unseen_connections(refused)?;
+    }
+    if !allowed.listen {
+        // On a socket without a port the kernel chooses one, and asks nobody.
+        refused.refuse(libc::EACCES, libc::SYS_listen);
+    }
+    refuse_pairs(allowed, refused)
+}
+
+fn refuse_families(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
+    let inet = allowed.inet.then_some(INET).into_iter().flatten();
+    let families = inet.chain(allowed.unix.then_some(libc::AF_UNIX));
+    let others: Vec<_> = families.map(|family| ArgumentTest::is_not(FAMILY, family)).collect();
+    if others.is_empty() {
+        refused.refuse(libc::EACCES, libc::SYS_socket);
+        return Ok(());
+    }
+    refused.refuse_if(libc::EACCES, libc::SYS_socket, &others)
+}
+
+/// Refuses MPTCP, raw sockets and the like: all but TCP, and UDP where it is allowed.
+fn refuse_protocols(
+    family: i32,
+    udp: bool,
+    refused: &mut RefusedCalls,
+) -> Result<(), SandboxError> {
+    let family = || ArgumentTest::is(FAMILY, family);
+    let kind = |mask, value| ArgumentTest::masked(KIND, mask, value);
+    let other_than =
+        |protocol| [ArgumentTest::is_not(PROTOCOL, 0), ArgumentTest::is_not(PROTOCOL, protocol)];
+    let mut refuse = |conditions: Vec<ArgumentTest>| {
+        refused.refuse_if(libc::EACCES, libc::SYS_socket, &conditions)
+    };
+    let [zero, tcp] = other_than(libc::IPPROTO_TCP);
+    refuse(vec![family(), kind(KINDS, libc::SOCK_STREAM), zero, tcp])?;
+    let datagrams = kind(KINDS, libc::SOCK_DGRAM);
+    if udp {
+        let [zero, udp] = other_than(libc::IPPROTO_UDP);
+        refuse(vec![family(), datagrams, zero, udp])?;
+    } else {
+        refuse(vec![family(), datagrams])?;
+    }
+    // The numbers from 0 to 15 but for 1, a stream, and 2, datagrams.
+    for (mask, value) in [(0b1000, 0b1000), (0b100, 0b100), (0b11, 0b11), (0b11, 0b00)] {
+        refuse(vec![family(), kind(mask, value)])?;
+    }
+    Ok(())
+}
+
+/// Refuses to connect by other calls than `connect`, or to another protocol than TCP: Landlock sees
+/// neither.
+fn refuse_unseen_connections(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
+    for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        let fast_open = ArgumentTest::masked(flags, FAST_OPEN, FAST_OPEN);
+        refused.refuse_if(libc::EOPNOTSUPP, call, &[fast_open])?;
+    }
+    let option = [ArgumentTest::is(1, libc::IPPROTO_TCP), ArgumentTest::is(2, UPPER_LAYER)];
+    refused.refuse_if(libc::EOPNOTSUPP, libc::SYS_setsockopt, &option)
+}
+
+/// Refuses pairs of other families than that of paths and, where sockets of paths are not allowed,
+/// pairs that exchange datagrams: each end can send to any path. `SOCK_RAW` means the same there.
+fn refuse_pairs(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
+    let mut refuse = |test| refused.refuse_if(libc::EACCES, libc::SYS_socketpair, &[test]);
+    refuse(ArgumentTest::is_not(FAMILY, libc::AF_UNIX))?;
+    if !allowed.unix {
+        refuse(ArgumentTest::masked(KIND, KINDS, libc::SOCK_DGRAM))?;
+        refuse(ArgumentTest::masked(KIND, KINDS, libc::SOCK_RAW))?;
+    }
+    Ok(())
+}
+
+const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+/// The arguments of `socket` and `socketpair`.
+const FAMILY: u8 = 0;
+const KIND: u8 = 1;
+const PROTOCOL: u8 = 2;
+/// The bits of the kind; the others are flags.
+const KINDS: i32 = 0xf;
+/// `MSG_FASTOPEN`: connects a TCP socket with its first bytes.
+const FAST_OPEN: i32 = 0x2000_0000;
+/// `TCP_ULP`: puts another protocol in the place of TCP, such as SMC.
+const UPPER_LAYER: i32 = 31;
