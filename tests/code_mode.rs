@@ -505,6 +505,9 @@ async fn the_process_inherits_nothing_and_reads_no_code_before_it_is_confined() 
     assert_eq!(std::fs::read_link(format!("{folder}/cwd")).unwrap(), Path::new("/"));
     let group: Vec<_> = read("stat").split(' ').map(str::to_owned).collect();
     assert_eq!(group[4], running.process_id().unwrap().to_string(), "it leads a group");
+    // It gives way to the gateway: the priority comes after the name in parentheses, as the 17th field.
+    let priority = read("stat").rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().to_owned();
+    assert_eq!(priority, "19");
     // What is open in this process is not open in the child.
     let links = std::fs::read_dir(format!("{folder}/fd")).unwrap();
     let links: Vec<_> =

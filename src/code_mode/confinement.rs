@@ -27,6 +27,9 @@ pub enum ConfinementError {
     /// A resource limit cannot be set.
     #[error("cannot limit processor time")]
     CpuTime(#[source] io::Error),
+    /// The process cannot give way to others.
+    #[error("cannot lower the priority of the process")]
+    Priority(#[source] io::Error),
 }
 
 /// Which layers a process is given. Only probes leave one out.
@@ -68,6 +71,9 @@ pub(super) fn confine_process(
     // The first look at a clock asks the kernel where its clocks are, which the filter forbids.
     let _found = crate::clock::thread_cpu_time();
     limit_cpu_time(limits)?;
+    // The gateway and its servers come first.
+    rustix::process::setpriority_process(None, LOWEST_PRIORITY)
+        .map_err(|errno| ConfinementError::Priority(errno.into()))?;
     enter_sandbox(&policy)?;
     match layers {
         Layers::All => super::filter::allow_computing_only(),
@@ -104,6 +110,9 @@ fn address_space(limits: &ScriptLimits) -> Result<u64, ConfinementError> {
     Ok(size.saturating_mul(1024).saturating_add(further))
 }
 
+/// A `nice` value: the share of a processor is a seventieth of the usual one.
+#[cfg(target_os = "linux")]
+const LOWEST_PRIORITY: i32 = 19;
 /// What the interpreter and its host need besides.
 #[cfg(target_os = "linux")]
 const SLACK: usize = 16 << 20;

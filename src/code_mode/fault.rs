@@ -74,6 +74,12 @@ pub enum ScriptFault {
         /// The bound.
         limit: Duration,
     },
+    /// The processor time of all runs of the client is used up.
+    #[error("the runs of this client used more than {limit:?} of processor time within a minute")]
+    CpuBudget {
+        /// The bound.
+        limit: Duration,
+    },
     /// The time is used up.
     #[error("the code was not done after {limit:?}")]
     WallTime {

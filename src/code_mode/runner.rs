@@ -74,6 +74,8 @@ pub struct RunningScript {
     deadline: Instant,
     pending: HashSet<u64>,
     outcome: ScriptOutcome,
+    /// The processor time that the child had used at its end.
+    final_cpu_time: Duration,
 }
 
 struct RunningChild {
@@ -134,7 +136,8 @@ impl RunningScript {
         child.outgoing.extend(write_line(&script));
         let tools = script.tools.into_iter().map(|tool| tool.name).collect();
         let (pending, outcome) = (HashSet::new(), ScriptOutcome::default());
-        Ok(Self { child: Some(child), limits, tools, deadline, pending, outcome })
+        let final_cpu_time = Duration::ZERO;
+        Ok(Self { child: Some(child), limits, tools, deadline, pending, outcome, final_cpu_time })
     }
 
     /// The next call, or the end. After the end it returns the same again.
@@ -177,6 +180,19 @@ impl RunningScript {
         child.outgoing.extend(write_line(&AnswerMessage { id, answer }));
     }
 
+    /// The processor time that the child has used, its start included. It is correct to a few
+    /// milliseconds while the child runs.
+    pub fn cpu_time(&self) -> Duration {
+        self.child.as_ref().map_or(self.final_cpu_time, |child| read_cpu_time(child.process.id()))
+    }
+
+    /// Ends the script, because the runs of its client have used all the time that they may.
+    pub fn end_over_budget(&mut self, limit: Duration) {
+        if self.child.is_some() {
+            self.end_with(ScriptFault::CpuBudget { limit });
+        }
+    }
+
     /// The process id of the child, until it has ended.
     pub fn process_id(&self) -> Option<i32> {
         self.child.as_ref().map(|child| child.process.id())
@@ -204,7 +220,7 @@ impl RunningScript {
                 }
                 self.outcome.returned = returned;
                 self.outcome.fault = fault;
-                self.child = None;
+                self.release_child();
             }
             Step::Ended => {
                 let fault = self.find_cause().await;
@@ -240,11 +256,19 @@ impl RunningScript {
     /// Kills the child.
     fn end_with(&mut self, fault: ScriptFault) {
         self.outcome.fault = Some(fault);
+        self.release_child();
+    }
+
+    /// Kills the child, if it still runs.
+    fn release_child(&mut self) {
+        self.final_cpu_time = self.cpu_time().max(self.final_cpu_time);
         self.child = None;
     }
 
     /// Why the child ended without saying so.
     async fn find_cause(&mut self) -> ScriptFault {
+        // Later its id may be that of another process.
+        self.final_cpu_time = self.cpu_time();
         let Some(child) = &mut self.child else { return ScriptFault::Died };
         let Ok(status) = timeout(END, child.process.exited()).await else {
             return ScriptFault::Died;
@@ -268,6 +292,14 @@ fn cause_of_death(status: ExitStatus, words: &[String], limits: &ScriptLimits) -
         }
         signal => ScriptFault::Signal { signal },
     }
+}
+
+/// The processor time of a process with one thread, which has not been reaped. Zero where the system
+/// does not say.
+fn read_cpu_time(process: i32) -> Duration {
+    let read = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
+    let spent = read.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse().ok());
+    spent.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
 /// A value as the child reads it: JSON on one line.

@@ -92,6 +92,8 @@ section! {
             time: Duration as DurationSetting = "10m",
             /// The processor time that it may take.
             cpu_time: Duration as DurationSetting = "10s",
+            /// The processor time that all runs of one client may take within a minute.
+            cpu_time_each: Duration as DurationSetting = "30s",
             /// The memory that its values may take up.
             memory: usize as SizeSetting = "64MiB",
             /// How many calls it may make.

@@ -103,6 +103,8 @@ pub struct Gateway {
     operations: Operations,
     /// The runs of code under way.
     code_runs: Arc<SharedAmount>,
+    /// The processor time of runs.
+    code_budgets: Arc<code::CodeBudgets>,
 }
 
 /// A call until its reply begins.
@@ -120,6 +122,7 @@ impl Gateway {
             inputs: InputStore::new(Arc::clone(&snapshots), &metrics),
             operations: Operations::new(|method| metrics.operation_metrics(method)),
             code_runs: Arc::default(),
+            code_budgets: Arc::default(),
             paged: PagedLists::default(),
             snapshots,
             metrics,

@@ -381,6 +381,51 @@ async fn the_bounds_of_a_run_are_those_of_the_configuration() {
 }
 
 #[tokio::test]
+async fn the_processor_time_of_a_client_is_bounded_in_each_minute() {
+    let bounds = "[code]\ncpu_time_each = \"800ms\"\ncpu_time = \"10s\"\n";
+    let (_upstreams, gateway) = start(&format!("{CODE}{bounds}")).await;
+    let client = gateway.modern();
+    let said = run(&client, "for (;;) {}").await;
+    assert!(said.is_error() && said.text().contains("runs of this client"), "{}", said.text());
+    let said = run(&client, "return 1;").await;
+    assert_eq!(said.status, 429, "{said:?}");
+    assert_eq!(said.answer()["error"]["data"]["limit"], "code_cpu_time_each", "{said:?}");
+}
+
+#[tokio::test]
+async fn many_short_runs_are_charged_like_a_long_one() {
+    let bounds = "[code]\ncpu_time_each = \"500ms\"\n";
+    let (_upstreams, gateway) = start(&format!("{CODE}{bounds}")).await;
+    let client = gateway.modern();
+    let code = "for (let n = 0; n < 1e6; n++); return 1;";
+    for _ in 0..500 {
+        if run(&client, code).await.status == 429 {
+            return;
+        }
+    }
+    panic!("500 runs took no processor time");
+}
+
+#[tokio::test]
+async fn arguments_that_code_produces_are_nested_no_deeper_than_those_of_a_client() {
+    let limits = "[gateway.limits]\ndepth = 16\n";
+    let (upstreams, gateway) = start(&format!("{CODE}{limits}")).await;
+    let client = gateway.modern();
+    let call = |depth: usize| {
+        format!(
+            "let it = 1; for (let n = 0; n < {depth}; n++) it = [it]; \
+             return await tools.m__ping({{ it }});"
+        )
+    };
+    let said = run(&client, &call(14)).await;
+    assert!(said.is_error() && said.text().contains("nests deeper"), "{}", said.text());
+    assert!(upstreams[0].calls().is_empty());
+    let said = run(&client, &call(13)).await;
+    assert!(!said.is_error(), "{}", said.text());
+    assert_eq!(upstreams[0].calls().len(), 1);
+}
+
+#[tokio::test]
 async fn a_run_that_waits_for_too_long_ends() {
     let (_upstreams, gateway) = start(&format!("{CODE}[code]\ntime = \"600ms\"\n")).await;
     let client = gateway.modern();

@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::call::{Answer, Asked, Call, Client, Failure, Input, Question, ResultBody};
+use crate::call::{Answer, Asked, Call, Client, Failure, Input, ParseFault, Question, ResultBody};
 use crate::code_mode::ScriptCall;
 use crate::era::lower;
-use crate::jsonrpc::{Id, Response, object_of, string};
+use crate::jsonrpc::{Id, Response, object_of, string, within_depth};
 use crate::mcp::Era;
 use crate::pipeline::inner_call::{InnerCallFault, await_answer, make_inner_call};
 use crate::pipeline::input::{input_refused_with, parse_params};
@@ -96,8 +96,12 @@ impl InnerCalls {
     /// Begins a call of the code.
     ///
     /// # Errors
-    /// [`Failure::OverLimit`] if the client may make no more requests.
+    /// [`Failure::OverLimit`] if the client may make no more requests, [`Failure::Parse`] if the
+    /// arguments are nested deeper than those of a client may be.
     pub(super) fn begin(&self, asked: &ScriptCall) -> Result<RunningTurn, Failure> {
+        let depth = self.snapshot.config.gateway.limits.depth.saturating_sub(LEVELS_ABOVE);
+        within_depth(&asked.arguments, depth)
+            .map_err(|fault| Failure::Parse(ParseFault::Depth(fault)))?;
         let context = &self.outer.context;
         let (who, address) = (&context.principal, context.address);
         self.gateway.admit_request(&self.snapshot, who, address)?;
@@ -238,6 +242,8 @@ fn left_out_kinds(result: &ResultBody) -> Vec<String> {
     kinds.map(|kind| kind.r#type).filter(|kind| kind != "text").take(MOST_KINDS).collect()
 }
 
+/// The levels of a client's request above the arguments of its tool.
+const LEVELS_ABOVE: usize = 2;
 /// The most kinds of content that are named as left out.
 const MOST_KINDS: usize = 8;
 /// How often a call may ask for input.

@@ -5,6 +5,7 @@
 //! permit. What a server asks in such a call is asked in the client's call of `run_code`: the client
 //! answers that, and the inner call goes on.
 
+mod budget;
 mod inner;
 
 use std::collections::VecDeque;
@@ -17,11 +18,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use tokio::time::{Interval, interval_at};
 
 use crate::call::{
     Answer, Call, Event, Failure, Input, InternalFault, MOST_QUESTIONS, MetaTool, ParamsFault,
     Reply, ResultBody, StateError, tool_error,
 };
+use crate::clock;
 use crate::code_mode::{
     RunningScript, ScriptError, ScriptEvent, ScriptLimits, ScriptOutcome, ScriptRequest, ScriptTool,
 };
@@ -37,6 +40,8 @@ use super::active_call::ActiveCall;
 use super::input::{check_responses, read_input};
 use super::meta_tools::checked_arguments;
 use super::own_tools::{failed_tool_result, tool_result};
+use budget::CodeBudget;
+pub(super) use budget::CodeBudgets;
 use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
 
 /// The answers of a client to what it was asked.
@@ -83,7 +88,10 @@ fn reply_of_code(
         code: String,
     }
     let CodeArguments { code } = serde_json::from_slice(arguments).map_err(|_| NO_CODE)?;
-    let share = take_share(gateway, snapshot, &call)?;
+    let holder = Holder::identify(&call.context.principal, call.context.address);
+    let bound = snapshot.config.code.cpu_time_each;
+    let budget = gateway.code_budgets.open(holder.clone(), bound, clock::now())?;
+    let share = take_share(gateway, snapshot, &holder)?;
     let functions = view.catalog.code_functions().iter();
     let tools =
         functions.map(|it| ScriptTool { name: it.public.clone(), function: it.identifier.clone() });
@@ -96,7 +104,7 @@ fn reply_of_code(
         match RunningScript::start(script, limits, gateway.snapshots.guardian()).await {
             Err(error) => yield Event::Answer(explain_refusal(&error)),
             Ok(script) => {
-                let mut run = CodeRun::new(script, calls, inbox, share);
+                let mut run = CodeRun::new(script, calls, inbox, (share, budget));
                 while let Some(event) = run.next().await {
                     yield event;
                 }
@@ -107,11 +115,10 @@ fn reply_of_code(
 }
 
 /// A place among the runs of all clients, and of this one.
-fn take_share(gateway: &Gateway, snapshot: &Snapshot, call: &Call) -> Result<Share, Failure> {
-    let holder = Holder::identify(&call.context.principal, call.context.address);
+fn take_share(gateway: &Gateway, snapshot: &Snapshot, holder: &Holder) -> Result<Share, Failure> {
     let all = snapshot.config.code.runs;
     let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
-    gateway.code_runs.take(&holder, 1, bounds).map_err(|reached| Failure::OverLimit {
+    gateway.code_runs.take(holder, 1, bounds).map_err(|reached| Failure::OverLimit {
         limit: match reached {
             BoundReached::All => "code_runs".into(),
             BoundReached::Each => "code_runs_each".into(),
@@ -154,13 +161,23 @@ struct CodeRun {
     questions: OpenInquiries,
     inbox: Inbox,
     has_ended: bool,
+    budget: CodeBudget,
+    meter: Interval,
     _share: Share,
 }
 
 impl CodeRun {
-    fn new(script: RunningScript, calls: InnerCalls, inbox: Inbox, share: Share) -> Self {
+    fn new(
+        script: RunningScript,
+        calls: InnerCalls,
+        inbox: Inbox,
+        allowance: (Share, CodeBudget),
+    ) -> Self {
         let (turns, questions) = (FuturesUnordered::new(), OpenInquiries::default());
-        Self { script, calls, turns, questions, inbox, has_ended: false, _share: share }
+        let (share, budget) = allowance;
+        let meter = interval_at(clock::now() + METER_INTERVAL, METER_INTERVAL);
+        let has_ended = false;
+        Self { script, calls, turns, questions, inbox, has_ended, budget, meter, _share: share }
     }
 
     /// The next question to the client, or the answer.
@@ -170,6 +187,11 @@ impl CodeRun {
                 return Some(question);
             }
             tokio::select! {
+                _ = self.meter.tick() => {
+                    if !self.charge() {
+                        self.script.end_over_budget(self.budget.bound());
+                    }
+                }
                 event = self.script.next() => match event {
                     ScriptEvent::Call(call) => match self.calls.begin(&call) {
                         Ok(turn) => self.turns.push(turn),
@@ -177,6 +199,7 @@ impl CodeRun {
                     },
                     ScriptEvent::Ended(outcome) => {
                         self.has_ended = true;
+                        self.charge();
                         return Some(Event::Answer(result_of(&outcome)));
                     }
                 },
@@ -191,6 +214,11 @@ impl CodeRun {
             }
         }
         None
+    }
+
+    /// Charges the client for the time so far, and returns false if it has none left.
+    fn charge(&mut self) -> bool {
+        self.budget.charge(self.script.cpu_time(), clock::now())
     }
 
     fn take_step(&mut self, step: InnerStep) {
@@ -208,6 +236,13 @@ impl CodeRun {
             Ok(turn) => self.turns.push(turn),
             Err(text) => self.script.answer(id, Err(text)),
         }
+    }
+}
+
+/// However a run ends, its client is charged for it.
+impl Drop for CodeRun {
+    fn drop(&mut self) {
+        self.charge();
     }
 }
 
@@ -315,5 +350,7 @@ fn plain_text(returned: &str) -> String {
 const NO_CODE: ParamsFault = ParamsFault::Missing { member: "code" };
 /// What is said of code that leaves nothing.
 const NOTHING: &str = "The code returned and printed nothing: `return` what you need";
+/// The interval at which a client is charged for a run. Beyond the bound each run takes at most this.
+const METER_INTERVAL: Duration = Duration::from_millis(250);
 /// When a run may be tried again.
 const SOON: Duration = Duration::from_secs(1);
