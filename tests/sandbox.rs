@@ -2,12 +2,18 @@
 //! enforce keeps the child from running, and everything else is as without one.
 #![cfg(target_os = "linux")]
 #![allow(
+    clippy::disallowed_methods,
+    reason = "the tests that wait for processes measure from outside"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
+#[path = "sandbox/descendants.rs"]
+mod descendants;
 #[path = "sandbox/files.rs"]
 mod files;
 #[path = "sandbox/folders.rs"]
@@ -16,6 +22,12 @@ mod folders;
 mod processes;
 #[path = "sandbox/sockets.rs"]
 mod sockets;
+#[path = "sandbox/starts.rs"]
+mod starts;
+#[path = "sandbox/temporary_files.rs"]
+mod temporary_files;
+#[path = "sandbox/users.rs"]
+mod users;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -118,6 +118,9 @@ enum CliCommand {
     /// Enter a sandbox and run a program in it; started by the gateway itself
     #[command(hide = true)]
     Sandbox {
+        /// Stay as the parent of the program, and end all that it has started
+        #[arg(long, requires = "command")]
+        keep: bool,
         /// What the program may do, as JSON
         #[arg(long)]
         policy: String,
@@ -204,9 +207,10 @@ pub fn run() -> ExitCode {
             write_to_stdout(&completions::completion_script(shell))
         }
         CliCommand::Guardian => run_guardian(std::io::stdin().lock()),
-        CliCommand::Sandbox { policy, command } => {
+        CliCommand::Sandbox { keep, policy, command } => {
             let mut command = command.into_iter();
             let what = match command.next() {
+                Some(program) if keep => SandboxCommand::Keep { program, args: command.collect() },
                 Some(program) => SandboxCommand::Run { program, args: command.collect() },
                 None => SandboxCommand::Probe,
             };

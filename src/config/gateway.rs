@@ -20,6 +20,7 @@ use super::numbers::{CountSetting, NonZeroSetting, ShareSetting};
 use super::problem::ConfigProblem;
 use super::rate::Rate;
 use super::reader::ConfigReader;
+use super::sandbox::UidRange;
 use super::secret::Secret;
 use super::setting::TextSetting;
 use super::units::{DurationSetting, PercentSetting, SizeSetting};
@@ -116,6 +117,13 @@ section! {
             /// is the user's cache folder for `trunkline stdio` and `"off"` for `trunkline serve`.
             /// Read at the start.
             state_dir: StateDir as StateDirSetting = "auto",
+            /// The users of children with a sandbox, for a gateway that runs as root: each server has one of
+            /// these numbers as its user and group, the same at every start, and a folder of its own in
+            /// `sandbox_dir` as its home. `user` of a sandbox takes precedence.
+            sandbox_uids: Option<UidRange>,
+            /// The folder with the homes of children, which keep their users and their caches. Other users
+            /// must be able to pass through the folders above it.
+            sandbox_dir: PathBuf = "/var/cache/trunkline",
             /// The name of the gateway that clients display.
             title: Option<String>,
             /// Icons that clients may display with the name: URLs, or `data:image/…`.

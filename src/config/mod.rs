@@ -125,7 +125,7 @@ pub use problem::ConfigProblem;
 pub use profiles::ProfileConfig;
 pub use quota::DailyQuota;
 pub use rate::Rate;
-pub use sandbox::{ChildUser, SandboxConfig};
+pub use sandbox::{ChildUser, OwnUser, SandboxConfig, UidRange};
 pub use secret::{Secret, sensitive_headers};
 pub use server::{
     ArgumentsChoice, CapabilitiesChoice, EraChoice, HttpConfig, HttpTransport, Isolation,
@@ -220,7 +220,8 @@ impl Config {
         };
         match config {
             Some(mut config) if reader.found.is_empty() => {
-                config.keep_from_children(&GatewayFiles::collect(&config, source, surroundings));
+                let files = GatewayFiles::collect(&config, source, surroundings);
+                config.complete_sandboxes(&files);
                 Ok(config)
             }
             _ => Err(ConfigFaults::new(Findings {
@@ -233,17 +234,23 @@ impl Config {
         }
     }
 
-    /// Keeps these files from children with a sandbox.
-    fn keep_from_children(&mut self, files: &GatewayFiles) {
+    /// Gives each sandbox what it takes from the rest of the configuration: the files that it keeps from
+    /// its child, and the child's user.
+    fn complete_sandboxes(&mut self, files: &GatewayFiles) {
+        let (range, folder) = (self.gateway.sandbox_uids, self.gateway.sandbox_dir.clone());
         for server in &mut self.servers {
             let ServerKind::Command(command) = &server.target else { continue };
             if command.sandbox.is_none() {
                 continue;
             }
+            let server_name = server.name.to_string();
             if let ServerKind::Command(command) = &mut Arc::make_mut(server).target
                 && let Some(sandbox) = &mut command.sandbox
             {
                 sandbox.gateway_files = files.clone();
+                let folder = folder.clone();
+                sandbox.own_user =
+                    range.map(|range| OwnUser { server: server_name, range, folder });
             }
         }
     }

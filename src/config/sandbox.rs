@@ -12,7 +12,7 @@ use super::macros::section;
 use super::numbers::CountSetting;
 use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
-use super::setting::{Section, SectionOutline, Setting, TextSetting};
+use super::setting::{Section, SectionOutline, SectionPart, Setting, TextSetting};
 use super::units::{DurationSetting, parse_scaled};
 
 section! {
@@ -23,6 +23,8 @@ section! {
         parts {
             /// The gateway's own files.
             gateway_files: GatewayFiles,
+            /// Its own user, if the gateway gives it one.
+            own_user: Option<OwnUser>,
         }
         settings {
             /// Whether the child may read and run what programs of the system need: `/usr`, `/bin`,
@@ -38,8 +40,11 @@ section! {
             /// Those that it may read and run.
             execute: Vec<PathBuf> = [],
             /// Whether it has a folder for temporary files of its own, in `TMPDIR`, which is removed
-            /// when it ends.
+            /// when it ends, or at the next start if the gateway was killed.
             private_tmp: bool = true,
+            /// The bytes that its temporary files may take together. A child that exceeds them is ended
+            /// within a second or two. Folders and empty files count as 4 KiB each.
+            tmp_size: u64 as AmountSetting = "1GiB",
             /// The TCP ports that it may connect to, at any address. By default all; with `[]` none. With
             /// `[]` here and in `bind` it has no internet sockets.
             connect: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
@@ -142,6 +147,48 @@ impl TextSetting for AmountSetting {
 
     fn schema_pattern() -> Option<&'static str> {
         Some("^[0-9]+(KiB|MiB|GiB)$")
+    }
+}
+
+/// Numbers of users, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UidRange {
+    /// The least.
+    pub first: u32,
+    /// The greatest.
+    pub last: u32,
+}
+
+impl TextSetting for UidRange {
+    type Value = Self;
+    const WORD: &'static str = "range";
+    const EXAMPLE: &'static str = "\"200000-200999\"";
+    const RULE: &'static str = "FIRST-LAST, from 1 to 4294967294";
+
+    fn parse_text(text: &str, _: &ConfigReader<'_>) -> Result<Option<Self>, ConfigProblem> {
+        let range = text.split_once('-');
+        let range = range.and_then(|(first, last)| first.parse().ok().zip(last.parse().ok()));
+        Ok(range
+            .filter(|(first, last)| (1..=*last).contains(first) && *last < u32::MAX)
+            .map(|(first, last)| Self { first, last }))
+    }
+}
+
+/// The user that the gateway gives a child: one of a range, by the name of its server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnUser {
+    /// The name of the server.
+    pub server: String,
+    /// The numbers that may be given.
+    pub range: UidRange,
+    /// The folder with the homes of all children.
+    pub folder: PathBuf,
+}
+
+/// `None` until the whole configuration is read ([`Config::read`](super::Config::read)).
+impl SectionPart for Option<OwnUser> {
+    fn read_part(_: &ConfigTable<'_>, _: &mut ConfigReader<'_>) -> Option<Self> {
+        Some(None)
     }
 }
 

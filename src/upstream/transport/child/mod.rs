@@ -7,7 +7,9 @@
 //!   with it: when the child is stopped, when it exits by itself and leaves
 //!   others behind, when its [`Child`] is dropped, and, through the
 //!   [`Guardian`], when the gateway is killed. A process that leaves the group
-//!   on purpose (`setsid`) escapes: only control groups could hold it.
+//!   on purpose (`setsid`) escapes, unless the child has a sandbox: then a
+//!   keeper between the gateway and the child ends all that the child has
+//!   started.
 //! - *No leaked secrets.* A child inherits a short list of variables that every
 //!   program needs, and those that its configuration names.
 //! - *No more rights than configured.* A child with a `sandbox` cannot do what its policy does not
@@ -44,8 +46,8 @@ use stderr::StderrLog;
 
 pub use guardian::{Guardian, run_guardian};
 pub use sandbox::{
-    CallGroup, DENIED_SYSCALLS, ResourceBounds, SandboxCommand, SandboxError, SandboxPolicy,
-    SocketPolicy, UserIds, enter_sandbox, run_launcher,
+    CallGroup, DENIED_SYSCALLS, InetSockets, ResourceBounds, SandboxCommand, SandboxError,
+    SandboxPolicy, SocketPolicy, TemporaryBound, UserIds, enter_sandbox, run_launcher,
 };
 #[cfg(target_os = "linux")]
 pub use sandbox::{can_restrict_ports, can_restrict_scopes};
@@ -195,7 +197,7 @@ impl Child {
         command.args(args).env_clear();
         let program = program.to_string_lossy();
         let spec = ChildSpec { cwd: Some(PathBuf::from("/")), ..ChildSpec::new(&program) };
-        let prepared = Prepared { command: with_pipes(command, &spec)?, temporary: None };
+        let prepared = Prepared::unrestricted(with_pipes(command, &spec)?);
         Self::spawn_prepared(label, &spec, prepared, guardian)
     }
 
@@ -205,7 +207,7 @@ impl Child {
         prepared: Prepared,
         guardian: &Guardian,
     ) -> Result<(Self, ChildStdin, ChildStdout), SpawnError> {
-        let Prepared { mut command, temporary } = prepared;
+        let Prepared { mut command, temporary, has_keeper } = prepared;
         let mut process = command.spawn().map_err(|source| spawn_error(spec, source))?;
         let unusable = || SpawnError::Io {
             program: spec.program.clone(),
@@ -213,7 +215,8 @@ impl Child {
         };
         let id = process.id().and_then(|id| i32::try_from(id).ok());
         let group = id.and_then(Group::led_by).ok_or_else(unusable)?;
-        let lease = Lease::new(group, guardian.clone());
+        let lease =
+            if has_keeper { Lease::of_keeper(group) } else { Lease::new(group, guardian.clone()) };
         let stdin = process.stdin.take().ok_or_else(unusable)?;
         let stdout = process.stdout.take().ok_or_else(unusable)?;
         let stderr = process.stderr.take().ok_or_else(unusable)?;
@@ -303,6 +306,8 @@ impl Child {
 struct Lease {
     group: Group,
     guardian: Guardian,
+    /// The signal that ends all members.
+    last_signal: Signal,
     ended: bool,
     /// The group was killed, and members that this process has inherited have
     /// not been reaped.
@@ -312,7 +317,14 @@ struct Lease {
 impl Lease {
     fn new(group: Group, guardian: Guardian) -> Self {
         guardian.watch(group);
-        Self { group, guardian, ended: false, killed: false }
+        Self { group, guardian, last_signal: Signal::KILL, ended: false, killed: false }
+    }
+
+    /// The lease of a keeper, which ends all processes of its child on `SIGQUIT`, and by itself when the
+    /// gateway is gone. A killed keeper could not.
+    fn of_keeper(group: Group) -> Self {
+        let guardian = Guardian::none();
+        Self { group, guardian, last_signal: Signal::QUIT, ended: false, killed: false }
     }
 
     /// Kills the rest of the group. If its leader has been reaped, that was an
@@ -320,7 +332,7 @@ impl Lease {
     /// turn.
     fn kill(&mut self) {
         if !self.ended {
-            self.group.signal(Signal::KILL);
+            self.group.signal(self.last_signal);
             self.killed = true;
             self.release();
         }
@@ -344,6 +356,14 @@ impl Drop for Lease {
 struct Prepared {
     command: Command,
     temporary: Option<TemporaryFolder>,
+    /// The command is a keeper, and the child is started by that.
+    has_keeper: bool,
+}
+
+impl Prepared {
+    fn unrestricted(command: Command) -> Self {
+        Self { command, temporary: None, has_keeper: false }
+    }
 }
 
 fn prepare(
@@ -355,7 +375,7 @@ fn prepare(
     let Some(config) = &spec.sandbox else {
         let mut command = Command::new(&spec.program);
         command.args(&spec.args).env_clear().envs(environment);
-        return Ok(Prepared { command: with_pipes(command, spec)?, temporary: None });
+        return Ok(Prepared::unrestricted(with_pipes(command, spec)?));
     };
     let unusable =
         |error| SpawnError::Sandbox { program: spec.program.clone(), source: Box::new(error) };
@@ -367,14 +387,16 @@ fn prepare(
         tracing::warn!(%server, "{gap}");
     }
     let mut command = Command::new(launcher());
-    command.args(["sandbox", "--policy", &policy, "--", &spec.program]).args(&spec.args);
+    command.args(["sandbox", "--keep", "--policy", &policy, "--", &spec.program]);
+    command.args(&spec.args);
     command.env_clear().envs(environment);
-    if let Some(folder) = &sandboxed.temporary
-        && spec.env.iter().all(|(name, _)| name != "TMPDIR")
-    {
-        command.env("TMPDIR", folder.path());
+    for (name, folder) in sandboxed.folders() {
+        if spec.env.iter().all(|(set, _)| set != name) {
+            command.env(name, folder);
+        }
     }
-    Ok(Prepared { command: with_pipes(command, spec)?, temporary: sandboxed.temporary })
+    let command = with_pipes(command, spec)?;
+    Ok(Prepared { command, temporary: sandboxed.temporary, has_keeper: true })
 }
 
 /// What this system does not enforce of a server's sandbox, in words; `None` if there is nothing, or

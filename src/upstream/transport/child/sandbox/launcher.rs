@@ -17,14 +17,25 @@ pub enum SandboxCommand {
         /// Its arguments.
         args: Vec<OsString>,
     },
+    /// Starts this program as its child, and ends all that it has started.
+    Keep {
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
     /// Only finds out whether the sandbox can be entered.
     Probe,
 }
 
-/// The body of the launcher. It returns only if it runs no program.
+/// The body of the launcher and of the keeper. The launcher returns only if it runs no program.
 pub fn run_launcher(policy: &str, command: SandboxCommand) -> ExitCode {
-    match enter_and_run(policy, command) {
-        Ok(()) => ExitCode::SUCCESS,
+    let outcome = match command {
+        SandboxCommand::Keep { program, args } => keep_program(policy, program, args),
+        command => enter_and_run(policy, command).map(|()| ExitCode::SUCCESS),
+    };
+    match outcome {
+        Ok(code) => code,
         Err(error) => {
             #[expect(
                 clippy::print_stderr,
@@ -36,6 +47,24 @@ pub fn run_launcher(policy: &str, command: SandboxCommand) -> ExitCode {
             ExitCode::from(NOT_ENTERED)
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn keep_program(
+    policy: &str,
+    program: OsString,
+    args: Vec<OsString>,
+) -> Result<ExitCode, SandboxError> {
+    let mut launcher = ["sandbox", "--policy", policy, "--"].map(OsString::from).to_vec();
+    launcher.push(program);
+    launcher.extend(args);
+    let policy: SandboxPolicy = serde_json::from_str(policy).map_err(SandboxError::Policy)?;
+    super::keeper::keep_child(&launcher, policy.temporary).map_err(SandboxError::Keeper)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_program(_: &str, _: OsString, _: Vec<OsString>) -> Result<ExitCode, SandboxError> {
+    Err(SandboxError::System)
 }
 
 fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxError> {

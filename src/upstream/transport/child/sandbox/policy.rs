@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::super::ChildSpec;
 use super::system::add_system;
 use super::temporary::TemporaryFolder;
-use super::user::find_user;
+use super::user::{find_user, own_user};
 use crate::config::SandboxConfig;
 
 /// What a child may do. The launcher enforces all of it or fails.
@@ -39,28 +39,54 @@ pub struct SandboxPolicy {
     pub bounds: ResourceBounds,
     /// The user that it runs as; the gateway's own if `None`.
     pub user: Option<UserIds>,
+    /// Its folder for temporary files, if it has one: the keeper watches the size.
+    pub temporary: Option<TemporaryBound>,
+}
+
+/// The most bytes that the files in a folder may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TemporaryBound {
+    /// The folder.
+    pub folder: PathBuf,
+    /// In bytes.
+    pub size: u64,
 }
 
 /// The sockets that a child may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketPolicy {
-    /// TCP, over IPv4 and IPv6.
-    pub inet: bool,
-    /// UDP, where TCP is allowed.
-    pub udp: bool,
+    /// Over IPv4 and IPv6.
+    pub inet: InetSockets,
     /// Sockets of paths.
     pub unix: bool,
     /// To be connected to.
     pub listen: bool,
 }
 
+/// The protocols over IPv4 and IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InetSockets {
+    /// None.
+    None,
+    /// TCP only.
+    Tcp,
+    /// TCP and UDP.
+    TcpAndUdp,
+}
+
 impl SocketPolicy {
     fn from_config(config: &SandboxConfig) -> Self {
         let has_port = |ports: &Option<Vec<usize>>| ports.as_ref().is_none_or(|it| !it.is_empty());
         let (connect, bind) = (has_port(&config.connect), has_port(&config.bind));
-        let inet = connect || bind;
-        Self { inet, udp: config.udp && connect, unix: config.unix, listen: bind || !inet }
+        let inet = match (connect, bind) {
+            (true, _) if config.udp => InetSockets::TcpAndUdp,
+            (false, false) => InetSockets::None,
+            _ => InetSockets::Tcp,
+        };
+        Self { inet, unix: config.unix, listen: bind || inet == InetSockets::None }
     }
 }
 
@@ -124,6 +150,32 @@ pub enum SandboxError {
     /// `/etc/passwd` cannot be read.
     #[error("cannot read /etc/passwd")]
     Users(#[source] io::Error),
+    /// Only root can give a child another user.
+    #[error("gateway.sandbox_uids needs a gateway that runs as root")]
+    NotRoot,
+    /// Every number of the range belongs to another server.
+    #[error("gateway.sandbox_uids has no number left for another server")]
+    NoUserLeft,
+    /// The home of a child belongs to a user outside of the range.
+    #[error(
+        "{} belongs to user {owner}, which is not in gateway.sandbox_uids: remove the folder, or extend the range",
+        folder.display()
+    )]
+    HomeOwner {
+        /// The home.
+        folder: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// The home of a child cannot be made.
+    #[error("cannot make the home {} of the child", folder.display())]
+    Home {
+        /// The home.
+        folder: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
     /// The folder for temporary files cannot be made.
     #[error("cannot make a folder for temporary files")]
     Temporary(#[source] io::Error),
@@ -154,6 +206,9 @@ pub enum SandboxError {
         #[source]
         cause: io::Error,
     },
+    /// The process that ends all others cannot start.
+    #[error("cannot start the keeper of the child")]
+    Keeper(#[source] io::Error),
     /// The system is not Linux.
     #[error("children have a sandbox on Linux only")]
     System,
@@ -202,7 +257,31 @@ pub(in crate::upstream::transport::child) struct SandboxedChild {
     pub(in crate::upstream::transport::child) policy: SandboxPolicy,
     /// Its folder for temporary files, if it has one.
     pub(in crate::upstream::transport::child) temporary: Option<TemporaryFolder>,
+    /// Its home, if it has a user of its own.
+    pub(in crate::upstream::transport::child) home: Option<PathBuf>,
 }
+
+impl SandboxedChild {
+    /// The variables that name its own folders.
+    pub(in crate::upstream::transport::child) fn folders(&self) -> Vec<(&'static str, PathBuf)> {
+        let temporary = self.temporary.iter().map(|it| ("TMPDIR", it.path().to_owned()));
+        let homes = self.home.iter().flat_map(|home| {
+            HOMES.map(|(name, below)| {
+                (name, if below.is_empty() { home.clone() } else { home.join(below) })
+            })
+        });
+        temporary.chain(homes).collect()
+    }
+}
+
+/// The variables of a home, which the gateway's own environment may set to folders of its own user.
+const HOMES: [(&str, &str); 5] = [
+    ("HOME", ""),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+];
 
 /// Makes the policy of a child with this environment.
 pub(in crate::upstream::transport::child) fn prepare_sandbox(
@@ -215,6 +294,11 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         let ports = ports.as_ref()?.iter();
         Some(ports.filter_map(|port| u16::try_from(*port).ok()).collect())
     };
+    let (user, home) = match (&config.user, &config.own_user) {
+        (Some(user), _) => (Some(find_user(user)?), None),
+        (None, Some(own)) => own_user(own).map(|(ids, home)| (Some(ids), Some(home)))?,
+        (None, None) => (None, None),
+    };
     let bytes = |count: Option<usize>| count.and_then(|count| u64::try_from(count).ok());
     let mut policy = SandboxPolicy {
         read: set(&config.read),
@@ -225,7 +309,7 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         scopes: config.scopes.unwrap_or_else(can_restrict_scopes),
         denied: Vec::new(),
         sockets: Some(SocketPolicy::from_config(config)),
-        groups: call_groups(config),
+        groups: call_groups(config, home.as_deref()),
         bounds: ResourceBounds {
             memory: config.memory,
             processes: bytes(config.processes),
@@ -233,7 +317,8 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
             file_size: config.file_size,
             cpu_time: config.cpu_time.map(|time| time.as_secs().max(1)),
         },
-        user: config.user.as_ref().map(find_user).transpose()?,
+        user,
+        temporary: None,
     };
     // The others come from lists of what may be there.
     for path in policy.read.iter().chain(&policy.write).chain(&policy.execute) {
@@ -245,15 +330,20 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
     if config.system {
         add_system(&mut policy, config, spec, environment);
     }
+    policy.write.extend(home.clone());
+    policy.execute.extend(home.clone());
     let temporary = config.private_tmp.then(|| TemporaryFolder::create(policy.user)).transpose();
     let temporary = temporary.map_err(SandboxError::Temporary)?;
     policy.write.extend(temporary.iter().map(|folder| folder.path().to_owned()));
-    Ok(SandboxedChild { policy, temporary })
+    policy.temporary = temporary
+        .as_ref()
+        .map(|folder| TemporaryBound { folder: folder.path().to_owned(), size: config.tmp_size });
+    Ok(SandboxedChild { policy, temporary, home })
 }
 
 /// Modes and times can be changed where files can be written: npm, uv and git need that.
-fn call_groups(config: &SandboxConfig) -> BTreeSet<CallGroup> {
-    let modes = config.metadata.unwrap_or(!config.write.is_empty());
+fn call_groups(config: &SandboxConfig, home: Option<&Path>) -> BTreeSet<CallGroup> {
+    let modes = config.metadata.unwrap_or(!config.write.is_empty() || home.is_some());
     [
         (CallGroup::OtherProcesses, config.syscalls),
         (CallGroup::Owners, config.metadata != Some(true)),

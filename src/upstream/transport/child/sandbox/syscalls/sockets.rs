@@ -4,7 +4,7 @@
 //! otherwise is refused here.
 
 use super::{ArgumentTest, RefusedCalls};
-use crate::upstream::transport::child::sandbox::policy::{SandboxError, SocketPolicy};
+use crate::upstream::transport::child::sandbox::policy::{InetSockets, SandboxError, SocketPolicy};
 
 /// Refuses all sockets but the allowed ones, and pairs of sockets that can send elsewhere.
 pub(super) fn refuse_others(
@@ -16,21 +16,21 @@ pub(super) fn refuse_others(
         refused.refuse(libc::EPERM, call);
     }
     refuse_families(allowed, refused)?;
-    if allowed.inet {
+    if allowed.inet != InetSockets::None {
         for family in INET {
-            refuse_protocols(family, allowed.udp, refused)?;
+            refuse_protocols(family, allowed.inet, refused)?;
         }
         refuse_unseen_connections(refused)?;
     }
     if !allowed.listen {
-        // On a socket without a port the kernel chooses one, and asks nobody.
+        // On a socket without a port the kernel chooses one, and Landlock does not see it.
         refused.refuse(libc::EACCES, libc::SYS_listen);
     }
     refuse_pairs(allowed, refused)
 }
 
 fn refuse_families(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
-    let inet = allowed.inet.then_some(INET).into_iter().flatten();
+    let inet = (allowed.inet != InetSockets::None).then_some(INET).into_iter().flatten();
     let families = inet.chain(allowed.unix.then_some(libc::AF_UNIX));
     let others: Vec<_> = families.map(|family| ArgumentTest::is_not(FAMILY, family)).collect();
     if others.is_empty() {
@@ -43,7 +43,7 @@ fn refuse_families(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<
 /// Refuses MPTCP, raw sockets and the like: all but TCP, and UDP where it is allowed.
 fn refuse_protocols(
     family: i32,
-    udp: bool,
+    allowed: InetSockets,
     refused: &mut RefusedCalls,
 ) -> Result<(), SandboxError> {
     let family = || ArgumentTest::is(FAMILY, family);
@@ -56,7 +56,7 @@ fn refuse_protocols(
     let [zero, tcp] = other_than(libc::IPPROTO_TCP);
     refuse(vec![family(), kind(KINDS, libc::SOCK_STREAM), zero, tcp])?;
     let datagrams = kind(KINDS, libc::SOCK_DGRAM);
-    if udp {
+    if allowed == InetSockets::TcpAndUdp {
         let [zero, udp] = other_than(libc::IPPROTO_UDP);
         refuse(vec![family(), datagrams, zero, udp])?;
     } else {
