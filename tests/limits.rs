@@ -22,6 +22,7 @@ const TESTS: [(&str, &str, &str); 117] = [
     ("clients.*.rate", LIMITS, "a_client_over_its_own_rate_uses_up_nothing_that_others_share"),
     ("code.calls", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
     ("code.cpu_time", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
+    ("code.cpu_time_each", CODE, "the_processor_time_of_a_client_is_bounded_in_each_minute"),
     ("code.memory", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
     ("code.output", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),
     ("code.runs", CODE, "the_bounds_of_a_run_are_those_of_the_configuration"),

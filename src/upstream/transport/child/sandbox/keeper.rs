@@ -150,7 +150,9 @@ impl Keeper {
 
 /// A descriptor that becomes readable when the process is gone.
 fn watch_process(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(pidfd_open(process, PidfdFlags::NONBLOCK)?, Interest::READABLE)
+    let descriptor = pidfd_open(process, PidfdFlags::NONBLOCK)?;
+    #[expect(deprecated, reason = "an OwnedFd keeps the promise that the new name asks for")]
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 /// Closes the pipes of the child on this side, but for errors: the gateway has to see them end with the
