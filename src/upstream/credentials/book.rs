@@ -1,6 +1,6 @@
 //! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -13,11 +13,13 @@ use url::Url;
 
 use crate::call::{CallerToken, Named, Principal, ServerName};
 use crate::clock;
+use crate::config::ClientConfig;
 use crate::vault::Vault;
 
 use super::authorizer::ServerAuthorizer;
 use super::browser::BrowserBook;
 use super::challenge::BearerChallenge;
+use super::client_keys::ClientKeyBook;
 use super::endpoints::EndpointBook;
 use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant, TokenSource};
@@ -34,6 +36,10 @@ pub struct GrantBook {
     pub(super) tickets: TicketBook,
     /// The authorization endpoints that logins were at.
     pub(super) endpoints: EndpointBook,
+    /// The keys of the clients that have logins.
+    pub(super) client_keys: ClientKeyBook,
+    /// The grants of clients that are gone, until the vault has deleted them.
+    pub(super) abandoned: Mutex<HashSet<GrantKey>>,
     /// The clients that the gateway has registered.
     pub(super) clients: Mutex<HashMap<ClientPlace, OauthClient>>,
     /// Where browsers come back to.
@@ -297,6 +303,38 @@ impl GrantBook {
     /// Says which issuers the configuration names.
     pub(in crate::upstream) fn set_configured_issuers(&self, issuers: Vec<String>) {
         self.endpoints.set_configured(issuers);
+    }
+
+    /// Says which clients are configured. The logins of a client that was removed are dropped if
+    /// somebody else has its name.
+    pub(in crate::upstream) fn set_clients(&self, clients: &[ClientConfig]) {
+        for name in self.client_keys.follow(clients) {
+            tracing::warn!(client = %name, "the logins of an earlier client of this name are dropped");
+            self.abandon_grants(&GrantOwner::Client(Principal::Client(name)));
+        }
+    }
+
+    fn abandon_grants(&self, owner: &GrantOwner) {
+        let mut abandoned: Vec<GrantKey> = Vec::new();
+        self.resting.lock().retain(|key, _| {
+            let is_of_owner = key.owner == *owner;
+            if is_of_owner {
+                abandoned.push(key.clone());
+            }
+            !is_of_owner
+        });
+        let slots: Vec<_> =
+            self.slots.lock().values().filter(|slot| slot.key.owner == *owner).cloned().collect();
+        for slot in slots {
+            abandoned.push(slot.key.clone());
+            slot.drop_grant();
+            slot.is_kept.store(false, Ordering::Relaxed);
+            self.tickets.end_logins(&slot);
+            slot.end_login();
+        }
+        if self.vault.get().is_some() {
+            self.abandoned.lock().extend(abandoned);
+        }
     }
 
     pub(super) fn callback(&self) -> Result<Arc<Url>, LoginFault> {

@@ -7,13 +7,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::call::Principal;
 use crate::text::error_chain;
 use crate::vault::{RowName, Vault, VaultError, VaultRow};
 
 use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantBook, GrantKey, GrantSlot};
+use super::client_keys::ClientKeyBook;
 use super::fault::LoginFault;
-use super::grant::OauthGrant;
+use super::grant::{GrantOwner, OauthGrant};
 use super::stored::{StoredClient, StoredGrant};
 
 /// The row of a grant, compared with the grant in memory.
@@ -39,11 +41,26 @@ impl GrantBook {
         Ok(())
     }
 
+    /// Writes the records of clients to the vault, and deletes the grants of those that are gone.
+    async fn settle_clients(&self) {
+        for (name, value) in self.client_keys.take_unsaved() {
+            let _ = self.write_row(name, value).await;
+        }
+        let abandoned: Vec<_> = self.abandoned.lock().iter().cloned().collect();
+        for key in abandoned {
+            // Until it is deleted, it is not used either.
+            if self.delete_row(key.row_name()).await.is_ok() {
+                self.abandoned.lock().remove(&key);
+            }
+        }
+    }
+
     /// Takes what another process has written to the vault, if it has.
     ///
     /// # Errors
     /// [`VaultError`] if it cannot be read.
     pub async fn follow_vault(&self) -> Result<(), VaultError> {
+        self.settle_clients().await;
         let Some(vault) = self.vault.get().filter(|vault| vault.was_changed()) else {
             return Ok(());
         };
@@ -86,6 +103,8 @@ impl GrantBook {
                 }
             } else if let Some(key) = GrantKey::of_row(&name) {
                 self.adopt_grant(key, value);
+            } else if let Some((client, record)) = ClientKeyBook::read_row(&name, &value) {
+                self.client_keys.adopt(client, record);
             } else {
                 tracing::debug!("a row of the vault has an unknown kind");
             }
@@ -93,6 +112,12 @@ impl GrantBook {
     }
 
     fn adopt_grant(&self, key: GrantKey, value: Vec<u8>) {
+        if self.abandoned.lock().contains(&key) {
+            return;
+        }
+        if let GrantOwner::Client(Principal::Client(name)) = &key.owner {
+            self.client_keys.note_login(name);
+        }
         let authorizer = self.authorizers.lock().get(&key.place).and_then(std::sync::Weak::upgrade);
         let Some(authorizer) = authorizer else {
             // Its page is its issuer's, whether the server has been started or not.
@@ -142,7 +167,11 @@ impl GrantBook {
 
     /// Stores a grant, in the vault first.
     pub(super) async fn store_grant(&self, slot: &GrantSlot, grant: OauthGrant) -> Arc<OauthGrant> {
+        if let GrantOwner::Client(Principal::Client(name)) = &slot.key.owner {
+            self.client_keys.note_login(name);
+        }
         if self.vault.get().is_some() {
+            self.abandoned.lock().remove(&slot.key);
             let stored = StoredGrant::of(&grant).and_then(|it| serde_json::to_vec(&it).ok());
             let is_kept = if let Some(value) = stored {
                 self.write_row(slot.key.row_name(), value).await
@@ -199,6 +228,9 @@ impl GrantBook {
         authorizer: &ServerAuthorizer,
     ) -> KeptGrant {
         let Some(vault) = self.vault.get() else { return KeptGrant::Same };
+        if self.abandoned.lock().contains(&slot.key) {
+            return KeptGrant::Same;
+        }
         let known = slot.grant.load_full();
         match vault.read_row(slot.key.row_name()).await {
             Ok(Some(value)) => {

@@ -17,6 +17,7 @@ mod authorizer;
 mod book;
 mod browser;
 mod challenge;
+mod client_keys;
 mod connection;
 mod discovery;
 mod dpop;

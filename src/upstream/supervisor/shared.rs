@@ -138,6 +138,7 @@ impl ServerContext {
         let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
         let knows_clients = !config.clients.is_empty() || !config.issuers.is_empty();
         self.grants.set_knows_clients(knows_clients);
+        self.grants.set_clients(&config.clients);
         let own = config.issuers.iter().map(|issuer| issuer.login_server().to_owned());
         let of_servers = config.servers.iter().filter_map(|it| it.oauth()?.issuer.clone());
         self.grants.set_configured_issuers(own.chain(of_servers).collect());

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::support::gateway::TRUNKLINE;
-use crate::support::{Client, Gateway, OauthServer, within};
+use crate::support::{Client, Gateway, OauthServer, client_table, within};
 
 use super::{agree, call, link_in, log_in, protected};
 
@@ -164,6 +164,37 @@ async fn a_login_that_one_process_revokes_is_renewed_by_no_other() {
     let folder = first.stop().await;
     let third = with_vault(&server, folder, "").await;
     link_in(&call(&third.modern()).await);
+}
+
+#[tokio::test]
+async fn a_client_that_was_removed_gets_its_logins_back_only_with_an_earlier_key() {
+    for vault in ["", &format!("[vault]\nkeys = [\"{KEY}\"]\n")] {
+        let server = protected().await;
+        let with = |clients: &str| {
+            let bob = client_table("bob", "of-bob", "");
+            Gateway::with("s", server.lines("s", "")).toml(vault).toml(clients).toml(&bob)
+        };
+        let ann = |key: &str| client_table("ann", key, "");
+        let gateway = with(&ann("first")).start().await;
+        let call_with = async |key: &str| call(&gateway.modern().key(key)).await;
+        server.gives("of-ann", json!({ "expires_in": 3600 }));
+        server.takes("of-ann", &["list", "call"]);
+        log_in(&gateway, &server, &gateway.modern().key("first")).await;
+        // Another key, while the client is there.
+        gateway.reload(with(&ann("second"))).await;
+        assert_eq!(call_with("second").await.text(), r#"{"a":1}"#);
+        // Removed, and there again with the key that it had.
+        gateway.reload(with("")).await;
+        gateway.reload(with(&ann("first"))).await;
+        assert_eq!(call_with("first").await.text(), r#"{"a":1}"#);
+        // Removed, and somebody else gets the name.
+        gateway.reload(with("")).await;
+        gateway.reload(with(&ann("third"))).await;
+        link_in(&call_with("third").await);
+        // Nor with an earlier key by now: its logins are deleted.
+        gateway.reload(with(&ann("first"))).await;
+        link_in(&call_with("first").await);
+    }
 }
 
 #[tokio::test]
