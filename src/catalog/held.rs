@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::kind::Kind;
-use super::uris::UriTemplate;
+use super::uris::{UriSpellings, UriTemplate};
 use crate::call::NativeName;
 
 /// The elements of one server's list that are held: absent from every list, and unknown to calls and
@@ -11,26 +11,50 @@ use crate::call::NativeName;
 #[derive(Debug, Default)]
 pub struct HeldDefinitions {
     names: HashSet<(Kind, NativeName)>,
+    /// The keys of resources.
+    resources: HashSet<String>,
     templates: Vec<UriTemplate>,
     /// The directories of skills.
     skills: Vec<String>,
+    /// Set if everything of the server is held until it is approved.
+    holds_unapproved: bool,
 }
 
 impl HeldDefinitions {
+    /// The same where everything of the server is held until it is approved, whether listed yet or not.
+    #[must_use]
+    pub fn holding_unapproved(self) -> Self {
+        Self { holds_unapproved: true, ..self }
+    }
+
     /// Whether an element is held.
     pub fn holds(&self, kind: Kind, native: &str) -> bool {
         !self.names.is_empty() && self.names.contains(&(kind, NativeName::new(native)))
     }
 
-    /// Whether a held resource has this native URI, or it is a file of a held skill, or a held template can
-    /// expand to it.
-    pub(super) fn covers_uri(&self, native: &str) -> bool {
-        let is_below = |directory: &String| {
-            native.strip_prefix(directory.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    /// Returns true if something that clients know by a URI is held, or may be.
+    pub(super) fn guards_uris(&self) -> bool {
+        let is_uri = |kind: Kind| !matches!(kind, Kind::Tools | Kind::Prompts);
+        self.holds_unapproved || self.names.iter().any(|(kind, _)| is_uri(*kind))
+    }
+
+    /// Returns true if a held resource has this native URI in any spelling, or it is a file of a held skill, or a
+    /// held template can expand to it.
+    pub(super) fn covers_uri(&self, spellings: &UriSpellings) -> bool {
+        if self.names.is_empty() {
+            return false;
+        }
+        let is_below = |form: &str| {
+            let rest = |directory: &String| form.strip_prefix(directory.as_str());
+            self.skills.iter().filter_map(rest).any(|rest| rest.starts_with('/'))
         };
-        self.holds(Kind::Resources, native)
-            || self.skills.iter().any(is_below)
-            || self.templates.iter().any(|template| template.matches(native))
+        let forms = spellings.keys().chain(spellings.for_denial().map(str::to_owned));
+        let mut forms = forms.collect::<Vec<_>>().into_iter();
+        forms.any(|form| {
+            self.resources.contains(&form)
+                || is_below(&form)
+                || self.templates.iter().any(|template| template.matches_widely(&form))
+        })
     }
 
     /// How many elements are held.
@@ -46,12 +70,26 @@ impl HeldDefinitions {
 
 impl FromIterator<(Kind, NativeName)> for HeldDefinitions {
     fn from_iter<I: IntoIterator<Item = (Kind, NativeName)>>(elements: I) -> Self {
-        let names: HashSet<_> = elements.into_iter().collect();
-        let templates = names.iter().filter(|(kind, _)| *kind == Kind::Templates);
-        let templates = templates.map(|(_, native)| UriTemplate::parse(native.as_str())).collect();
-        let skills = names.iter().filter(|(kind, _)| *kind == Kind::Skills);
-        let directory = |uri: &str| uri.rsplit_once('/').map_or(uri, |(path, _)| path).to_owned();
-        let skills = skills.map(|(_, native)| directory(native.as_str())).collect();
-        Self { names, templates, skills }
+        let mut held = Self::default();
+        for (kind, native) in elements {
+            let uri = native.as_str();
+            match kind {
+                Kind::Tools | Kind::Prompts => {}
+                Kind::Resources => held.resources.extend(UriSpellings::of(uri).keys()),
+                Kind::Templates => {
+                    let spellings = UriSpellings::of_template(uri);
+                    let forms = spellings.keys().chain(spellings.for_denial().map(str::to_owned));
+                    held.templates.extend(forms.map(|form| UriTemplate::parse(&form)));
+                }
+                Kind::Skills => {
+                    let directory =
+                        |uri: &str| uri.rsplit_once('/').map_or(uri, |it| it.0).to_owned();
+                    held.skills.extend(UriSpellings::of(uri).keys().map(|uri| directory(&uri)));
+                    held.skills.push(directory(uri));
+                }
+            }
+            held.names.insert((kind, native));
+        }
+        held
     }
 }

@@ -97,8 +97,9 @@ pub use signature::ToolSignature;
 pub use tool::{HeaderRules, TaskSupport, Tool, ToolHints};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
-    BoundTemplate, CatalogUris, PublicReference, ResultShape, UriMode, UriTemplate, hide_children,
-    rewrite_uris,
+    BoundTemplate, CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, ResultShape,
+    UriMode, UriPattern, UriSpellings, UriTemplate, hide_children, normal_form, rewrite_uris,
+    split_public,
 };
 pub use visibility::{CatalogElement, ElementBasis, ElementFilter};
 

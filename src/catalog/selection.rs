@@ -167,6 +167,11 @@ impl Scope {
         !(is_uri && has_dot_segment(element.public)) && rights.shows(element)
     }
 
+    /// Returns true if the caller's rights may deny resources of this server.
+    pub(super) fn guards_resources(&self, server: &ServerName) -> bool {
+        self.rights.as_ref().is_some_and(|rights| rights.denies_resources(server))
+    }
+
     /// Whether the scope shows everything.
     pub fn is_everything(&self) -> bool {
         self.selections.is_empty() && self.rights.is_none()

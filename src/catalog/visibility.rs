@@ -17,6 +17,10 @@ pub trait ElementFilter: fmt::Debug + Send + Sync {
 
     /// Whether the caller may hear of this server while its elements are unknown.
     fn may_hear_of(&self, server: &ServerName) -> bool;
+
+    /// Returns true if the caller is denied some resource of this server, as far as can be told before
+    /// one is asked for.
+    fn denies_resources(&self, server: &ServerName) -> bool;
 }
 
 /// One element of the catalog, as rights see it.

@@ -61,10 +61,28 @@ impl Pattern {
 
     /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
+        self.run(name.chars().map(|character| self.steps_of(character)))
+    }
+
+    /// Whether the whole of `name` matches, if the letters in its first `folded` bytes are compared
+    /// without regard to case.
+    pub fn matches_folding(&self, name: &str, folded: usize) -> bool {
+        let other_case = |character: char| match character {
+            'a'..='z' => self.steps_of(character.to_ascii_uppercase()),
+            _ => self.steps_of(character.to_ascii_lowercase()),
+        };
+        self.run(name.char_indices().map(|(at, character)| {
+            let other = if at < folded { other_case(character) } else { 0 };
+            self.steps_of(character) | other
+        }))
+    }
+
+    /// Follows the steps that each character of a name takes.
+    fn run(&self, characters: impl Iterator<Item = u128>) -> bool {
         let Some(last) = self.steps.checked_sub(1) else { return true };
         let (mut states, mut is_matched) = (1_u128, false);
-        for character in name.chars() {
-            let taken = states & (self.steps_of(character) | self.any);
+        for steps in characters {
+            let taken = states & (steps | self.any);
             is_matched = (taken >> last) & 1 == 1 || (is_matched && self.is_open);
             states = (taken << 1) | (states & self.stars);
             if states == 0 && !is_matched {

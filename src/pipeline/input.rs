@@ -33,6 +33,7 @@ use crate::text::clip;
 use crate::upstream::parking::{Parking, ParkingLimits};
 
 use super::kept_results::{KeptBounds, KeptResults, ResultOrigin};
+use super::released_uris::ReleasedUris;
 use super::tasks::{OwnTasks, TaskQuestions};
 
 /// State that outlives calls: those that request input, and results that can be read later.
@@ -42,6 +43,8 @@ pub(super) struct InputStore {
     pub(super) questions: TaskQuestions,
     /// Results that clients can read later.
     pub(super) kept: KeptResults,
+    /// The URIs that results have told clients of.
+    pub(super) released: ReleasedUris,
     pub(super) snapshots: Arc<Snapshots>,
     /// A random key, used if none is configured.
     made: OnceLock<[u8; 32]>,
@@ -50,8 +53,8 @@ pub(super) struct InputStore {
 impl InputStore {
     pub(super) fn new(snapshots: Arc<Snapshots>, metrics: &Arc<Metrics>) -> Arc<Self> {
         let (parking, questions) = (Parking::new(metrics), TaskQuestions::default());
-        let kept = KeptResults::default();
-        Arc::new(Self { parking, questions, kept, snapshots, made: OnceLock::new() })
+        let (kept, released) = (KeptResults::default(), ReleasedUris::default());
+        Arc::new(Self { parking, questions, kept, released, snapshots, made: OnceLock::new() })
     }
 
     /// How many calls may be parked, and for how long.
@@ -170,6 +173,11 @@ impl Requester {
     /// The holder that parked calls are charged to.
     pub(super) fn holder(&self) -> Holder {
         Holder::identify(&self.principal, self.address)
+    }
+
+    /// Returns true if a result has told this client of a server's URI.
+    pub(super) fn has_seen(&self, server: &ServerName, native: &str) -> bool {
+        self.inputs.released.has(&self.holder(), server, native)
     }
 
     /// Makes this, and its call, those of a client that can do nothing.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::call::{
     Answer, Call, Failure, InternalFault, NativeName, Principal, ResultBody, ServerName,
 };
+use crate::catalog::normal_form;
 use crate::clock;
 use crate::config::Config;
 use crate::crypto::random_bytes;
@@ -163,7 +164,9 @@ impl KeptAddress {
     /// The kept result that a call reads; `None` if it reads something else.
     pub(super) fn of(call: &Call) -> Option<Self> {
         let uri = call.params.uri().filter(|_| call.method == Method::ResourcesRead)?;
-        let rest = uri.strip_prefix(PREFIX)?;
+        // Every spelling is the gateway's own: no server hears of a kept result.
+        let normal = normal_form(uri).filter(|_| has_own_scheme(uri))?;
+        let rest = normal.strip_prefix(PREFIX)?;
         let (id, range) = match rest.split_once('?') {
             None => (rest, Some(TextRange::WHOLE)),
             Some((id, query)) => (id, TextRange::parse(query)),
@@ -194,6 +197,14 @@ impl KeptAddress {
     }
 }
 
+/// Returns true if a URI has the scheme of kept results, in any spelling.
+fn has_own_scheme(uri: &str) -> bool {
+    let uri = uri.trim_start_matches(|character: char| character <= ' ');
+    uri.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
+}
+
+/// The scheme of kept results.
+const SCHEME: &str = "trunkline:";
 /// What the URIs of kept results begin with.
 const PREFIX: &str = "trunkline://results/";
 /// The most results that are kept at a time.

@@ -35,6 +35,7 @@ mod own_tools;
 mod paged_lists;
 mod record;
 mod release;
+mod released_uris;
 mod repeated_results;
 mod retry;
 mod route;
@@ -159,6 +160,7 @@ impl Gateway {
         self.inputs.parking.retain(keep);
         self.inputs.questions.retain(keep);
         self.inputs.kept.retain(keep);
+        self.inputs.released.retain(keep);
     }
 
     /// The key of the view that a client has.

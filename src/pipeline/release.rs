@@ -79,7 +79,9 @@ impl Release {
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;
-        let uris = ResultShape::for_method(&call.method).filter(|_| !plain || hides);
+        let is_guarded = view.catalog.uris().guards(server);
+        let shape = ResultShape::for_method(&call.method);
+        let uris = shape.filter(|_| !plain || hides || is_guarded);
         let repeats = RepeatWatch::for_call(call, route, view)?;
         let is_plain = tasks.is_none() && uris.is_none() && results.is_none();
         if !cacheable && is_plain && repeats.is_none() {
@@ -152,12 +154,16 @@ impl Release {
         let lifted = self.lifts_task.then(|| form::lift_created(result.raw())).flatten();
         let result = with_raw(result, lifted);
         let shape = self.uris.filter(|_| *result.kind() != ResultType::InputRequired);
+        let (inputs, principal, holder) = &self.keeper;
+        let client = UriReader { view: &self.view, inputs, principal, holder };
         let rewritten =
-            shape.and_then(|shape| public_uris(&self.view, &self.server, result.raw(), shape));
+            shape.and_then(|shape| client.publish_uris(&self.server, result.raw(), shape));
         let result = with_raw(result, rewritten);
         let hidden = shape.filter(|shape| *shape == ResultShape::Directory).and_then(|_| {
             let uris = self.view.catalog.uris();
-            hide_children(result.raw(), |public| uris.find_origin(public).is_some())
+            hide_children(result.raw(), |public| {
+                uris.find_origin_or_released(public, &|_, _| true).is_some()
+            })
         });
         let result = with_raw(result, hidden);
         let renamed = self.tasks.as_ref().and_then(|tasks| {
@@ -236,19 +242,35 @@ fn with_raw(result: ResultBody, raw: Option<Bytes>) -> ResultBody {
     }
 }
 
-/// Replaces the server's URIs with the public URIs of a view; `None` if there is nothing to
-/// replace.
-pub(super) fn public_uris(
-    view: &View,
-    server: &ServerName,
-    raw: &[u8],
-    shape: ResultShape,
-) -> Option<Bytes> {
-    let uris = view.catalog.uris();
-    rewrite_uris(raw, shape, |native| match uris.public_uri(server, native) {
-        Cow::Owned(public) => Some(public),
-        Cow::Borrowed(_) => None,
-    })
+/// A client that reads URIs in a server's messages.
+pub(super) struct UriReader<'a> {
+    pub(super) view: &'a View,
+    pub(super) inputs: &'a InputStore,
+    pub(super) principal: &'a Principal,
+    pub(super) holder: &'a Holder,
+}
+
+impl UriReader<'_> {
+    /// Replaces the server's URIs with the public URIs of the client's view; `None` if there is nothing
+    /// to replace. Those of a guarded server may be asked for from then on.
+    pub(super) fn publish_uris(
+        &self,
+        server: &ServerName,
+        raw: &[u8],
+        shape: ResultShape,
+    ) -> Option<Bytes> {
+        let uris = self.view.catalog.uris();
+        let is_guarded = uris.guards(server);
+        rewrite_uris(raw, shape, |native| {
+            if is_guarded {
+                self.inputs.released.note((self.principal, self.holder), server, native);
+            }
+            match uris.public_uri(server, native) {
+                Cow::Owned(public) => Some(public),
+                Cow::Borrowed(_) => None,
+            }
+        })
+    }
 }
 
 /// How many bytes of an answer are rewritten on the thread that serves its client.

@@ -73,13 +73,14 @@ pub(super) fn find<'a>(
         }
         Method::ResourcesRead => {
             let uri = required(call.params.uri(), "uri")?;
-            let origin =
-                view.catalog.uris().find_origin(uri).ok_or_else(|| unknown_resource(uri))?;
+            let origin = find_resource(view, asker, uri).ok_or_else(|| unknown_resource(uri))?;
             Route::to(snapshot, &origin, SubjectMember::Uri).ok_or_else(|| unknown_resource(uri))?
         }
-        Method::SkillsGet | Method::DirectoryRead => find_skill_resource(snapshot, view, call)?,
+        Method::SkillsGet | Method::DirectoryRead => {
+            find_skill_resource(snapshot, view, call, asker)?
+        }
         Method::Complete => {
-            let PublicReference { origin, bound } = completion::find(view, &call.params)?;
+            let PublicReference { origin, bound } = completion::find(view, &call.params, asker)?;
             let route = Route::to(snapshot, &origin, SubjectMember::Reference(bound));
             route.ok_or_else(|| unknown_resource(origin.native.as_str()))?
         }
@@ -146,12 +147,19 @@ fn find_prompt<'a>(view: &'a View, name: &str) -> Result<&'a ElementOrigin, Fail
     found.ok_or_else(|| unknown_prompt(name))
 }
 
+/// Finds the server of a resource, and its own URI for it.
+fn find_resource(view: &View, asker: &Requester, uri: &str) -> Option<ElementOrigin> {
+    let is_released = |server: &ServerName, native: &str| asker.has_seen(server, native);
+    view.catalog.uris().find_origin_or_released(uri, &is_released)
+}
+
 /// Finds the skill, or the directory, that a request names: as if it did not exist where its server
 /// does not declare the extension.
 fn find_skill_resource<'a>(
     snapshot: &'a Snapshot,
     view: &View,
     call: &Call,
+    asker: &Requester,
 ) -> Result<Route<'a>, Failure> {
     let uri = required(call.params.uri(), "uri")?;
     let serves = |origin: &ElementOrigin| match view.list(&origin.server) {
@@ -160,7 +168,7 @@ fn find_skill_resource<'a>(
         // The server has not been heard from: it will tell.
         None => true,
     };
-    let origin = view.catalog.uris().find_origin(uri).filter(serves);
+    let origin = find_resource(view, asker, uri).filter(serves);
     let route = origin.and_then(|origin| Route::to(snapshot, &origin, SubjectMember::Uri));
     route.ok_or_else(|| unknown_resource(uri))
 }

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
 use crate::call::{Context, ErrorBody, Failure, InternalFault, NativeName, ServerName};
-use crate::catalog::{ResultShape, TaskForm};
+use crate::catalog::{ReleasedCheck, ResultShape, TaskForm};
 use crate::era::change_notification;
 use crate::era::tasks::ids::TaskOrigin;
 use crate::era::tasks::rename::TaskIdPlace;
@@ -25,9 +25,10 @@ use crate::upstream::{
 
 use super::client_notices::{PendingNotice, intercept_filter, intercept_refusal};
 use super::kept_results::ResultOrigin;
+use super::release::UriReader;
 use super::subscription_audit::SubscriptionOutcome;
 use super::tasks::OwnTasks;
-use super::{Gateway, introduce, release, route, tasks};
+use super::{Gateway, introduce, route, tasks};
 
 /// One client with subscriptions: a Legacy session, or one
 /// `subscriptions/listen`. Dropping it ends them.
@@ -89,7 +90,12 @@ impl Subscriber {
     }
 
     /// The client's own names for the topic of a server's notification.
-    fn known_as(&self, view: &View, server: &ServerName, topic: &Topic) -> Vec<String> {
+    fn known_as(
+        &self,
+        (view, is_released): (&View, ReleasedCheck<'_>),
+        server: &ServerName,
+        topic: &Topic,
+    ) -> Vec<String> {
         let subscribed = self.subscribed();
         let own = subscribed.iter().filter(|(_, held)| held.is_of(server, topic));
         let mut known: Vec<_> = own
@@ -106,7 +112,7 @@ impl Subscriber {
         }
         // Resources that the client may no longer see are left out.
         known.retain(|uri| {
-            let origin = view.catalog.uris().find_origin(uri);
+            let origin = view.catalog.uris().find_origin_or_released(uri, is_released);
             origin.is_some_and(|to| to.server == *server && to.native.as_str() == &**native)
         });
         known
@@ -136,8 +142,9 @@ impl Gateway {
     ) -> Result<Result<(), ErrorBody>, Failure> {
         let asked = AskedTopic::Resource(uri.to_owned());
         let find = |_: &Snapshot, view: &View| {
-            let origin =
-                view.catalog.uris().find_origin(uri).ok_or_else(|| route::unknown_resource(uri))?;
+            let is_released = self.released_to(context);
+            let origin = view.catalog.uris().find_origin_or_released(uri, &is_released);
+            let origin = origin.ok_or_else(|| route::unknown_resource(uri))?;
             let topic = Topic::resource(origin.native.as_str());
             Ok((origin.server, Some(origin.native), topic))
         };
@@ -321,6 +328,12 @@ impl Gateway {
         snapshot.digests_for(&view, &context.client)
     }
 
+    /// Tells which URIs were released to a client.
+    fn released_to(&self, context: &Context) -> impl Fn(&ServerName, &str) -> bool {
+        let holder = Holder::identify(&context.principal, context.address);
+        move |server, native| self.inputs.released.has(&holder, server, native)
+    }
+
     /// Waits for the next notifications of the client's subscriptions.
     ///
     /// # Cancel safety
@@ -338,7 +351,7 @@ impl Gateway {
                 }
             };
             let view = self.snapshots.load().view(&self.view_key(context), context);
-            let known = subscriber.known_as(&view, &server, &topic);
+            let known = subscriber.known_as((&view, &self.released_to(context)), &server, &topic);
             if !known.is_empty() {
                 let known = known.into_iter().filter_map(|name| {
                     let params = match (&topic, params.clone()) {
@@ -370,12 +383,14 @@ impl Gateway {
         };
         let tasks = OwnTasks { tool: tool.clone(), ..tasks };
         let raw = tasks.rename_ids(&server, &raw, TaskIdPlace::Task).unwrap_or(raw);
-        let raw = release::public_uris(view, &server, &raw, ResultShape::Task).unwrap_or(raw);
+        let holder = Holder::identify(&context.principal, context.address);
+        let (inputs, principal) = (&self.inputs, &context.principal);
+        let client = UriReader { view, inputs, principal, holder: &holder };
+        let raw = client.publish_uris(&server, &raw, ResultShape::Task).unwrap_or(raw);
         let keep = |text| {
             let (owner, server) = (context.principal.clone(), server.clone());
             let origin = ResultOrigin { owner, server, tool: tool.clone()? };
-            let holder = Holder::identify(&context.principal, context.address);
-            self.inputs.keep_result(text, origin, holder)
+            self.inputs.keep_result(text, origin, holder.clone())
         };
         Ok(results.and_then(|results| shape_task(results, &server, &raw, &keep)).unwrap_or(raw))
     }
@@ -390,7 +405,10 @@ impl Gateway {
             return named;
         }
         let view = self.snapshots.load().view(&self.view_key(context), context);
-        release::public_uris(&view, server, &named, ResultShape::Task).unwrap_or(named)
+        let holder = Holder::identify(&context.principal, context.address);
+        let (view, inputs, principal) = (&*view, &*self.inputs, &context.principal);
+        let client = UriReader { view, inputs, principal, holder: &holder };
+        client.publish_uris(server, &named, ResultShape::Task).unwrap_or(named)
     }
 
     /// Delivers the unsolicited notifications of a Legacy client's own server

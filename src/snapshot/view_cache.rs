@@ -64,8 +64,11 @@ impl ViewBuilder {
         let outer = narrowing.map(|query| Selection::parse(query).unwrap_or_default());
         let servers = config.servers.iter().filter(|server| inner.admits_server(&server.name));
         let rules_of = |config: &Arc<config::ServerConfig>| {
-            let held = lists.get(&config.name).map(|list| screen.held_in(list));
-            rules(config).with_held(held.unwrap_or_default())
+            let held = match lists.get(&config.name) {
+                Some(list) => screen.held_in(list),
+                None => screen.held_before_list(&config.name),
+            };
+            rules(config).with_held(held)
         };
         let servers: Vec<_> = servers.map(|config| (config, rules_of(config))).collect();
         let sources: Vec<_> = servers

@@ -46,6 +46,7 @@ mod profile_paths;
 mod refused_calls;
 mod renamed_elements;
 mod shown_keys;
+mod spelled_uris;
 mod strangers;
 mod surplus_responses;
 mod unfinished_bodies;

@@ -18,6 +18,10 @@ impl ElementFilter for Without {
     fn may_hear_of(&self, _: &ServerName) -> bool {
         true
     }
+
+    fn denies_resources(&self, _: &ServerName) -> bool {
+        false
+    }
 }
 
 fn server_with_texts() -> Server {

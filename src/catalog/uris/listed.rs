@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CatalogUris, PublicReference};
+use super::CatalogUris;
 use crate::call::ServerName;
 use crate::catalog::item::CatalogItem;
 
@@ -29,13 +29,5 @@ impl CatalogUris {
     /// Whether this is the user interface of a tool that clients see.
     pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
         self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
-    }
-
-    /// What a public URI or template refers to, for completion.
-    pub fn reference(&self, public: &str) -> Option<PublicReference> {
-        let shown = self.shown.get(public).cloned();
-        shown.or_else(|| {
-            Some(PublicReference { origin: self.find_origin(public)?, bound: Arc::default() })
-        })
     }
 }

@@ -8,12 +8,20 @@
 //! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they stay
 //! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
 
+mod candidates;
 pub(super) mod climbing;
+mod guarded;
 mod listed;
+mod normal_form;
+mod origin;
+mod pattern;
 mod rewrite;
 mod template;
 
 pub(super) use listed::ShownResource;
+pub use normal_form::{UriSpellings, normal_form};
+pub use origin::ReleasedCheck;
+pub use pattern::{ElementSpellings, UriPattern, split_public};
 pub use rewrite::{ResultShape, hide_children, rewrite_uris};
 pub use template::{BoundTemplate, UriTemplate};
 
@@ -21,15 +29,16 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use climbing::{has_absolute_value, has_dot_segment, has_only_stable_characters};
+use candidates::ResourceCandidate;
+use climbing::{has_absolute_value, has_dot_segment};
+use guarded::GuardedUris;
 
 use super::held::HeldDefinitions;
-use super::item::{CatalogItem, MAX_URI};
+use super::item::CatalogItem;
 use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
-use super::selection::{Scope, Selection};
-use super::visibility::{CatalogElement, ElementBasis};
-use crate::call::{Named, NativeName, ServerName};
+use super::selection::Scope;
+use crate::call::{Named, ServerName};
 
 /// Which URIs clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +81,8 @@ struct ResourceServer {
     templates: Vec<OwnedTemplate>,
     /// What clients do not see for now.
     held: Arc<HeldDefinitions>,
+    /// Where a rule or a hold can concern its resources.
+    guard: Option<GuardedUris>,
 }
 
 /// A template, and its form for clients once its variables are bound.
@@ -105,20 +116,6 @@ pub struct PublicReference {
     pub bound: Arc<[(String, String)]>,
 }
 
-/// A resource or template without its public form.
-struct ResourceCandidate<'a> {
-    server: &'a ServerName,
-    item: &'a Arc<CatalogItem>,
-    field: Option<&'static str>,
-    /// Its URI or template, with bound variables filled in.
-    native: Cow<'a, str>,
-    /// The native template that it comes from.
-    template: &'a NativeName,
-    bound: Arc<[(String, String)]>,
-    /// Whether clients do not see it for now. It keeps its URI all the same.
-    held: bool,
-}
-
 impl CatalogUris {
     /// Assigns public URIs to all resources and templates, in listing order. The `interfaces` of
     /// visible tools are visible with them, whatever the scope says of resources.
@@ -145,12 +142,14 @@ impl CatalogUris {
             let holder = uris.servers.entry((*server).clone()).or_default();
             holder.shown_interfaces.insert((*uri).to_owned());
         }
+        uris.bar_candidates(&templates, &resources);
         let resources = resources.into_iter();
         let resources =
             resources.filter_map(|one| uris.publish_candidate(Kind::Resources, one)).collect();
         let templates = templates.into_iter();
         let templates =
             templates.filter_map(|one| uris.publish_candidate(Kind::Templates, one)).collect();
+        uris.show_templates_to_guards();
         (uris, resources, templates)
     }
 
@@ -168,42 +167,6 @@ impl CatalogUris {
         only || !self.servers.get(server).is_some_and(|holder| holder.readable)
     }
 
-    /// The server and native URI for a public URI. It need not be listed: a template stands for
-    /// many URIs, and servers may have more than they list. No URI is longer than [`MAX_URI`]: it is
-    /// compared with patterns and kept by subscriptions.
-    pub fn find_origin(&self, public: &str) -> Option<ElementOrigin> {
-        if public.len() > MAX_URI || !has_only_stable_characters(public) {
-            return None;
-        }
-        if let Some(shown) = self.shown.get(public) {
-            return Some(shown.origin.clone());
-        }
-        let (server, native) =
-            self.split_prefix(public).or_else(|| Some((self.find_owner(public)?, public)))?;
-        let holder = self.servers.get(server)?;
-        if holder.held.covers_uri(native) {
-            return None;
-        }
-        let covering = |one: &Selection| {
-            let mut covering = holder.templates.iter().filter(|held| held.confines(native));
-            covering
-                .any(|held| one.admits(Kind::Templates, &self.public_template(server, &held.text)))
-        };
-        let shown = holder.shown_interfaces.contains(native);
-        let allowed = holder.allows(native)
-            && (shown || self.scope.admits_uri(server, public, covering))
-            && self.scope.shows(&CatalogElement {
-                kind: Kind::Resources,
-                server: Some(server),
-                // Rules know one form of each URI, whichever a client writes.
-                public: &self.public_uri(server, native),
-                native,
-                tool: None,
-                basis: if shown { ElementBasis::Interface } else { ElementBasis::Itself },
-            });
-        allowed.then(|| ElementOrigin { server: server.clone(), native: NativeName::new(native) })
-    }
-
     /// Adds what a server lists, with configured variables filled in.
     fn gather_candidates<'a>(
         &mut self,
@@ -216,6 +179,8 @@ impl CatalogUris {
         let holder = self.servers.entry(server.clone()).or_default();
         holder.held = Arc::clone(rules.held());
         holder.confined = rules.variables().next().is_some();
+        let is_guarded = rules.held().guards_uris() || self.scope.guards_resources(server);
+        holder.guard = is_guarded.then(GuardedUris::default);
         let Some(list) = source.list else {
             // The server may have some; reading one will tell.
             holder.readable = true;
@@ -289,57 +254,18 @@ impl CatalogUris {
         let listed = resources.iter().skip(first).map(|one| &*one.native);
         for uri in listed.chain(interfaces) {
             claim_uri(&mut self.claims, server, uri);
+            if let Some(guard) = &mut holder.guard {
+                guard.add_listed(uri);
+            }
         }
         for skill in &list.skills {
             let uri = skill.native.as_str();
             let directory = uri.rsplit_once('/').map_or(uri, |(directory, _)| directory);
             claim_uri(&mut self.skills, server, directory);
+            if let Some(guard) = &mut holder.guard {
+                guard.add_skill(uri);
+            }
         }
-    }
-
-    /// Assigns a candidate its public form, if the scope shows it.
-    fn publish_candidate<'a>(
-        &mut self,
-        kind: Kind,
-        one: ResourceCandidate<'a>,
-    ) -> Option<ShownResource<'a>> {
-        if one.held {
-            return None;
-        }
-        let public = match kind {
-            Kind::Templates => self.public_template(one.server, &one.native),
-            _ => self.public_uri(one.server, &one.native).into_owned(),
-        };
-        let is_interface = kind == Kind::Resources
-            && self
-                .servers
-                .get(one.server)
-                .is_some_and(|holder| holder.shown_interfaces.contains(&*one.native));
-        let is_selected = is_interface || self.scope.admits(one.server, kind, &public);
-        let element = CatalogElement {
-            kind,
-            server: Some(one.server),
-            public: &public,
-            native: &one.native,
-            tool: None,
-            basis: if is_interface { ElementBasis::Interface } else { ElementBasis::Itself },
-        };
-        if !is_selected || !self.scope.shows(&element) {
-            return None;
-        }
-        // Completion uses the server's own template, a read uses the bound URI.
-        let native = match kind {
-            Kind::Templates => one.template.clone(),
-            _ => NativeName::new(&one.native),
-        };
-        let origin = ElementOrigin { server: one.server.clone(), native };
-        self.shown.insert(public.clone(), PublicReference { origin, bound: one.bound });
-        Some(ShownResource {
-            server: one.server,
-            item: Arc::clone(one.item),
-            field: one.field,
-            public,
-        })
     }
 
     fn public_template(&self, server: &ServerName, native: &str) -> String {
@@ -455,10 +381,14 @@ impl OwnedTemplate {
     /// Whether the template covers this URI, and every server reads it as an expansion of the
     /// template: no dot segment leads out of it, and no value begins as an absolute path does.
     fn confines(&self, native: &str) -> bool {
-        self.covers(native)
-            && !has_dot_segment(native)
-            && !has_absolute_value(self.seen().literal_prefix(), native)
+        confines(self.seen(), native)
     }
+}
+
+fn confines(template: &UriTemplate, native: &str) -> bool {
+    template.matches(native)
+        && !has_dot_segment(native)
+        && !has_absolute_value(template.literal_prefix(), native)
 }
 
 fn claim_uri(claims: &mut HashMap<String, UriClaim>, server: &ServerName, uri: &str) {

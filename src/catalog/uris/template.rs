@@ -84,6 +84,18 @@ impl UriTemplate {
     /// Whether the template matches `uri`, in time linear in the URI for each part, whatever
     /// the part is.
     pub fn matches(&self, uri: &str) -> bool {
+        self.run(uri, Operator::reach)
+    }
+
+    /// Returns true if the template matches `uri` as some server reads it: the official ones differ in
+    /// the characters that a value may have, and in the sign before it.
+    pub(in crate::catalog) fn matches_widely(&self, uri: &str) -> bool {
+        self.run(uri, Operator::reach_widely)
+    }
+
+    /// Follows the parts of the template through a URI. `reach` returns the positions after an
+    /// expression.
+    fn run(&self, uri: &str, reach: fn(Operator, &[bool], &[u8], bool) -> Vec<bool>) -> bool {
         let uri = uri.as_bytes();
         if !uri.starts_with(self.literal_prefix().as_bytes()) {
             return false;
@@ -97,7 +109,7 @@ impl UriTemplate {
             reached = match part {
                 TemplatePart::Literal(text) => positions_after(&reached, uri, text.as_bytes()),
                 TemplatePart::Expression { operator, nested, .. } => {
-                    operator.reach(&reached, uri, *nested)
+                    reach(*operator, &reached, uri, *nested)
                 }
             };
         }
@@ -270,6 +282,24 @@ impl Operator {
         for (place, byte) in uri.iter().enumerate() {
             let begins = from.get(place) == Some(&true) && sign.is_none_or(|sign| sign == *byte);
             running = (begins && (sign.is_some() || inside(*byte))) || (running && inside(*byte));
+            if let Some(next) = reached.get_mut(place + 1) {
+                *next |= running;
+            }
+        }
+        reached
+    }
+
+    /// The positions that can be reached after the expression at any server.
+    fn reach_widely(self, from: &[bool], uri: &[u8], nested: bool) -> Vec<bool> {
+        let is_segment = matches!(self, Self::Simple | Self::Label | Self::Parameter) && !nested;
+        let mut reached = match self {
+            Self::Simple | Self::Reserved => vec![false; from.len()],
+            _ => from.to_vec(),
+        };
+        let mut running = false;
+        for (place, byte) in uri.iter().enumerate() {
+            let inside = !is_segment || *byte != b'/';
+            running = inside && (running || from.get(place) == Some(&true));
             if let Some(next) = reached.get_mut(place + 1) {
                 *next |= running;
             }

@@ -59,7 +59,7 @@ section! {
             /// The prompts, by names like those of tools.
             prompts: Option<Vec<Pattern>>,
             /// The resources, resource templates and skills, by public URI; in a rule that denies, by
-            /// their server's own URI, too. What is read is compared
+            /// their server's own URI, too, in any spelling. What is read is compared
             /// as it is read: the pattern of a template has to match the URIs that it expands to.
             resources: Option<Vec<Pattern>>,
             /// A condition in CEL (Common Expression Language) over `principal`, `claims`, `tool`, `item`,

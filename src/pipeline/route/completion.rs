@@ -13,6 +13,8 @@ use crate::catalog::PublicReference;
 use crate::jsonrpc::{members, object, span_of, string, unquoted};
 use crate::snapshot::View;
 
+use super::Requester;
+
 /// The parsed `ref`.
 enum Reference {
     Prompt(RawName),
@@ -29,14 +31,20 @@ struct RawName {
 ///
 /// # Errors
 /// [`Failure::InvalidParams`], and the failure of an unknown prompt or resource.
-pub(super) fn find(view: &View, params: &Params) -> Result<PublicReference, Failure> {
+pub(super) fn find(
+    view: &View,
+    params: &Params,
+    asker: &Requester,
+) -> Result<PublicReference, Failure> {
     match read_reference(params)? {
         Reference::Prompt(name) => {
             let origin = super::find_prompt(view, &name.text)?.clone();
             Ok(PublicReference { origin, bound: Arc::default() })
         }
         Reference::Resource(uri) => {
-            let found = view.catalog.uris().reference(&uri.text);
+            let uris = view.catalog.uris();
+            let found =
+                uris.find_reference(&uri.text, &|server, native| asker.has_seen(server, native));
             let found = found.ok_or_else(|| super::unknown_resource(&uri.text))?;
             check_argument(params, &found)?;
             Ok(found)

@@ -13,6 +13,7 @@ mod json_values;
 mod requested;
 mod rights;
 mod rule;
+mod spellings;
 mod survey;
 mod trial;
 mod values;

@@ -201,6 +201,13 @@ impl ElementFilter for CallerRights {
         };
         !rules.clone().any(denies) && rules.any(allows)
     }
+
+    fn denies_resources(&self, server: &ServerName) -> bool {
+        let rules = self.applicable.iter().filter_map(|(place, _)| self.authorization.rule(*place));
+        rules
+            .filter(|rule| rule.effect() == RuleEffect::Deny)
+            .any(|rule| rule.may_deny_uris(server))
+    }
 }
 
 impl PartialEq for CallerRights {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::ServerName;
-use crate::catalog::{ElementIdentities, Kind, are_about_server};
+use crate::catalog::{
+    CatalogElement, ElementIdentities, ElementSpellings, Kind, UriPattern, are_about_server,
+};
 use crate::config::{
     Condition, ConditionCost, ConditionReads, EvaluationFault, Pattern, RuleConfig, RuleEffect,
     SplitCondition, ValueSize,
@@ -13,12 +15,17 @@ use crate::config::{
 
 use super::decision::Holds;
 use super::facts::CallerFacts;
+use super::spellings::{WrittenUri, reads_uri, spell_element};
 use super::values::{AnnotationTrust, EvaluationScope, size_of, values_of};
 
 /// One rule.
 #[derive(Debug)]
 pub(super) struct AccessRule {
     settings: RuleConfig,
+    /// The patterns for resources.
+    resources: Vec<UriPattern>,
+    /// The URIs that its condition has.
+    written_uris: Vec<WrittenUri>,
     /// Whether an evaluation that failed was reported.
     has_warned: AtomicBool,
 }
@@ -49,7 +56,10 @@ pub(super) enum SettledRule {
 
 impl AccessRule {
     pub(super) fn compile(settings: &RuleConfig) -> Self {
-        Self { settings: settings.clone(), has_warned: AtomicBool::new(false) }
+        let resources = settings.resources.iter().flatten().map(UriPattern::new).collect();
+        let written_uris = settings.when.as_ref().map(WrittenUri::find_in).unwrap_or_default();
+        let (settings, has_warned) = (settings.clone(), AtomicBool::new(false));
+        Self { settings, resources, written_uris, has_warned }
     }
 
     pub(super) fn name(&self) -> Arc<str> {
@@ -175,6 +185,15 @@ impl AccessRule {
             && are_about_server((servers, kinds), server)
     }
 
+    /// Returns true if the rule, which denies, may be about resources of a server.
+    pub(super) fn may_deny_uris(&self, server: &ServerName) -> bool {
+        let RuleConfig { servers, tools, prompts, resources, when, .. } = &self.settings;
+        let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
+        let is_named = self.resources.iter().any(|one| one.may_match_server(server.as_str()));
+        let is_asked = when.as_ref().is_none_or(|it| is_about_kind(it.reads(), Kind::Resources));
+        admits_any(servers.as_ref(), [server.as_str()]) && is_asked && (is_named || !names_elements)
+    }
+
     /// What the evaluation of its condition costs, at most.
     pub(super) fn cost(&self, scope: &EvaluationScope<'_>) -> u64 {
         let condition = self.settings.when.as_ref();
@@ -192,9 +211,37 @@ impl AccessRule {
         })
     }
 
+    /// Evaluates a condition, of an element with a URI for each of its spellings: a denial holds if it
+    /// holds for one, a permission if it holds for all.
+    fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
+        let spelled = scope.element.filter(|_| reads_uri(condition)).and_then(|element| {
+            Some((element, spell_element(element, self.effect(), &self.written_uris)?))
+        });
+        let Some((element, spelled)) = spelled else { return self.evaluate_once(condition, scope) };
+        let (mut depends, otherwise) = (false, self.holds_by_default());
+        for (public, native) in &spelled {
+            let element = CatalogElement { public, native, ..*element };
+            let scope = EvaluationScope { element: Some(&element), ..*scope };
+            match (self.evaluate_once(condition, &scope), self.effect()) {
+                (Holds::Depends, _) => depends = true,
+                (Holds::Yes, RuleEffect::Allow) | (Holds::No, RuleEffect::Deny) => {}
+                (decisive, _) => return decisive,
+            }
+        }
+        if depends { Holds::Depends } else { otherwise }
+    }
+
+    /// The result for an element if no spelling of its URI decides otherwise.
+    fn holds_by_default(&self) -> Holds {
+        match self.effect() {
+            RuleEffect::Allow => Holds::Yes,
+            RuleEffect::Deny => Holds::No,
+        }
+    }
+
     /// Evaluates a condition. What cannot be evaluated allows nothing, and denies; before a call is
     /// there it depends on the call.
-    fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
+    fn evaluate_once(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
         match Self::try_evaluate(condition, scope) {
             Ok(true) => Holds::Yes,
             Ok(false) => Holds::No,
@@ -257,26 +304,16 @@ impl AccessRule {
         of_server && is_named
     }
 
-    /// Returns true if patterns name an element. A rule that denies names it by any of its
-    /// identities, one that allows by the public one alone. A server may decode a URI before it reads
-    /// it: a rule that denies names it in either form, one that allows in both.
+    /// Returns true if patterns name an element. A rule that denies names it by any of its identities,
+    /// one that allows by the public one alone. A server may read a URI in another spelling: a rule that
+    /// denies names it in any form, one that allows in all.
     fn names_element(&self, patterns: &[Pattern], identities: &ElementIdentities<'_>) -> bool {
         let element = identities.element();
-        let is_name = matches!(element.kind, Kind::Tools | Kind::Prompts);
-        let named = |text: &str| matches_any(patterns, text);
-        let named_decoded = |text: &str| {
-            let decoded = percent_encoding::percent_decode_str(text).decode_utf8_lossy();
-            named(&decoded)
-        };
-        let has_codes = |text: &str| !is_name && text.contains('%');
-        match self.effect() {
-            RuleEffect::Allow => {
-                let public = element.public;
-                named(public) && (!has_codes(public) || named_decoded(public))
-            }
-            RuleEffect::Deny => identities
-                .iter()
-                .any(|text| named(text) || (has_codes(text) && named_decoded(text))),
+        match (ElementSpellings::of(element), self.effect()) {
+            (None, RuleEffect::Allow) => matches_any(patterns, element.public),
+            (None, RuleEffect::Deny) => identities.iter().any(|text| matches_any(patterns, text)),
+            (Some(spellings), RuleEffect::Allow) => spellings.is_allowed_by(&self.resources),
+            (Some(spellings), RuleEffect::Deny) => spellings.is_denied_by(&self.resources),
         }
     }
 }

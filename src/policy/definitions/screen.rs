@@ -73,8 +73,21 @@ impl DefinitionScreen {
         let held = list
             .definitions()
             .filter(|one| self.judge(screen, list, one).is_some_and(|found| found.held));
-        let held = held.filter_map(|one| Some((one.kind.listed()?, one.native.clone())));
-        Arc::new(held.collect())
+        let held: HeldDefinitions =
+            held.filter_map(|one| Some((one.kind.listed()?, one.native.clone()))).collect();
+        match screen.settings.pins {
+            PinsChoice::Hold => Arc::new(held.holding_unapproved()),
+            PinsChoice::Off | PinsChoice::Warn => Arc::new(held),
+        }
+    }
+
+    /// The same for a server that has not listed yet.
+    pub fn held_before_list(&self, server: &ServerName) -> Arc<HeldDefinitions> {
+        let pins = self.servers.get(server).map(|screen| screen.settings.pins);
+        match pins {
+            Some(PinsChoice::Hold) => Arc::new(HeldDefinitions::default().holding_unapproved()),
+            _ => Arc::default(),
+        }
     }
 
     /// Whether clients do not see a server's words about itself.

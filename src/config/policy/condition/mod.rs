@@ -11,6 +11,7 @@ mod comparison;
 mod cost;
 mod evaluation;
 mod fault;
+mod literals;
 mod patterns;
 mod reads;
 mod split;
@@ -116,6 +117,11 @@ impl Condition {
     /// Which variables it reads.
     pub fn reads(&self) -> &Arc<ConditionReads> {
         &self.0.reads
+    }
+
+    /// The texts that are written in it.
+    pub fn literals(&self) -> Vec<&str> {
+        literals::gather_literals(&self.0.expression)
     }
 
     /// Its part that a call does not change, and the rest; `None` if it has only one of them.

@@ -1,0 +1,70 @@
+//! Conditions about a URI: evaluated for each spelling that means the same, because a condition compares
+//! text and a server may read another spelling as the same resource.
+
+use crate::catalog::{CatalogElement, ElementSpellings, normal_form, split_public};
+use crate::config::{Condition, RuleEffect};
+
+/// A URI, or the beginning of one, that is written in a condition.
+#[derive(Debug)]
+pub(super) struct WrittenUri {
+    text: String,
+    normal: String,
+}
+
+impl WrittenUri {
+    /// Those in a condition about an element's URI.
+    pub(super) fn find_in(condition: &Condition) -> Vec<Self> {
+        if !reads_uri(condition) {
+            return Vec::new();
+        }
+        let native = condition.literals().into_iter().map(|text| split_public(text).1);
+        let found = native.filter_map(|text| Some((text, normal_form(text)?)));
+        found.map(|(text, normal)| Self { text: text.to_owned(), normal }).collect()
+    }
+
+    /// The URI with its beginning as it is written here, if it begins so in normal form.
+    fn respell(&self, normal: &str) -> Option<String> {
+        normal.strip_prefix(&self.normal).map(|rest| format!("{}{rest}", self.text))
+    }
+}
+
+/// Returns true if a condition reads the name or URI of an element.
+pub(super) fn reads_uri(condition: &Condition) -> bool {
+    let item = condition.reads().of("item");
+    item.has("name") || item.has("native")
+}
+
+/// The public and native URIs with which a condition is evaluated for an element; `None` if one evaluation
+/// is enough, because the element has a name or a single spelling.
+pub(super) fn spell_element(
+    element: &CatalogElement<'_>,
+    effect: RuleEffect,
+    written: &[WrittenUri],
+) -> Option<Vec<(String, String)>> {
+    let spellings = ElementSpellings::of(element)?;
+    let native = spellings.native();
+    let mut forms: Vec<String> = match effect {
+        RuleEffect::Allow => native.for_permission().map(str::to_owned).collect(),
+        RuleEffect::Deny => native.for_denial().map(str::to_owned).collect(),
+    };
+    // As the operator has written it: a text that means the same counts as the same.
+    let normal = native.normal().unwrap_or(element.native);
+    let decoded = forms.iter().filter_map(|form| normal_form(form));
+    let normals: Vec<_> = decoded.chain([normal.to_owned()]).collect();
+    let respelled = written.iter().flat_map(|one| normals.iter().filter_map(|it| one.respell(it)));
+    let respelled: Vec<_> = respelled.collect();
+    if !respelled.is_empty() {
+        match effect {
+            RuleEffect::Allow => forms.truncate(1),
+            RuleEffect::Deny => {}
+        }
+        forms.extend(respelled);
+    }
+    forms.sort_unstable();
+    forms.dedup();
+    if forms.len() < 2 {
+        return None;
+    }
+    let public = |form: &String| format!("{}{form}", spellings.prefix());
+    Some(forms.iter().map(|form| (public(form), form.clone())).collect())
+}
