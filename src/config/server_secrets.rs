@@ -13,12 +13,15 @@ use super::reader::{ConfigReader, ConfigTable};
 use super::secret::Secret;
 use super::sent_secrets::SentSecrets;
 use super::setting::SectionPart;
+use crate::text::names_secret;
 
 /// What a server was given that others must not read: the values of its `env` and `headers`,
 /// everything that was substituted in its table, and what it was sent since, such as tokens.
 #[derive(Debug, Clone, Default)]
 pub struct ServerSecrets {
     configured: Vec<Secret>,
+    /// Those among them that authenticate the gateway.
+    credentials: Vec<Secret>,
     /// Shared by all clones.
     sent: Arc<SentSecrets>,
 }
@@ -37,7 +40,14 @@ impl ServerSecrets {
     /// quote parts of them; the name and the password of a `Basic` credential; and all of these as
     /// they are written in URLs, in JSON and in base64.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { configured: hidden_forms(values), sent: Arc::default() }
+        Self { configured: hidden_forms(values), credentials: Vec::new(), sent: Arc::default() }
+    }
+
+    /// Adds secrets that no response of the server may contain ([`Self::hide_credentials_in`]).
+    fn with_credentials<'a>(mut self, values: impl IntoIterator<Item = &'a str>) -> Self {
+        self.credentials = hidden_forms(values);
+        self.credentials.retain(|form| form.expose().len() >= SHORTEST_WORD);
+        self
     }
 
     /// Notes a secret that the configuration does not have and that the server is sent now. It is
@@ -60,6 +70,13 @@ impl ServerSecrets {
             shown = hide_all(sent.forms(), shown);
         }
         shown
+    }
+
+    /// The text with `***` for each configured credential in it: of `auth`, `oauth` and `aws`, and in
+    /// headers with the name of one. For texts that clients use, in which other values of the
+    /// configuration, such as a tenant, have to stay.
+    pub fn hide_credentials_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        hide_all(&self.credentials, Cow::Borrowed(text))
     }
 
     /// Like [`Self::hide_in`], for a text that was cut: the beginning of a secret at its end is
@@ -132,6 +149,9 @@ fn encoded_forms(secret: &str) -> Vec<String> {
     let in_json = in_json.trim_start_matches('"');
     let in_json = in_json.strip_suffix('"').unwrap_or(in_json);
     forms.push(in_ascii(in_json));
+    // Writers of PHP escape slashes, and those of Go the characters that HTML reserves.
+    forms.push(in_json.replace('/', "\\/"));
+    forms.push(with_escaped_html(in_json));
     forms.push(in_json.to_owned());
     forms.push(STANDARD.encode(secret));
     // Three bytes are four digits: the digits depend on where in a longer text the secret begins.
@@ -157,6 +177,19 @@ fn with_lower_hex(encoded: &str) -> String {
     })
 }
 
+/// JSON text with the characters that HTML reserves as `\u003c` and the like.
+fn with_escaped_html(json: &str) -> String {
+    let mut text = String::new();
+    for character in json.chars() {
+        if matches!(character, '<' | '>' | '&' | '\'') {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
 /// JSON text with only ASCII characters, as some writers prefer it.
 fn in_ascii(json: &str) -> String {
     let mut units = [0; 2];
@@ -175,9 +208,22 @@ fn in_ascii(json: &str) -> String {
 
 impl SectionPart for ServerSecrets {
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        let inside = |key: &str| key.strip_prefix(&table.key).is_some_and(|it| it.starts_with('.'));
-        let own = reader.secrets.iter().filter(|(key, _)| inside(key));
-        Some(Self::new(own.map(|(_, secret)| secret.expose())))
+        let own = reader.secrets.iter().filter_map(|(key, secret)| {
+            Some((key.strip_prefix(&table.key)?.strip_prefix('.')?, secret.expose()))
+        });
+        let own: Vec<_> = own.collect();
+        let credentials = own.iter().filter(|(setting, _)| is_credential(setting));
+        let secrets = Self::new(own.iter().map(|(_, value)| *value));
+        Some(secrets.with_credentials(credentials.map(|(_, value)| *value)))
+    }
+}
+
+/// Returns true if a setting of a server, such as `headers.Authorization`, is a credential.
+fn is_credential(setting: &str) -> bool {
+    match setting.split_once('.') {
+        Some(("auth" | "oauth" | "aws", _)) => true,
+        Some(("headers", name)) => names_secret(name),
+        _ => false,
     }
 }
 
@@ -243,6 +289,27 @@ mod tests {
                     "{before}: {encoded} is shown as {shown}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn credentials_are_hidden_in_the_escapes_that_json_writers_use() {
+        let secrets = ServerSecrets::new([]).with_credentials(["a/b<c>&d'e\"f", "short"]);
+        for text in
+            [r#"a/b<c>&d'e\"f"#, r#"a\/b<c>&d'e\"f"#, r#"a/b\u003cc\u003e\u0026d\u0027e\"f"#]
+        {
+            assert_eq!(secrets.hide_credentials_in(text), "***", "{text}");
+        }
+        assert_eq!(secrets.hide_credentials_in("a short text"), "a short text");
+    }
+
+    #[test]
+    fn credentials_are_told_from_other_settings() {
+        for setting in ["auth.key", "oauth.client_secret", "aws.secret", "headers.X-API-Key"] {
+            assert!(is_credential(setting), "{setting}");
+        }
+        for setting in ["headers.X-Tenant", "url", "base_url", "server_variables.region"] {
+            assert!(!is_credential(setting), "{setting}");
         }
     }
 

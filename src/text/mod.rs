@@ -4,11 +4,13 @@
 //! lines. They are clipped first, so that nobody floods a log or a response.
 //! This module knows nothing but text; every module may use it.
 
+mod secret_names;
 mod sentences;
 pub mod tokens;
 
 use std::borrow::Cow;
 
+pub use secret_names::names_secret;
 pub use sentences::{cut_at_word, shorten_text, split_sentence};
 
 /// The start of a text, at most `limit` bytes of it, cut between two characters.

@@ -9,10 +9,11 @@ mod signs;
 use serde_json::Value as Json;
 
 use crate::config::Secret;
+use crate::text::names_secret;
 
 use super::imported::{ImportedPiece, ImportedServer, ImportedTarget, ImportedText, SettingText};
 use super::references::ReferenceContext;
-use signs::{find_named_value, looks_secret, names_secret, url_has_secret};
+use signs::{find_named_value, looks_secret, url_has_secret};
 
 /// Marks the secrets in all texts of a server.
 pub(super) fn mark_secrets(server: &mut ImportedServer) {

@@ -37,6 +37,15 @@ pub(super) enum AnswerContent<'a> {
 }
 
 impl ApiAnswer {
+    /// Masks the gateway's credentials in a body of text: some APIs repeat the headers of requests.
+    pub(super) fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
+        let Ok(text) = std::str::from_utf8(&self.body) else { return self };
+        if let Cow::Owned(masked) = secrets.hide_credentials_in(text) {
+            self.body = masked.into();
+        }
+        self
+    }
+
     /// The media type without its parameters, in lower case.
     pub(super) fn media_type(&self) -> String {
         let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

@@ -287,7 +287,8 @@ impl ApiShared {
         }
         let (head, body) = response.into_parts();
         let body = collect(body, self.loader.server.max_response).await?;
-        Ok(ApiAnswer { status: head.status, headers: head.headers, body })
+        let answer = ApiAnswer { status: head.status, headers: head.headers, body };
+        Ok(answer.without_credentials(&self.loader.server.secrets))
     }
 
     /// How long lists are fresh: until the document is read again.
