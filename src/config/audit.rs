@@ -46,7 +46,8 @@ section! {
             arguments_digest: DigestChoice = "blake2b",
             /// Records the values of calls' arguments, redacted, and not only their digest.
             arguments: bool = false,
-            /// The largest arguments of one call whose values are recorded.
+            /// About how many bytes of one call's arguments are recorded: longer values show their
+            /// beginning and end, their size and their SHA-256.
             arguments_size: usize as ArgumentsSizeSetting = "16KiB",
             /// Regular expressions for keys of arguments whose values are replaced, in any case,
             /// besides the built-in ones.

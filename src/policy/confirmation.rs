@@ -6,6 +6,9 @@
 //! the digest of the request: `pipeline` opens it. It is good for one call
 //! ([`used_consents`](super::used_consents)).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Map, json};
 
 use crate::call::{
@@ -16,12 +19,12 @@ use crate::clock;
 use crate::config::{Config, ConfirmChoice, ServerConfig};
 use crate::era::state::StateId;
 use crate::mcp::question::ELICITATION;
-use crate::telemetry::audit::RedactionRules;
+use crate::telemetry::audit::{ArgumentBounds, RedactionRules, RenderFault};
 use crate::text::{clip, escape_invisible};
 
 use super::arguments::ArgumentsSeen;
 use super::used_consents::ConsentClaim;
-use super::{CallTarget, Policy, charged};
+use super::{CallTarget, Patience, Policy, charged};
 
 /// Whether the user has agreed to a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,11 +90,14 @@ impl ConfirmRules {
     }
 
     /// The question about a call.
-    fn question(&self, call: &Call) -> Question {
+    ///
+    /// # Errors
+    /// The arguments cannot be shown: the user would agree to another call.
+    fn question(&self, call: &Call) -> Result<Question, ConfirmRefusal> {
         let name = clip(call.params.name().unwrap_or_default(), MAX_NAME);
         let arguments = match call.params.arguments() {
             None | Some(b"{}") => "without arguments".to_owned(),
-            Some(raw) => format!("with these arguments: {}", self.shown_arguments(raw)),
+            Some(raw) => format!("with these arguments: {}", self.show_arguments(raw)?),
         };
         let message = format!("Allow the call of the tool {} {arguments}", escape_invisible(name));
         let params = json!({
@@ -99,16 +105,17 @@ impl ConfirmRules {
             "message": message,
             "requestedSchema": { "type": "object", "properties": Map::new() },
         });
-        Question { method: ELICITATION.into(), params: Some(params.to_string().into()) }
+        Ok(Question { method: ELICITATION.into(), params: Some(params.to_string().into()) })
     }
 
-    /// The arguments for the user: without secrets, without characters that a reader does not see,
-    /// and cut.
-    fn shown_arguments(&self, raw: &[u8]) -> String {
-        let shown = self.redaction.redact_arguments(raw, MAX_READ).to_string();
-        let cut = clip(&shown, MAX_SHOWN);
-        let dots = if cut.len() < shown.len() { "… (cut)" } else { "" };
-        format!("{}{dots}", escape_invisible(cut))
+    /// The arguments for the user. Each of them is there, if only by its name and a part of its value.
+    fn show_arguments(&self, raw: &[u8]) -> Result<String, ConfirmRefusal> {
+        let shown = self.redaction.show_arguments(raw, SHOWN_ARGUMENTS);
+        let shown = shown.map_err(|fault| match fault {
+            RenderFault::Unreadable => ConfirmRefusal::UnreadableArguments,
+            RenderFault::TooMany => ConfirmRefusal::TooManyArguments,
+        })?;
+        if shown.has_all { Ok(shown.json) } else { Err(ConfirmRefusal::TooManyArguments) }
     }
 }
 
@@ -148,15 +155,29 @@ impl Policy {
         };
         self.authorize(call, target).await?;
         let seen = target.see_arguments(&call.params);
-        let question = if seen == ArgumentsSeen::Valid {
-            rules.question(call)
-        } else {
-            // On copies: the arguments are judged again when the call is admitted.
-            let (mut final_call, mut final_target) = (call.clone(), target.clone());
-            self.judge_arguments(&mut final_call, &mut final_target, seen).await?;
-            rules.question(&final_call)
-        };
-        Ok(Some(question))
+        if seen == ArgumentsSeen::Valid {
+            return self.write_question(rules, call).await.map(Some);
+        }
+        // On copies: the arguments are judged again when the call is admitted.
+        let (mut final_call, mut final_target) = (call.clone(), target.clone());
+        self.judge_arguments(&mut final_call, &mut final_target, seen).await?;
+        self.write_question(rules, &final_call).await.map(Some)
+    }
+
+    /// The question about a call; about a large one away from the threads that serve clients.
+    async fn write_question(
+        &self,
+        rules: &Arc<ConfirmRules>,
+        call: &Call,
+    ) -> Result<Question, Failure> {
+        if call.params.arguments().is_none_or(|raw| raw.len() <= LARGE_ARGUMENTS) {
+            return rules.question(call).map_err(Failure::NotConfirmed);
+        }
+        let failure = Failure::OverLimit { limit: "confirmations".into(), retry_after: SOON };
+        let patience = Patience { longest: LONGEST_WAIT, failure };
+        let (holder, rules, call) = (charged(&call.context), Arc::clone(rules), call.clone());
+        let asked = self.large_work().run(&holder, patience, move || rules.question(&call)).await?;
+        asked.map_err(Failure::NotConfirmed)
     }
 
     /// Whether the user has to agree to a call and has not.
@@ -195,10 +216,14 @@ impl Policy {
 
 /// The longest name in a question.
 const MAX_NAME: usize = 128;
-/// The largest arguments that are read for a question.
-const MAX_READ: usize = 64 << 10;
 /// How many bytes of the arguments a question shows.
-const MAX_SHOWN: usize = 1000;
+const SHOWN_ARGUMENTS: ArgumentBounds = ArgumentBounds { usual: 2000, most: 8000 };
+/// Larger arguments are shown away from the threads that serve clients, in bytes.
+const LARGE_ARGUMENTS: usize = 64 << 10;
+/// The longest wait for the questions of others with large arguments.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// The wait after which such a call may be tried again.
+const SOON: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -282,26 +307,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_question_shows_the_arguments_without_secrets_and_cut() {
+    fn ask(arguments: &str) -> Result<String, ConfirmRefusal> {
         let rules = ConfirmRules::compile(&config(&[("s", "confirm = true")])).unwrap();
-        let asked = |arguments: &str| {
-            let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
-            let params = Params::parse(Some(params.into())).unwrap();
-            let question = rules.question(&Call { params, ..call("t") });
-            let params: serde_json::Value =
-                serde_json::from_slice(&question.params.unwrap()).unwrap();
-            params["message"].as_str().unwrap().to_owned()
-        };
+        let params = format!(r#"{{"name":"s__t","arguments":{arguments}}}"#);
+        let params = Params::parse(Some(params.into())).unwrap();
+        let question = rules.question(&Call { params, ..call("t") })?;
+        let params: serde_json::Value = serde_json::from_slice(&question.params.unwrap()).unwrap();
+        Ok(params["message"].as_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn the_question_shows_the_arguments_without_secrets() {
+        let asked = |arguments: &str| ask(arguments).unwrap();
         assert_eq!(asked("{}"), "Allow the call of the tool s__t without arguments");
         assert_eq!(
             asked(r#"{"path":"/tmp/x","api_key":"hunter2"}"#),
             "Allow the call of the tool s__t with these arguments: \
              {\"path\":\"/tmp/x\",\"api_key\":\"[redacted]\"}"
         );
-        let long = asked(&json!({ "text": "x".repeat(5000) }).to_string());
-        assert!(long.len() < 1200 && long.ends_with("… (cut)"), "{long}");
+        let long = asked(&json!({ "text": "x y".repeat(5000), "last": "z" }).to_string());
+        assert!(long.len() < 3000 && long.ends_with(r#""last":"z"}"#), "{long}");
         let hidden = asked("{\"a\":\"x\u{202e}y\"}");
-        assert!(!hidden.contains('\u{202e}'), "{hidden}");
+        assert!(!hidden.contains('\u{202e}') && hidden.contains("x⟨U+202E⟩y"), "{hidden}");
+    }
+
+    #[test]
+    fn arguments_that_cannot_be_shown_are_not_asked_about() {
+        let many: Vec<String> = (0..2000).map(|n| format!(r#""argument{n}":1"#)).collect();
+        for (arguments, refusal) in [
+            (r#"{"x":1e400}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
+            (r#"{"x":1,"x":2}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
+            (r#"{"x":{"a":[{"b":1,"\u0062":2}]}}"#.to_owned(), ConfirmRefusal::UnreadableArguments),
+            (format!("{{{}}}", many.join(",")), ConfirmRefusal::TooManyArguments),
+            (format!(r#"{{"x":[{}1]}}"#, "1,".repeat(200_000)), ConfirmRefusal::TooManyArguments),
+        ] {
+            let begin: String = arguments.chars().take(60).collect();
+            assert_eq!(ask(&arguments), Err(refusal), "{begin}");
+        }
     }
 }

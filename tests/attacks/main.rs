@@ -32,6 +32,7 @@ mod fair_shares;
 mod flooded_logins;
 mod guessed_ids;
 mod half_written_files;
+mod hidden_calls;
 mod inventive_clients;
 mod large_arguments;
 mod large_results;

@@ -359,6 +359,15 @@ pub enum ConfirmRefusal {
     /// The user was not asked.
     #[error("the user was not asked")]
     NotAsked,
+    /// The arguments have a duplicate key or a number that is out of range, or are nested too deeply.
+    #[error(
+        "its arguments cannot be shown to the user: a duplicate key, a number that is out of range, or \
+         nested too deeply"
+    )]
+    UnreadableArguments,
+    /// The arguments are too many.
+    #[error("its arguments are too many to be shown to the user")]
+    TooManyArguments,
 }
 
 /// A capability that a client would have to declare.

@@ -11,6 +11,7 @@
 //! ([`redaction`]). Keys, tokens and session ids are never an input: only what tells one from
 //! another.
 
+mod arguments;
 mod chain;
 mod notes;
 mod queue;
@@ -40,6 +41,7 @@ use super::metrics::{AuditCounts, AuditFate};
 use crate::clock;
 use crate::crypto::random_bytes;
 
+pub use arguments::{ArgumentBounds, RenderFault, ShownArguments};
 pub use chain::ChainKey;
 pub use notes::{AuditCredential, AuditNotes, ConfirmationNote, DecidingRule};
 pub use record::{AuditDecision, AuditKind, AuditRecord, check_of_failure, session_digest};
@@ -103,7 +105,7 @@ pub enum ChainMode {
 /// How the values of arguments are recorded.
 #[derive(Debug)]
 pub struct ArgumentRecording {
-    /// The most bytes of one call's arguments: larger ones are left out.
+    /// About how many bytes of one call's arguments are shown.
     pub size: usize,
     /// What is replaced in them.
     pub redaction: RedactionRules,
@@ -178,13 +180,8 @@ impl AuditTrail {
         // A call may end while its thread ends.
         let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
         let time = RecordTime { second: scratch.second.of(now), micros: now.subsec_micros() };
-        match record.write_json((id, time), settings, &mut scratch.json) {
-            Ok(()) => self.0.queue.push(&scratch.json, record.is_of_stranger()),
-            Err(error) => {
-                self.0.queue.note_lost();
-                tracing::error!(%error, "an audit record could not be written");
-            }
-        }
+        record.write_json((id, time), settings, &mut scratch.json);
+        self.0.queue.push(&scratch.json, record.is_of_stranger());
         scratch.json.clear();
         scratch.json.shrink_to(KEPT_SCRATCH);
         let _ = SCRATCH.try_with(|kept| kept.set(scratch));

@@ -13,7 +13,8 @@ use crate::telemetry::json_text::{
 use crate::telemetry::{CLIP, CallSubject};
 use crate::text::clip;
 
-use super::{ArgumentsDigest, AuditCredential, AuditSettings, ConfirmationNote};
+use super::arguments::mark_unread;
+use super::{ArgumentBounds, ArgumentsDigest, AuditCredential, AuditSettings, ConfirmationNote};
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,15 +134,12 @@ impl AuditRecord<'_> {
 
     /// Appends the record as one JSON object, without a line end. The writer adds `seq` before its
     /// members, and `prev` and `hash` or `hmac` after them.
-    ///
-    /// # Errors
-    /// The values of the arguments cannot be written.
     pub(super) fn write_json(
         &self,
         (id, time): (RecordId<'_>, RecordTime<'_>),
         settings: &AuditSettings,
         out: &mut Vec<u8>,
-    ) -> serde_json::Result<()> {
+    ) {
         let mut json = RecordWriter { out };
         json.write_start(id, time);
         if let Some(parent) = self.parent {
@@ -177,13 +175,12 @@ impl AuditRecord<'_> {
         json.write_number(",\"response_bytes\":", self.response_bytes);
         json.write_optional(",\"session\":", self.session);
         json.write_optional(",\"trace_id\":", self.trace_id);
-        json.write_arguments(self.arguments, settings)?;
+        json.write_arguments(self.arguments, settings);
         if let Some((items, digest)) = self.shown {
             json.write_number(",\"items\":", Some(items as u64));
             json.write_hex(",\"list_digest\":", Some(digest));
         }
         push_raw(json.out, "}");
-        Ok(())
     }
 }
 
@@ -303,11 +300,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, "\"");
     }
 
-    fn write_arguments(
-        &mut self,
-        arguments: Option<&[u8]>,
-        settings: &AuditSettings,
-    ) -> serde_json::Result<()> {
+    fn write_arguments(&mut self, arguments: Option<&[u8]>, settings: &AuditSettings) {
         match settings.digest {
             ArgumentsDigest::Off => {}
             ArgumentsDigest::Sha256 => {
@@ -322,10 +315,16 @@ impl RecordWriter<'_> {
                 );
             }
         }
-        let (Some(raw), Some(recording)) = (arguments, &settings.arguments) else { return Ok(()) };
+        let (Some(raw), Some(recording)) = (arguments, &settings.arguments) else { return };
         push_raw(self.out, ",\"arguments\":");
-        let values = recording.redaction.redact_arguments(raw, recording.size);
-        serde_json::to_writer(&mut *self.out, &values)
+        if raw.len() > MAX_READ {
+            return push_text(self.out, &mark_unread(raw, "too large"));
+        }
+        let bounds = ArgumentBounds { usual: recording.size, most: recording.size };
+        match recording.redaction.show_arguments(raw, bounds) {
+            Ok(shown) => push_raw(self.out, &shown.json),
+            Err(fault) => push_text(self.out, &mark_unread(raw, fault)),
+        }
     }
 }
 
@@ -369,6 +368,8 @@ pub fn check_of_failure(label: &str) -> &'static str {
     }
 }
 
+/// The largest arguments whose values are read for a record, in bytes: a call waits for that.
+const MAX_READ: usize = 256 << 10;
 const NULL: &str = "null";
 /// What most records take, without their hashes.
 const USUAL_SIZE: usize = 1024;
