@@ -48,11 +48,10 @@ impl RedactionRules {
     /// The depth is bounded by the parser that read the value.
     fn redact_value(&self, value: &mut ArgumentTree<'_>, key: ValueKey) {
         match value {
-            ArgumentTree::Word(_) => {}
             ArgumentTree::Number(_) if key == ValueKey::Secret => {
                 *value = ArgumentTree::Text(REDACTED.into());
             }
-            ArgumentTree::Number(_) => {}
+            ArgumentTree::Word(_) | ArgumentTree::Number(_) => {}
             ArgumentTree::Text(text) if key == ValueKey::Other => self.redact_text(text),
             ArgumentTree::Text(text) => *text = redacted(text),
             ArgumentTree::List(items) => {
