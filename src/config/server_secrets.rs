@@ -2,6 +2,7 @@
 //! were given, in error messages and on standard error.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -182,7 +183,7 @@ fn with_escaped_html(json: &str) -> String {
     let mut text = String::new();
     for character in json.chars() {
         if matches!(character, '<' | '>' | '&' | '\'') {
-            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            let _ = write!(text, "\\u{:04x}", u32::from(character));
         } else {
             text.push(character);
         }
