@@ -16,19 +16,14 @@ pub(super) fn show_text(text: &str, most: usize) -> String {
     }
     let mark = format!("⟨… {}⟩", describe_bytes(text.as_bytes()));
     let room = most.saturating_sub(mark.len()).max(LEAST_SHOWN);
-    let (head, tail) = match whole {
-        Some(whole) => (whole.copy_start(room / 2), whole.copy_end(room / 2)),
-        None => {
-            let head = text.get(..text.floor_char_boundary(WINDOW / 2)).unwrap_or_default();
-            let tail = text.len().saturating_sub(WINDOW / 2);
-            let tail = text.get(text.ceil_char_boundary(tail)..).unwrap_or_default();
-            (
-                FoldedText::fold_text(head).copy_start(room / 2),
-                FoldedText::fold_text(tail).copy_end(room / 2),
-            )
-        }
-    };
-    head + &mark + &tail
+    if let Some(whole) = whole {
+        return whole.copy_start(room / 2) + &mark + &whole.copy_end(room / 2);
+    }
+    let head = text.get(..text.floor_char_boundary(WINDOW / 2)).unwrap_or_default();
+    let tail = text.len().saturating_sub(WINDOW / 2);
+    let tail = text.get(text.ceil_char_boundary(tail)..).unwrap_or_default();
+    let (head, tail) = (FoldedText::fold_text(head), FoldedText::fold_text(tail));
+    head.copy_start(room / 2) + &mark + &tail.copy_end(room / 2)
 }
 
 /// The length of the text if it is shown as a whole; longer than that if it cannot be.
