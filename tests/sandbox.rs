@@ -11,6 +11,10 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
+#![allow(
+    clippy::unnecessary_debug_formatting,
+    reason = "a path in a configuration is a text in quotes"
+)]
 
 #[path = "sandbox/descendants.rs"]
 mod descendants;

@@ -131,7 +131,7 @@ async fn a_daemon_ends_when_the_gateway_is_killed() {
         {
             break Path::new("/proc").join(id);
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "the server starts");
+        assert!(began.elapsed() < Duration::from_mins(1), "the server starts");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(daemon.exists());

@@ -63,7 +63,7 @@ impl KilledGateway {
         loop {
             match std::fs::read_to_string(&note) {
                 Ok(folder) if !folder.is_empty() => return Self { process, folder: folder.into() },
-                _ => assert!(began.elapsed() < Duration::from_secs(60), "the server starts"),
+                _ => assert!(began.elapsed() < Duration::from_mins(1), "the server starts"),
             }
             std::thread::sleep(Duration::from_millis(20));
         }
