@@ -1,16 +1,16 @@
 //! The definitions of one list that clients do not see for now.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::kind::Kind;
 use super::uris::{UriSpellings, UriTemplate};
 use crate::call::NativeName;
 
 /// The elements of one server's list that are held: absent from every list, and unknown to calls and
-/// reads. Their names stay taken, so that no other element gets them meanwhile.
+/// reads.
 #[derive(Debug, Default)]
 pub struct HeldDefinitions {
-    names: HashSet<(Kind, NativeName)>,
+    names: HashMap<(Kind, NativeName), HeldName>,
     /// The keys of resources.
     resources: HashSet<String>,
     templates: Vec<UriTemplate>,
@@ -20,6 +20,15 @@ pub struct HeldDefinitions {
     holds_unapproved: bool,
 }
 
+/// The name of an element while it is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldName {
+    /// Clients saw the element before: its name stays reserved, so that no other element gets it.
+    Reserved,
+    /// Clients never saw it: others are named as if it did not exist.
+    Unclaimed,
+}
+
 impl HeldDefinitions {
     /// The same where everything of the server is held until it is approved, whether listed yet or not.
     #[must_use]
@@ -27,15 +36,23 @@ impl HeldDefinitions {
         Self { holds_unapproved: true, ..self }
     }
 
+    /// Returns the state of an element's name; `None` if the element is not held.
+    pub(super) fn name_of(&self, kind: Kind, native: &str) -> Option<HeldName> {
+        if self.names.is_empty() {
+            return None;
+        }
+        self.names.get(&(kind, NativeName::new(native))).copied()
+    }
+
     /// Whether an element is held.
     pub fn holds(&self, kind: Kind, native: &str) -> bool {
-        !self.names.is_empty() && self.names.contains(&(kind, NativeName::new(native)))
+        self.name_of(kind, native).is_some()
     }
 
     /// Returns true if something that clients know by a URI is held, or may be.
     pub(super) fn guards_uris(&self) -> bool {
         let is_uri = |kind: Kind| !matches!(kind, Kind::Tools | Kind::Prompts);
-        self.holds_unapproved || self.names.iter().any(|(kind, _)| is_uri(*kind))
+        self.holds_unapproved || self.names.keys().any(|(kind, _)| is_uri(*kind))
     }
 
     /// Returns true if a held resource has this native URI in any spelling, or it is a file of a held skill, or a
@@ -68,10 +85,10 @@ impl HeldDefinitions {
     }
 }
 
-impl FromIterator<(Kind, NativeName)> for HeldDefinitions {
-    fn from_iter<I: IntoIterator<Item = (Kind, NativeName)>>(elements: I) -> Self {
+impl FromIterator<((Kind, NativeName), HeldName)> for HeldDefinitions {
+    fn from_iter<I: IntoIterator<Item = ((Kind, NativeName), HeldName)>>(elements: I) -> Self {
         let mut held = Self::default();
-        for (kind, native) in elements {
+        for ((kind, native), name) in elements {
             let uri = native.as_str();
             match kind {
                 Kind::Tools | Kind::Prompts => {}
@@ -88,7 +105,7 @@ impl FromIterator<(Kind, NativeName)> for HeldDefinitions {
                     held.skills.push(directory(uri));
                 }
             }
-            held.names.insert((kind, native));
+            held.names.insert((kind, native), name);
         }
         held
     }

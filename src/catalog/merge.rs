@@ -142,7 +142,7 @@ pub(super) struct NameCandidate<'a, T> {
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
-    /// Whether clients do not see it for now. It keeps its name all the same.
+    /// Whether clients do not see it for now. They saw it before, so it keeps its name.
     pub held: bool,
     form: Option<NameForm>,
 }
@@ -259,7 +259,7 @@ fn tool_candidates<'a>(
     let (server, rules) = (source.server, source.rules);
     let tools = source.list.map_or(&[][..], |list| &list.tools);
     let offers = offers_of(source);
-    let tools = tools.iter().filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()));
+    let tools = tools.iter().filter(|tool| rules.names(Kind::Tools, tool.native.as_str()));
     tools
         .filter_map(|tool| {
             let change = rules.override_of(tool.native.as_str());
@@ -325,7 +325,7 @@ fn prompt_candidates<'a>(
     let prompts = source.list.map_or(&[][..], |list| &list.prompts).iter();
     let offers = offers_of(source);
     prompts
-        .filter(|prompt| source.rules.shows(Kind::Prompts, prompt.native.as_str()))
+        .filter(|prompt| source.rules.names(Kind::Prompts, prompt.native.as_str()))
         .map(|prompt| {
             let name = naming.public_name(first, server, prompt.native.as_str());
             let (results, description, other_bytes, form) = (None, None, None, Some(first));

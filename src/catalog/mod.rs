@@ -64,7 +64,7 @@ use crate::text::clip;
 pub use code_api::CodeFunction;
 pub use cursor::SealedCursors;
 pub use definition::{DefinitionDigest, canonical_definition};
-pub use held::HeldDefinitions;
+pub use held::{HeldDefinitions, HeldName};
 pub use hidden_names::HiddenNames;
 use hidden_tools::HiddenTools;
 pub use identities::ElementIdentities;
@@ -168,7 +168,8 @@ impl Catalog {
         let mut warnings = Vec::new();
         let own = compile_own_tools(&rules.own_tools, scope, &mut warnings);
         let mut tools = merge::name_tools(rules, sources, &mut warnings);
-        tools.retain(|one| !one.held && one.is_shown(Kind::Tools, Some(&one.item), scope));
+        tools.retain(|one| one.is_shown(Kind::Tools, Some(&one.item), scope));
+        let held_tools: Vec<_> = tools.extract_if(.., |one| one.held).collect();
         let hidden = scope.has_rights().then(|| HiddenTools::collect(sources, &tools));
         let hidden = hidden.unwrap_or_default();
         hidden.leave_out_of_tools(&mut tools);
@@ -238,7 +239,7 @@ impl Catalog {
                 ElementOrigin { server: one.server.clone(), native: one.item.native.clone() };
             (PublicName::new(&one.name), origin)
         });
-        let of_apps = app_tools(&entries);
+        let of_apps = app_tools(&entries, &held_tools);
         let prompts = prompts.collect();
         let functions = OnceLock::new();
         (Self { entries, by_name, of_apps, own, prompts, uris, lists, functions }, warnings)
@@ -310,12 +311,21 @@ impl Catalog {
 /// Appends one element to a list.
 type ElementWriter<'a> = Box<dyn FnOnce(&mut Vec<u8>) + 'a>;
 
-/// The tools of servers with user interfaces, by native names that are unique among them.
-fn app_tools(entries: &[ToolEntry]) -> Named<NativeName, usize> {
-    let with_interfaces = entries.iter().filter(|entry| entry.tool.interface().next().is_some());
+/// The tools of servers with user interfaces, by native names that are unique among them. The names
+/// of held ones stay reserved.
+fn app_tools(
+    entries: &[ToolEntry],
+    held: &[merge::NameCandidate<'_, Tool>],
+) -> Named<NativeName, usize> {
+    let has_interface = |tool: &Tool| tool.interface().next().is_some();
+    let with_interfaces = entries.iter().filter(|entry| has_interface(&entry.tool));
     let servers: HashSet<_> = with_interfaces.map(|entry| &entry.server).collect();
+    let held_with_interfaces = held.iter().filter(|one| has_interface(&one.item));
+    let of_held: HashSet<_> = held_with_interfaces.map(|one| one.server).collect();
+    let held =
+        held.iter().filter(|one| servers.contains(one.server) || of_held.contains(one.server));
+    let mut ambiguous: HashSet<&NativeName> = held.map(|one| &one.item.native).collect();
     let mut found: Named<NativeName, usize> = Named::default();
-    let mut ambiguous = HashSet::new();
     for (place, entry) in entries.iter().enumerate() {
         if servers.contains(&entry.server) && found.insert(entry.native().clone(), place).is_some()
         {

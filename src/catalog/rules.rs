@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::held::HeldDefinitions;
+use super::held::{HeldDefinitions, HeldName};
 use super::kind::Kind;
 use crate::call::PublicName;
 use crate::config::TransformSettings;
@@ -85,6 +85,11 @@ impl ServerRules {
     /// Whether clients see the element at all. Only tools can be hidden so far.
     pub(super) fn shows(&self, kind: Kind, native: &str) -> bool {
         kind != Kind::Tools || (self.shown)(native)
+    }
+
+    /// Returns true if the element takes part in naming: clients see it, or saw it before it was held.
+    pub(super) fn names(&self, kind: Kind, native: &str) -> bool {
+        self.shows(kind, native) && self.held.name_of(kind, native) != Some(HeldName::Unclaimed)
     }
 
     /// The configured value of a template's variable.

@@ -33,6 +33,7 @@ mod flooded_logins;
 mod guessed_ids;
 mod half_written_files;
 mod hidden_calls;
+mod held_names;
 mod inventive_clients;
 mod large_arguments;
 mod large_results;

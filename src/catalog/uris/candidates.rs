@@ -7,6 +7,7 @@ use super::climbing::has_dot_segment;
 use super::guarded::GuardedUris;
 use super::{CatalogUris, OwnedTemplate, PublicReference, ResourceServer, ShownResource};
 use crate::call::{NativeName, ServerName};
+use crate::catalog::held::HeldName;
 use crate::catalog::item::CatalogItem;
 use crate::catalog::kind::Kind;
 use crate::catalog::merge::ElementOrigin;
@@ -22,8 +23,8 @@ pub(super) struct ResourceCandidate<'a> {
     /// The native template that it comes from.
     pub(super) template: &'a NativeName,
     pub(super) bound: Arc<[(String, String)]>,
-    /// Whether clients do not see it for now. It keeps its URI all the same.
-    pub(super) held: bool,
+    /// The state of its URI; `None` if it is not held.
+    pub(super) hold: Option<HeldName>,
 }
 
 impl CatalogUris {
@@ -114,7 +115,7 @@ impl CatalogUris {
             Kind::Templates => guard.bars_template(&one.native),
             _ => guard.bars_listed(&one.native),
         };
-        one.held || self.guard_of(one.server).is_some_and(is_like_barred) || !shows()
+        one.hold.is_some() || self.guard_of(one.server).is_some_and(is_like_barred) || !shows()
     }
 
     fn basis_of(&self, kind: Kind, one: &ResourceCandidate<'_>) -> ElementBasis {

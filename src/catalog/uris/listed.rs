@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::CatalogUris;
+use super::{CatalogUris, OwnedTemplate, PREFIX, ResourceServer, UI, UI_PREFIX};
 use crate::call::ServerName;
+use crate::catalog::held::HeldName;
 use crate::catalog::item::CatalogItem;
 
 /// A resource or template to be listed.
@@ -30,4 +31,18 @@ impl CatalogUris {
     pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
         self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
     }
+}
+
+impl ResourceServer {
+    /// The templates that other servers' URIs are told apart from: those that clients see, or saw
+    /// before they were held.
+    pub(super) fn named_templates(&self) -> impl Iterator<Item = &OwnedTemplate> {
+        self.templates.iter().filter(|one| one.hold != Some(HeldName::Unclaimed))
+    }
+}
+
+/// The public form of a native URI behind its server's prefix.
+pub(in crate::catalog) fn prefix_uri(server: &ServerName, native: &str) -> String {
+    let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
+    format!("{prefix}{server}/{native}")
 }

@@ -18,7 +18,7 @@ mod pattern;
 mod rewrite;
 mod template;
 
-pub(super) use listed::ShownResource;
+pub(super) use listed::{ShownResource, prefix_uri};
 pub use normal_form::{UriSpellings, normal_form};
 pub use origin::ReleasedCheck;
 pub use pattern::{ElementSpellings, UriPattern, split_public};
@@ -33,7 +33,7 @@ use candidates::ResourceCandidate;
 use climbing::{has_absolute_value, has_dot_segment};
 use guarded::GuardedUris;
 
-use super::held::HeldDefinitions;
+use super::held::{HeldDefinitions, HeldName};
 use super::item::CatalogItem;
 use super::kind::Kind;
 use super::merge::{ElementOrigin, MergeSource, MergeWarning};
@@ -92,6 +92,8 @@ struct OwnedTemplate {
     seen: Option<UriTemplate>,
     /// The form for clients, without a prefix.
     text: String,
+    /// The state of its name; `None` if it is not held.
+    hold: Option<HeldName>,
 }
 
 impl OwnedTemplate {
@@ -199,7 +201,7 @@ impl CatalogUris {
                 native,
                 template,
                 bound,
-                held: rules.held().holds(Kind::Resources, item.native.as_str()),
+                hold: rules.held().name_of(Kind::Resources, item.native.as_str()),
             });
         }
         for item in list.templates.iter().filter(|item| shown(Kind::Templates, item)) {
@@ -208,11 +210,11 @@ impl CatalogUris {
                 .variable_names()
                 .filter_map(|name| Some((name.to_owned(), rules.variable(name)?.to_owned())))
                 .collect();
-            let held = rules.held().holds(Kind::Templates, item.native.as_str());
+            let hold = rules.held().name_of(Kind::Templates, item.native.as_str());
             let seen = parsed.bind_variables(|name| rules.variable(name));
             let candidate = |native, field| {
                 let (template, bound) = (&item.native, Arc::clone(&bound));
-                ResourceCandidate { server, item, field, native, template, bound, held }
+                ResourceCandidate { server, item, field, native, template, bound, hold }
             };
             let (seen, text) = match seen {
                 BoundTemplate::Untouched => {
@@ -234,7 +236,7 @@ impl CatalogUris {
                     (Some(whole), uri)
                 }
             };
-            holder.templates.push(OwnedTemplate { native: parsed, seen, text });
+            holder.templates.push(OwnedTemplate { native: parsed, seen, text, hold });
         }
         let known = |name: &str| {
             holder.templates.iter().any(|held| held.native.variable_names().any(|one| one == name))
@@ -246,19 +248,23 @@ impl CatalogUris {
         let interfaces = list
             .tools
             .iter()
-            .filter(|tool| rules.shows(Kind::Tools, tool.native.as_str()))
+            .filter(|tool| rules.names(Kind::Tools, tool.native.as_str()))
             .flat_map(|tool| tool.interface())
             .filter(|uri| uri.starts_with(UI));
         holder.interfaces = interfaces.map(ToOwned::to_owned).collect();
         let interfaces = holder.interfaces.iter().map(String::as_str);
-        let listed = resources.iter().skip(first).map(|one| &*one.native);
-        for uri in listed.chain(interfaces) {
-            claim_uri(&mut self.claims, server, uri);
+        let is_named = |one: &ResourceCandidate<'_>| one.hold != Some(HeldName::Unclaimed);
+        let listed = resources.iter().skip(first).map(|one| (&*one.native, is_named(one)));
+        for (uri, is_named) in listed.chain(interfaces.map(|uri| (uri, true))) {
+            if is_named {
+                claim_uri(&mut self.claims, server, uri);
+            }
             if let Some(guard) = &mut holder.guard {
                 guard.add_listed(uri);
             }
         }
-        for skill in &list.skills {
+        let named = |skill: &&Arc<CatalogItem>| rules.names(Kind::Skills, skill.native.as_str());
+        for skill in list.skills.iter().filter(named) {
             let uri = skill.native.as_str();
             let directory = uri.rsplit_once('/').map_or(uri, |(directory, _)| directory);
             claim_uri(&mut self.skills, server, directory);
@@ -292,7 +298,9 @@ impl CatalogUris {
                 let others = self.servers.iter().filter(|(name, _)| *name != server);
                 claim.first == *server
                     && !claim.shared
-                    && !others.flat_map(|(_, holder)| &holder.templates).any(|t| t.covers(native))
+                    && !others
+                        .flat_map(|(_, holder)| holder.named_templates())
+                        .any(|t| t.covers(native))
             }
             None => self.find_owner(native) == Some(server),
         }
@@ -303,7 +311,7 @@ impl CatalogUris {
     fn keeps_template(&self, server: &ServerName, native: &str) -> bool {
         let one = UriTemplate::parse(native);
         let others = self.servers.iter().filter(|(name, _)| *name != server);
-        let mut others = others.flat_map(|(_, holder)| &holder.templates);
+        let mut others = others.flat_map(|(_, holder)| holder.named_templates());
         (self.mode == UriMode::Original || native.starts_with(UI))
             && self.split_prefix(native).is_none()
             && !others.any(|other| one.may_overlap(other.seen()))
@@ -333,7 +341,7 @@ impl CatalogUris {
             return (!claim.shared || native.starts_with(UI)).then_some(&claim.first);
         }
         let covers =
-            |holder: &ResourceServer| holder.templates.iter().any(|held| held.covers(native));
+            |holder: &ResourceServer| holder.named_templates().any(|held| held.covers(native));
         let mut fitting = self.servers.iter().filter(|(_, holder)| covers(holder));
         match (fitting.next(), fitting.next()) {
             (Some((name, _)), None) => Some(name),
@@ -406,12 +414,6 @@ fn only_resource_server(sources: &[MergeSource<'_>]) -> Option<ServerName> {
     };
     let mut all = sources.iter().filter(offers);
     all.next().filter(|_| all.next().is_none()).map(|source| source.server.clone())
-}
-
-/// The public form of a native URI behind its server's prefix.
-pub(super) fn prefix_uri(server: &ServerName, native: &str) -> String {
-    let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
-    format!("{prefix}{server}/{native}")
 }
 
 /// The most directories that a file of a skill is looked for in.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::BaselineState;
-use super::record::{BaselineChange, DefinitionKey, PinBasis};
+use super::record::{BaselineChange, DefinitionKey, PinBasis, PinnedDefinition};
 use super::screen::ScreenSettings;
 use crate::call::NativeName;
 use crate::catalog::{
@@ -164,7 +164,7 @@ pub(super) fn compare_lists(
             let key = || key_of(&one, keeps_texts);
             let is_main = position == 0 || one.kind == DefinitionKind::Listed(Kind::Resources);
             if settings.pins != PinsChoice::Off
-                && known.is_none()
+                && !known.is_some_and(PinnedDefinition::has_forms)
                 && is_main
                 && is_first_sight(baseline, one.kind)
             {
@@ -172,6 +172,12 @@ pub(super) fn compare_lists(
             }
             let is_confusable = is_confusable(confusable, list, &one);
             let screened = judge(settings, baseline, &one, is_confusable);
+            let is_held = screened.as_ref().is_some_and(|screened| screened.held);
+            let is_known = known.is_some_and(|known| known.served);
+            if !is_held && !is_known && one.kind.listed().is_some() {
+                let name = one.native.to_string();
+                compared.changes.push(BaselineChange::Serve(one.kind, name));
+            }
             let Some(screened) = screened else { continue };
             let is_pending = known.is_some_and(|known| {
                 known.pending.iter().any(|form| form.sha256 == screened.digest)

@@ -22,6 +22,10 @@ pub struct PinnedDefinition {
     /// Those that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingForm>,
+    /// Returns true if clients have seen the element in any form: its name stays reserved while it is
+    /// held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
 }
 
 /// A form that clients may see.
@@ -78,6 +82,8 @@ pub(super) enum BaselineChange {
     Await(DefinitionKey, Vec<String>),
     /// Drops a form that is no longer listed and was not approved.
     Withdraw(DefinitionKey),
+    /// Marks an element that clients see.
+    Serve(DefinitionKind, String),
 }
 
 impl BaselineChange {
@@ -88,6 +94,7 @@ impl BaselineChange {
             Self::Accept(key) => Self::Accept(bare(key)),
             Self::Await(key, reasons) => Self::Await(bare(key), reasons.clone()),
             Self::Withdraw(key) => Self::Withdraw(bare(key)),
+            Self::Serve(kind, name) => Self::Serve(*kind, name.clone()),
         }
     }
 }
@@ -100,25 +107,38 @@ impl BaselineRecord {
 
     /// Whether the server has listed something of this kind.
     pub fn has_kind(&self, kind: DefinitionKind) -> bool {
-        self.0.contains_key(kind.member())
+        let definitions = self.0.get(kind.member());
+        let has_forms = |all: &BTreeMap<_, _>| all.values().any(PinnedDefinition::has_forms);
+        definitions.is_some_and(|all| all.is_empty() || has_forms(all))
     }
 
-    /// All definitions, with their kinds and names.
+    /// Returns true if clients have seen the element in any form.
+    pub(super) fn was_served(&self, kind: DefinitionKind, name: &str) -> bool {
+        self.find(kind, name).is_some_and(|pinned| pinned.served)
+    }
+
+    /// All definitions with known forms, with their kinds and names.
     pub fn definitions(&self) -> impl Iterator<Item = (DefinitionKind, &str, &PinnedDefinition)> {
         DefinitionKind::ALL.into_iter().flat_map(|kind| {
             let named = self.0.get(kind.member()).into_iter().flatten();
+            let named = named.filter(|(_, pinned)| pinned.has_forms());
             named.map(move |(name, pinned)| (kind, name.as_str(), pinned))
         })
     }
 
-    /// The number of its definitions.
+    /// The number of its definitions with known forms.
     pub fn len(&self) -> usize {
-        self.0.values().map(BTreeMap::len).sum()
+        self.definitions().count()
     }
 
-    /// Whether it has no definitions.
+    /// Whether it has no definitions with known forms.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns true if no more elements are stored.
+    fn is_full(&self) -> bool {
+        self.0.values().map(BTreeMap::len).sum::<usize>() >= MOST_DEFINITIONS
     }
 
     /// Approves the pending forms of the definitions with these names, or of all; returns their
@@ -168,25 +188,26 @@ impl BaselineRecord {
             BaselineChange::Accept(key) => self.accept_seen(key),
             BaselineChange::Await(key, reasons) => self.await_approval(key, reasons),
             BaselineChange::Withdraw(key) => self.withdraw(&key),
+            BaselineChange::Serve(kind, name) => self.mark_served(kind, name),
         }
     }
 
     /// Accepts what was first seen, unless the definition is known already: another process may
     /// have seen it, and an operator may have decided about it.
     fn accept_seen(&mut self, key: DefinitionKey) {
-        if self.len() >= MOST_DEFINITIONS {
+        if self.is_full() {
             return;
         }
         let definitions = self.0.entry(key.kind.member().to_owned()).or_default();
         let pinned = definitions.entry(key.name).or_default();
-        if pinned.accepted.is_empty() && pinned.pending.is_empty() {
+        if !pinned.has_forms() {
             let (sha256, definition) = (key.sha256, key.definition);
             pinned.accepted.push(PinnedForm { sha256, basis: PinBasis::Seen, definition });
         }
     }
 
     fn await_approval(&mut self, key: DefinitionKey, reasons: Vec<String>) {
-        if self.len() >= MOST_DEFINITIONS {
+        if self.is_full() {
             return;
         }
         let definitions = self.0.entry(key.kind.member().to_owned()).or_default();
@@ -204,17 +225,31 @@ impl BaselineRecord {
         pinned.pending.push(PendingForm { sha256, reasons, definition });
     }
 
+    fn mark_served(&mut self, kind: DefinitionKind, name: String) {
+        let is_known = self.find(kind, &name).is_some();
+        if is_known || !self.is_full() {
+            let definitions = self.0.entry(kind.member().to_owned()).or_default();
+            definitions.entry(name).or_default().served = true;
+        }
+    }
+
     fn withdraw(&mut self, key: &DefinitionKey) {
         let Some(definitions) = self.0.get_mut(key.kind.member()) else { return };
         let Some(pinned) = definitions.get_mut(&key.name) else { return };
         pinned.pending.retain(|form| form.sha256 != key.sha256);
-        if pinned.pending.is_empty() && pinned.accepted.is_empty() {
+        if !pinned.has_forms() && !pinned.served {
             definitions.remove(&key.name);
         }
     }
 }
 
 impl PinnedDefinition {
+    /// Returns true if a form of it was accepted or waits for approval. Of an element without pins,
+    /// only its name is known.
+    pub(super) fn has_forms(&self) -> bool {
+        !self.accepted.is_empty() || !self.pending.is_empty()
+    }
+
     /// The accepted form with this digest.
     pub fn find_accepted(&self, digest: DefinitionDigest) -> Option<&PinnedForm> {
         self.accepted.iter().find(|form| form.sha256 == digest)

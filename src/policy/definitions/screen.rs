@@ -10,7 +10,7 @@ use super::judgement::{ScreenedDefinition, is_confusable, judge};
 use super::{BaselineState, pins_of, scan_of};
 use crate::call::ServerName;
 use crate::catalog::{
-    ConfusableNames, DefinitionKind, HeldDefinitions, ListedDefinition, ServerList,
+    ConfusableNames, DefinitionKind, HeldDefinitions, HeldName, ListedDefinition, ServerList,
 };
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
 
@@ -73,8 +73,16 @@ impl DefinitionScreen {
         let held = list
             .definitions()
             .filter(|one| self.judge(screen, list, one).is_some_and(|found| found.held));
-        let held: HeldDefinitions =
-            held.filter_map(|one| Some((one.kind.listed()?, one.native.clone()))).collect();
+        let name_of = |one: &ListedDefinition<'_>| match &*screen.baseline {
+            BaselineState::Known(record) if !record.was_served(one.kind, one.native.as_str()) => {
+                HeldName::Unclaimed
+            }
+            // Of a baseline that cannot be used, every element may have been served.
+            BaselineState::Known(_) | BaselineState::Unusable(_) => HeldName::Reserved,
+        };
+        let held =
+            held.filter_map(|one| Some(((one.kind.listed()?, one.native.clone()), name_of(&one))));
+        let held: HeldDefinitions = held.collect();
         match screen.settings.pins {
             PinsChoice::Hold => Arc::new(held.holding_unapproved()),
             PinsChoice::Off | PinsChoice::Warn => Arc::new(held),
