@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::mcp::Method;
 
 /// The kind of a list's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Tools.
     Tools,

@@ -42,6 +42,21 @@ impl Naming {
         prefixed.then(|| self.format.render(&self.in_case(server.as_str()), ""))
     }
 
+    /// Returns true if tools of two servers can have the same name with a prefix, so that each can
+    /// change the other's name.
+    pub fn is_ambiguous(&self, one: &ServerName, other: &ServerName) -> bool {
+        const TOOL: &str = "\0";
+        let [one, other] =
+            [one, other].map(|server| self.format.render(&self.in_case(server.as_str()), TOOL));
+        let ends = |name: &'_ str| name.split_once(TOOL).map(|(a, b)| (a.to_owned(), b.to_owned()));
+        let (Some((start, end)), Some((other_start, other_end))) = (ends(&one), ends(&other))
+        else {
+            return false;
+        };
+        (start.starts_with(&other_start) || other_start.starts_with(&start))
+            && (end.ends_with(&other_end) || other_end.ends_with(&end))
+    }
+
     /// The form of a name that is tried first.
     pub(super) fn first_form(&self) -> NameForm {
         match self.scheme {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::denials::{configured_elements, describe_denials};
 use super::login::{describe_logins, describe_relayed_logins, find_shared_callbacks};
 use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
@@ -83,12 +84,15 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     }
     let servers = config.servers.len();
     let logins = [describe_logins(&config), describe_relayed_logins(&config)].concat();
-    if args.scan && !scan_servers(config) {
-        return FAILURE.into_code();
+    let mut known = configured_elements(common, &config);
+    if args.scan {
+        let Some(listed) = scan_servers(config.clone()) else { return FAILURE.into_code() };
+        known.extend(listed);
     }
+    let denials = describe_denials(&config, known);
     let logins = logins.iter().fold(String::new(), |all, login| all + login + "\n");
     let path = common.config.path.display();
-    write_to_stdout(&format!("{logins}{path}: fine, with {servers} server(s)\n"))
+    write_to_stdout(&format!("{denials}{logins}{path}: fine, with {servers} server(s)\n"))
 }
 
 /// Reports baselines that cannot be used; warns where there are none but should be.

@@ -12,6 +12,7 @@ mod audit;
 mod bench;
 mod check;
 mod completions;
+mod denials;
 mod edited_file;
 mod export;
 mod gateway_file;

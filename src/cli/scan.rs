@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
+use super::denials::listed_elements;
 use super::listed::with_listed_servers;
 use super::{print_error, printable, report_error, write_to_stdout};
 use crate::config::{Config, PinsChoice, ScanChoice};
+use crate::policy::KnownElement;
 use crate::snapshot::Snapshot;
 use crate::text::clip;
 
-/// Scans the definitions of all servers and prints what is found; false if a server cannot be listed,
-/// or something grave is found.
-pub(super) fn scan_servers(config: Config) -> bool {
-    match with_listed_servers(scanned_whole(config), |snapshot| print_findings(snapshot)) {
-        Ok(is_fine) => is_fine,
+/// Scans the definitions of all servers and prints what is found. Returns the listed elements; `None`
+/// if a server cannot be listed, or something grave is found.
+pub(super) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
+    let look =
+        |snapshot: &Arc<Snapshot>| print_findings(snapshot).then(|| listed_elements(snapshot));
+    match with_listed_servers(scanned_whole(config), look) {
+        Ok(listed) => listed,
         Err(error) => {
             report_error(&error);
-            false
+            None
         }
     }
 }

@@ -35,8 +35,9 @@ mod shares;
 mod transforms;
 
 pub use authorization::{
-    AccessDecision, Authorization, CallerRights, ElementStanding, NamedRuleFault, RequestBasis,
-    RequestedElement, RuleRemark, TrialCall, TrialElement, TrialOutcome, TrialResult, survey_rules,
+    AccessDecision, Authorization, CallerRights, DeniedPattern, ElementStanding, KnownElement,
+    NamedRuleFault, RequestBasis, RequestedElement, RuleRemark, TrialCall, TrialElement,
+    TrialOutcome, TrialResult, survey_denials, survey_rules,
 };
 pub use breaker::{Breaker, BreakerView};
 pub use confirmation::{ConfirmRules, Confirmation};

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::call::ProfileName;
-use crate::config::{Config, NameCase, NamingChoice, Pattern, UriChoice};
+use crate::config::{Config, NameCase, NamingChoice, Pattern, RuleEffect, UriChoice};
 
 /// A pattern that can match nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,8 @@ impl fmt::Display for UnmatchedPattern {
 }
 
 /// The patterns of rules and profiles that can match nothing. Exact names of servers and profiles are
-/// for [`survey_rules`](super::survey_rules), and those of servers in profiles are faults.
+/// for [`survey_rules`](super::survey_rules), and those of servers in profiles are faults. A rule that
+/// denies matches native names, too, of which none is known.
 pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
     let known = KnownNames::of(config);
     let mut found = Vec::new();
@@ -37,9 +38,11 @@ pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
         add("principals", "client", &rule.principals);
         add("servers", "server", &rule.servers);
         add("profiles", "profile", &rule.profiles);
-        add("tools", "tool", &rule.tools);
-        add("prompts", "prompt", &rule.prompts);
-        add("resources", "resource", &rule.resources);
+        if rule.effect == RuleEffect::Allow {
+            add("tools", "tool", &rule.tools);
+            add("prompts", "prompt", &rule.prompts);
+            add("resources", "resource", &rule.resources);
+        }
     }
     for profile in &config.profiles {
         let key = format!("profiles.{}", profile.name.as_str());

@@ -141,3 +141,64 @@ fn a_case_has_claims_of_its_own() {
         "6 case(s), 0 failed",
     ]);
 }
+
+#[test]
+fn a_check_prints_what_each_denial_matches_and_warns_where_others_can_rename() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml").to_str().unwrap().to_owned();
+    let check = |gateway: &str, rules: &str| {
+        let servers = "[servers.git]\ncommand = \"x\"\n[servers.git.tools.drop]\nname = \"remove\"\n\
+            [servers.b]\ncommand = \"x\"\n[policy.rules.all]\n";
+        fs::write(&config, format!("[gateway]\n{gateway}\n{servers}{rules}")).unwrap();
+        trunkline(&["check", "-c", &config]).exits_with(DONE)
+    };
+    let never = "[policy.rules.never]\neffect = \"deny\"\n";
+    let by_name = format!("{never}tools = [\"git__d*\", \"remove\", \"gti__x\"]\n");
+    let checked = check("", &by_name);
+    contains_all(
+        &checked.0.stdout,
+        &[
+            "policy.rules.never.tools: \"git__d*\" denies \"d*\" of server git, \"git__d*\" of every server; \
+         known: \"drop\" of git",
+            "\"remove\" denies \"remove\" of every server; known: \"drop\" of git",
+        ],
+    );
+    let warned = &checked.0.stderr;
+    contains_all(warned, &["\"gti__x\" begins with the prefix of no server"]);
+    let warned = String::from_utf8_lossy(warned);
+    assert!(!warned.contains("other servers can"), "{warned}");
+
+    let by_condition = format!("{never}when = \"tool.name == 'x' || item.name == 'x'\"\n");
+    let safe = format!("{never}when = \"tool.native == 'x' && tool.server == 'git'\"\n");
+    let allowed = "[policy.rules.some]\ntools = [\"x\"]\nresources = [\"file:///x\"]\n";
+    for (gateway, because) in [
+        ("naming = \"conflict\"", "with naming = \"conflict\", other servers"),
+        ("naming = \"first\"", "with naming = \"first\", other servers"),
+        ("name_format = \"{tool}{server}\"", ""),
+    ] {
+        for (rules, setting) in [
+            (&*by_name, "never.tools"),
+            (&*by_condition, "never.when"),
+            (allowed, "some.tools"),
+            (&*safe, ""),
+        ] {
+            let warned = check(gateway, rules);
+            let warned = String::from_utf8_lossy(&warned.0.stderr);
+            let expected = format!("policy.rules.{setting}: {because}");
+            let is_expected = !because.is_empty() && !setting.is_empty();
+            assert_eq!(
+                warned.contains("other servers can"),
+                is_expected,
+                "{gateway} {rules} {warned}"
+            );
+            assert!(!is_expected || warned.contains(&expected), "{gateway} {rules} {warned}");
+        }
+    }
+    let original = check("uris = \"original\"", allowed);
+    contains_all(
+        &original.0.stderr,
+        &[
+            "policy.rules.some.resources: with uris = \"original\", other servers can take these names",
+        ],
+    );
+}

@@ -8,6 +8,7 @@
 //! Where the gateway has no rules, there is no [`Authorization`], and nothing of this is done.
 
 mod decision;
+mod denials;
 mod facts;
 mod json_values;
 mod requested;
@@ -30,6 +31,7 @@ use crate::telemetry::audit::DecidingRule;
 use crate::text::clip;
 
 pub use decision::{AccessDecision, NamedRuleFault};
+pub use denials::{DeniedPattern, KnownElement, survey_denials};
 pub use requested::{ElementStanding, RequestBasis, RequestedElement};
 pub use rights::CallerRights;
 pub use survey::{RuleRemark, survey_rules};

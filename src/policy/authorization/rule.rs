@@ -283,7 +283,8 @@ impl AccessRule {
         }
     }
 
-    fn is_about_element(&self, identities: &ElementIdentities<'_>) -> bool {
+    /// Returns true if the rule's server and patterns are about an element.
+    pub(super) fn is_about_element(&self, identities: &ElementIdentities<'_>) -> bool {
         let element = identities.element();
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
         let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();

@@ -1,0 +1,50 @@
+//! The elements that rules deny, as `trunkline check` prints them.
+
+use super::CommonArgs;
+use super::printable;
+use crate::catalog::Kind;
+use crate::config::Config;
+use crate::policy::{BaselineFolder, BaselineRecord, KnownElement, survey_denials};
+use crate::snapshot::Snapshot;
+
+/// Lists the elements that are known without a connection: tools with settings of their own, and
+/// those of stored baselines. Faults of these are reported by their own check.
+pub(super) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<KnownElement> {
+    let mut known = Vec::new();
+    let folder = config.gateway.baseline_folder().filter(|folder| folder.exists());
+    let folder = folder.and_then(|folder| BaselineFolder::open(folder, &common.config.path).ok());
+    for server in &config.servers {
+        let element = |kind, native: &str| KnownElement {
+            server: server.name.clone(),
+            kind,
+            native: native.to_owned(),
+        };
+        let configured = server.tools.overrides.iter();
+        known.extend(configured.map(|(native, _)| element(Kind::Tools, native.as_str())));
+        let record = folder.as_ref().and_then(|folder| folder.read(&server.name).ok());
+        let pinned = record.iter().flat_map(BaselineRecord::definitions);
+        known.extend(pinned.filter_map(|(kind, native, _)| Some(element(kind.listed()?, native))));
+    }
+    known
+}
+
+/// Lists the elements of all servers that have listed.
+pub(super) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
+    let mut known = Vec::new();
+    for member in snapshot.servers() {
+        let Some(list) = member.server.list() else { continue };
+        known.extend(list.definitions().filter_map(|one| {
+            let (server, kind) = (member.config.name.clone(), one.kind.listed()?);
+            Some(KnownElement { server, kind, native: one.native.to_string() })
+        }));
+    }
+    known
+}
+
+/// Describes what each pattern of the rules that deny matches, one line for each.
+pub(super) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> String {
+    known.sort_unstable();
+    known.dedup();
+    let denials = survey_denials(config, &known);
+    denials.iter().fold(String::new(), |all, denied| all + &printable(&denied.to_string()) + "\n")
+}
