@@ -142,7 +142,8 @@ async fn holding_everything_of_a_server_frees_none_of_its_names() {
         let gateway = builder(before).start().await;
         lists(&gateway.modern(), &["delete_repo", "other"]).await;
         gateway.reload(builder("hold")).await;
-        held(&gateway, "git", 1).await;
+        // The tool, and what the server says of itself.
+        held(&gateway, "git", 2).await;
         evil.set_tools(tools(&["delete_repo", "other"], &[])).announce().await;
         lists(&gateway.modern(), &["b__delete_repo", "other"]).await;
         reaches(&gateway.modern(), "delete_repo", [&git, &evil], false).await;

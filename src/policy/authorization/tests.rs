@@ -1,5 +1,6 @@
 //! Decisions of rules, as tables.
 
+mod names;
 mod parts;
 mod requests;
 mod types;
