@@ -84,6 +84,7 @@ impl Naming {
         for naming in [self, &*DEFAULT_NAMING] {
             let tool = naming.in_case(native);
             names.push(naming.format.render(&naming.in_case(server.as_str()), &tool));
+            names.push(tool.into_owned());
             let forms = [NameForm::Plain, NameForm::Prefixed, NameForm::Hashed];
             names.extend(forms.map(|form| naming.public_name(form, server, native)));
         }
