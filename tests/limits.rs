@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 117] = [
+const TESTS: [(&str, &str, &str); 118] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
