@@ -142,7 +142,7 @@ pub(super) struct NameCandidate<'a, T> {
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
     pub name: String,
-    /// Whether clients do not see it for now. They saw it before, so it keeps its name.
+    /// True if clients do not see it for now. They saw it before, so it keeps its name.
     pub held: bool,
     form: Option<NameForm>,
 }

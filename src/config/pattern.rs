@@ -64,8 +64,8 @@ impl Pattern {
         self.run(name.chars().map(|character| self.steps_of(character)))
     }
 
-    /// Whether the whole of `name` matches, if the letters in its first `folded` bytes are compared
-    /// without regard to case.
+    /// Returns true if the whole of `name` matches, if the letters in its first `folded` bytes are
+    /// compared without regard to case.
     pub fn matches_folding(&self, name: &str, folded: usize) -> bool {
         let other_case = |character: char| match character {
             'a'..='z' => self.steps_of(character.to_ascii_uppercase()),

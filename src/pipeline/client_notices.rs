@@ -78,8 +78,8 @@ fn with(notice: ClientNotice, params: Bytes) -> ClientNotice {
     ClientNotice { params: Some(params), ..notice }
 }
 
-/// Whether a server may not ask this client anything outside of its calls: an interceptor has to
-/// agree to answers, and sees those of calls only.
+/// Returns true if a server may not ask this client anything outside of its calls: an interceptor
+/// has to agree to answers, and sees those of calls only.
 pub fn withholds_questions(snapshots: &Snapshots, context: &Context, server: &ServerName) -> bool {
     let policy = &snapshots.load().policy;
     let interceptors = policy.server_interceptors(context, server);

@@ -22,8 +22,8 @@ impl ReplyInterception {
         Self { interceptors, pending: None }
     }
 
-    /// Whether an event waits for a decision: [`Self::decided`] has to be called before the next one is
-    /// taken up.
+    /// Returns true if an event waits for a decision: [`Self::decided`] has to be called before the
+    /// next one is taken up.
     pub(super) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }

@@ -63,15 +63,15 @@ impl Gateway {
         self.inputs.seal_state(step.state(), bound, step.lasting())
     }
 
-    /// Returns true if a text is the seal of this step, by this browser, about this subject, and not
-    /// too old.
+    /// Returns true if a text is the seal of this step, by this browser, about this subject, and
+    /// not too old.
     pub fn is_consent(&self, sealed: &str, step: ConsentStep, by: ConsentBinding<'_>) -> bool {
         let opened = self.inputs.open_state(sealed, &by.principal(), by.subject);
         opened.is_some_and(|opened| opened.state == step.state())
     }
 }
 
-/// How long a page that asks can be answered.
+/// The time in which a page that asks can be answered.
 const QUESTION_TIME: Duration = Duration::from_mins(10);
-/// How long a consent lasts.
+/// The lifetime of a consent.
 const CONSENT_TIME: Duration = Duration::from_hours(30 * 24);

@@ -36,7 +36,7 @@ pub struct TableBounds {
 /// The owner of an entry.
 #[derive(Debug, Clone)]
 pub struct EntryOwner {
-    /// Who has it.
+    /// Its owner.
     pub holder: Holder,
     /// The most entries that this holder may have.
     pub share: usize,

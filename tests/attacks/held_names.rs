@@ -152,7 +152,7 @@ async fn holding_everything_of_a_server_frees_none_of_its_names() {
     }
 }
 
-/// Whether a read of this URI reaches the server.
+/// Returns true if a read of this URI reaches the server.
 async fn reads(client: &Client, uri: &str, upstream: &Upstream) -> bool {
     let before = upstream.all("resources/read").len();
     client.read_resource(uri).await;

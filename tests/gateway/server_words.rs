@@ -1,4 +1,4 @@
-//! What a server says of itself: its instructions, which every model reads, and its `serverInfo`. Both
+//! The words of a server about itself: its instructions, which every model reads, and its `serverInfo`. Both
 //! are pinned and scanned like an element of its lists.
 
 use std::path::Path;
@@ -55,7 +55,7 @@ async fn is_stored(folder: &Path, text: &str) {
     .await;
 }
 
-/// Why a definition of this kind is held or reported, if it is.
+/// The reason that a definition of this kind is held or reported.
 async fn reasons(gateway: &Gateway, kind: &str) -> Value {
     let found = gateway.server("s").await["definitions"]["found"].clone();
     let one = found.as_array().unwrap().iter().find(|one| one["kind"] == kind).cloned();

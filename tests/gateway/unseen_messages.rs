@@ -254,7 +254,7 @@ async fn up_to(stream: &mut Reply, last: &str) -> String {
     }
 }
 
-/// What a client gets of a message, in front of an interceptor with these settings.
+/// The part of a message that a client gets, in front of an interceptor with these settings.
 async fn said(way: &'static str, api: &PlainApi, interceptor: Option<&str>) -> String {
     let upstream = server(way).await;
     let gateway = start(&upstream.0, api, interceptor).await;

@@ -1,4 +1,4 @@
-//! Which of the listed resources and templates clients see, and under which URI.
+//! The listed resources and templates that clients see, and their URIs.
 
 use std::borrow::Cow;
 use std::sync::Arc;

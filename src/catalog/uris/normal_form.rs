@@ -156,8 +156,8 @@ impl UriSpellings {
     }
 }
 
-/// Returns true if a URI is in normal form by its characters alone, as most listed ones are: views compare
-/// thousands of them with each rule.
+/// Returns true if a URI is in normal form by its characters alone, as most listed ones are: views
+/// compare thousands of them with each rule.
 fn is_plainly_normal(uri: &str) -> bool {
     const PARSED_HOSTS: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
     let Some((scheme, rest)) = uri.split_once("://") else { return false };
@@ -240,7 +240,7 @@ fn choose_mark(text: &str) -> Option<String> {
     (1..=MAX_MARK).map(|length| "q".repeat(length) + "z").find(|mark| !text.contains(mark))
 }
 
-/// How often a form is normalised again until it no longer changes.
+/// The most rounds of normalisation until a form no longer changes.
 const MAX_PASSES: usize = 4;
 /// The longest mark, in repeated letters.
 const MAX_MARK: usize = 16;

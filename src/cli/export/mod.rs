@@ -200,9 +200,9 @@ fn refuse_foreign_entry(
     }
 }
 
-/// Whether an entry of a client is one of the gateway: it runs the gateway's program, reads the
-/// variable of its key, or has a URL of the gateway. `gateway` is the URL to be written; the gateway
-/// may have had another address of this machine before.
+/// Returns true if an entry of a client is one of the gateway: it runs the gateway's program, reads
+/// the variable of its key, or has a URL of the gateway. `gateway` is the URL to be written; the
+/// gateway may have had another address of this machine before.
 fn leads_to_gateway(entry: &Json, gateway: &Url) -> bool {
     let is_command = entry.get("command").and_then(Json::as_str) == Some("trunkline");
     let has_key = entry.to_string().contains(KEY_VARIABLE);

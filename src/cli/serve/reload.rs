@@ -78,7 +78,7 @@ struct RejectedFiles {
     files: Vec<PathBuf>,
 }
 
-/// Who asks for a reload.
+/// The party that asks for a reload.
 enum ReloadCause {
     /// An operator, by SIGHUP or by the API.
     Operator,
@@ -86,7 +86,7 @@ enum ReloadCause {
     Watch(FileStamps),
 }
 
-/// Why a configuration does not take effect.
+/// The reason that a configuration does not take effect.
 enum ReloadRefusal {
     /// It has faults.
     Faults(Vec<String>),

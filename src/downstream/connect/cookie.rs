@@ -11,11 +11,11 @@ pub(in crate::downstream) struct PageCookie {
     /// Its name over HTTPS. Browsers accept it by HTTPS and from the gateway's own host only
     /// (RFC 6265bis, 4.1.3.2).
     secure: &'static str,
-    /// How long browsers keep it; `None` for as long as they run.
+    /// The time that browsers keep it; `None` for as long as they run.
     lasts: Option<Duration>,
 }
 
-/// How browsers reach the pages.
+/// The scheme by which browsers reach the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum PageScheme {
     Http,

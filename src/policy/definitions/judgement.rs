@@ -192,7 +192,7 @@ pub(super) fn compare_lists(
     compared
 }
 
-/// Whether the name of an element looks like one of another server.
+/// Returns true if the name of an element looks like one of another server.
 pub(super) fn is_confusable(
     confusable: &ConfusableNames,
     list: &ServerList,

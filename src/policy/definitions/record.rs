@@ -22,8 +22,8 @@ pub struct PinnedDefinition {
     /// Those that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingForm>,
-    /// Returns true if clients have seen the element in any form: its name stays reserved while it is
-    /// held.
+    /// Returns true if clients have seen the element in any form: its name stays reserved while it
+    /// is held.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
 }
@@ -131,7 +131,7 @@ impl BaselineRecord {
         self.definitions().count()
     }
 
-    /// Whether it has no definitions with known forms.
+    /// Returns true if it has no definitions with known forms.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

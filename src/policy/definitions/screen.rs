@@ -98,7 +98,7 @@ impl DefinitionScreen {
         }
     }
 
-    /// Whether clients do not see a server's words about itself.
+    /// Returns true if clients do not see a server's words about itself.
     pub fn holds_words(&self, list: &ServerList, kind: DefinitionKind) -> bool {
         let Some(screen) = self.servers.get(&list.server) else { return false };
         let words = list.offers.find_words(kind).map(ListedDefinition::of_server);

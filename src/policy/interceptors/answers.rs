@@ -77,7 +77,7 @@ impl InterceptedMessage for QuestionResult {
     }
 }
 
-/// Whether two raw values are equal.
+/// Returns true if two raw values are equal.
 fn is_equal(one: &RawValue, other: &RawValue) -> bool {
     let parse = |raw: &RawValue| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
     parse(one).is_some_and(|one| Some(one) == parse(other))

@@ -161,7 +161,7 @@ impl Intercepted {
         }
     }
 
-    /// Whether an interceptor could read other arguments than the server.
+    /// Returns true if an interceptor could read other arguments than the server.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
@@ -253,7 +253,7 @@ enum InvokePayload<'a> {
     Message(&'a RawValue),
 }
 
-/// Whether a call has other params than a name or URI, and arguments.
+/// Returns true if a call has other params than a name or URI, and arguments.
 fn has_other_params(method: &Method) -> bool {
     let is_known = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     !is_known && !method.is_task_request()

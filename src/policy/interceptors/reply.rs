@@ -66,7 +66,7 @@ impl ReplyInterceptors {
         })
     }
 
-    /// Whether any sees the answer to the call.
+    /// Returns true if any sees the answer to the call.
     pub fn see_answers(&self) -> bool {
         self.services.iter().any(|it| it.sees_kind(MessageKind::Answer, self.method.as_ref()))
     }
@@ -133,13 +133,13 @@ impl ReplyInterceptors {
         self.services.iter().filter(sees).map(|service| &**service)
     }
 
-    /// Whether answers need the agreement of an interceptor.
+    /// Returns true if answers need the agreement of an interceptor.
     pub fn must_agree(&self) -> bool {
         self.services.iter().any(|it| it.must_agree(self.method.as_ref()))
     }
 
-    /// Whether the text of notifications is withheld: an interceptor has to agree to answers, and does
-    /// not see notifications.
+    /// Returns true if the text of notifications is withheld: an interceptor has to agree to
+    /// answers, and does not see notifications.
     pub(super) fn withhold_notifications(&self) -> bool {
         let phase = InterceptedPhase::Notification;
         self.services.iter().any(|it| it.must_agree(self.method.as_ref()) && !it.sees_any(phase))
@@ -147,7 +147,7 @@ impl ReplyInterceptors {
 }
 
 impl InterceptorService {
-    /// Whether it sees messages of this kind in calls of this method, or outside of calls.
+    /// Returns true if it sees messages of this kind in calls of this method, or outside of calls.
     fn sees_kind(&self, kind: MessageKind, method: Option<&Method>) -> bool {
         let phase = match kind {
             MessageKind::Answer => InterceptedPhase::Result,
@@ -157,7 +157,7 @@ impl InterceptorService {
         method.map_or_else(|| self.sees_any(phase), |method| self.sees(method, phase))
     }
 
-    /// Whether answers need its agreement.
+    /// Returns true if answers need its agreement.
     fn must_agree(&self, method: Option<&Method>) -> bool {
         self.is_strict() && self.sees_kind(MessageKind::Answer, method)
     }

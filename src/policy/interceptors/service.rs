@@ -34,15 +34,16 @@ impl InterceptorService {
         Self { config, service, breaker }
     }
 
-    /// Whether it sees this part of calls of this method. The result of a tool may come as that of a
-    /// task, as its server chooses, so an interceptor of tool results sees those of tasks, too.
+    /// Returns true if it sees this part of calls of this method. The result of a tool may come as
+    /// that of a task, as its server chooses, so an interceptor of tool results sees those of
+    /// tasks, too.
     pub(super) fn sees(&self, method: &Method, phase: InterceptedPhase) -> bool {
         let is_outcome = phase == InterceptedPhase::Result && method.is_task_request();
         self.sees_any(phase)
             && (self.matches(method) || (is_outcome && self.matches(&Method::ToolsCall)))
     }
 
-    /// Whether it sees this part of any call.
+    /// Returns true if it sees this part of any call.
     pub(super) fn sees_any(&self, phase: InterceptedPhase) -> bool {
         self.config.on.contains(&phase)
     }
@@ -51,7 +52,7 @@ impl InterceptorService {
         self.config.methods.iter().any(|pattern| pattern.matches(method.as_str()))
     }
 
-    /// Whether nothing passes without its agreement.
+    /// Returns true if nothing passes without its agreement.
     pub(super) fn is_strict(&self) -> bool {
         self.config.mode == InterceptorMode::Enforce
             && self.config.fail == InterceptorFailure::Closed

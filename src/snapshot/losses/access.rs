@@ -1,4 +1,4 @@
-//! Who may enter: clients, issuers, anonymous access, TLS, and the audit log of it.
+//! Losses of access control: clients, issuers, anonymous access, TLS, and the audit log of it.
 
 use crate::call::ProfileName;
 use crate::config::{

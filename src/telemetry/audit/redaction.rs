@@ -94,7 +94,7 @@ impl RedactionRules {
     }
 }
 
-/// What the key of a value says of it.
+/// The meaning of the key of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ValueKey {
     /// Nothing.

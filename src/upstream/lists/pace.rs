@@ -36,7 +36,7 @@ pub(in crate::upstream) struct RelistPace {
     refilled: Instant,
     /// When the last request ended.
     last_end: Option<Instant>,
-    /// Whether the request that is due is an operator's.
+    /// True if the request that is due is an operator's.
     is_operators: bool,
 }
 

@@ -145,7 +145,7 @@ pub enum LoginRelayFault {
 pub struct PassedAuthorization {
     /// Where the browser goes on.
     pub url: Url,
-    /// What the user has to agree to first; `None` if the client is registered at the authorization
+    /// The consent that the user has to give first; `None` if the client is registered at the authorization
     /// server, which asks.
     pub consent: Option<LoginConsent>,
 }
@@ -158,7 +158,7 @@ pub struct LoginConsent {
     pub client_id: String,
     /// Where the code goes: what tells the programs apart.
     pub redirect: String,
-    /// What is asked for, with spaces in between.
+    /// The requested scopes, with spaces in between.
     pub scopes: String,
 }
 
@@ -182,8 +182,8 @@ pub struct RelayedAnswer {
 }
 
 impl RelayedAnswer {
-    /// Returns true if the authorization server has refused a code, a refresh token or a client: the
-    /// request may have been a guess.
+    /// Returns true if the authorization server has refused a code, a refresh token or a client:
+    /// the request may have been a guess.
     pub fn is_refusal_of_guess(&self) -> bool {
         let is_refused = |body: &Bytes| {
             let answer: Option<Value> = serde_json::from_slice(body).ok();

@@ -25,7 +25,7 @@ pub(super) struct WatchedFile {
     pub(super) digest: Option<[u8; 32]>,
     /// The end of the contents.
     pub(super) ending: FileEnding,
-    /// Whether the file was last renamed to its place, and not written to since.
+    /// True if the file was last renamed to its place, and not written to since.
     pub(super) is_renamed: bool,
 }
 

@@ -27,7 +27,7 @@ struct SettlingFile {
     since: Instant,
 }
 
-/// What follows from a look at the files.
+/// The decision after a look at the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GateDecision {
     /// The contents are those that were loaded last.
@@ -107,7 +107,7 @@ impl ReloadGate {
     }
 }
 
-/// How long a file that was written in place has to be unchanged.
+/// The time that a file that was written in place has to be unchanged.
 pub(super) const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Whether an event may be a change. Comparing the files opens them, which is
+/// Returns true if an event may be a change. Comparing the files opens them, which is
 /// an event, too: it must not trigger another comparison.
 pub(super) fn changes_something(event: &Event) -> bool {
     use notify::event::{AccessKind, AccessMode};

@@ -144,7 +144,7 @@ fn named_path(part: &IdedExpr) -> Option<String> {
     }
 }
 
-/// How deep a fault is looked for.
+/// The depth to which a fault is looked for.
 const MAX_LEVELS: usize = 32;
 /// The most values that a fault names.
 const MAX_NAMES: usize = 4;

@@ -141,7 +141,7 @@ fn share_of(parts: &[LayoutPart<'_>], mut room: usize) -> usize {
     usize::MAX
 }
 
-/// How many of these sizes fit one after the other.
+/// The number of these sizes that fit one after the other.
 fn count_within(most: usize, sizes: impl Iterator<Item = usize>) -> usize {
     let mut sum = 0_usize;
     sizes

@@ -94,7 +94,7 @@ impl<'a> NumberTokens<'a> {
 
 struct TreeSource<'a> {
     numbers: NumberTokens<'a>,
-    /// How many more values may come.
+    /// The number of values that may still come.
     left: usize,
 }
 

@@ -132,7 +132,7 @@ fn find_program(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<P
 
 /// Folders with programs and libraries.
 const RUN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
-/// What programs read: name resolution, certificates, libraries, users and time, and how many
+/// Files that programs read: name resolution, certificates, libraries, users and time, and how many
 /// processors there are. Of `/etc` no more, because services keep credentials there.
 const READ: [&str; 30] = [
     "/etc/alternatives",
@@ -166,7 +166,7 @@ const READ: [&str; 30] = [
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 ];
-/// What root reads of `/proc`: the child itself and the machine. Landlock keeps others from the
+/// The parts of `/proc` that root reads: the child itself and the machine. Landlock keeps others from the
 /// environment of processes outside of the sandbox, but not root, which may look at all memory.
 const OWN_PROCESS: [&str; 10] = [
     "/proc/self",
