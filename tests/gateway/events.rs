@@ -60,7 +60,7 @@ async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
     std::fs::rename(&path, path.with_extension("old")).unwrap();
     assert_eq!(gateway.reload_text("x = 1").await, ReloadOutcome::Rejected);
     until(|| types(&json_lines(&path)) == ["config.rejected"]).await;
-    assert_eq!(json_lines(&path)[0]["data"], json!({ "faults": 1 }));
+    assert_eq!(json_lines(&path)[0]["data"], json!({ "faults": 1, "losses": 0 }));
 }
 
 #[tokio::test]

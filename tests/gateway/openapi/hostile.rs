@@ -281,12 +281,11 @@ async fn a_successful_answer_repeats_no_credential_and_keeps_other_headers() {
     let lines = api.openapi()
         + "headers = { X-API-Key = \"hunter2/hunter2\", X-Tenant = \"acme-corporation\" }\n";
     let gateway = Gateway::with("shop", lines).start().await;
-    for (media_type, body) in [
-        ("application/json", r#"{"headers":{"k":"hunter2\/hunter2","t":"acme-corporation"}}"#),
-        ("application/json", r#"{"url":"/?k=hunter2%2Fhunter2","t":"acme-corporation"}"#),
-        ("text/plain", "k=hunter2/hunter2 t=acme-corporation"),
+    for body in [
+        r#"{"headers":{"k":"hunter2\/hunter2","t":"acme-corporation"}}"#,
+        r#"{"url":"/?k=hunter2%2Fhunter2","t":"acme-corporation"}"#,
     ] {
-        api.sets("/items/mirror", Page::new(200, media_type, body));
+        api.sets("/items/mirror", Page::new(200, "application/json", body));
         for (era, client) in gateway.both().await {
             let said = client.call("shop__read_item", json!({ "item_id": "mirror" })).await;
             let answer = said.answer().to_string();
