@@ -43,6 +43,8 @@ enum ReadingForm {
     Markup,
     /// Its words were to be read, but not found.
     Disguised,
+    /// Digits were in the place of letters, as in identifiers, too.
+    Digits,
     /// Its letters were apart.
     Apart,
     /// It was not to be read.
@@ -122,6 +124,10 @@ impl DisguiseSearch<'_> {
         if reading.form != ReadingForm::Apart {
             orders = orders.without(&self.squeezed);
         }
+        if reading.form == ReadingForm::Digits {
+            // `CC0` reads as an abbreviation of hidden copies, and versions read as hosts.
+            orders = orders.without(&[ScanRule::Redirection]);
+        }
         // Honest documents of markup and of shells have these, with escapes.
         let is_telling = |rule| !matches!(rule, ScanRule::PromptMarkup | ScanRule::ShellCommand);
         let disguised = orders.rules().any(|rule| rule.weight() >= REPORTED && is_telling(rule));
@@ -143,7 +149,7 @@ fn read_forms(text: &str) -> Vec<TextReading> {
     add(ReadingForm::Disguised, decode_escapes(text).into_iter().collect());
     add(ReadingForm::Disguised, fold_lookalikes(text).into_iter().collect());
     add(ReadingForm::Apart, join_spaced(&folded).into_iter().collect());
-    add(ReadingForm::Disguised, read_digits(&folded));
+    add(ReadingForm::Digits, read_digits(&folded));
     add(ReadingForm::Encoded, turn_upside_down(text).into_iter().collect());
     add(ReadingForm::Encoded, read_ciphers(&folded));
     add(ReadingForm::Encoded, decode_words(text));
