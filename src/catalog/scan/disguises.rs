@@ -11,7 +11,7 @@ use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
 use super::folding::{fold_lookalikes, fold_text};
 use super::instructions::FoundOrders;
 use super::texts::DefinitionTexts;
-use super::{MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
+use super::{GRAVE, MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
 use crate::text::clip;
 
 /// Finds disguised orders in the texts of a definition, and adds them to those in plain sight.
@@ -134,7 +134,12 @@ impl DisguiseSearch<'_> {
         if reading.form != ReadingForm::Markup && disguised {
             self.found.add(ScanRule::DisguisedOrders);
         }
-        self.orders.add(&orders, 0);
+        // Identifiers and names of places, read in another way, break a rule by chance: it is
+        // reported, and does not add to the weight of other words.
+        let is_certain = orders.rules().any(|rule| rule.weight() >= GRAVE);
+        if reading.form == ReadingForm::Markup || is_certain {
+            self.orders.add(&orders, 0);
+        }
     }
 }
 
