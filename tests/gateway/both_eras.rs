@@ -116,19 +116,33 @@ async fn lists_are_those_of_the_clients_era() {
 }
 
 #[tokio::test]
-async fn a_legacy_child_that_lists_the_same_starts_with_the_first_call() {
+async fn equal_lists_of_both_eras_are_compared_once_and_a_legacy_child_starts_with_the_first_call()
+{
     let [modern, _legacy] = server_of_both_eras().await;
     let builder = || Gateway::with("s", modern.stdio()).gateway("state_dir = \"state\"");
     let gateway = builder().start().await;
+    let sets = ["{}", r#"{"roots":{}}"#, r#"{"sampling":{},"elicitation":{}}"#];
     let names = gateway.legacy().await.tool_names().await;
-    assert_eq!(modern.starts(), 2, "nothing was known of its lists in Legacy");
+    let alone = |status: &Value| of(status, "s")["instance_count"] == 0;
+    gateway.wait_for(alone).await;
+    assert_eq!(modern.starts(), 2, "the main instance and the one that was compared");
+    for set in sets {
+        let able = serde_json::from_str(set).unwrap();
+        let client = gateway.legacy().await.offering(able).await;
+        assert_eq!(client.tool_names().await, names, "{set}");
+    }
+    assert_eq!(modern.starts(), 2);
     let gateway = builder().in_folder(gateway.stop().await).start().await;
-    let client = gateway.legacy().await;
-    assert_eq!(client.tool_names().await, names);
     gateway.wait_for(|status| of(status, "s")["state"] == "ready").await;
-    assert_eq!((client.tool_names().await, modern.starts()), (names, 3), "the main instance");
-    assert_eq!(who(&client).await, "legacy");
-    assert_eq!(modern.starts(), 4);
+    for set in sets {
+        let able = serde_json::from_str(set).unwrap();
+        let client = gateway.legacy().await.offering(able).await;
+        assert_eq!(client.tool_names().await, names, "{set}");
+        assert_eq!(modern.starts(), 3, "{set}: the main instance alone");
+    }
+    let client = gateway.legacy().await;
+    assert_eq!((who(&client).await, modern.starts()), ("legacy".to_owned(), 4));
+    assert_eq!(client.tool_names().await, names);
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! Whether the lists of a child process depend on the capabilities of its client.
+//! The comparison of a child process's lists between clients that differ in capabilities or era.
 //!
-//! A Legacy server is told the capabilities when it starts, so every set of them
-//! takes a process of its own. Hardly any server lists other tools for them. It
-//! is found out once: a child that is told all capabilities lists and ends. If it
-//! lists the same as the main instance, that list is everybody's, and a process
-//! for particular capabilities starts with the first call that needs it.
+//! A Legacy child receives the capabilities when it starts, so every set of them takes a process
+//! of its own, and so does each era of a server that speaks both. Hardly any server lists other
+//! tools for them. The gateway compares once per server version: a Legacy child that receives all
+//! capabilities lists and ends. If its lists equal those of the main instance, all clients share
+//! them, and a process for particular capabilities starts with the first call that needs it.
 
 use serde_json::Value;
 
@@ -18,24 +18,24 @@ use crate::upstream::supervisor::shared::ServerShared;
 
 use super::ListingPart;
 
-/// What is known of how a server's lists depend on capabilities.
+/// Dependence of a server's lists on the capabilities and the era of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ListDependence {
-    /// It has not been found out.
+    /// The lists have not been compared.
     #[default]
     Unknown,
     /// All clients have the same lists.
     Independent,
-    /// Clients may have other lists, or the server did not tell.
+    /// Clients may have other lists, or the comparison failed.
     Dependent,
 }
 
-/// Whether a server's lists depend on capabilities, and how long that is known.
+/// Result of the comparison, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DependenceVerdict {
-    /// What was found out.
+    /// The result.
     pub found: ListDependence,
-    /// When it was, in seconds since 1970.
+    /// Time of the comparison, in seconds since 1970.
     pub since: Option<u64>,
 }
 
@@ -57,8 +57,8 @@ impl ServerShared {
         }
     }
 
-    /// Whether a child of a server of both eras is known to list the same for
-    /// these Legacy clients as the main instance, which tells of changes.
+    /// Returns true if a child of a server of both eras is known to list the same for these Legacy
+    /// clients as the main instance, which reports changes.
     fn lists_the_same_in_legacy(&self, told: &ClientDeclaration) -> bool {
         let (base, own) = (self.lists.base.load(), self.lists.of(told));
         let is_same =
@@ -70,17 +70,22 @@ impl ServerShared {
         matches!(self.config.target, ServerKind::Command(_))
     }
 
-    /// All capabilities that matter to a Legacy child, if these are among them.
+    /// The declaration of all capabilities that matter to a Legacy child, if these are among them.
     fn full_declaration(&self, told: &ClientDeclaration) -> Option<ClientDeclaration> {
-        let version = self.version().filter(|version| version.era() == Era::Legacy)?;
-        (self.is_child() && told.other_era.is_none() && is_among_all(told))
-            .then(|| declare_all(version))
+        let legacy = |version: &ProtocolVersion| version.era() == Era::Legacy;
+        let version = match told.other_era {
+            None => self.version().filter(legacy)?,
+            Some(_) => ProtocolVersion::LATEST_LEGACY,
+        };
+        (self.is_child() && is_among_all(told)).then(|| {
+            let full = ClientDeclaration { other_era: told.other_era, ..declare_all(version) };
+            full.adapt_to(&self.config)
+        })
     }
 }
 
 impl Instance {
-    /// Whether the instance is there only to find out whether lists depend on
-    /// capabilities.
+    /// Returns true if the instance exists only for the comparison of lists.
     pub(in crate::upstream) fn finds_out(&self) -> bool {
         let told = &self.owner.told;
         self.owner.lists()
@@ -89,7 +94,7 @@ impl Instance {
             && self.kin.full_declaration(told).is_some_and(|all| all == *told)
     }
 
-    /// Whether it is there only for that, and has done so.
+    /// Returns true if the instance exists only for a comparison that is complete.
     pub(in crate::upstream) fn has_found_out(&self) -> bool {
         self.kin.lists.dependence() == ListDependence::Independent && self.finds_out()
     }
@@ -126,23 +131,25 @@ impl Instance {
         }
     }
 
-    /// Records that the instance could not be listed.
+    /// Records that the instance could not be listed. The failure of an instance in an era that
+    /// the server may not speak at all is no result of the comparison.
     pub(in crate::upstream) fn give_up_on_list(&self) {
         let (lists, told) = (&self.kin.lists, &self.owner.told);
         let is_all = || self.kin.full_declaration(told).is_some_and(|all| all == *told);
-        if lists.dependence() == ListDependence::Unknown && is_all() {
+        let speaks_era = told.other_era.is_none() || self.kin.legacy_side.version().is_some();
+        if lists.dependence() == ListDependence::Unknown && speaks_era && is_all() {
             lists.set_dependence(ListDependence::Dependent);
         }
         lists.failed(told);
     }
 }
 
-/// What a server is told to find out whether its lists depend on capabilities.
+/// Declaration of every capability that servers are known to choose their lists by.
 fn declare_all(version: ProtocolVersion) -> ClientDeclaration {
     ClientDeclaration::new(version, &Abilities::of(ALL.as_bytes(), ProtocolVersion::LATEST_LEGACY))
 }
 
-/// Whether all of these capabilities are declared to find that out.
+/// Returns true if the comparison declares all of these capabilities.
 fn is_among_all(told: &ClientDeclaration) -> bool {
     let Ok(Value::Object(told)) = serde_json::from_slice(&told.capabilities) else { return false };
     told.iter().all(|(key, value)| match (key.as_str(), value) {

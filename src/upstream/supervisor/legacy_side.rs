@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::mcp::{ProtocolVersion, code};
+use crate::mcp::{Era, ProtocolVersion, code};
 use crate::upstream::UpstreamError;
+use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::store::KnownServer;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::remembered_era::LONGEST_ASSUMED;
@@ -60,8 +61,12 @@ impl LegacySide {
             Some(_) => (LegacySupport::Refuted, 1, LAST_RETRY),
             None => (LegacySupport::Untried, 0, Duration::ZERO),
         };
-        let mut further = known.into_iter().flat_map(|known| &known.further);
-        let was_spoken = further.any(|(told, _)| told.other_era.is_some());
+        // Only a Legacy child gives a verdict on the lists of a Modern server.
+        let was_spoken = known.is_some_and(|known| {
+            known.further.iter().any(|(told, _)| told.other_era.is_some())
+                || known.version.era() == Era::Modern
+                    && known.dependence.found == ListDependence::Independent
+        });
         let retry_at = clock::now() + wait;
         Self(Mutex::new(LegacyVerdict { support, failures, refused_at, was_spoken, retry_at }))
     }
@@ -207,7 +212,6 @@ mod tests {
     use http::StatusCode;
 
     use super::*;
-    use crate::mcp::Era;
     use crate::upstream::lists::store::tests::known;
     use crate::upstream::owner::ClientDeclaration;
 
