@@ -32,7 +32,7 @@ impl<'a> HiddenTools<'a> {
     /// Lists these tools without the texts that name hidden ones. What calls are checked with stays.
     pub(super) fn leave_out_of_tools(&self, tools: &mut [NameCandidate<'_, Tool>]) {
         for one in tools {
-            let edited = self.leave_out(Kind::Tools, one.server, one.item.raw());
+            let edited = self.leave_out(Kind::Tools, one.server, one.item.shown());
             // It has lost texts only, so it can be read like the whole.
             one.other_bytes = edited.and_then(|raw| ToolBytes::parse(raw).ok());
         }
@@ -45,7 +45,7 @@ impl<'a> HiddenTools<'a> {
         server: &ServerName,
         item: &mut Arc<CatalogItem>,
     ) {
-        let edited = self.leave_out(kind, server, item.raw());
+        let edited = self.leave_out(kind, server, item.shown());
         if let Some(edited) = edited.and_then(|raw| CatalogItem::parse(kind, &raw).ok()) {
             *item = Arc::new(edited);
         }

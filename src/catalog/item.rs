@@ -14,12 +14,14 @@ use super::clip_foreign_text;
 use super::definition::DefinitionCells;
 use super::kind::Kind;
 use super::param_headers::AnnotationError;
+use super::repair::{RepairedEntry, repair_entry};
 use super::schema::{self, SchemaError};
 use super::uris::UriTemplate;
 use super::uris::climbing::has_only_stable_characters;
 use super::uris::{ResultShape, rewrite_uris};
 use crate::call::NativeName;
 use crate::jsonrpc::{JsonError, Members, Splice, check_depth, span_of, string};
+use crate::mcp::Era;
 
 /// The most bytes of one element.
 pub(super) const MAX_ITEM_BYTES: usize = 1024 * 1024;
@@ -59,7 +61,7 @@ pub enum InvalidItem {
         /// The field.
         field: &'static str,
     },
-    /// A standard field has a value of the wrong kind. Strict clients reject a
+    /// A required field has a value of the wrong kind. Strict clients reject a
     /// whole listing for that, so the element must not reach them.
     #[error("the field {field:?} must be {expected}")]
     Kind {
@@ -125,10 +127,6 @@ pub enum FieldKind {
     Text,
     /// An object.
     Object,
-    /// An array.
-    Array,
-    /// A number.
-    Number,
 }
 
 impl fmt::Display for FieldKind {
@@ -136,8 +134,6 @@ impl fmt::Display for FieldKind {
         f.write_str(match self {
             Self::Text => "a string",
             Self::Object => "an object",
-            Self::Array => "an array",
-            Self::Number => "a number",
         })
     }
 }
@@ -153,9 +149,13 @@ impl From<SchemaError> for InvalidItem {
 pub struct CatalogItem {
     /// The native name, URI or URI template.
     pub native: NativeName,
-    /// The object, without surrounding whitespace.
+    /// The object as the server sent it, without surrounding whitespace.
     raw: Bytes,
-    /// The span of its key field's value in `raw`, quotes included.
+    /// The object as lists show it.
+    shown: Bytes,
+    /// The repairs of `shown`, in one sentence.
+    repairs: Option<Box<str>>,
+    /// The span of its key field's value in `shown`, quotes included.
     key: Range<usize>,
     /// What was computed of its definition.
     definition: DefinitionCells,
@@ -168,15 +168,29 @@ impl CatalogItem {
     /// [`InvalidItem`] names the violated rule.
     pub fn parse(kind: Kind, raw: &[u8]) -> Result<Self, InvalidItem> {
         let raw = copy_within_bounds(raw)?;
-        let fields = ItemFields::read(&raw)?;
+        // A duplicate key has no repair.
+        ItemFields::read(&raw)?;
+        // Only tools have members that depend on the era of their server.
+        let RepairedEntry { shown, note: repairs } = repair_entry(kind, &raw, Era::Modern);
+        let fields = ItemFields::read(&shown)?;
         let (native, key) = fields.check(kind)?;
-        let key = span_of(&raw, key.as_bytes()).unwrap_or_default();
-        Ok(Self { native, key, raw, definition: DefinitionCells::default() })
+        let key = span_of(&shown, key.as_bytes()).unwrap_or_default();
+        Ok(Self { native, key, raw, shown, repairs, definition: DefinitionCells::default() })
     }
 
-    /// The object as the server sent it.
+    /// The object as the server sent it, which pins, scans and rules look at.
     pub fn raw(&self) -> &Bytes {
         &self.raw
+    }
+
+    /// The object as lists show it, under its native name or URI.
+    pub fn shown(&self) -> &Bytes {
+        &self.shown
+    }
+
+    /// The repairs of the object, in one sentence; `None` if there are none.
+    pub fn repairs(&self) -> Option<&str> {
+        self.repairs.as_deref()
     }
 
     /// Where what is computed of its definition is kept.
@@ -185,7 +199,7 @@ impl CatalogItem {
     }
 
     /// Appends the object under its public name or URI. Every other byte stays
-    /// as the server sent it.
+    /// as it is.
     pub(super) fn splice(&self, public: &str, out: &mut Vec<u8>) {
         self.splice_as(None, public, out);
     }
@@ -193,7 +207,7 @@ impl CatalogItem {
     /// Like [`Self::splice`], with `field` as the name of the key field: a
     /// template without free variables becomes a resource.
     pub(super) fn splice_as(&self, field: Option<&str>, public: &str, out: &mut Vec<u8>) {
-        let mut splice = Splice::new(&self.raw);
+        let mut splice = Splice::new(&self.shown);
         if let Some((field, place)) = field.zip(self.field_span()) {
             splice.replace(place, string(field));
         }
@@ -207,14 +221,14 @@ impl CatalogItem {
     /// Appends a skill with the public URIs of all its files. Everything else, digests included,
     /// stays as the server sent it.
     pub(super) fn splice_skill(&self, public: impl Fn(&str) -> Option<String>, out: &mut Vec<u8>) {
-        let rewritten = rewrite_uris(&self.raw, ResultShape::SkillEntry, public);
-        out.extend_from_slice(rewritten.as_ref().unwrap_or(&self.raw));
+        let rewritten = rewrite_uris(&self.shown, ResultShape::SkillEntry, public);
+        out.extend_from_slice(rewritten.as_ref().unwrap_or(&self.shown));
     }
 
     /// The span of its key field's name, quotes included. The name has no
     /// escaped quotes.
     fn field_span(&self) -> Option<Range<usize>> {
-        let before = self.raw.get(..self.key.start)?;
+        let before = self.shown.get(..self.key.start)?;
         let close = before.iter().rposition(|byte| *byte == b'"')?;
         let open = before.get(..close)?.iter().rposition(|byte| *byte == b'"')?;
         Some(open..close + 1)
@@ -268,12 +282,12 @@ impl<'a> ItemFields<'a> {
         self.0.find(name).map(RawValue::get)
     }
 
-    /// Checks the standard fields of this kind. Returns the native name, and
+    /// Checks the required fields of this kind. Returns the native name, and
     /// its raw text.
     pub(super) fn check(&self, kind: Kind) -> Result<(NativeName, &'a str), InvalidItem> {
         let (common, own) = match kind {
             Kind::Tools => (COMMON, TOOL),
-            Kind::Prompts => (COMMON, PROMPT),
+            Kind::Prompts => (COMMON, &[][..]),
             Kind::Resources => (COMMON, RESOURCE),
             Kind::Templates => (COMMON, TEMPLATE),
             Kind::Skills => (SKILL, &[][..]),
@@ -343,8 +357,6 @@ impl<'a> ItemFields<'a> {
             None => return Ok(()),
             Some(b'"') => Some(FieldKind::Text),
             Some(b'{') => Some(FieldKind::Object),
-            Some(b'[') => Some(FieldKind::Array),
-            Some(b'-' | b'0'..=b'9') => Some(FieldKind::Number),
             Some(_) => None,
         };
         if found == Some(expected) { Ok(()) } else { Err(InvalidItem::Kind { field, expected }) }
@@ -354,30 +366,10 @@ impl<'a> ItemFields<'a> {
 /// The most fields of one object; the specification defines at most eight.
 const MAX_FIELDS: usize = 256;
 
-/// Standard fields, and the kinds of their values.
+/// Required fields, and the kinds of their values. Optional ones were repaired before.
 type Fieldset = &'static [(&'static str, FieldKind)];
-const COMMON: Fieldset = &[
-    ("name", FieldKind::Text),
-    ("title", FieldKind::Text),
-    ("description", FieldKind::Text),
-    ("_meta", FieldKind::Object),
-    ("icons", FieldKind::Array),
-];
-const TOOL: Fieldset = &[
-    ("inputSchema", FieldKind::Object),
-    ("outputSchema", FieldKind::Object),
-    ("annotations", FieldKind::Object),
-];
-const PROMPT: Fieldset = &[("arguments", FieldKind::Array)];
-const RESOURCE: Fieldset = &[
-    ("uri", FieldKind::Text),
-    ("mimeType", FieldKind::Text),
-    ("size", FieldKind::Number),
-    ("annotations", FieldKind::Object),
-];
+const COMMON: Fieldset = &[("name", FieldKind::Text)];
+const TOOL: Fieldset = &[("inputSchema", FieldKind::Object)];
+const RESOURCE: Fieldset = &[("uri", FieldKind::Text)];
 const SKILL: Fieldset = &[("uri", FieldKind::Text), ("frontmatter", FieldKind::Object)];
-const TEMPLATE: Fieldset = &[
-    ("uriTemplate", FieldKind::Text),
-    ("mimeType", FieldKind::Text),
-    ("annotations", FieldKind::Object),
-];
+const TEMPLATE: Fieldset = &[("uriTemplate", FieldKind::Text)];

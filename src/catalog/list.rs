@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::crypto::sha256;
 use crate::jsonrpc::{Members, text};
+use crate::mcp::Era;
 
 use super::kind::Kind;
 use super::server_list::Freshness;
@@ -43,6 +44,8 @@ pub struct CatalogList {
     spans: Vec<Range<usize>>,
     digest: Digest,
     freshness: Freshness,
+    /// The list for Legacy clients, where it is another one.
+    legacy: Option<Box<Self>>,
 }
 
 impl CatalogList {
@@ -70,7 +73,27 @@ impl CatalogList {
         let object = Bytes::from(bytes);
         let bytes = object.slice(begin..object.len() - 1);
         let digest = sha256(&bytes);
-        Self { object, bytes, spans, digest, freshness }
+        Self { object, bytes, spans, digest, freshness, legacy: None }
+    }
+
+    /// The list with other elements for Legacy clients: those that `rewrite` returns.
+    pub(super) fn with_legacy_form(
+        mut self,
+        kind: Kind,
+        rewrite: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Self {
+        let write = self.items().map(|item| {
+            let written = rewrite(&item).map_or(item, Bytes::from);
+            move |out: &mut Vec<u8>| out.extend_from_slice(&written)
+        });
+        let legacy = Self::write_list(kind, self.freshness, self.bytes.len(), write);
+        self.legacy = Some(Box::new(legacy));
+        self
+    }
+
+    /// The list for clients of an era.
+    pub fn for_era(&self, era: Era) -> &Self {
+        self.legacy.as_deref().filter(|_| era == Era::Legacy).unwrap_or(self)
     }
 
     /// The JSON array of all elements.

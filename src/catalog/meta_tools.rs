@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Catalog;
 use super::kind::Kind;
 use super::list::CatalogList;
+use super::repair::legacy_tool;
 use super::slim::slim_tool;
 use super::tool::{HeaderRules, Tool};
 use crate::call::{CallIntent, MetaTool};
@@ -87,7 +88,7 @@ impl Catalog {
         let meta = meta.filter(|tool| rules.form.lists(*tool, rules.by_intent));
         let write_meta = meta.filter_map(|tool| match tool {
             MetaTool::RunCode => Some(self.describe_run_code(rules.longest_api)),
-            tool => meta_tool(tool).map(|tool| tool.raw().clone()),
+            tool => meta_tool(tool).map(|tool| tool.shown().clone()),
         });
         let write_meta = write_meta.map(|raw| if is_marked { mark(&raw) } else { raw });
         let names =
@@ -104,7 +105,13 @@ impl Catalog {
         });
         let write = write_meta.chain(shown);
         let write = write.map(|raw| move |out: &mut Vec<u8>| out.extend_from_slice(&raw));
-        CatalogList::write_list(Kind::Tools, all.freshness(), 0, write)
+        let list = CatalogList::write_list(Kind::Tools, all.freshness(), 0, write);
+        let mut all_tools = self.own.iter().chain(self.entries.iter().map(|entry| &entry.tool));
+        if all_tools.any(|tool| tool.has_legacy_form()) {
+            list.with_legacy_form(Kind::Tools, legacy_tool)
+        } else {
+            list
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod naming;
 mod offers;
 mod own_tools;
 mod param_headers;
+mod repair;
 mod rules;
 mod scan;
 mod schema;
@@ -79,6 +80,7 @@ use own_tools::compile_own_tools;
 pub use param_headers::{
     AnnotationError, ParamHeader, ParamKind, find_param_headers, headers_for, verify_headers,
 };
+use repair::legacy_tool;
 pub use rules::{ServerRules, ToolChange};
 pub use scan::{ConfusableNames, ScanFindings, ScanRule};
 pub use schema::{
@@ -92,9 +94,11 @@ pub use search::{
     embedded_text, read_word_lists,
 };
 pub use selection::{Scope, Selection, are_about_server};
-pub use server_list::{CacheScope, Freshness, ListedDefinition, RejectedElement, ServerList};
+pub use server_list::{
+    CacheScope, Freshness, ListedDefinition, RejectedElement, RepairedElement, ServerList,
+};
 pub use signature::ToolSignature;
-pub use tool::{HeaderRules, TaskSupport, Tool, ToolHints};
+pub use tool::{HeaderRules, SchemaExemption, TaskSupport, Tool, ToolHints};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
     BoundTemplate, CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, ResultShape,
@@ -188,9 +192,9 @@ impl Catalog {
         );
         let fresh = ByKind::from_fn(|kind| strictest_freshness(sources, kind));
 
-        let capacity = tools.iter().map(|one| one.item.raw().len() + MAX_PUBLIC_NAME + 1).sum();
+        let capacity = tools.iter().map(|one| one.item.shown().len() + MAX_PUBLIC_NAME + 1).sum();
         let write_own = own.iter().map(|tool| -> ElementWriter<'_> {
-            Box::new(|out: &mut Vec<u8>| out.extend_from_slice(tool.raw()))
+            Box::new(|out: &mut Vec<u8>| out.extend_from_slice(tool.shown()))
         });
         let write = tools.iter().map(|one| -> ElementWriter<'_> {
             let public_uri = |uri| uris.public_uri(one.server, uri);
@@ -200,7 +204,11 @@ impl Catalog {
             })
         });
         let write = write_own.chain(write);
-        let tool_list = CatalogList::write_list(Kind::Tools, fresh.tools, capacity, write);
+        let mut tool_list = CatalogList::write_list(Kind::Tools, fresh.tools, capacity, write);
+        let mut all_tools = own.iter().chain(tools.iter().map(|one| &one.item));
+        if all_tools.any(|tool| tool.has_legacy_form()) {
+            tool_list = tool_list.with_legacy_form(Kind::Tools, legacy_tool);
+        }
         let write = prompts.iter().map(|one| |out: &mut Vec<u8>| one.item.splice(&one.name, out));
         let prompt_list = CatalogList::write_list(Kind::Prompts, fresh.prompts, 0, write);
         let shown = |kind, mut all: Vec<uris::ShownResource<'_>>| {

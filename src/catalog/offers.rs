@@ -126,6 +126,20 @@ impl ServerOffers {
         }
     }
 
+    /// Returns true if the server declares a capability for any list.
+    pub fn declares_lists(&self) -> bool {
+        LIST_CAPABILITIES.iter().any(|capability| self.has_capability(capability))
+    }
+
+    /// The same declaration with the capabilities for these lists.
+    #[must_use]
+    pub fn with_lists(mut self, kinds: &[Kind]) -> Self {
+        for capability in kinds.iter().filter_map(|kind| kind.capability()) {
+            self.capabilities.entry(capability).or_insert_with(|| json!({}));
+        }
+        self
+    }
+
     /// Whether the server announces changes of this list.
     pub fn announces_changes(&self, kind: Kind) -> bool {
         kind.capability().is_some_and(|capability| self.capability_flag(capability, "listChanged"))
@@ -179,8 +193,10 @@ impl ServerOffers {
                     }
                     "resources" => {
                         let before = union.get(key).is_some_and(|all| all["subscribe"] == true);
-                        let subscribe = before || offers.allows_subscriptions();
-                        let said = json!({ "subscribe": subscribe, "listChanged": true });
+                        let mut said = json!({ "listChanged": true });
+                        if before || offers.allows_subscriptions() {
+                            said = json!({ "subscribe": true, "listChanged": true });
+                        }
                         union.insert(key.clone(), said);
                     }
                     key if NOT_CARRIED.contains(&key) => {}
@@ -224,6 +240,8 @@ fn add_capability(union: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
+/// The capabilities for lists.
+const LIST_CAPABILITIES: [&str; 3] = ["tools", "prompts", "resources"];
 const INSTRUCTIONS: &str = "instructions";
 /// The most bytes of capabilities kept.
 const MAX_BYTES: usize = 64 * 1024;

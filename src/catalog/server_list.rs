@@ -13,7 +13,7 @@ use super::kind::{ByKind, DefinitionKind, Kind};
 use super::offers::{ServerOffers, ServerWords};
 use super::scan::ScanFindings;
 use super::schema::PatternBudget;
-use super::tool::{HeaderRules, Tool};
+use super::tool::{HeaderRules, SchemaExemption, Tool};
 use crate::call::{NativeName, ServerName};
 
 /// Who may cache a listing (MCP 2026-07-28, Caching).
@@ -99,19 +99,33 @@ impl ServerList {
         rules: HeaderRules,
         old: Option<&Self>,
     ) -> (Self, Vec<RejectedElement>) {
+        Self::build_with(server, raws, (rules, &|_| SchemaExemption::None), old)
+    }
+
+    /// Like [`Self::build`], with tools whose schema the configuration makes unnecessary.
+    pub fn build_with(
+        server: ServerName,
+        raws: &ByKind<Option<Vec<Bytes>>>,
+        (rules, exemption): (HeaderRules, &dyn Fn(&str) -> SchemaExemption),
+        old: Option<&Self>,
+    ) -> (Self, Vec<RejectedElement>) {
         let mut refused = Vec::new();
         // What passes the strict rules passes without them.
         let same_rules = old.filter(|old| old.rules == rules || rules == HeaderRules::Ignore);
+        let has_same_era = old.is_some_and(|old| old.rules == rules);
+        // Only a schema of results without a type depends on the era of the server.
+        let is_reusable =
+            |tool: &Arc<Tool>| (has_same_era || !tool.wraps_results()) && !tool.is_excused();
         let tools = match &raws.tools {
             Some(raws) => {
                 let old = same_rules.map_or(&[][..], |old| &old.tools);
                 // Reused tools are charged too: a list has the same tools whatever came before it.
                 let mut budget = PatternBudget::default();
                 let parse = |raw: &[u8], known: Option<&Arc<Tool>>| match known {
-                    Some(tool) => {
+                    Some(tool) if is_reusable(tool) => {
                         tool.charge(&mut budget).map(|()| Arc::clone(tool)).map_err(Into::into)
                     }
-                    None => Tool::parse_within(raw, rules, &mut budget).map(Arc::new),
+                    _ => Tool::parse_within(raw, rules, exemption, &mut budget).map(Arc::new),
                 };
                 check_elements(Kind::Tools, raws, old, parse, &mut refused)
             }
@@ -174,6 +188,17 @@ impl ServerList {
         tools.chain(items).chain(self.offers.words().map(ListedDefinition::of_server))
     }
 
+    /// The elements that clients see in another form than their server wrote them.
+    pub fn repairs(&self) -> impl Iterator<Item = RepairedElement<'_>> {
+        let tools = self.tools.iter().map(|tool| (Kind::Tools, &tool.native, tool.repairs()));
+        let items = Kind::ALL.into_iter().flat_map(|kind| {
+            self.items(kind).iter().map(move |item| (kind, &item.native, item.repairs()))
+        });
+        tools.chain(items).filter_map(|(kind, native, repairs)| {
+            Some(RepairedElement { kind, native: native.as_str(), repairs: repairs? })
+        })
+    }
+
     /// Scans its definitions, which takes long, so that what is found is known when it is asked for.
     pub fn scan_definitions(&self) {
         for one in self.definitions() {
@@ -205,6 +230,17 @@ impl ServerList {
                 .into_iter()
                 .all(|kind| are_same_elements(self.items(kind), other.items(kind)))
     }
+}
+
+/// An element that clients see in another form than its server wrote it.
+#[derive(Debug, Clone, Copy)]
+pub struct RepairedElement<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its native name or URI.
+    pub native: &'a str,
+    /// The repairs, in one sentence.
+    pub repairs: &'a str,
 }
 
 /// One definition, as pins and scans see it.

@@ -8,13 +8,15 @@ use serde_json::Value;
 
 use super::definition::DefinitionCells;
 use super::item::{InvalidItem, ItemFields, copy_within_bounds};
+use super::kind::Kind;
 use super::param_headers::{self, ParamHeader};
+use super::repair::{LegacyForm, RepairedEntry, legacy_form, repair_entry};
 use super::schema::{self, ArgumentSchema, PatternBudget, SchemaError};
 use super::search::{AnalysedElement, Analyser};
 use super::tool_bytes::ToolBytes;
 use super::tool_transform::ToolTransform;
 use crate::call::NativeName;
-use crate::mcp::encode_value;
+use crate::mcp::{Era, encode_value};
 
 /// How to treat `x-mcp-header` annotations that violate the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,17 @@ pub enum HeaderRules {
     Enforce,
     /// The annotations are ignored, as clients of other transports may.
     Ignore,
+}
+
+impl HeaderRules {
+    /// The era of the servers that the rules are for. The tools of the configuration are like those
+    /// of Legacy servers.
+    fn source_era(self) -> Era {
+        match self {
+            Self::Enforce => Era::Modern,
+            Self::Ignore => Era::Legacy,
+        }
+    }
 }
 
 /// Whether calls of a tool may become tasks (2025-11-25, Tasks, "Tool-Level
@@ -47,6 +60,29 @@ pub struct ToolHints {
     pub destructive: Option<bool>,
 }
 
+/// The part of a tool's schema that the configuration makes unnecessary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaExemption {
+    /// None: the schema is listed, and calls are checked with it.
+    None,
+    /// Calls are not checked.
+    Unchecked,
+    /// Clients see a configured schema instead.
+    Replaced,
+}
+
+impl SchemaExemption {
+    /// Returns true if a tool is listed although its schema cannot be used.
+    fn excuses(self, fault: &SchemaError) -> bool {
+        match self {
+            Self::None => false,
+            // Clients want the type at the root.
+            Self::Unchecked => *fault != SchemaError::RootType,
+            Self::Replaced => true,
+        }
+    }
+}
+
 /// One tool of one server.
 #[derive(Debug)]
 pub struct Tool {
@@ -60,8 +96,16 @@ pub struct Tool {
     pub param_headers: Vec<ParamHeader>,
     /// Whether its calls may become tasks, if its server supports tasks.
     pub tasks: TaskSupport,
-    /// The tool object.
+    /// The tool object as the server sent it.
+    raw: Bytes,
+    /// The tool object as lists show it.
     bytes: ToolBytes,
+    /// The repairs of the tool object, in one sentence.
+    repairs: Option<Box<str>>,
+    /// True if the schema cannot be used, and the configuration makes that unnecessary.
+    is_excused: bool,
+    /// The difference between the tool for Legacy clients and the tool for Modern ones.
+    legacy_form: LegacyForm,
     /// What was computed of its definition.
     definition: DefinitionCells,
     /// How calls and results are changed on their way, for a tool that the configuration changes.
@@ -82,18 +126,23 @@ impl Tool {
     /// # Errors
     /// [`InvalidItem`] names the violated rule.
     pub fn parse(raw: &[u8], rules: HeaderRules) -> Result<Self, InvalidItem> {
-        Self::parse_within(raw, rules, &mut PatternBudget::default())
+        Self::parse_within(raw, rules, &|_| SchemaExemption::None, &mut PatternBudget::default())
     }
 
-    /// Like [`Tool::parse`], within the budget of its list.
+    /// Like [`Tool::parse`], within the budget of its list. `exemption` is of a native name.
     pub(super) fn parse_within(
         raw: &[u8],
         rules: HeaderRules,
+        exemption: &dyn Fn(&str) -> SchemaExemption,
         budget: &mut PatternBudget,
     ) -> Result<Self, InvalidItem> {
         let raw = copy_within_bounds(raw)?;
-        let fields = ItemFields::read(&raw)?;
-        let bytes = ToolBytes::locate(&raw, &fields)?;
+        // A duplicate key has no repair.
+        ItemFields::read(&raw)?;
+        let RepairedEntry { shown, note: repairs } =
+            repair_entry(Kind::Tools, &raw, rules.source_era());
+        let fields = ItemFields::read(&shown)?;
+        let bytes = ToolBytes::locate(&shown, &fields)?;
         let schema =
             fields.find("inputSchema").ok_or(InvalidItem::Missing { field: "inputSchema" })?;
         let schema = schema::parse_schema(schema.as_bytes())?;
@@ -102,13 +151,21 @@ impl Tool {
             (Err(_), HeaderRules::Ignore) => Vec::new(),
             (Err(error), HeaderRules::Enforce) => return Err(error.into()),
         };
+        let compiled = ArgumentSchema::from_value(schema, budget);
+        let is_excused =
+            compiled.as_ref().is_err_and(|fault| exemption(bytes.native().as_str()).excuses(fault));
+        let arguments = if is_excused { ArgumentSchema::unchecked() } else { compiled? };
         Ok(Self {
             native: bytes.native().clone(),
             name_header: encode_value(bytes.native().as_str()),
-            arguments: ArgumentSchema::from_value(schema, budget)?,
+            arguments,
+            is_excused,
             param_headers,
             tasks: bytes.task_support(),
+            legacy_form: legacy_form(&shown),
             bytes,
+            raw,
+            repairs,
             definition: DefinitionCells::default(),
             transform: None,
         })
@@ -119,14 +176,14 @@ impl Tool {
         self.transform.as_ref().map_or(self, |transform| &transform.listed)
     }
 
-    /// The raw annotations that the server gives the tool.
+    /// The raw annotations that the server gives the tool, whatever clients see of them.
     pub fn annotations(&self) -> Option<&str> {
         ItemFields::read(self.as_listed().raw()).ok()?.find("annotations")
     }
 
     /// Whether clients see an `outputSchema`, which they check `structuredContent` against.
     pub fn has_output_schema(&self) -> bool {
-        ItemFields::read(self.raw()).is_ok_and(|fields| fields.find("outputSchema").is_some())
+        ItemFields::read(self.shown()).is_ok_and(|fields| fields.find("outputSchema").is_some())
     }
 
     /// The parameters that a call mirrors into headers for the server.
@@ -140,9 +197,34 @@ impl Tool {
         budget.spend(self.arguments.pattern_bytes())
     }
 
-    /// The tool object as the server sent it.
+    /// The tool object as the server sent it, which pins, scans and rules look at.
     pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The tool object as lists show it, under its native name.
+    pub fn shown(&self) -> &Bytes {
         self.bytes.raw()
+    }
+
+    /// The repairs of the tool object, in one sentence; `None` if there are none.
+    pub fn repairs(&self) -> Option<&str> {
+        self.repairs.as_deref()
+    }
+
+    /// Returns true if the schema cannot be used, and the configuration made that unnecessary.
+    pub(super) fn is_excused(&self) -> bool {
+        self.is_excused
+    }
+
+    /// Returns true if lists for Legacy clients show the tool in another form.
+    pub(super) fn has_legacy_form(&self) -> bool {
+        self.legacy_form != LegacyForm::Same
+    }
+
+    /// True if Legacy clients get the structured content of its results within an object.
+    pub fn wraps_results(&self) -> bool {
+        self.legacy_form == LegacyForm::Wrapped
     }
 
     /// The tool object, as lists write it.
@@ -153,7 +235,7 @@ impl Tool {
     /// Its words for search, analysed when they are first asked for.
     pub(super) fn analyse_words(&self, analyser: &mut Analyser) -> Arc<AnalysedElement> {
         let words = &self.definition.words;
-        Arc::clone(words.get_or_init(|| Arc::new(analyser.analyse(self.raw()))))
+        Arc::clone(words.get_or_init(|| Arc::new(analyser.analyse(self.shown()))))
     }
 
     /// Where what is computed of its definition is kept.

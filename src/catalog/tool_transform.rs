@@ -13,7 +13,7 @@ use super::schema::{
     self, ArgumentEditFault, ArgumentSchema, PatternBudget, SchemaError, declared_arguments,
     edit_schema, required_arguments, schema_of_argument,
 };
-use super::tool::{HeaderRules, Tool};
+use super::tool::{HeaderRules, SchemaExemption, Tool};
 use crate::call::NativeName;
 use crate::config::{ArgumentEdit, ArgumentValue, OutputCheck, TransformSettings};
 use crate::jsonrpc::{Members, object_of};
@@ -105,7 +105,7 @@ impl ResultTransform {
     /// [`SchemaError`] if it cannot be compiled.
     pub fn output_schema(&self) -> Result<Option<&ArgumentSchema>, &SchemaError> {
         let compiled = self.output.get_or_init(|| {
-            let fields = ItemFields::read(self.listed.raw()).ok();
+            let fields = ItemFields::read(self.listed.shown()).ok();
             let schema = fields.and_then(|fields| fields.find("outputSchema"));
             schema.map(|schema| ArgumentSchema::compile_output(schema.as_bytes())).transpose()
         });
@@ -114,7 +114,7 @@ impl ResultTransform {
 
     /// Whether clients see an `outputSchema` that results have to fit.
     pub fn has_output_schema(&self) -> bool {
-        let fields = ItemFields::read(self.listed.raw()).ok();
+        let fields = ItemFields::read(self.listed.shown()).ok();
         let listed = fields.and_then(|fields| fields.find("outputSchema").map(drop)).is_some();
         listed && !self.settings.drops_structured()
     }
@@ -158,7 +158,7 @@ impl Tool {
         listed: &Arc<Self>,
         settings: &Arc<TransformSettings>,
     ) -> Result<ChangedTool, TransformFault> {
-        let fields = ItemFields::read(listed.raw())?;
+        let fields = ItemFields::read(listed.shown())?;
         let field = "inputSchema";
         let raw = fields.find(field).ok_or(InvalidItem::Missing { field })?;
         let own = schema::parse_schema(raw.as_bytes()).map_err(InvalidItem::from)?;
@@ -180,7 +180,10 @@ impl Tool {
         // A list's tools share a budget; those that the operator changes are few.
         let mut budget = PatternBudget::default();
         // The annotations have passed the rules of the server's transport.
-        let mut tool = Self::parse_within(&raw, HeaderRules::Ignore, &mut budget)?;
+        let is_excused = listed.is_excused() && settings.input_schema.is_none();
+        let exemption = if is_excused { SchemaExemption::Unchecked } else { SchemaExemption::None };
+        let rules = HeaderRules::Ignore;
+        let mut tool = Self::parse_within(&raw, rules, &|_| exemption, &mut budget)?;
         tool.transform = Some(Box::new(ToolTransform {
             listed: Arc::clone(listed),
             settings: Arc::clone(settings),

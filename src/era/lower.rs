@@ -5,10 +5,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::call::{Abilities, Call, Edits, Question, ResultBody};
-use crate::jsonrpc::{Members, Splice, string};
+use crate::call::{Abilities, Call, Context, Edits, Question, ResultBody};
+use crate::jsonrpc::{Members, Splice, object_of, span_of, string};
 use crate::mcp::question::ELICITATION;
-use crate::mcp::{ProtocolVersion, code, meta};
+use crate::mcp::{Era, ProtocolVersion, code, meta};
 
 use super::lift::{new_trace, uri_in};
 use super::meta::{rewrite, set};
@@ -137,6 +137,22 @@ pub fn result(body: &ResultBody) -> Splice<'_> {
     splice
 }
 
+/// Returns true if a Legacy client sees the result of a call, and not code or a tool of the gateway.
+pub fn sees_legacy_results(context: &Context) -> bool {
+    context.client.version.era() == Era::Legacy && context.sent.is_some()
+}
+
+/// A tool's result with its structured content as the member `result` of an object, as the Legacy
+/// form of its tool says; `None` if it has none.
+pub fn wrap_structured(result: &[u8]) -> Option<Bytes> {
+    let members = Members::parse_with_duplicates(result).ok()?;
+    let structured = members.find(STRUCTURED)?;
+    let place = span_of(result, structured.get().as_bytes())?;
+    let mut splice = Splice::new(result);
+    splice.replace(place, object_of([("result", structured.get().into())]));
+    Some(splice.finish())
+}
+
 /// The error of a read in the Legacy form: an unknown resource, which Modern
 /// servers mark by its URI in `data`, has a code of its own. `None` if nothing
 /// has to change.
@@ -164,6 +180,8 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     Some(start..value.end)
 }
 
+/// The member of a tool's result for programs.
+const STRUCTURED: &str = "structuredContent";
 /// The capabilities that a server is told of clients that share an instance.
 const COMMON: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
 /// Those of them within `sampling` (2025-11-25, Sampling, "Capabilities").

@@ -135,10 +135,11 @@ fn choose_list<'a>(
     context: &Context,
 ) -> (&'a CatalogList, &'a PreparedListing) {
     let other = (kind == Kind::Tools).then(|| snapshot.meta_list(view, &context.client));
-    match other.flatten() {
+    let (list, listing) = match other.flatten() {
         Some(other) => (&other.list, &other.listing),
         None => (view.catalog.list(kind), view.listings.get(kind)),
-    }
+    };
+    (list.for_era(context.client.version.era()), listing)
 }
 
 /// Counts the tokens of a view's tools, away from the threads that serve clients. If others' work takes

@@ -188,7 +188,7 @@ pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Fa
         // Models often write an object as a string.
         Err(violations) => match tool.arguments.coerce(raw) {
             Some(coerced) => Ok(coerced.raw.into()),
-            None => Err(explain_violations(violations, tool.raw())),
+            None => Err(explain_violations(violations, tool.shown())),
         },
     }
 }

@@ -16,9 +16,9 @@ use crate::call::{
     ServerName,
 };
 use crate::catalog::{ResultShape, ResultTransform, hide_children, rewrite_uris};
-use crate::era::lift;
 use crate::era::tasks::form;
 use crate::era::tasks::rename::TaskIdPlace;
+use crate::era::{lift, lower};
 use crate::mcp::{Era, Method, notification};
 use crate::policy::{Holder, LargeWork, Patience, shape_result, shape_task};
 use crate::snapshot::View;
@@ -48,6 +48,8 @@ pub(super) struct Release {
     progress: bool,
     /// How a tool's result is changed.
     results: Option<Arc<ResultTransform>>,
+    /// The structured content of the result is within an object for the client.
+    wraps: bool,
     /// What becomes of a result that the client has already.
     repeats: Option<Box<RepeatWatch>>,
     /// Where larger results are kept, and for whom.
@@ -74,7 +76,8 @@ impl Release {
         let results = route.results.filter(|it| it.settings.changes_results());
         // Rules decide about a task by its tool.
         let of_rules = route.requested.as_ref().and_then(|requested| requested.tool.as_ref());
-        let tool = results.map(|results| results.native());
+        let of_wrapped = route.tool.filter(|_| route.wraps_results).map(|tool| &tool.native);
+        let tool = results.map(|results| results.native()).or(of_wrapped);
         let tool = tool.or(of_rules.map(|tool| &tool.native)).cloned();
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
@@ -83,7 +86,8 @@ impl Release {
         let shape = ResultShape::for_method(&call.method);
         let uris = shape.filter(|_| !plain || hides || is_guarded);
         let repeats = RepeatWatch::for_call(call, route, view)?;
-        let is_plain = tasks.is_none() && uris.is_none() && results.is_none();
+        let wraps = route.wraps_results && lower::sees_legacy_results(&call.context);
+        let is_plain = tasks.is_none() && uris.is_none() && results.is_none() && !wraps;
         if !cacheable && is_plain && repeats.is_none() {
             return Ok(None);
         }
@@ -98,6 +102,7 @@ impl Release {
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
             results: results.cloned(),
+            wraps,
             repeats,
             keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
             large_work: Arc::clone(large_work),
@@ -109,6 +114,7 @@ impl Release {
         self.uris.is_some()
             || self.results.is_some()
             || self.repeats.is_some()
+            || self.wraps
             || (self.caching && era == Era::Legacy)
             || self.method.is_task_request()
     }
@@ -176,6 +182,10 @@ impl Release {
         let result = with_raw(result, told);
         let shaped = self.shape_outcome(&result);
         let result = with_raw(result, shaped);
+        let is_outcome = matches!(self.method, Method::ToolsCall | Method::TasksResult);
+        let is_complete = is_outcome && *result.kind() == ResultType::Complete;
+        let wrapped = (self.wraps && is_complete).then(|| lower::wrap_structured(result.raw()));
+        let result = with_raw(result, wrapped.flatten());
         let referred = self.repeats.as_ref().and_then(|repeats| repeats.replace(&result));
         with_raw(result, referred)
     }

@@ -33,6 +33,8 @@ pub(super) struct Route<'a> {
     pub(super) tool: Option<&'a Arc<Tool>>,
     /// How the tool's results are changed.
     pub(super) results: Option<&'a Arc<ResultTransform>>,
+    /// True if Legacy clients get the structured content of its results within an object.
+    pub(super) wraps_results: bool,
     /// The metrics of the tool.
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
     /// How tasks affect the call.
@@ -117,6 +119,7 @@ fn find_tool<'a>(
         native: Some(tool.native.clone()),
         tool: Some(tool),
         results: found.entry.results.as_ref(),
+        wraps_results: tool.wraps_results(),
         tool_metrics: Some(found.metrics),
         requested: found.requested(view),
         naming: SubjectMember::Name,
@@ -186,8 +189,8 @@ fn find_task<'a>(
     if !view.scope().admits_server(&server) {
         return Err(tasks::unknown_task(id));
     }
-    let results = match tool {
-        Some(tool) => tasks::find_transform(view, (&server, &tool), id)?,
+    let entry = match tool {
+        Some(tool) => Some(tasks::find_tool_of_task(view, (&server, &tool), id)?),
         // Under rules, a task belongs to what its tool is.
         None if snapshot.policy.authorization().is_some() => return Err(tasks::unknown_task(id)),
         None => None,
@@ -195,7 +198,10 @@ fn find_task<'a>(
     let origin = ElementOrigin { server, native: NativeName::new(native) };
     let route = Route::to(snapshot, &origin, SubjectMember::TaskId);
     let route = route.ok_or_else(|| tasks::unknown_task(id))?;
-    Ok(Route { results, ..route })
+    let results = entry.and_then(|entry| entry.results.as_ref());
+    let results = results.filter(|results| results.settings.changes_results());
+    let wraps_results = entry.is_some_and(|entry| entry.tool.wraps_results());
+    Ok(Route { results, wraps_results, ..route })
 }
 
 /// An unknown method is routed to the only server that declares the matching capability, or to the
@@ -248,6 +254,7 @@ impl<'a> Route<'a> {
             native: None,
             tool: None,
             results: None,
+            wraps_results: false,
             tool_metrics: None,
             task_mode: TaskMode::Unchanged,
             requested: None,

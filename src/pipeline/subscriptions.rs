@@ -378,9 +378,10 @@ impl Gateway {
         let tasks = self.inputs.tasks(&context.principal)?;
         let TaskOrigin { server, tool, .. } = tasks.find_origin(id)?;
         let results = match &tool {
-            Some(tool) => tasks::find_transform(view, (&server, tool), id)?,
+            Some(tool) => tasks::find_tool_of_task(view, (&server, tool), id)?.results.as_ref(),
             None => None,
         };
+        let results = results.filter(|results| results.settings.changes_results());
         let tasks = OwnTasks { tool: tool.clone(), ..tasks };
         let raw = tasks.rename_ids(&server, &raw, TaskIdPlace::Task).unwrap_or(raw);
         let holder = Holder::identify(&context.principal, context.address);

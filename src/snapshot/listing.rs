@@ -22,7 +22,8 @@ impl PreparedListing {
         let tail = tail(list.freshness().stricter(most), info);
         let items = list.bytes();
         let modern = modern(kind, items, None, &tail);
-        Self { kind, modern, legacy: list.list_result().clone(), tail }
+        let legacy = list.for_era(Era::Legacy).list_result().clone();
+        Self { kind, modern, legacy, tail }
     }
 
     /// The whole list.

@@ -48,6 +48,23 @@ EXCLUDED = """
 
 """
 NOTHING = "Nothing.\n"
+REPAIRED = """
+## Lists that are not quite valid
+
+The gateway accepts lists that the official SDKs accept, and sends only entries that are valid for the client's
+revision. Repairs are logged once for each definition and shown in `/status`; an entry without a flaw keeps its bytes.
+
+| in a server's lists | for clients |
+| --- | --- |
+| `null` in the place of an optional member that the schema of MCP defines | it is absent; never within `_meta`, `default`, `const`, `enum`, `examples` or members of others |
+| a malformed optional member: a text as hint, a number as title, icons without `src`, a date without a time | the member is dropped, the entry stays |
+| a malformed required member: no name, no `inputSchema` of objects | the entry is left out |
+| a schema that is not valid 2020-12: keywords of draft-03 to 2019-09, `(?P<name>…)`, dangling `$ref`, unknown types | keywords with an exact equivalent are translated, others are removed; calls are checked with the repaired schema |
+| an `outputSchema` of anything but objects | Legacy clients get it as the property `result` of an object, and results likewise |
+| a `nextCursor` that is empty, no text or was returned before | the list ends there and keeps its entries |
+| a list that is `null` | it is empty |
+| none of the capabilities `tools`, `prompts` and `resources` | the server is asked once for each list, and has those that it returns |
+"""
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -76,6 +93,7 @@ def render(results: list[Result], baseline: list[Entry]) -> str:
         + table(["client", "scenarios", *counted], clients)
         + EXCLUDED
         + (table(["suite", "scenario", "check", "reason"], excluded) if excluded else NOTHING)
+        + REPAIRED
     )
 
 

@@ -39,6 +39,7 @@ mod embeddings;
 mod encodings;
 mod events;
 mod failed_logins;
+mod flawed_lists;
 mod given_up;
 mod held;
 mod http_servers;

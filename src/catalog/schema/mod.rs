@@ -32,9 +32,10 @@ pub use coercion::CoercedArguments;
 pub use edited::ArgumentEditFault;
 pub(super) use edited::{declared_arguments, edit_schema, required_arguments, schema_of_argument};
 use glance::QuickCheck;
-pub(super) use patterns::PatternBudget;
 pub use patterns::is_usable_pattern;
+pub(super) use patterns::{PatternBudget, is_small_pattern};
 use reach::SchemaReach;
+pub(super) use reach::{DanglingReference, REFERENCES, find_dangling_references};
 use violations::{collect_violations, not_an_object, unchecked, unreadable};
 
 /// The deepest nesting of a call's arguments.
@@ -181,6 +182,11 @@ impl ArgumentSchema {
         Self::from_any(parse_schema(schema)?, &mut PatternBudget::default())
     }
 
+    /// A schema that is not compiled: every object is valid.
+    pub(super) fn unchecked() -> Self {
+        Self { rule: CompiledRule::AnyObject, pattern_bytes: 0, cheap_length: MAX_CHEAP_LENGTH }
+    }
+
     /// Compiles a schema of objects that [`parse_strict`] returned, within the budget of its list.
     pub(super) fn from_value(
         schema: Map<String, Value>,
@@ -199,11 +205,7 @@ impl ArgumentSchema {
     ) -> Result<Self, SchemaError> {
         let draft = choose_draft(schema.get("$schema"))?;
         if is_of_objects(&schema) && accepts_any_object(&schema) {
-            return Ok(Self {
-                rule: CompiledRule::AnyObject,
-                pattern_bytes: 0,
-                cheap_length: MAX_CHEAP_LENGTH,
-            });
+            return Ok(Self::unchecked());
         }
         // The draft is chosen. If `$schema` stayed, a variant with `http`/`https` or `#` would be
         // looked up as a separate schema.
@@ -318,6 +320,11 @@ fn accepts_any_object(schema: &Map<String, Value>) -> bool {
         }
         _ => false,
     })
+}
+
+/// Returns true if `$schema` names a dialect that the gateway supports, or is absent.
+pub(super) fn has_known_dialect(declared: Option<&Value>) -> bool {
+    choose_draft(declared).is_ok()
 }
 
 /// The draft that `$schema` declares.

@@ -93,6 +93,15 @@ pub fn is_usable_pattern(text: &str) -> bool {
     matches!(measure_pattern(text, Draft::Draft202012, limits, &mut spend), Ok(Some(_)))
 }
 
+/// Returns true if a pattern compiles alone into very little, which takes little, too.
+pub(in crate::catalog) fn is_small_pattern(text: &str) -> bool {
+    let limits = PatternLimits { linear: SMALL_BYTES, part: SMALL_BYTES, cache: SMALL_BYTES };
+    let schema = json!({ "pattern": text });
+    [PatternEngine::Linear, PatternEngine::Backtracking]
+        .into_iter()
+        .any(|engine| build_with_engine(&schema, Draft::Draft202012, limits, engine).is_ok())
+}
+
 /// Finds the cost of matching a pattern; `None` if it does not compile alone. That may be data: if
 /// it is not, compiling the schema tells.
 fn measure_pattern(
@@ -202,3 +211,5 @@ const BYTES_OF_TEXT: usize = 64;
 const BYTES_OF_CLASS: usize = 16 * 1024;
 /// What a case-insensitive class takes, for as often as it is read.
 const BYTES_OF_FOLDED_CLASS: usize = 192 * 1024;
+/// The most bytes of a pattern that compiles into very little.
+const SMALL_BYTES: usize = 64 * 1024;

@@ -16,7 +16,7 @@ use crate::call::{
     Call, Failure, InternalFault, NativeName, Params, Principal, Reply, ResultBody, ResultType,
     ServerName,
 };
-use crate::catalog::{ResultTransform, ServerOffers, TaskForm, TaskSupport};
+use crate::catalog::{ServerOffers, TaskForm, TaskSupport, ToolEntry};
 use crate::era::tasks::form;
 use crate::era::tasks::ids::{TaskIds, TaskOrigin};
 use crate::era::tasks::rename::{TaskIdPlace, rename};
@@ -86,18 +86,17 @@ pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the final result of a task is changed. The tool that created it must still be shown: without
-/// it, what the configuration says about its results is not known.
+/// The tool that created a task, which decides how its final result is changed. It must still be
+/// shown: without it, what the configuration says about its results is not known.
 ///
 /// # Errors
 /// [`Failure::UnknownTask`].
-pub(super) fn find_transform<'a>(
+pub(super) fn find_tool_of_task<'a>(
     view: &'a View,
     (server, tool): (&ServerName, &NativeName),
     id: &str,
-) -> Result<Option<&'a Arc<ResultTransform>>, Failure> {
-    let entry = view.catalog.find_listed_tool(server, tool).ok_or_else(|| unknown_task(id))?;
-    Ok(entry.results.as_ref().filter(|results| results.settings.changes_results()))
+) -> Result<&'a ToolEntry, Failure> {
+    view.catalog.find_listed_tool(server, tool).ok_or_else(|| unknown_task(id))
 }
 
 /// How tasks affect a call.

@@ -4,6 +4,7 @@
 //! The lists are requested concurrently, and a failure of one does not affect
 //! the others.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,13 +16,13 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::call::Answer;
-use crate::catalog::{ByKind, CacheScope, Freshness, Kind};
-use crate::jsonrpc::object;
+use crate::catalog::{ByKind, CacheScope, Freshness, Kind, ServerOffers};
+use crate::jsonrpc::{object, text};
 use crate::mcp::{Era, code};
 
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::connection::ServerConnection;
-use crate::upstream::transport::peer::{Peer, modern_params_for, refused};
+use crate::upstream::transport::peer::{AssumedLists, Peer, modern_params_for, refused};
 
 /// The lists that a server returned.
 pub(in crate::upstream) struct FetchedLists {
@@ -31,6 +32,22 @@ pub(in crate::upstream) struct FetchedLists {
     pub(in crate::upstream) freshness: ByKind<Freshness>,
     /// The errors of the lists that failed.
     pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
+    /// The flaws at which lists ended.
+    pub(in crate::upstream) flaws: Vec<(Kind, CursorFlaw)>,
+}
+
+/// A cursor that leads to no further page. The entries of all pages before it count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(in crate::upstream) enum CursorFlaw {
+    /// It is the empty string.
+    #[error("the list ends at an empty nextCursor")]
+    Empty,
+    /// It led to an earlier page.
+    #[error("the list ends at a nextCursor that the server returned before")]
+    Repeated,
+    /// It is no string.
+    #[error("the list ends at a nextCursor that is no string")]
+    NotText,
 }
 
 impl FetchedLists {
@@ -60,35 +77,68 @@ pub(in crate::upstream) struct ListingLimits {
 struct Fetched {
     items: Vec<Bytes>,
     freshness: Freshness,
+    flaw: Option<CursorFlaw>,
+    /// False if the server does not have the list.
+    exists: bool,
 }
 
+impl Fetched {
+    /// A list without entries so far.
+    fn new(freshness: Freshness) -> Self {
+        Self { items: Vec::new(), freshness, flaw: None, exists: true }
+    }
+
+    /// The list of a server that does not have it.
+    fn missing(freshness: Freshness) -> Self {
+        Self { exists: false, ..Self::new(freshness) }
+    }
+}
+
+/// A page of a list. Members that do not decide its entries may have any value.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NativeListPage<'a> {
-    #[serde(borrow, default)]
-    tools: Vec<&'a RawValue>,
-    #[serde(borrow, default)]
-    prompts: Vec<&'a RawValue>,
-    #[serde(borrow, default)]
-    resources: Vec<&'a RawValue>,
-    #[serde(borrow, default)]
-    resource_templates: Vec<&'a RawValue>,
-    #[serde(borrow, default)]
-    skills: Vec<&'a RawValue>,
-    next_cursor: Option<String>,
-    ttl_ms: Option<f64>,
-    cache_scope: Option<String>,
+    #[serde(borrow)]
+    tools: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    prompts: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    resources: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    resource_templates: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    skills: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    next_cursor: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ttl_ms: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_scope: Option<&'a RawValue>,
 }
 
 impl<'a> NativeListPage<'a> {
     fn items(self, kind: Kind) -> Vec<&'a RawValue> {
-        match kind {
+        let items = match kind {
             Kind::Tools => self.tools,
             Kind::Prompts => self.prompts,
             Kind::Resources => self.resources,
             Kind::Templates => self.resource_templates,
             Kind::Skills => self.skills,
+        };
+        items.unwrap_or_default()
+    }
+
+    /// The cursor of the next page; `None` on the last one.
+    ///
+    /// # Errors
+    /// [`CursorFlaw`] if there is a cursor that leads to no further page.
+    fn next_cursor(&self, seen: &mut HashSet<String>) -> Result<Option<String>, CursorFlaw> {
+        let Some(raw) = self.next_cursor else { return Ok(None) };
+        let cursor = text(raw).ok_or(CursorFlaw::NotText)?.into_owned();
+        if cursor.is_empty() {
+            return Err(CursorFlaw::Empty);
         }
+        if seen.insert(cursor.clone()) { Ok(Some(cursor)) } else { Err(CursorFlaw::Repeated) }
     }
 }
 
@@ -103,7 +153,10 @@ pub(in crate::upstream) async fn fetch(
     bounds: ListingLimits,
 ) -> Result<FetchedLists, UpstreamError> {
     let read = AtomicUsize::new(0);
-    let asking = ListRequester { connection, capabilities, bounds, read: &read };
+    // The gateway itself declares what an HTTP API has.
+    let is_api = matches!(connection, ServerConnection::OpenApi(_));
+    let is_assuming = !is_api && connection.peer().awaits_assumption();
+    let asking = ListRequester { connection, capabilities, bounds, read: &read, is_assuming };
     let (tools, prompts, resources, templates, skills) = tokio::join!(
         asking.list(Kind::Tools),
         asking.list(Kind::Prompts),
@@ -116,13 +169,17 @@ pub(in crate::upstream) async fn fetch(
         lists: ByKind::default(),
         freshness: ByKind::default(),
         failures: Vec::new(),
+        flaws: Vec::new(),
     };
     let mut offered = 0;
+    let mut found = Vec::new();
     for kind in Kind::ALL {
-        offered += usize::from(connection.peer().offers.offers_list(kind));
+        offered += usize::from(asking.is_asked_for(kind));
         let fetched = std::mem::replace(fetched.get_mut(kind), Err(UpstreamError::NoAnswer));
         match fetched {
             Ok(fetched) => {
+                found.extend(fetched.exists.then_some(kind));
+                listing.flaws.extend(fetched.flaw.map(|flaw| (kind, flaw)));
                 *listing.lists.get_mut(kind) = Some(fetched.items);
                 *listing.freshness.get_mut(kind) = fetched.freshness;
             }
@@ -132,7 +189,24 @@ pub(in crate::upstream) async fn fetch(
     if offered > 0 && listing.failures.len() == offered {
         return Err(listing.failures.swap_remove(0).1);
     }
+    if asking.is_assuming && listing.failures.is_empty() {
+        let assumed = assume_lists(connection.peer(), &found);
+        // Another task may have asked at the same time.
+        let _ = connection.peer().assumed.set(assumed);
+    }
     Ok(listing)
+}
+
+/// The lists that a server has which declares none, once it was asked for each.
+fn assume_lists(peer: &Peer, found: &[Kind]) -> AssumedLists {
+    let offers = ServerOffers::clone(&peer.offers).with_lists(found);
+    let names: Vec<_> = found.iter().map(|kind| kind.member()).collect();
+    let names = if names.is_empty() { "none of them".to_owned() } else { names.join(", ") };
+    let remark = format!(
+        "the server declares none of the capabilities tools, prompts and resources: it was asked \
+         for each list once, and has {names}"
+    );
+    AssumedLists { offers: Arc::new(offers), remark }
 }
 
 /// Requests lists from one server on behalf of some clients.
@@ -143,27 +217,42 @@ struct ListRequester<'a> {
     bounds: ListingLimits,
     /// The bytes of all pages so far.
     read: &'a AtomicUsize,
+    /// The server declares no lists, and has not been asked for them.
+    is_assuming: bool,
 }
 
 impl ListRequester<'_> {
+    /// Returns true if the server is asked for a list.
+    fn is_asked_for(self, kind: Kind) -> bool {
+        let is_assumed = self.is_assuming && kind.capability().is_some();
+        is_assumed || self.connection.peer().known_offers().offers_list(kind)
+    }
+
     async fn list(self, kind: Kind) -> Result<Fetched, UpstreamError> {
         let Self { connection, bounds, .. } = self;
-        if !connection.peer().offers.offers_list(kind) {
-            return Ok(Fetched { items: Vec::new(), freshness: Freshness::FOR_EVER });
+        if !self.is_asked_for(kind) {
+            return Ok(Fetched::missing(Freshness::FOR_EVER));
         }
+        let is_declared = connection.peer().offers.offers_list(kind);
         // A shorter timeout, so that a server that does not respond for one
         // list does not delay the others too long.
         let after = match kind {
-            Kind::Tools => bounds.time,
+            Kind::Tools if is_declared => bounds.time,
             _ => bounds.time / 3,
         };
         let pages = timeout(after, self.pages(kind));
         match pages.await.unwrap_or(Err(UpstreamError::Timeout { after })) {
             // A server with resources need not support templates.
             Err(UpstreamError::Refused { code: code::METHOD_NOT_FOUND, .. })
-                if kind == Kind::Templates =>
+                if kind == Kind::Templates || !is_declared =>
             {
-                Ok(Fetched { items: Vec::new(), freshness: start(connection.peer(), kind) })
+                Ok(Fetched::missing(start(connection.peer(), kind)))
+            }
+            // Some servers answer a method that they do not have with another error, or never.
+            Err(UpstreamError::Refused { .. } | UpstreamError::Timeout { .. })
+                if self.is_assuming =>
+            {
+                Ok(Fetched::missing(Freshness::FOR_EVER))
             }
             fetched => fetched,
         }
@@ -172,8 +261,8 @@ impl ListRequester<'_> {
     async fn pages(self, kind: Kind) -> Result<Fetched, UpstreamError> {
         let Self { connection, bounds, .. } = self;
         let peer = connection.peer();
-        let mut fetched = Fetched { items: Vec::new(), freshness: start(peer, kind) };
-        let mut cursor = None;
+        let mut fetched = Fetched::new(start(peer, kind));
+        let (mut cursor, mut seen) = (None, HashSet::new());
         for _ in 0..bounds.pages {
             let answer = connection.request(&kind.method(), self.params(cursor)).await?;
             let result = match &answer {
@@ -185,11 +274,16 @@ impl ListRequester<'_> {
             if read > bounds.bytes {
                 return Err(UpstreamError::EndlessList { limit: bounds.bytes, unit: "bytes" });
             }
-            let mut page: NativeListPage<'_> =
+            let page: NativeListPage<'_> =
                 object(raw).map_err(|error| UpstreamError::Shape(Arc::new(error)))?;
             fetched.freshness = stricter(fetched.freshness, &page, peer.era());
-            cursor = page.next_cursor.take();
-            let items = page.items(kind);
+            let next = page.next_cursor(&mut seen);
+            let mut items = page.items(kind);
+            if next == Err(CursorFlaw::Repeated) {
+                // A server that knows no cursors returns its first page again.
+                let known: HashSet<&[u8]> = fetched.items.iter().map(AsRef::as_ref).collect();
+                items.retain(|item| !known.contains(item.get().as_bytes()));
+            }
             if fetched.items.len() + items.len() > bounds.items {
                 return Err(UpstreamError::EndlessList {
                     limit: bounds.items,
@@ -197,8 +291,10 @@ impl ListRequester<'_> {
                 });
             }
             fetched.items.extend(items.iter().map(|item| raw.slice_ref(item.get().as_bytes())));
-            if cursor.is_none() {
-                return Ok(fetched);
+            match next {
+                Ok(Some(next)) => cursor = Some(next),
+                Ok(None) => return Ok(fetched),
+                Err(flaw) => return Ok(Fetched { flaw: Some(flaw), ..fetched }),
             }
         }
         Err(UpstreamError::EndlessList { limit: bounds.pages, unit: "pages" })
@@ -218,7 +314,7 @@ impl ListRequester<'_> {
 /// its list is fresh until the server announces a change, or for [`UNTOLD`] if
 /// it announces none.
 fn start(peer: &Peer, kind: Kind) -> Freshness {
-    let ttl = match (peer.era(), peer.offers.announces_changes(kind)) {
+    let ttl = match (peer.era(), peer.known_offers().announces_changes(kind)) {
         (Era::Legacy, false) => UNTOLD,
         _ => Duration::MAX,
     };
@@ -230,8 +326,9 @@ fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness
         return so_far;
     }
     // Absent and negative values count as 0 (2026-07-28, Caching).
-    let ttl = Duration::try_from_secs_f64(page.ttl_ms.unwrap_or(0.0).max(0.0) / 1000.0);
-    let scope = match page.cache_scope.as_deref() {
+    let ttl = page.ttl_ms.and_then(|raw| serde_json::from_str::<f64>(raw.get()).ok());
+    let ttl = Duration::try_from_secs_f64(ttl.unwrap_or(0.0).max(0.0) / 1000.0);
+    let scope = match page.cache_scope.and_then(text).as_deref() {
         Some("public") => CacheScope::Public,
         _ => CacheScope::Private,
     };

@@ -14,14 +14,16 @@ pub(in crate::upstream) mod pace;
 pub(in crate::upstream) mod reads;
 pub(in crate::upstream) mod store;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::catalog::{HeaderRules, Kind, ServerList};
+use crate::catalog::{HeaderRules, Kind, SchemaExemption, ServerList};
 use crate::clock;
+use crate::config::{ArgumentsChoice, ServerConfig};
 use crate::mcp::Era;
 use crate::text::{clip, escape_controls};
 
@@ -192,18 +194,26 @@ impl Instance {
                 format!("{}: {}", kind.method().as_str(), fault.chain_without(&config.secrets))
             })
             .collect();
+        let flaws: Vec<_> = listing
+            .flaws
+            .iter()
+            .map(|(kind, flaw)| format!("{}: {flaw}", kind.method().as_str()))
+            .collect();
         let rules = header_rules(connection.peer().era());
-        let (name, offers) = (config.name.clone(), Arc::clone(&connection.peer().offers));
+        let (name, offers) = (config.name.clone(), Arc::clone(connection.peer().known_offers()));
         // One list of a server at a time: the lists of others wait for one of them at most.
         let own_turn = Arc::clone(&self.kin.lists.building).lock_owned().await;
         let turn = BUILDING.acquire().await.ok();
         // Compiling thousands of schemas takes long, so it runs on a blocking
         // thread, to its end even if nobody waits for it any more.
         let scans = self.kin.surroundings.scans_definitions();
+        let config = Arc::clone(config);
         let built = tokio::task::spawn_blocking(move || {
             let _turns = (own_turn, turn);
+            let exemption = |native: &str| schema_exemption(&config, native);
+            let rules = (rules, &exemption as &dyn Fn(&str) -> _);
             let (mut list, refused) =
-                ServerList::build(name, &listing.lists, rules, old.as_deref());
+                ServerList::build_with(name, &listing.lists, rules, old.as_deref());
             list.freshness = listing.freshness;
             list.offers = offers;
             if scans {
@@ -212,32 +222,47 @@ impl Instance {
             (list, refused)
         });
         let (list, refused) = built.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
-        let refused = refused.iter().map(|(kind, name, reason)| match kind {
-            Kind::Tools => format!("{name}: {reason}"),
-            kind => format!("{} {name}: {reason}", kind.noun()),
-        });
-        self.note_warnings(missing.into_iter().chain(refused), connection.remarks());
+        let refused = refused.iter().map(|(kind, name, reason)| warning(*kind, name, reason));
+        let repaired = list
+            .repairs()
+            .map(|one| warning(one.kind, clip(one.native, LONGEST_LABEL), &one.repairs));
+        let left_out = missing.into_iter().chain(refused).map(|text| (LEFT_OUT, text));
+        let repaired = repaired.map(|text| (REPAIRED, text));
+        let flaws = flaws.into_iter().map(|text| (ENDED, text));
+        let assumed = connection.peer().assumed.get().map(|assumed| assumed.remark.clone());
+        let assumed = assumed.into_iter().map(|text| (UNDECLARED, text));
+        let all = assumed.chain(flaws).chain(left_out).chain(repaired);
+        self.note_warnings(all, connection.remarks());
         Ok((list, listed))
     }
 }
 
 impl Instance {
-    /// Notes what is left out of the list, and logs what was not left out before. Of thousands of
-    /// invalid elements the first ones are enough. The `remarks` were logged where they were made.
-    fn note_warnings(&self, all: impl Iterator<Item = String>, remarks: Vec<String>) {
+    /// Notes what is left out of the list, and what is repaired in it, and logs what was not noted
+    /// before. Of thousands of invalid elements the first ones are enough. The `remarks` were logged
+    /// where they were made.
+    fn note_warnings(
+        &self,
+        all: impl Iterator<Item = (&'static str, String)>,
+        remarks: Vec<String>,
+    ) {
         let secrets = &self.config().secrets;
         let clipped =
             |text: String| escape_controls(clip(&secrets.hide_in(&text), LONGEST_WARNING));
-        let mut all = all.map(clipped);
+        let mut all = all.map(|(cause, text)| (cause, clipped(text)));
         let mut warnings: Vec<_> = all.by_ref().take(MOST_WARNINGS).collect();
         let more = all.count();
         if more > 0 {
-            warnings.push(format!("and {more} more"));
+            warnings.push((LEFT_OUT_OR_REPAIRED, format!("and {more} more")));
         }
-        let shown = remarks.into_iter().map(clipped).chain(warnings.iter().cloned()).collect();
+        let texts = warnings.iter().map(|(_, text)| text.clone());
+        let shown = remarks.into_iter().map(clipped).chain(texts).collect();
         let before = std::mem::replace(&mut self.notes().warnings, shown);
-        for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
-            tracing::warn!(server = %self.name(), "left out of the list: {warning}");
+        for (cause, warning) in warnings.iter().filter(|(_, warning)| !before.contains(warning)) {
+            // Each instance of a server reads the same definitions.
+            if *cause != REPAIRED || self.kin.lists.is_first_repair(warning) {
+                tracing::warn!(server = %self.name(), "{cause}: {warning}");
+            }
         }
     }
 }
@@ -275,6 +300,28 @@ impl crate::upstream::supervisor::shared::ServerShared {
     }
 }
 
+/// The part of a tool's schema that the configuration makes unnecessary.
+fn schema_exemption(config: &ServerConfig, native: &str) -> SchemaExemption {
+    let own = config.tools.overrides.iter().find(|(name, _)| name.as_str() == native);
+    let own = own.map(|(_, tool)| &tool.transforms);
+    let choice = own.and_then(|own| own.arguments.choice).unwrap_or(config.arguments);
+    if own.is_some_and(|own| own.input_schema.is_some()) {
+        SchemaExemption::Replaced
+    } else if choice == ArgumentsChoice::Off {
+        SchemaExemption::Unchecked
+    } else {
+        SchemaExemption::None
+    }
+}
+
+/// A warning about an element of a list.
+fn warning(kind: Kind, name: &str, text: &dyn fmt::Display) -> String {
+    match kind {
+        Kind::Tools => format!("{name}: {text}"),
+        kind => format!("{} {name}: {text}", kind.noun()),
+    }
+}
+
 /// The rules for mirrored parameters in a list that a server returned in this
 /// era: Modern clients call tools of Modern servers through the gateway over
 /// HTTP, where the rules apply.
@@ -288,6 +335,14 @@ fn header_rules(era: Era) -> HeaderRules {
 /// The most lists that are built at once: each build keeps megabytes on its
 /// thread.
 static BUILDING: Semaphore = Semaphore::const_new(2);
+/// The beginnings of warnings about elements, in the log.
+const LEFT_OUT: &str = "left out of the list";
+const REPAIRED: &str = "repaired in the list";
+const ENDED: &str = "read in part";
+const UNDECLARED: &str = "lists without a capability";
+const LEFT_OUT_OR_REPAIRED: &str = "left out of the list, or repaired";
 /// How many warnings of a list are kept, and how long each may be, in bytes.
 const MOST_WARNINGS: usize = 20;
 const LONGEST_WARNING: usize = 1024;
+/// The longest name of an element in a warning, in bytes.
+const LONGEST_LABEL: usize = 120;

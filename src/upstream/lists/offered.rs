@@ -1,6 +1,6 @@
 //! The lists of one server that clients may have.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub(in crate::upstream) struct OfferedLists {
     /// Whether some of them were taken over from the server that this one
     /// replaces.
     pub(super) inherited: AtomicBool,
+    /// The repairs of elements that were logged, each once.
+    logged_repairs: Mutex<HashSet<String>>,
     /// Locked while one of the lists is built.
     pub(in crate::upstream) building: Arc<tokio::sync::Mutex<()>>,
     /// Notified when a Modern server is to be asked for a missing list.
@@ -107,6 +109,13 @@ impl OfferedLists {
     /// That, and how long it is known.
     pub(in crate::upstream) fn dependence_verdict(&self) -> DependenceVerdict {
         *self.dependence.lock()
+    }
+
+    /// Returns true if a warning about a repair has not been logged yet. Past [`MAX_LOGGED_REPAIRS`] of them
+    /// none is.
+    pub(super) fn is_first_repair(&self, warning: &str) -> bool {
+        let mut logged = self.logged_repairs.lock();
+        logged.len() < MAX_LOGGED_REPAIRS && logged.insert(warning.to_owned())
     }
 
     /// Records what is known of how the lists depend on capabilities.
@@ -384,6 +393,8 @@ pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
 const IN_USE: Duration = Duration::from_mins(1);
 /// A list that no client asked for within this time is not updated.
 const RECENT: Duration = Duration::from_hours(1);
+/// The most warnings about repairs that are logged for one server.
+const MAX_LOGGED_REPAIRS: usize = 256;
 
 #[cfg(test)]
 mod tests {

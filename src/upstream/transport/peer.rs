@@ -1,7 +1,7 @@
 //! A server's era, version and capabilities, and how its responses to
 //! `server/discover` and `initialize` are judged.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -29,6 +29,17 @@ pub struct Peer {
     pub tells: ChangeCapabilities,
     /// Its capabilities, and its instructions for models.
     pub offers: Arc<ServerOffers>,
+    /// The lists that a server without a capability for lists returned all the same, once it was asked.
+    pub assumed: Arc<OnceLock<AssumedLists>>,
+}
+
+/// The lists of a server that declares none, as it returned them when it was first asked.
+#[derive(Debug)]
+pub struct AssumedLists {
+    /// Its capabilities with those for the lists that it has.
+    pub offers: Arc<ServerOffers>,
+    /// A sentence for the operator.
+    pub remark: String,
 }
 
 /// The changes that a server announces with notifications.
@@ -77,6 +88,16 @@ impl Peer {
     /// The server's era.
     pub fn era(&self) -> Era {
         self.version.era()
+    }
+
+    /// Its capabilities, with those that it does not declare and has.
+    pub fn known_offers(&self) -> &Arc<ServerOffers> {
+        self.assumed.get().map_or(&self.offers, |assumed| &assumed.offers)
+    }
+
+    /// Returns true if it has to be asked for each list, because it declares none.
+    pub fn awaits_assumption(&self) -> bool {
+        self.assumed.get().is_none() && !self.offers.declares_lists()
     }
 
     /// Its name and version from `serverInfo`, for status and logs.
@@ -153,7 +174,7 @@ impl DiscoverResult {
         let offers = ServerOffers::new(&capabilities, self.instructions.as_deref());
         let info = bound_info(&info);
         let offers = Arc::new(offers.with_info(&info));
-        Peer { version, info, tells, offers }
+        Peer { version, info, tells, offers, assumed: Arc::default() }
     }
 }
 

@@ -70,7 +70,7 @@ impl<'a> SchemaIndex<'a> {
         let maps = maps.iter().filter_map(|key| node.get(*key)?.as_object());
         found.extend(maps.flat_map(Map::values));
         let mut next: Vec<_> = found.into_iter().flat_map(nested_objects).collect();
-        for key in ["$ref", "$dynamicRef", "$recursiveRef"] {
+        for key in REFERENCES {
             if let Some(Value::String(target)) = node.get(key) {
                 next.extend(self.resolve_reference(node, target)?);
                 let name = target.rsplit_once('#').map_or("", |(_, name)| name);
@@ -80,6 +80,17 @@ impl<'a> SchemaIndex<'a> {
             }
         }
         Ok(next)
+    }
+
+    /// The keywords of `node` whose references lead to nothing within the schema.
+    pub(super) fn dangling_references(
+        &self,
+        node: SchemaNode<'a>,
+    ) -> impl Iterator<Item = &'static str> {
+        REFERENCES.into_iter().filter(move |key| match node.get(*key) {
+            Some(Value::String(target)) => self.resolve_reference(node, target).is_err(),
+            _ => false,
+        })
     }
 
     /// The subschemas that `node` applies to parts of the value.
@@ -226,6 +237,8 @@ const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords whose value is data, whatever its shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+/// Keywords that refer to another subschema.
+pub(in crate::catalog) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Keywords that apply subschemas to the same value.
 const SAME_VALUE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 /// Keywords that apply subschemas to parts of the value.

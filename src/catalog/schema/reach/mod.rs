@@ -11,7 +11,7 @@
 
 mod index;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use super::SchemaError;
 use super::bounds::find_patterns;
 use crate::jsonrpc::nesting_depth;
+pub(in crate::catalog) use index::REFERENCES;
 use index::{SchemaIndex, node_address};
 
 /// The longest chain of subschemas on one value.
@@ -79,6 +80,36 @@ impl SchemaReach {
         let levels = u32::try_from(nesting_depth(arguments)).unwrap_or(u32::MAX);
         once.saturating_mul(self.growth.saturating_pow(levels))
     }
+}
+
+/// A reference that leads to nothing within its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::catalog) struct DanglingReference {
+    /// The address of the subschema that has it, for as long as that is not moved.
+    node: usize,
+    /// The keyword.
+    keyword: &'static str,
+}
+
+impl DanglingReference {
+    /// The reference of a subschema by this keyword.
+    pub(in crate::catalog) fn new(node: &Map<String, Value>, keyword: &'static str) -> Self {
+        Self { node: node_address(node), keyword }
+    }
+}
+
+/// The references of a schema that lead to nothing within it; none if its identifiers are ambiguous.
+/// `id` is the keyword that identifies a subschema.
+pub(in crate::catalog) fn find_dangling_references(
+    schema: &Value,
+    id: &'static str,
+) -> HashSet<DanglingReference> {
+    let Ok(index) = SchemaIndex::new(schema, id) else { return HashSet::new() };
+    let dangling = index.all_nodes().flat_map(|node| {
+        let keywords = index.dangling_references(node);
+        keywords.map(move |keyword| DanglingReference::new(node, keyword))
+    });
+    dangling.collect()
 }
 
 /// Measures a schema, and rejects it if it exceeds a bound.

@@ -76,6 +76,7 @@ impl World {
             info: Bytes::new(),
             tells,
             offers: Arc::default(),
+            assumed: Arc::default(),
         };
         let task = tokio::spawn(listen(server.clone(), peer, Arc::clone(&inbox)));
         Self { server, inbox, relist, mailbox: Arc::default(), task }

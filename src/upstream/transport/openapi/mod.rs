@@ -398,7 +398,7 @@ fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
     let info = Bytes::from(info.to_string());
     let offers = ServerOffers::new(&capabilities, api.instructions.as_deref()).with_info(&info);
     let version = ProtocolVersion::LATEST_MODERN;
-    Peer { version, info, tells, offers: Arc::new(offers) }
+    Peer { version, info, tells, offers: Arc::new(offers), assumed: Arc::default() }
 }
 
 /// The params with the edits that policy and the catalog have made.

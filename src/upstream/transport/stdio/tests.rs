@@ -14,7 +14,7 @@ fn peer(version: ProtocolVersion) -> Peer {
     let offers = json!({ "tools": { "listChanged": true } });
     let offers = Arc::new(ServerOffers::new(&offers, None));
     let tells = ChangeCapabilities { tools: true, ..ChangeCapabilities::default() };
-    Peer { version, info: Bytes::from_static(b"{}"), tells, offers }
+    Peer { version, info: Bytes::from_static(b"{}"), tells, offers, assumed: Arc::default() }
 }
 
 /// A connection to a child, with the child's ends of the two pipes.
