@@ -83,6 +83,8 @@ pub struct ServerList {
     /// Its capabilities at the time of the listing.
     pub offers: Arc<ServerOffers>,
     rules: HeaderRules,
+    /// The elements that were left out.
+    refused: Vec<RejectedElement>,
 }
 
 /// An element that was left out: its kind, its name (or position), and the
@@ -144,16 +146,21 @@ impl ServerList {
                 None => old.to_vec(),
             }
         };
+        let (prompts, resources) = (items(Kind::Prompts), items(Kind::Resources));
+        let (templates, skills) = (items(Kind::Templates), items(Kind::Skills));
+        let kept = old.iter().flat_map(|old| &old.refused);
+        refused.extend(kept.filter(|(kind, ..)| raws.get(*kind).is_none()).cloned());
         let list = Self {
             tools,
-            prompts: items(Kind::Prompts),
-            resources: items(Kind::Resources),
-            templates: items(Kind::Templates),
-            skills: items(Kind::Skills),
+            prompts,
+            resources,
+            templates,
+            skills,
             server,
             freshness: ByKind::default(),
             offers: Arc::default(),
             rules,
+            refused: refused.clone(),
         };
         (list, refused)
     }

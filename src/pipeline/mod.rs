@@ -20,6 +20,7 @@ mod awaiting_client;
 mod client_notices;
 mod code;
 mod confirm;
+mod due_listings;
 mod entry;
 mod first_lists;
 mod inner_call;
@@ -74,6 +75,7 @@ use crate::telemetry::otel::Tracing;
 
 use attempt::{CallAttempt, FirstSend};
 use confirm::UserAccess;
+use due_listings::LaterRoute;
 use first_lists::FirstLists;
 use input::{InputStore, Requester};
 use kept_results::KeptAddress;
@@ -331,6 +333,32 @@ fn await_reply(
     }
 }
 
+/// A call without a route, and the reason.
+struct UnroutedCall {
+    call: Box<Call>,
+    failure: Failure,
+}
+
+/// The reply to a call, once it has begun.
+type BeginningReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
+
+/// Sends a call whose name may be in lists that are due, or explains why it has no route.
+fn send_later<'a>(
+    snapshot: &'a Arc<Snapshot>,
+    (view, key): (&'a Arc<View>, &'a ViewKey),
+    UnroutedCall { call, failure }: UnroutedCall,
+    active: &'a mut ActiveCall,
+) -> BeginningReply<'a> {
+    Box::pin(async move {
+        let later = LaterRoute::wait_for((snapshot, view), key, &call, active).await;
+        if let Some(LaterRoute { snapshot, view }) = later {
+            return send(&snapshot, (&view, key), call, active).await;
+        }
+        let failure = route::explain(failure, (snapshot, key), &call);
+        Err(login::explain_missing_login(failure, (snapshot, view), &call).await)
+    })
+}
+
 /// Routes a call, has policy admit it, and sends it. The reply is released when
 /// the client reads it: [`ActiveCall::next`].
 async fn send(
@@ -349,10 +377,8 @@ async fn send(
     let route = match route {
         Ok(route) => route,
         Err(failure) => {
-            let failure = route::explain(failure, (snapshot, key), &call);
-            return Err(
-                Box::pin(login::explain_missing_login(failure, (snapshot, view), &call)).await
-            );
+            let unrouted = UnroutedCall { call, failure };
+            return send_later(snapshot, (view, key), unrouted, active).await;
         }
     };
     let release =

@@ -14,6 +14,7 @@
 //! The modules above see none of that: they hand over a permitted call and receive a reply.
 
 mod credentials;
+mod due_listing;
 mod embedding_service;
 mod fault;
 mod first_list;
@@ -33,6 +34,7 @@ pub use credentials::{
     GrantOwner, KnownBrowser, LinkAudience, LoginDemand, LoginFault, NewBrowser, OfferedLogin,
     ParameterFault, RevocationOutcome, TerminalLogin, TicketOffer, begin_terminal_login,
 };
+pub use due_listing::DueListing;
 pub use embedding_service::{EmbeddingFault, EmbeddingService};
 pub use fault::{ChildExit, ExitCause, SetupFault, UpstreamError};
 pub use first_list::{FirstList, ListPatience};

@@ -18,6 +18,7 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::policy::{Holder, Permitted, ShareBounds};
 
 use crate::upstream::UpstreamError;
+use crate::upstream::due_listing::DueListing;
 use crate::upstream::first_list::{FirstList, ListPatience};
 use crate::upstream::notifications::{Mailbox, SubscriptionGuard, Topic};
 use crate::upstream::owner::InstanceKey;
@@ -314,7 +315,7 @@ impl Server {
         match &*self.main.state.borrow() {
             LifeState::Idle => self.main.start_unlisted(),
             LifeState::Backoff { .. } => self.main.demand.notify_one(),
-            LifeState::Ready if self.is_stale(kind) => self.main.changed.notify_one(),
+            LifeState::Ready if self.is_stale(kind) => self.main.changes.mark_all(),
             _ => {}
         }
     }
@@ -323,6 +324,12 @@ impl Server {
     /// before, or if a request with this patience, or the server's own, has waited in vain.
     pub fn first_list(&self, patience: Option<&ListPatience>) -> Option<FirstList> {
         FirstList::pending(&self.main, patience)
+    }
+
+    /// The list requests of the server that are due, of all its instances.
+    pub fn due_listings(&self) -> Vec<DueListing> {
+        let further = self.kin.pool.instances();
+        [&self.main].into_iter().chain(&further).filter_map(DueListing::find).collect()
     }
 
     /// Waits until the server is ready or has failed for the first time, within a limit: its list

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::client::Piece;
-use crate::support::{Gateway, Reply, Upstream, every_kind, within};
+use crate::support::{Gateway, Reply, Step, Upstream, every_kind, until, within};
 
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -244,4 +244,53 @@ async fn streams_are_capped_in_number() {
     drop(open);
     gateway.wait_for(|status| status["streams"] == 0).await;
     legacy.listen().await;
+}
+
+#[tokio::test]
+async fn a_call_of_an_unknown_name_waits_two_seconds_for_a_list_that_is_due() {
+    for upstream in Upstream::both().await {
+        let gateway = Gateway::with("s", upstream.http()).start().await;
+        gateway.ready("s").await;
+        let both = gateway.both().await;
+        for (era, client) in &both {
+            let begun = Instant::now();
+            assert_eq!(client.call("s__new", json!({})).await.code(), -32602, "{era}");
+            assert!(begun.elapsed() < Duration::from_secs(1), "{era}: nothing is due");
+        }
+        let asked = upstream.all("tools/list").len();
+        upstream.does("new", |_| vec![Step::text("done")]);
+        upstream.before_tools([Step::Hold]);
+        upstream.announce().await;
+        until(|| upstream.all("tools/list").len() > asked).await;
+        let (era, client) = &both[0];
+        let begun = Instant::now();
+        assert_eq!(client.call("s__new", json!({})).await.code(), -32602, "{era}");
+        let waited = begun.elapsed();
+        assert!((1900..4000).contains(&waited.as_millis()), "{era} {waited:?}");
+        upstream.release(100);
+        for (era, client) in &both {
+            gateway.wait_for(|status| status["catalog"]["tools"] == 5).await;
+            assert_eq!(client.call("s__new", json!({})).await.text(), "done", "{era}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_are_told_within_a_second_however_many_there_were() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    let client = gateway.modern();
+    let mut stream = client.listen().await;
+    // The first ones came at once before, and later ones after 5 to 30 seconds.
+    for number in 0..14 {
+        let name = format!("t{number}");
+        let tool = json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();
+        let begun = Instant::now();
+        upstream.set_tools([tool]).announce().await;
+        is_told(&mut stream).await;
+        assert!(begun.elapsed() < Duration::from_secs(3), "{number}: {:?}", begun.elapsed());
+        assert_eq!(client.tool_names().await, [format!("s__{name}")]);
+    }
+    // The list at the start, and one for each change: at most one in a second.
+    assert!(upstream.all("tools/list").len() <= 15);
 }

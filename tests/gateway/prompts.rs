@@ -98,7 +98,8 @@ async fn an_invalid_prompt_is_left_out_alone_and_a_list_that_fails_costs_no_othe
         let gateway = Gateway::with("s", upstream.http()).start().await;
         let client = gateway.modern();
         let said = client.request("prompts/list", json!({})).await;
-        assert_eq!(names(said.result()), ["s__good"]);
+        // One with malformed arguments is listed without them.
+        assert_eq!(names(said.result()), ["s__good", "s__bad"]);
         assert!(!client.tools().await.is_empty());
         let said = client.request("resources/templates/list", json!({})).await;
         assert_eq!(said.result()["resourceTemplates"].as_array().unwrap().len(), 1);

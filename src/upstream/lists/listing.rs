@@ -51,12 +51,14 @@ pub(in crate::upstream) enum CursorFlaw {
 }
 
 impl FetchedLists {
-    /// Whether a retry may return the missing lists.
-    pub(in crate::upstream) fn is_worth_another(&self) -> bool {
-        let settled = |fault: &UpstreamError| {
+    /// The missing lists that a retry may return.
+    pub(in crate::upstream) fn retried_kinds(&self) -> ByKind<bool> {
+        let is_settled = |fault: &UpstreamError| {
             matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
         };
-        !self.failures.iter().all(|(_, fault)| settled(fault))
+        let failed = self.failures.iter().filter(|(_, fault)| !is_settled(fault));
+        let failed: Vec<_> = failed.map(|(kind, _)| *kind).collect();
+        ByKind::from_fn(|kind| failed.contains(&kind))
     }
 }
 
@@ -142,7 +144,7 @@ impl<'a> NativeListPage<'a> {
     }
 }
 
-/// Requests all pages of all lists, as the server offers them to a client with
+/// Requests all pages of the lists of these kinds, as the server offers them to a client with
 /// these raw capabilities.
 ///
 /// # Errors
@@ -150,13 +152,14 @@ impl<'a> NativeListPage<'a> {
 pub(in crate::upstream) async fn fetch(
     connection: &ServerConnection,
     capabilities: &Bytes,
-    bounds: ListingLimits,
+    (kinds, bounds): (&ByKind<bool>, ListingLimits),
 ) -> Result<FetchedLists, UpstreamError> {
     let read = AtomicUsize::new(0);
     // The gateway itself declares what an HTTP API has.
     let is_api = matches!(connection, ServerConnection::OpenApi(_));
     let is_assuming = !is_api && connection.peer().awaits_assumption();
-    let asking = ListRequester { connection, capabilities, bounds, read: &read, is_assuming };
+    let read = &read;
+    let asking = ListRequester { connection, capabilities, kinds, bounds, read, is_assuming };
     let (tools, prompts, resources, templates, skills) = tokio::join!(
         asking.list(Kind::Tools),
         asking.list(Kind::Prompts),
@@ -173,7 +176,7 @@ pub(in crate::upstream) async fn fetch(
     };
     let mut offered = 0;
     let mut found = Vec::new();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
         offered += usize::from(asking.is_asked_for(kind));
         let fetched = std::mem::replace(fetched.get_mut(kind), Err(UpstreamError::NoAnswer));
         match fetched {
@@ -214,6 +217,7 @@ fn assume_lists(peer: &Peer, found: &[Kind]) -> AssumedLists {
 struct ListRequester<'a> {
     connection: &'a ServerConnection,
     capabilities: &'a Bytes,
+    kinds: &'a ByKind<bool>,
     bounds: ListingLimits,
     /// The bytes of all pages so far.
     read: &'a AtomicUsize,
@@ -225,7 +229,8 @@ impl ListRequester<'_> {
     /// Returns true if the server is asked for a list.
     fn is_asked_for(self, kind: Kind) -> bool {
         let is_assumed = self.is_assuming && kind.capability().is_some();
-        is_assumed || self.connection.peer().known_offers().offers_list(kind)
+        let is_offered = is_assumed || self.connection.peer().known_offers().offers_list(kind);
+        is_offered && *self.kinds.get(kind)
     }
 
     async fn list(self, kind: Kind) -> Result<Fetched, UpstreamError> {

@@ -6,6 +6,7 @@
 //! server learns the capabilities when a connection is opened, so one instance
 //! reads the lists for each set.
 
+pub(in crate::upstream) mod changes;
 pub(in crate::upstream) mod dependence;
 mod keep;
 pub(in crate::upstream) mod listing;
@@ -21,7 +22,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::catalog::{HeaderRules, Kind, SchemaExemption, ServerList};
+use crate::catalog::{ByKind, HeaderRules, Kind, SchemaExemption, ServerList};
 use crate::clock;
 use crate::config::{ArgumentsChoice, ServerConfig};
 use crate::mcp::Era;
@@ -54,27 +55,31 @@ pub(in crate::upstream) struct FinishedListing {
 pub(in crate::upstream) enum ListingPart {
     /// All of them.
     Whole,
-    /// Some of them: a retry may return more.
-    Some,
+    /// All but these: a retry may return them.
+    Without(ByKind<bool>),
 }
 
 impl Instance {
-    /// Requests the lists that this instance is responsible for, and notifies
+    /// Requests the lists of these kinds that this instance is responsible for, and notifies
     /// the gateway of a change.
     pub(in crate::upstream) async fn list(
         &self,
         connection: &ServerConnection,
+        kinds: &ByKind<bool>,
     ) -> Result<ListingOutcome, UpstreamError> {
         let begun = clock::now();
-        let outcome = self.request_lists(connection).await;
+        let outcome = self.request_lists(connection, kinds).await;
         let has_succeeded = outcome.is_ok() && !connection.is_stale();
-        self.listings.send_replace(Some(FinishedListing { begun, has_succeeded }));
+        if *kinds == EVERY_KIND {
+            self.listings.send_replace(Some(FinishedListing { begun, has_succeeded }));
+        }
         outcome
     }
 
     async fn request_lists(
         &self,
         connection: &ServerConnection,
+        kinds: &ByKind<bool>,
     ) -> Result<ListingOutcome, UpstreamError> {
         let lists = &self.kin.lists;
         let told = &self.owner.told;
@@ -82,15 +87,24 @@ impl Instance {
             return Ok(ListingOutcome { part: ListingPart::Whole, has_changed: false });
         }
         if !self.is_main() {
-            let (list, part) = self.fetch(connection, told, lists.similar(told)).await?;
+            let known = match lists.of(told) {
+                Some(own) => KnownLists { old: Some(own), kinds: *kinds },
+                None => KnownLists::similar(lists.similar(told)),
+            };
+            let (list, part) = self.fetch(connection, told, known).await?;
             self.learn_dependence(&list, part);
             let has_changed = lists.put(told, list);
             self.tell(has_changed);
             return Ok(ListingOutcome { part, has_changed });
         }
         let old = lists.base.load_full();
-        let (list, part) = self.fetch(connection, told, old.clone()).await?;
-        self.notes().listed_at = Some(clock::now());
+        let is_own = old.is_some() && lists.is_current.load(Ordering::Acquire);
+        let kinds = if is_own { *kinds } else { EVERY_KIND };
+        let known = KnownLists { old: old.clone(), kinds };
+        let (list, part) = self.fetch(connection, told, known).await?;
+        if kinds == EVERY_KIND {
+            self.notes().listed_at = Some(clock::now());
+        }
         let mut has_changed = !old.is_some_and(|old| old.is_same(&list));
         if has_changed {
             lists.base.store(Some(Arc::new(list)));
@@ -139,7 +153,8 @@ impl Instance {
         let lists = &self.kin.lists;
         let mut has_changed = false;
         for told in wanted {
-            match self.fetch(connection, &told, lists.similar(&told)).await {
+            let known = KnownLists::similar(lists.similar(&told));
+            match self.fetch(connection, &told, known).await {
                 Ok((list, _)) => {
                     let is_new = lists.put(&told, list);
                     self.tell(is_new);
@@ -168,13 +183,13 @@ impl Instance {
         }
     }
 
-    /// Requests one list with all its pages. Unchanged elements are taken from
-    /// `old`, not compiled again.
+    /// Requests lists with all their pages. Unchanged elements, and the lists of other kinds, are
+    /// taken from those that are known.
     async fn fetch(
         &self,
         connection: &ServerConnection,
         told: &ClientDeclaration,
-        old: Option<Arc<ServerList>>,
+        KnownLists { old, kinds }: KnownLists,
     ) -> Result<(ServerList, ListingPart), UpstreamError> {
         let config = self.config();
         let time = config.start_timeout;
@@ -184,9 +199,13 @@ impl Instance {
             bytes: config.max_response,
             time,
         };
-        let listing = listing::fetch(connection, &told.capabilities, bounds).await?;
-        let listed =
-            if listing.is_worth_another() { ListingPart::Some } else { ListingPart::Whole };
+        let listing = listing::fetch(connection, &told.capabilities, (&kinds, bounds)).await?;
+        let failed = listing.retried_kinds();
+        let listed = if failed == ByKind::default() {
+            ListingPart::Whole
+        } else {
+            ListingPart::Without(failed)
+        };
         let missing: Vec<_> = listing
             .failures
             .iter()
@@ -211,10 +230,13 @@ impl Instance {
         let built = tokio::task::spawn_blocking(move || {
             let _turns = (own_turn, turn);
             let exemption = |native: &str| schema_exemption(&config, native);
-            let rules = (rules, &exemption as &dyn Fn(&str) -> _);
+            let rules = (rules, &exemption as &dyn Fn(&str) -> SchemaExemption);
             let (mut list, refused) =
                 ServerList::build_with(name, &listing.lists, rules, old.as_deref());
-            list.freshness = listing.freshness;
+            list.freshness = ByKind::from_fn(|kind| match &old {
+                Some(old) if !kinds.get(kind) => *old.freshness.get(kind),
+                _ => *listing.freshness.get(kind),
+            });
             list.offers = offers;
             if scans {
                 list.scan_definitions();
@@ -234,6 +256,20 @@ impl Instance {
         let all = assumed.chain(flaws).chain(left_out).chain(repaired);
         self.note_warnings(all, connection.remarks());
         Ok((list, listed))
+    }
+}
+
+/// The lists that are known before a request.
+struct KnownLists {
+    old: Option<Arc<ServerList>>,
+    /// The kinds that are requested.
+    kinds: ByKind<bool>,
+}
+
+impl KnownLists {
+    /// Lists of another declaration, which may have the same elements.
+    fn similar(old: Option<Arc<ServerList>>) -> Self {
+        Self { old, kinds: EVERY_KIND }
     }
 }
 
@@ -332,6 +368,9 @@ fn header_rules(era: Era) -> HeaderRules {
     }
 }
 
+/// All lists of a server.
+pub(in crate::upstream) const EVERY_KIND: ByKind<bool> =
+    ByKind { tools: true, prompts: true, resources: true, templates: true, skills: true };
 /// The most lists that are built at once: each build keeps megabytes on its
 /// thread.
 static BUILDING: Semaphore = Semaphore::const_new(2);

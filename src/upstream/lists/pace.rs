@@ -2,136 +2,200 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
+use crate::catalog::{ByKind, Kind};
 use crate::clock;
 
+use super::changes::ChangedLists;
 use super::{ListingOutcome, ListingPart};
 
-/// The pace of one connection's list requests. A change is followed at once.
-/// For a server that changes constantly, or whose lists fail, the pause between
-/// requests grows, but a request that is due is always made. Changes that are
-/// several pauses apart shorten the pause again, so that a burst delays
-/// requests no longer than it lasted.
+/// The pace of one connection's list requests, by kind.
 ///
-/// Lists that have changed are announced to all clients, which request them
-/// again: such listings are rarer still, some at once and then one per
-/// [`REFILL`].
+/// The first change is followed at once, and a change soon after a request one [`INTERVAL`] after
+/// that began. Only a server that changes a list without pause for [`FLOOD`], or whose list fails,
+/// is asked for it ever more rarely; its other lists keep their pace.
 ///
-/// A request of an operator is made [`FIRST_PAUSE`] after the last one, and leaves the pace as it is:
-/// the server is not its cause.
+/// Some servers announce another list than the one that has changed. So each request is also for
+/// the lists that could have been requested at that time.
+///
+/// A request of an operator is made [`OPERATOR_PAUSE`] after the last one, and leaves the pace as it
+/// is: the server is not its cause.
 pub(in crate::upstream) struct RelistPace {
-    not_before: Instant,
-    backoff: Backoff,
-    /// How long after the last pause the request became due.
-    quiet: Duration,
-    /// Whether a request is due without a notification, because the last one
-    /// failed.
-    owed: bool,
-    /// When changed lists have no effect on the pace any more: each moves this
-    /// by [`REFILL`].
-    refilled: Instant,
+    kinds: ByKind<KindPace>,
+    /// The lists that are requested now.
+    requested: ByKind<bool>,
+    /// The lists that failed, and since when they are due again.
+    owed: ByKind<Option<Instant>>,
     /// When the last request ended.
     last_end: Option<Instant>,
     /// True if the request that is due is an operator's.
     is_operators: bool,
 }
 
+/// The pace of the requests for one list.
+#[derive(Debug, Clone)]
+struct KindPace {
+    /// When the last request began.
+    begun: Option<Instant>,
+    /// When the last request for an announced change of this list began.
+    followed: Option<Instant>,
+    /// Since when the list has changed without pause.
+    busy_since: Option<Instant>,
+    not_before: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Default for KindPace {
+    fn default() -> Self {
+        let backoff = Backoff::new(INTERVAL, LAST_PAUSE);
+        Self { begun: None, followed: None, busy_since: None, not_before: None, backoff }
+    }
+}
+
+impl KindPace {
+    /// When a change that is known since then is followed.
+    fn due_at(&self, since: Instant) -> Instant {
+        let spaced = self.begun.map_or(since, |begun| begun + INTERVAL);
+        since.max(spaced).max(self.not_before.unwrap_or(since))
+    }
+
+    /// Records the beginning of a request for a change that is known since then.
+    fn begin(&mut self, since: Instant, now: Instant) {
+        if self.followed.is_none_or(|followed| since >= followed + INTERVAL) {
+            self.busy_since = None;
+            self.backoff.reset();
+        }
+        self.busy_since.get_or_insert(now);
+        (self.begun, self.followed) = (Some(now), Some(now));
+    }
+
+    /// Records the beginning of a request together with those for other lists, if one could be made
+    /// now.
+    fn accompany(&mut self, now: Instant) -> bool {
+        let may = self.due_at(now) <= now;
+        self.begun = if may { Some(now) } else { self.begun };
+        may
+    }
+
+    /// Records the end of a request.
+    fn end(&mut self, has_failed: bool, now: Instant) {
+        let is_followed = self.followed == self.begun;
+        let is_flooded = is_followed && self.busy_since.is_some_and(|since| now - since >= FLOOD);
+        self.not_before = (has_failed || is_flooded).then(|| now + self.backoff.next_wait());
+        if self.not_before.is_none() {
+            self.backoff.reset();
+        }
+    }
+}
+
 /// The causes of list requests.
 pub(in crate::upstream) struct RelistCauses<'a> {
-    /// The server's lists may have changed.
-    pub(in crate::upstream) changed: &'a Notify,
+    /// The lists that may have changed.
+    pub(in crate::upstream) changes: &'a ChangedLists,
     /// An operator asks for them.
     pub(in crate::upstream) asked: &'a Notify,
 }
 
 impl RelistPace {
     pub(in crate::upstream) fn new() -> Self {
-        let backoff = Backoff::new(FIRST_PAUSE, LAST_PAUSE);
-        let now = clock::now();
         Self {
-            not_before: now,
-            backoff,
-            quiet: CALM,
-            owed: false,
-            refilled: now,
+            kinds: ByKind::from_fn(|_| KindPace::default()),
+            requested: ByKind::default(),
+            owed: ByKind::default(),
             last_end: None,
             is_operators: false,
         }
     }
 
-    /// Waits until a list request is due.
+    /// Waits until a list request is due; returns the lists to request.
     ///
     /// # Cancel safety
     /// Safe: a notification that was received is not lost.
-    pub(in crate::upstream) async fn due(&mut self, causes: RelistCauses<'_>) {
-        if !self.is_operators {
+    pub(in crate::upstream) async fn due(&mut self, causes: RelistCauses<'_>) -> ByKind<bool> {
+        loop {
+            if self.is_operators {
+                let earliest = self.last_end.map(|end| end + OPERATOR_PAUSE);
+                sleep_until(earliest.unwrap_or_else(clock::now)).await;
+                return self.request(ByKind::from_fn(|_| true), causes.changes);
+            }
+            let pending = self.pending(causes.changes);
+            let now = clock::now();
+            let due = ByKind::from_fn(|kind| {
+                pending.get(kind).is_some_and(|since| self.kinds.get(kind).due_at(since) <= now)
+            });
+            if due != ByKind::default() {
+                let requested = ByKind::from_fn(|kind| {
+                    let pace = self.kinds.get_mut(kind);
+                    match pending.get(kind).filter(|_| *due.get(kind)) {
+                        Some(since) => {
+                            pace.begin(since, now);
+                            true
+                        }
+                        None => pace.accompany(now),
+                    }
+                });
+                return self.request(requested, causes.changes);
+            }
+            let next = Kind::ALL.into_iter().filter_map(|kind| {
+                pending.get(kind).map(|since| self.kinds.get(kind).due_at(since))
+            });
+            let next = next.min();
             tokio::select! {
                 biased;
                 () = causes.asked.notified() => self.is_operators = true,
-                () = self.change_due(causes.changed) => {}
+                () = causes.changes.notified() => {}
+                () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
             }
         }
-        if self.is_operators {
-            let earliest = self.last_end.map(|end| end + FIRST_PAUSE);
-            sleep_until(earliest.unwrap_or_else(clock::now)).await;
-        }
-        // A change that was announced during the pause is in the lists that are requested now.
-        let _ = causes.changed.notified().now_or_never();
-        self.owed = false;
     }
 
-    /// Waits until a request for a change is due.
-    async fn change_due(&mut self, changed: &Notify) {
-        if !self.owed {
-            changed.notified().await;
-            self.owed = true;
-        }
-        self.quiet = self.not_before.elapsed();
-        sleep_until(self.not_before.max(self.affordable())).await;
+    /// The lists that are to be requested, and since when.
+    fn pending(&self, changes: &ChangedLists) -> ByKind<Option<Instant>> {
+        let changed = changes.pending();
+        ByKind::from_fn(|kind| changed.get(kind).or(*self.owed.get(kind)))
     }
 
-    /// The earliest time at which the server may change its lists again.
-    fn affordable(&self) -> Instant {
-        self.refilled.checked_sub(REFILL * (CHANGES - 1)).unwrap_or(self.not_before)
+    fn request(&mut self, kinds: ByKind<bool>, changes: &ChangedLists) -> ByKind<bool> {
+        changes.take(&kinds);
+        for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
+            *self.owed.get_mut(kind) = None;
+        }
+        self.requested = kinds;
+        kinds
     }
 
     /// Records a list request; `None` if it failed.
     pub(in crate::upstream) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
         let now = clock::now();
         self.last_end = Some(now);
-        self.owed = outcome.is_none_or(|outcome| outcome.part == ListingPart::Some);
-        if std::mem::take(&mut self.is_operators) {
-            return;
-        }
-        if self.quiet >= CALM {
-            self.backoff.reset();
-        } else if self.quiet >= self.backoff.wait() * SPARSE {
-            self.backoff.ease();
-        } else {
-            self.backoff.next_wait();
-        }
-        self.not_before = now + self.backoff.wait();
-        if outcome.is_some_and(|outcome| outcome.has_changed) {
-            self.refilled = self.refilled.max(now) + REFILL;
+        let has_failed = |kind| match outcome.map(|outcome| outcome.part) {
+            None => true,
+            Some(ListingPart::Whole) => false,
+            Some(ListingPart::Without(failed)) => *failed.get(kind),
+        };
+        let is_operators = std::mem::take(&mut self.is_operators);
+        for kind in Kind::ALL.into_iter().filter(|kind| *self.requested.get(*kind)) {
+            if has_failed(kind) {
+                *self.owed.get_mut(kind) = Some(now);
+            }
+            if !is_operators {
+                self.kinds.get_mut(kind).end(has_failed(kind), now);
+            }
         }
     }
 }
 
-/// The first pause between two requests.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest time between the beginnings of two requests for one list.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest time between a request and one of an operator.
+const OPERATOR_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two requests.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// Changes this many pauses after the last one are no burst.
-const SPARSE: u32 = 4;
-/// How many changed lists are followed at once, and how long until one more is.
-const CHANGES: u32 = 10;
-const REFILL: Duration = Duration::from_secs(5);
-/// After this long without a request the pause is reset.
-const CALM: Duration = Duration::from_secs(1);
+/// A list that has changed without pause for so long is requested more rarely.
+const FLOOD: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
@@ -141,59 +205,89 @@ mod tests {
     const CHANGED: ListingOutcome = ListingOutcome { has_changed: true, ..SAME };
 
     /// No operator asks.
-    fn only(changed: &Notify) -> RelistCauses<'_> {
+    fn only(changes: &ChangedLists) -> RelistCauses<'_> {
         static NEVER: Notify = Notify::const_new();
-        RelistCauses { changed, asked: &NEVER }
+        RelistCauses { changes, asked: &NEVER }
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_of_an_operator_wait_no_longer_with_each() {
-        let (changed, asked, mut pace) = (Notify::new(), Notify::new(), RelistPace::new());
+        let (changes, asked, mut pace) =
+            (ChangedLists::default(), Notify::new(), RelistPace::new());
         // The server announces changes all the time, and its lists fail.
         for _ in 0..20 {
-            changed.notify_one();
-            pace.due(only(&changed)).await;
+            changes.mark_all();
+            pace.due(only(&changes)).await;
             pace.listed(None);
         }
-        let pause = pace.backoff.wait();
+        let pause = pace.kinds.tools.backoff.wait();
         assert_eq!(pause, LAST_PAUSE);
         for _ in 0..100 {
             asked.notify_one();
             let begun = clock::now();
-            pace.due(RelistCauses { changed: &changed, asked: &asked }).await;
-            assert!(begun.elapsed() <= FIRST_PAUSE, "{:?}", begun.elapsed());
+            pace.due(RelistCauses { changes: &changes, asked: &asked }).await;
+            assert!(begun.elapsed() <= OPERATOR_PAUSE, "{:?}", begun.elapsed());
             pace.listed(Some(&CHANGED));
         }
-        assert_eq!(pace.backoff.wait(), pause, "the pace of the server stays");
+        assert_eq!(pace.kinds.tools.backoff.wait(), pause, "the pace of the server stays");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_changes_without_pause_is_listed_ever_more_rarely() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
+    async fn changes_are_followed_within_a_second_and_no_more_than_once_in_it() {
+        let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
         let start = clock::now();
-        let mut listings = 0;
-        while start.elapsed() < Duration::from_mins(1) {
-            changed.notify_one();
-            pace.due(only(&changed)).await;
-            listings += 1;
+        let mut begun: Vec<Instant> = Vec::new();
+        while start.elapsed() < Duration::from_secs(50) {
+            tokio::time::sleep(Duration::from_millis(260)).await;
+            changes.mark(&[Kind::Tools]);
+            let said = clock::now();
+            assert!(pace.due(only(&changes)).await.tools);
+            assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
+            assert!(begun.last().is_none_or(|last| last.elapsed() >= INTERVAL));
+            begun.push(clock::now());
+            pace.listed(Some(&CHANGED));
+        }
+        assert!(begun.len() >= 48, "{} requests", begun.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_one_list_delays_that_list_alone_until_it_is_calm() {
+        let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
+        let start = clock::now();
+        let mut requests = 0;
+        while start.elapsed() < FLOOD * 4 {
+            changes.mark(&[Kind::Tools]);
+            pace.due(only(&changes)).await;
+            requests += 1;
             pace.listed(Some(&SAME));
         }
-        assert!(listings < 15, "{listings} listings in a minute");
-        tokio::time::sleep(LAST_PAUSE + CALM * 2).await;
-        changed.notify_one();
-        pace.due(only(&changed)).await;
+        assert!((60..80).contains(&requests), "{requests} requests in four minutes");
+        changes.mark(&[Kind::Tools, Kind::Prompts]);
+        let said = clock::now();
+        let requested = pace.due(only(&changes)).await;
+        assert!(requested.prompts && requested.resources && !requested.tools, "{requested:?}");
+        assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
         pace.listed(Some(&SAME));
-        assert_eq!(pace.backoff.wait(), FIRST_PAUSE, "a calm while starts it over");
+        assert!(pace.due(only(&changes)).await.tools);
+        pace.listed(Some(&SAME));
+        tokio::time::sleep(LAST_PAUSE * 2).await;
+        for _ in 0..3 {
+            changes.mark(&[Kind::Tools]);
+            let said = clock::now();
+            pace.due(only(&changes)).await;
+            assert!(said.elapsed() <= INTERVAL, "a calm while starts it over");
+            pace.listed(Some(&SAME));
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn announcements_now_and_then_are_followed_at_once() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
+        let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
         for _ in 0..100 {
-            tokio::time::sleep(Duration::from_millis(700)).await;
-            changed.notify_one();
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            changes.mark(&[Kind::Prompts]);
             let said = clock::now();
-            pace.due(only(&changed)).await;
+            pace.due(only(&changes)).await;
             assert_eq!(said.elapsed(), Duration::ZERO);
             tokio::time::sleep(Duration::from_millis(40)).await;
             pace.listed(Some(&SAME));
@@ -201,67 +295,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lists_that_change_again_and_again_are_followed_ever_more_rarely() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        let start = clock::now();
-        let mut listings = 0;
-        while start.elapsed() < Duration::from_mins(1) {
-            // Sparse enough that the pause stays short.
-            tokio::time::sleep(Duration::from_millis(260)).await;
-            changed.notify_one();
-            pace.due(only(&changed)).await;
-            listings += 1;
-            pace.listed(Some(&CHANGED));
-        }
-        assert!((10..=22).contains(&listings), "{listings} listings in a minute");
-        // A list that has changed and then stays is followed at once after a while.
-        tokio::time::sleep(REFILL * CHANGES).await;
-        for _ in 0..CHANGES {
-            tokio::time::sleep(CALM * 2).await;
-            changed.notify_one();
-            let said = clock::now();
-            pace.due(only(&changed)).await;
-            assert_eq!(said.elapsed(), Duration::ZERO);
-            pace.listed(Some(&CHANGED));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_burst_delays_no_longer_than_it_was() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        let start = clock::now();
-        while start.elapsed() < Duration::from_secs(4) {
-            changed.notify_one();
-            pace.due(only(&changed)).await;
-            pace.listed(Some(&SAME));
-        }
-        let burst = start.elapsed();
-        changed.notify_one();
-        pace.due(only(&changed)).await;
-        assert!(start.elapsed() <= burst * 3, "{:?} after {burst:?}", start.elapsed());
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn changes_during_a_pause_are_followed_by_one_request() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
+        let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
+        changes.mark_all();
+        pace.due(only(&changes)).await;
         pace.listed(Some(&SAME));
-        changed.notify_one();
+        changes.mark(&[Kind::Tools]);
         let announced = async {
-            tokio::time::sleep(FIRST_PAUSE / 2).await;
-            changed.notify_one();
+            tokio::time::sleep(INTERVAL / 2).await;
+            changes.mark(&[Kind::Tools]);
         };
-        tokio::join!(pace.due(only(&changed)), announced);
+        tokio::join!(pace.due(only(&changes)), announced);
         pace.listed(Some(&SAME));
-        let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(only(&changed))).await;
+        let more = tokio::time::timeout(LAST_PAUSE * 2, pace.due(only(&changes))).await;
         assert!(more.is_err(), "nothing has changed since");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_listing_that_failed_is_made_up_for() {
-        let (changed, mut pace) = (Notify::new(), RelistPace::new());
-        changed.notify_one();
-        pace.due(only(&changed)).await;
+        let (changes, mut pace) = (ChangedLists::default(), RelistPace::new());
+        changes.mark(&[Kind::Tools]);
+        pace.due(only(&changes)).await;
         pace.listed(None);
-        pace.due(only(&changed)).await;
+        let failed = clock::now();
+        assert!(pace.due(only(&changes)).await.tools);
+        assert!(failed.elapsed() >= INTERVAL);
+        // A list that always fails delays no other one.
+        let prompts = ByKind { prompts: true, ..ByKind::default() };
+        let part = ListingPart::Without(prompts);
+        for _ in 0..20 {
+            pace.listed(Some(&ListingOutcome { part, has_changed: false }));
+            changes.mark(&[Kind::Tools]);
+            let said = clock::now();
+            while !pace.due(only(&changes)).await.tools {
+                pace.listed(Some(&ListingOutcome { part, has_changed: false }));
+            }
+            assert!(said.elapsed() <= INTERVAL, "{:?}", said.elapsed());
+        }
     }
 }

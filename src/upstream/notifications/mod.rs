@@ -32,13 +32,14 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::call::{Failure, ServerName};
-use crate::catalog::MAX_URI;
+use crate::catalog::{Kind, MAX_URI};
 use crate::config::ServerSecrets;
 use crate::jsonrpc::object;
 use crate::mcp::notification;
 use crate::telemetry::metrics::ServerMetrics;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::routing::SEEKING;
+use crate::upstream::lists::changes::ChangedLists;
 use crate::upstream::lists::reads::ReadCache;
 
 /// A subject at one server that clients can subscribe to, by the server's own
@@ -91,8 +92,8 @@ impl fmt::Display for Topic {
 /// A notification that belongs to no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum News {
-    /// A list has changed.
-    ListChanged,
+    /// Lists of these kinds have changed.
+    ListChanged(&'static [Kind]),
     /// A topic has changed, with the notification's params.
     About(Topic, Bytes),
 }
@@ -110,9 +111,12 @@ impl News {
             task_id: String,
         }
         match method {
-            notification::TOOLS_CHANGED
-            | notification::PROMPTS_CHANGED
-            | notification::RESOURCES_CHANGED => Some(Self::ListChanged),
+            notification::TOOLS_CHANGED => Some(Self::ListChanged(&[Kind::Tools])),
+            notification::PROMPTS_CHANGED => Some(Self::ListChanged(&[Kind::Prompts])),
+            // Skills are resources, too, and have no notification of their own.
+            notification::RESOURCES_CHANGED => {
+                Some(Self::ListChanged(&[Kind::Resources, Kind::Templates, Kind::Skills]))
+            }
             notification::RESOURCE_UPDATED => {
                 let params = params?;
                 let Updated { uri } = object(params).ok()?;
@@ -133,8 +137,8 @@ impl News {
 /// The destination of the notifications on a connection.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// Notified when the lists may have changed.
-    changed: Arc<Notify>,
+    /// The lists that may have changed.
+    changes: Arc<ChangedLists>,
     /// The clients' subscriptions.
     pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
     /// Cached reads, as long as they are valid.
@@ -152,13 +156,13 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox that requests the lists through `changed`.
+    /// An inbox that requests the lists through `changes`.
     pub(in crate::upstream) fn new(
-        changed: Arc<Notify>,
+        changes: Arc<ChangedLists>,
         subscriptions: Arc<Subscriptions>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            changed,
+            changes,
             subscriptions,
             reads: Arc::default(),
             begun: Notify::new(),
@@ -205,11 +209,11 @@ impl Inbox {
     /// unknown, and it belongs to the call.
     pub(in crate::upstream) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
-            Some(News::ListChanged) => {
+            Some(News::ListChanged(kinds)) => {
                 if method == notification::RESOURCES_CHANGED {
                     self.reads.clear();
                 }
-                self.relist();
+                self.changes.mark(kinds);
             }
             Some(News::About(topic, params)) => {
                 // Before the subscribers are notified and read again.
@@ -259,9 +263,9 @@ impl Inbox {
         self.subscriptions.server()
     }
 
-    /// Requests the lists again.
+    /// Requests all lists again.
     pub(in crate::upstream) fn relist(&self) {
-        self.changed.notify_one();
+        self.changes.mark_all();
     }
 
     /// After a time without a stream: anything may have changed.
@@ -316,9 +320,13 @@ mod tests {
     fn what_a_server_tells_is_told_apart() {
         let params = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
         for (method, said, news) in [
-            ("notifications/tools/list_changed", None, Some(News::ListChanged)),
-            ("notifications/prompts/list_changed", None, Some(News::ListChanged)),
-            ("notifications/resources/list_changed", params("{}"), Some(News::ListChanged)),
+            ("notifications/tools/list_changed", None, Some(News::ListChanged(&[Kind::Tools]))),
+            ("notifications/prompts/list_changed", None, Some(News::ListChanged(&[Kind::Prompts]))),
+            (
+                "notifications/resources/list_changed",
+                params("{}"),
+                Some(News::ListChanged(&[Kind::Resources, Kind::Templates, Kind::Skills])),
+            ),
             (
                 "notifications/resources/updated",
                 params(r#"{"uri":"a:b"}"#),

@@ -20,6 +20,7 @@ use crate::policy::Permitted;
 use crate::upstream::UpstreamError;
 use crate::upstream::credentials::GrantOwner;
 use crate::upstream::lists::FinishedListing;
+use crate::upstream::lists::changes::ChangedLists;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::callers::Callers;
@@ -45,8 +46,8 @@ pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) list_requests: AtomicU32,
     /// The last list request that has ended.
     pub(in crate::upstream) listings: watch::Sender<Option<FinishedListing>>,
-    /// Notified when the server's list may have changed.
-    pub(in crate::upstream) changed: Arc<Notify>,
+    /// The server's lists that may have changed.
+    pub(in crate::upstream) changes: Arc<ChangedLists>,
     /// Notified when an operator asks for the list.
     pub(in crate::upstream) list_asked: Notify,
     /// Messages that the server sends outside of responses.
@@ -68,9 +69,9 @@ pub(in crate::upstream) struct Instance {
 impl Instance {
     /// Starts an instance and its task.
     pub(in crate::upstream) fn start(kin: &Arc<ServerShared>, owner: InstanceKey) -> Arc<Self> {
-        let changed = Arc::new(Notify::new());
+        let changes = Arc::new(ChangedLists::default());
         let subscriptions = kin.surroundings.hub.of(&kin.config.name, &owner);
-        let inbox = Inbox::new(Arc::clone(&changed), subscriptions);
+        let inbox = Inbox::new(Arc::clone(&changes), subscriptions);
         inbox.keep_secret(&kin.config.secrets);
         inbox.count_in(&kin.metrics);
         let instance = Arc::new(Self {
@@ -84,7 +85,7 @@ impl Instance {
             unlisted: AtomicBool::new(false),
             list_requests: AtomicU32::new(0),
             listings: watch::Sender::new(None),
-            changed,
+            changes,
             list_asked: Notify::new(),
             stop: kin.stop.child_token(),
             restarts: AtomicU32::new(0),
@@ -183,18 +184,18 @@ impl Instance {
 
     /// Requests the lists, starting the instance if necessary. Does not wait.
     pub(in crate::upstream) fn want_list(&self) {
-        self.want_list_by(&self.changed);
+        self.want_list_by(|| self.changes.mark_all());
     }
 
     /// The same for an operator, who does not wait for the server's pace.
     pub(in crate::upstream) fn refresh_list(&self) {
-        self.want_list_by(&self.list_asked);
+        self.want_list_by(|| self.list_asked.notify_one());
     }
 
-    fn want_list_by(&self, cause: &Notify) {
+    fn want_list_by(&self, cause: impl FnOnce()) {
         self.touch();
         if *self.state.borrow() == LifeState::Ready {
-            cause.notify_one();
+            cause();
         } else {
             self.unlisted.store(true, Ordering::SeqCst);
             self.demand.notify_one();

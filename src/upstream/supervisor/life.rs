@@ -11,6 +11,7 @@ use crate::clock;
 use crate::config::{ServerKind, StartChoice};
 use crate::mcp::Era;
 
+use crate::upstream::lists::EVERY_KIND;
 use crate::upstream::lists::ListingPart;
 use crate::upstream::lists::dependence::ListDependence;
 use crate::upstream::lists::pace::{RelistCauses, RelistPace};
@@ -269,9 +270,11 @@ impl<'a> Life<'a> {
             }
             instance.kin.resume();
         }
-        match instance.list(&connection).await {
+        // All lists are requested now, whatever was announced before.
+        instance.changes.clear();
+        match instance.list(&connection, &EVERY_KIND).await {
             Ok(listed) if listed.part == ListingPart::Whole => {}
-            Ok(_) => instance.changed.notify_one(),
+            Ok(_) => instance.changes.mark_all(),
             Err(fault) => {
                 connection.close(self.child.take()).await;
                 return Err(fault);
@@ -328,16 +331,17 @@ impl<'a> Life<'a> {
         let mut pace = RelistPace::new();
         loop {
             let idle = instance.idle_at();
-            let causes = RelistCauses { changed: &instance.changed, asked: &instance.list_asked };
+            let causes = RelistCauses { changes: &instance.changes, asked: &instance.list_asked };
             tokio::select! {
                 fault = connection.closed() => return LossReason::Lost(self.explain(fault).await),
                 () = instance.stop.cancelled() => return LossReason::Stopped,
-                () = pace.due(causes) => {
+                kinds = pace.due(causes) => {
                     if !instance.owner.lists() {
                         instance.kin.relist_for(&instance.owner.list_declaration());
                     }
-                    let listed = instance.list(connection).await;
+                    let listed = instance.list(connection, &kinds).await;
                     pace.listed(listed.as_ref().ok());
+                    instance.changes.settle();
                     if let Err(fault) = listed {
                         // The previous list stays in use: calls may still work.
                         self.note(&fault);

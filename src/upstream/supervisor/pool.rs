@@ -97,6 +97,11 @@ impl Pool {
         }
     }
 
+    /// All instances.
+    pub(in crate::upstream) fn instances(&self) -> Vec<Arc<Instance>> {
+        self.open().values().map(|it| Arc::clone(&it.instance)).collect()
+    }
+
     /// Summaries of the oldest instances, and the number of all.
     pub(in crate::upstream) fn view(&self) -> (Vec<InstanceView>, usize) {
         let open = self.open();

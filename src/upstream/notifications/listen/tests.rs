@@ -1,12 +1,12 @@
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::call::{ErrorBody, ServerName};
 use crate::jsonrpc::Response;
 use crate::policy::Share;
+use crate::upstream::lists::changes::ChangedLists;
 use crate::upstream::notifications::{Mailbox, SubscriptionHub};
 
 /// A server's end of its streams.
@@ -61,7 +61,7 @@ impl ListenTransport for Scripted {
 struct World {
     server: Scripted,
     inbox: Arc<Inbox>,
-    relist: Arc<Notify>,
+    relist: Arc<ChangedLists>,
     mailbox: Arc<Mailbox>,
     task: JoinHandle<()>,
 }
@@ -69,7 +69,7 @@ struct World {
 impl World {
     fn start(tells: ChangeCapabilities, server: Scripted) -> Self {
         let name = ServerName::new("s").unwrap();
-        let relist = Arc::new(Notify::new());
+        let relist = Arc::new(ChangedLists::default());
         let inbox = Inbox::new(Arc::clone(&relist), SubscriptionHub::default().at(&name));
         let peer = Peer {
             version: ProtocolVersion::LATEST_MODERN,

@@ -12,12 +12,13 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::call::Event;
 use crate::codec::body::collect;
 use crate::upstream::SubscriptionHub;
+use crate::upstream::lists::changes::ChangedLists;
 
 type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -77,7 +78,7 @@ impl Scripted {
         Self { url, connections, asked: Arc::new(Mutex::new(asked)) }
     }
 
-    async fn open(&self, changed: &Arc<Notify>) -> HttpServer {
+    async fn open(&self, changed: &Arc<ChangedLists>) -> HttpServer {
         let config = crate::config::HttpConfig {
             url: self.url.clone(),
             headers: Vec::new(),
@@ -163,7 +164,7 @@ fn minute() -> Deadline {
 #[tokio::test]
 async fn a_server_that_answers_with_plain_json_hears_of_a_cancellation_and_of_a_timeout() {
     let server = Scripted::start(legacy(|_| None)).await;
-    let http = server.open(&Arc::new(Notify::new())).await;
+    let http = server.open(&Arc::new(ChangedLists::default())).await;
     let (target, one) = (target(), call());
     tokio::select! {
         _ = http.call(&one, &target, Vec::new(), minute()) => panic!("there is no answer"),
@@ -181,7 +182,7 @@ async fn a_server_that_answers_with_plain_json_hears_of_a_cancellation_and_of_a_
 #[tokio::test]
 async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() {
     let server = Scripted::start(legacy(|_| Some(json(404, String::new())))).await;
-    let changed = Arc::new(Notify::new());
+    let changed = Arc::new(ChangedLists::default());
     let http = server.open(&changed).await;
     let (target, one) = (target(), call());
     let fault = http.call(&one, &target, Vec::new(), minute()).await.unwrap_err();
@@ -203,7 +204,7 @@ async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
         Some(if is_lost { json(404, String::new()) } else { result(asked, "{}") })
     }))
     .await;
-    let http = server.open(&Arc::new(Notify::new())).await;
+    let http = server.open(&Arc::new(ChangedLists::default())).await;
     let (target, one) = (target(), call());
     let call = || http.call(&one, &target, Vec::new(), minute());
     let (first, second, third) = tokio::join!(call(), call(), call());
@@ -220,7 +221,7 @@ async fn a_session_that_is_not_opened_again_in_time_loses_the_connection() {
         if again { None } else { usual(asked) }
     })
     .await;
-    let http = server.open(&Arc::new(Notify::new())).await;
+    let http = server.open(&Arc::new(ChangedLists::default())).await;
     let (target, one) = (target(), call());
     let hanging = async {
         server.asked_for("initialize").await;
@@ -244,7 +245,7 @@ async fn a_server_that_hangs_at_its_end_holds_nothing_up() {
         None
     }))
     .await;
-    let http = server.open(&Arc::new(Notify::new())).await;
+    let http = server.open(&Arc::new(ChangedLists::default())).await;
     tokio::time::pause();
     http.close().await;
 }
@@ -268,7 +269,7 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
         Some(Response::builder().header("content-type", "text/event-stream").body(body).unwrap())
     }))
     .await;
-    let http = server.open(&Arc::new(Notify::new())).await;
+    let http = server.open(&Arc::new(ChangedLists::default())).await;
     let (target, one) = (target(), call());
     for _ in 0..CALLS {
         let mut reply = http.call(&one, &target, Vec::new(), minute()).await.unwrap();
