@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::kind::Kind;
-use super::uris::{UriSpellings, UriTemplate};
+use super::uris::{BarredTemplate, UriSpellings};
 use crate::call::NativeName;
 
 /// The elements of one server's list that are held: absent from every list, and unknown to calls and
@@ -13,7 +13,7 @@ pub struct HeldDefinitions {
     names: HashMap<(Kind, NativeName), HeldName>,
     /// The keys of resources.
     resources: HashSet<String>,
-    templates: Vec<UriTemplate>,
+    templates: Vec<BarredTemplate>,
     /// The directories of skills.
     skills: Vec<String>,
     /// Set if everything of the server is held until it is approved.
@@ -70,7 +70,7 @@ impl HeldDefinitions {
         forms.any(|form| {
             self.resources.contains(&form)
                 || is_below(&form)
-                || self.templates.iter().any(|template| template.matches_widely(&form))
+                || self.templates.iter().any(|template| template.covers(&form))
         })
     }
 
@@ -96,7 +96,7 @@ impl FromIterator<((Kind, NativeName), HeldName)> for HeldDefinitions {
                 Kind::Templates => {
                     let spellings = UriSpellings::of_template(uri);
                     let forms = spellings.keys().chain(spellings.for_denial().map(str::to_owned));
-                    held.templates.extend(forms.map(|form| UriTemplate::parse(&form)));
+                    held.templates.extend(forms.map(|form| BarredTemplate::parse(&form)));
                 }
                 Kind::Skills => {
                     let directory =

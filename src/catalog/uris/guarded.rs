@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::barred::BarredTemplate;
 use super::climbing::has_dot_segment;
 use super::normal_form::{UriSpellings, normal_form, normal_template};
 use super::{UriTemplate, confines};
@@ -16,7 +17,7 @@ pub(super) struct GuardedUris {
     /// Keys of the URIs and templates that a rule denies or that are held.
     barred: HashSet<String>,
     /// Those templates, in all their spellings.
-    barred_templates: Vec<UriTemplate>,
+    barred_templates: Vec<BarredTemplate>,
     /// The templates that clients see, as written and in normal form.
     shown_templates: Vec<UriTemplate>,
     /// The directories of listed skills, in normal form.
@@ -51,7 +52,7 @@ impl GuardedUris {
         let spellings = UriSpellings::of_template(text);
         let forms: HashSet<_> =
             spellings.keys().chain(spellings.for_denial().map(str::to_owned)).collect();
-        self.barred_templates.extend(forms.iter().map(|form| UriTemplate::parse(form)));
+        self.barred_templates.extend(forms.iter().map(|form| BarredTemplate::parse(form)));
         self.barred.extend(spellings.keys());
     }
 
@@ -127,9 +128,10 @@ impl GuardedUris {
     /// Returns true if a barred template can expand to the URI at some server.
     fn bars_expansion(&self, spellings: &UriSpellings) -> bool {
         !self.barred_templates.is_empty()
-            && spellings.keys().chain(spellings.for_denial().map(str::to_owned)).any(|form| {
-                self.barred_templates.iter().any(|template| template.matches_widely(&form))
-            })
+            && spellings
+                .keys()
+                .chain(spellings.for_denial().map(str::to_owned))
+                .any(|form| self.barred_templates.iter().any(|template| template.covers(&form)))
     }
 
     fn has_key(&self, form: &str) -> bool {

@@ -8,6 +8,7 @@
 //! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they stay
 //! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
 
+mod barred;
 mod candidates;
 pub(super) mod climbing;
 mod guarded;
@@ -18,6 +19,7 @@ mod pattern;
 mod rewrite;
 mod template;
 
+pub(super) use barred::BarredTemplate;
 pub(super) use listed::{ShownResource, prefix_uri};
 pub use normal_form::{UriSpellings, normal_form};
 pub use origin::ReleasedCheck;

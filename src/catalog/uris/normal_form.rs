@@ -20,11 +20,11 @@ pub fn normal_form(uri: &str) -> Option<String> {
     for _ in 0..MAX_PASSES {
         let next = normalise_once(&form)?;
         if next == form {
-            return Some(form);
+            break;
         }
         form = next;
     }
-    None
+    Some(form)
 }
 
 /// Returns the normal form of text in which `opaque` parts (wildcards, expressions of a template) stay as
@@ -80,6 +80,8 @@ pub(super) fn fold_authority(uri: &str) -> String {
 pub struct UriSpellings {
     /// As written.
     written: String,
+    /// As servers read it that parse it and change nothing else; `None` if it is in normal form.
+    parsed: Option<String>,
     normal: Option<String>,
     /// Forms without percent-encoding.
     decoded: Vec<String>,
@@ -90,32 +92,40 @@ pub struct UriSpellings {
 impl UriSpellings {
     /// The spellings of a URI.
     pub fn of(uri: &str) -> Self {
-        Self::with_normal(uri, normal_form(uri))
+        let normal = normal_form(uri);
+        let is_normal = normal.as_deref() == Some(uri);
+        let parsed = if is_normal { None } else { Url::parse(uri).ok().map(String::from) };
+        Self { parsed, ..Self::written(uri, normal) }.complete()
     }
 
     /// The spellings of a URI template.
     pub(in crate::catalog) fn of_template(text: &str) -> Self {
-        Self::with_normal(text, normal_template(text))
+        Self::written(text, normal_template(text)).complete()
     }
 
-    fn with_normal(uri: &str, normal: Option<String>) -> Self {
-        let written = uri.to_owned();
-        let mut spellings = Self { written, normal, decoded: Vec::new(), cut: Vec::new() };
-        if spellings.is_normal() && !uri.contains(['%', '#', '?']) {
-            return spellings;
+    fn written(uri: &str, normal: Option<String>) -> Self {
+        let (written, decoded, cut) = (uri.to_owned(), Vec::new(), Vec::new());
+        Self { written, parsed: None, normal, decoded, cut }
+    }
+
+    /// Adds the forms that are made of those as written and in normal form.
+    fn complete(mut self) -> Self {
+        let uri = &*self.written;
+        if self.is_normal() && !uri.contains(['%', '#', '?']) {
+            return self;
         }
         let mut decoded: Vec<String> = Vec::new();
         let once = decode(uri);
-        let of_normal = spellings.normal.as_deref().map(decode);
+        let of_normal = self.normal.as_deref().map(decode);
         let normal_of_decoded = normal_form(&once);
         let both = normal_of_decoded.as_deref().map(decode);
         decoded.extend([Some(once), of_normal, normal_of_decoded, both].into_iter().flatten());
         decoded.sort_unstable();
         decoded.dedup();
-        spellings.decoded = decoded;
-        let cut = spellings.whole_forms().filter_map(cut_ignored_end).collect::<HashSet<_>>();
-        spellings.cut = cut.into_iter().collect();
-        spellings
+        self.decoded = decoded;
+        let cut = self.whole_forms().filter_map(cut_ignored_end).collect::<HashSet<_>>();
+        self.cut = cut.into_iter().collect();
+        self
     }
 
     /// The normal form.
@@ -150,9 +160,9 @@ impl UriSpellings {
     }
 
     fn whole_forms(&self) -> impl Iterator<Item = &str> {
-        let written = std::iter::once(&*self.written);
-        let normal = self.normal.as_deref().filter(|_| !self.is_normal());
-        written.chain(normal).chain(self.decoded.iter().map(String::as_str))
+        let written = std::iter::once(&self.written);
+        let normal = self.normal.as_ref().filter(|_| !self.is_normal());
+        written.chain(normal).chain(&self.parsed).chain(&self.decoded).map(String::as_str)
     }
 }
 
@@ -194,14 +204,15 @@ fn normalise_once(uri: &str) -> Option<String> {
 }
 
 /// Decodes percent-encoded unreserved characters, and writes the other codes in capitals (RFC 3986,
-/// sections 6.2.2.1 and 6.2.2.2).
+/// sections 6.2.2.1 and 6.2.2.2) and a `%` that begins no code as `%25`.
 fn normalise_percents(uri: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(uri.len()), uri);
     while let Some((before, after)) = rest.split_once('%') {
         out.push_str(before);
         let code = after.get(..2).filter(|code| code.bytes().all(|it| it.is_ascii_hexdigit()));
         let Some(code) = code else {
-            out.push('%');
+            // Written as its code: else a later pass would read it with what follows as another code.
+            out.push_str("%25");
             rest = after;
             continue;
         };
@@ -262,6 +273,20 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #[test]
+        fn a_normal_form_is_its_own_and_that_of_the_parsed_uri(
+            uri in "(file|FILE|https|x|db|web\\+a)?:?/{0,4}([a-c%EF|:@?#.;~é /\\\\\\[\\]0-9\u{ff45}]|%2e|%2F|%7|%25|%4[13]|/\\.\\.?/){0,12}"
+        ) {
+            if let Ok(parsed) = Url::parse(&uri) {
+                let normal = normal_form(&uri).unwrap();
+                prop_assert_eq!(normal_form(parsed.as_str()), Some(normal.clone()));
+                prop_assert_eq!(normal_form(&normal), Some(normal));
+            }
+        }
+    }
+
     #[test]
     fn spellings_of_one_resource_have_one_normal_form() {
         for (normal, spellings) in [
@@ -304,6 +329,9 @@ mod tests {
             ),
             ("db://Prod/a%2Fb", &["DB://Prod/a%2fb", "db://@Prod/%61%2Fb", "db://%50rod/a%2Fb"]),
             ("x:a%20b", &["X:a%20b"]),
+            // A `%` that begins no code is read as itself, and never with what follows it when that is decoded.
+            ("x:%2573ecret", &["x:%7%33ecret", "X:%2573ecret"]),
+            ("x:100%25", &["x:100%"]),
         ] {
             for spelling in spellings.iter().chain([&normal]) {
                 assert_eq!(normal_form(spelling).as_deref(), Some(normal), "{spelling:?}");

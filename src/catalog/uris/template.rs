@@ -88,8 +88,8 @@ impl UriTemplate {
     }
 
     /// Returns true if the template matches `uri` as some server reads it: the official ones differ in
-    /// the characters that a value may have, and in the sign before it.
-    pub(in crate::catalog) fn matches_widely(&self, uri: &str) -> bool {
+    /// the characters that a value may have, in the sign before it, and in whether it may be empty.
+    pub(super) fn matches_widely(&self, uri: &str) -> bool {
         self.run(uri, Operator::reach_widely)
     }
 
@@ -114,6 +114,23 @@ impl UriTemplate {
             };
         }
         reached.last() == Some(&true)
+    }
+
+    /// The literal parts.
+    pub(super) fn literals(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            TemplatePart::Literal(text) => Some(text.as_str()),
+            TemplatePart::Expression { .. } => None,
+        })
+    }
+
+    /// The template's text with another text for each expression.
+    pub(super) fn replace_expressions(&self, replacement: &str) -> String {
+        let texts = self.0.iter().map(|part| match part {
+            TemplatePart::Literal(text) => text.as_str(),
+            TemplatePart::Expression { .. } => replacement,
+        });
+        texts.collect()
     }
 
     /// The number of expressions.
@@ -292,10 +309,7 @@ impl Operator {
     /// The positions that can be reached after the expression at any server.
     fn reach_widely(self, from: &[bool], uri: &[u8], nested: bool) -> Vec<bool> {
         let is_segment = matches!(self, Self::Simple | Self::Label | Self::Parameter) && !nested;
-        let mut reached = match self {
-            Self::Simple | Self::Reserved => vec![false; from.len()],
-            _ => from.to_vec(),
-        };
+        let mut reached = from.to_vec();
         let mut running = false;
         for (place, byte) in uri.iter().enumerate() {
             let inside = !is_segment || *byte != b'/';
