@@ -125,9 +125,8 @@ pub(super) async fn explain_missing_login(
     let may_hear_of = |server: &ServerName| view.scope().is_about_server(server);
     let servers = snapshot.servers().map(|member| (member, &member.config.name));
     let servers = servers.filter(|(_, name)| may_have(name) && may_hear_of(name));
-    let principal = &call.context.principal;
     for (member, _) in servers {
-        if let Some(missing) = member.server.login_failure(principal).await {
+        if let Some(missing) = member.server.login_failure(&call.context).await {
             return missing;
         }
     }

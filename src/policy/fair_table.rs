@@ -44,6 +44,15 @@ pub struct EntryOwner {
     pub address: Option<IpAddr>,
 }
 
+/// The time that an entry lasts.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryLifetime {
+    /// The present.
+    pub now: Instant,
+    /// The end.
+    pub until: Instant,
+}
+
 #[derive(Debug)]
 struct FairEntry<V> {
     value: V,
@@ -80,15 +89,16 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         entry.map(|entry| &mut entry.value)
     }
 
-    /// Adds an entry that lasts from `now` until `until`. Returns the entries that make room for it:
-    /// the oldest of its own holder or address where that has its share, and else the oldest of the
-    /// holder with the most.
+    /// Adds an entry. Returns the entries that make room for it: the oldest of its own holder or
+    /// address where that has its share, and else the oldest of the holder with the most.
     pub fn insert(
         &mut self,
-        (key, value): (K, V),
+        key: K,
+        value: V,
         owner: EntryOwner,
-        (now, until): (Instant, Instant),
+        lifetime: EntryLifetime,
     ) -> Vec<V> {
+        let EntryLifetime { now, until } = lifetime;
         let owner = EntryOwner { address: owner.address.map(network), ..owner };
         let mut removed: Vec<_> = self.remove(&key).into_iter().collect();
         while let Some(oldest) = find_oldest(self.holders.get(&owner.holder), owner.share) {
@@ -190,7 +200,7 @@ mod tests {
             let address = address.map(|address| address.parse().unwrap());
             let owner = EntryOwner { holder: Holder::Client(holder.into()), share: SHARE, address };
             let until = self.now + Duration::from_mins(1);
-            self.table.insert((key, key), owner, (self.now, until))
+            self.table.insert(key, key, owner, EntryLifetime { now: self.now, until })
         }
 
         fn has(&self, key: u32) -> bool {

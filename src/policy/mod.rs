@@ -46,7 +46,7 @@ pub use definitions::{
     DefinitionScreen, PendingForm, PinBasis, PinnedDefinition, PinnedForm, ScreenReason,
     ScreenedDefinition, pins_of, scan_of,
 };
-pub use fair_table::{EntryOwner, FairTable, TableBounds};
+pub use fair_table::{EntryLifetime, EntryOwner, FairTable, TableBounds};
 pub use gate::{Gate, GateSettings};
 pub use interceptors::{NoticeTreatment, ReplyInterceptors};
 pub use large_work::{LargeWork, Patience};

@@ -199,7 +199,7 @@ impl Server {
         // Held although it may be needed only to learn the server's era.
         let (instance, _in_use) = self.main_or_account(context).await?;
         let connected = instance.connected().await;
-        let explain = async |fault| self.kin.explain_down(fault, &context.principal).await;
+        let explain = async |fault| self.kin.explain_down(fault, context).await;
         match connected {
             Ok(connection) => Ok(connection.peer().version),
             Err(fault) => Err(Box::pin(explain(fault)).await),

@@ -6,34 +6,22 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::support::api::Page;
-use crate::support::{Gateway, Issuer, Said, Upstream, within};
+use crate::support::relay::{FIXED, FORM, QUERY, Relay};
+use crate::support::{Issuer, Said, within};
 
-const FORM: &str = "application/x-www-form-urlencoded";
-const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
 const REFRESH: &str = "grant_type=refresh_token&refresh_token=r&client_id=fixed-1";
-const QUERY: &str = "response_type=code&client_id=fixed-1&state=s\
-                     &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb\
-                     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
-                     &code_challenge_method=S256";
-
-struct Relay {
-    issuer: Issuer,
-    gateway: Gateway,
-}
 
 impl Relay {
     async fn new(lines: &str, gateway: &str) -> Self {
-        let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
-        let api = &issuer.api;
-        let metadata = json!({
-            "issuer": api.url(""), "jwks_uri": api.url("/keys"),
-            "authorization_endpoint": api.url("/authorize?tenant=1"),
-            "token_endpoint": api.url("/token?policy=1"),
-        });
-        api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
-        let builder = Gateway::with("s", upstream.http()).gateway(gateway);
-        let gateway = builder.toml(&issuer.table("idp", lines)).start().await;
-        Self { issuer, gateway }
+        let metadata = |issuer: &Issuer| {
+            let api = &issuer.api;
+            json!({
+                "issuer": api.url(""), "jwks_uri": api.url("/keys"),
+                "authorization_endpoint": api.url("/authorize?tenant=1"),
+                "token_endpoint": api.url("/token?policy=1"),
+            })
+        };
+        Self::start(lines, metadata, |builder| builder.gateway(gateway)).await
     }
 
     async fn post(&self, form: &str, headers: &[(&str, &str)]) -> Said {

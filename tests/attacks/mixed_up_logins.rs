@@ -63,6 +63,35 @@ async fn the_page_of_one_issuer_is_not_used_for_another() {
 }
 
 #[tokio::test]
+async fn a_login_at_the_page_of_another_issuer_ends_when_its_owner_comes() {
+    for has_agreed in [false, true] {
+        let (honest, evil) = (protected().await, protected().await);
+        evil.publishes(json!({
+            "authorization_endpoint": honest.api.url("/authorize"),
+            "authorization_response_iss_parameter_supported": null,
+        }));
+        // The hostile server is the first that needs a login.
+        let lazy = format!("start = \"lazy\"\n{}", honest.lines("honest", ""));
+        let builder = Gateway::with("honest", lazy).server("evil", evil.lines("evil", ""));
+        let gateway = builder.start().await;
+        let (browser, link) = (Browser::of(&gateway), link_of(&gateway, 1).await);
+        let page = browser.opens(&link).await;
+        let asked = if has_agreed { Some(browser.agrees(&link).await) } else { None };
+        let said = call(&gateway, "honest").await;
+        assert!(said.body.contains("/connect/link"), "{said:?}");
+        let said = if let Some(asked) = asked {
+            browser.opens(&evil.answers(&asked, &[("code", "c")])).await
+        } else {
+            let form = crate::support::browser::fields(&page.body);
+            let answer = [("form_key", &*form["form_key"]), ("ticket", &*form["ticket"])];
+            browser.sends("/connect/link", &[answer[0], answer[1], ("answer", "accept")]).await
+        };
+        assert_eq!((said.status, said.header("location")), (400, None), "{said:?}");
+        assert!(evil.token_requests().is_empty());
+    }
+}
+
+#[tokio::test]
 async fn the_answer_of_one_login_is_not_used_at_the_callback_of_another() {
     let honest = protected().await;
     let gateway = Gateway::with("honest", honest.lines("honest", ""))

@@ -33,6 +33,7 @@ pub mod host;
 pub mod issuer;
 pub mod oauth;
 pub mod old;
+pub mod relay;
 pub mod upstream;
 pub mod webhook;
 

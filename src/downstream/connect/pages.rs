@@ -233,7 +233,7 @@ impl Visitor<'_> {
         let Some(member) = self.find_server(&owner, &request.form.server) else {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
-        match member.server.begin_login(&owner).await {
+        match member.server.begin_login(&owner, self.address).await {
             Ok(link) => {
                 // The same page by a path: the browser may have another name for the gateway.
                 let ticket = link.split_once('?').map_or("", |(_, query)| query);

@@ -18,7 +18,7 @@ pub(super) struct Visitor<'a> {
     pub(super) snapshot: &'a Arc<Snapshot>,
     pub(super) browser: Option<KnownBrowser>,
     /// The address that it comes from.
-    address: IpAddr,
+    pub(super) address: IpAddr,
     /// Whether a person of this machine needs no link: there is only one user.
     is_sole_user: bool,
 }

@@ -1,6 +1,7 @@
 //! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -95,6 +96,8 @@ pub(super) struct GrantSlot {
     pub(super) turn: AsyncMutex<()>,
     /// The link that was given out last.
     pub(super) link: Mutex<Option<LoginLink>>,
+    /// The address of the client's last request; `None` for the gateway's own grant.
+    pub(super) address: Mutex<Option<IpAddr>>,
     /// The token that the owner has sent last, where it is exchanged.
     pub(super) caller: Mutex<Option<CallerToken>>,
     /// What the authorization server was given and has refused, as its SHA-256.
@@ -116,6 +119,7 @@ impl GrantSlot {
             ended,
             turn: AsyncMutex::default(),
             link: Mutex::default(),
+            address: Mutex::default(),
             caller: Mutex::default(),
             refused: Mutex::default(),
             is_offered: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::crypto::sha256;
-use crate::policy::{FairTable, TableBounds};
+use crate::policy::{EntryLifetime, FairTable, TableBounds};
 
 use super::grant::GrantOwner;
 use super::pkce::{NoRandomness, draw_text};
@@ -73,7 +73,8 @@ impl BrowserBook {
         let lasts = if owner.is_some() { SIGNED_IN } else { UNKNOWN };
         let browser = KnownBrowser { id, owner, form_key, notice: None };
         let entry = visit.link_owner.entry_at(visit.address, OWNER_SHARE);
-        self.known.lock().insert((id, browser.clone()), entry, (now, now + lasts));
+        let lifetime = EntryLifetime { now, until: now + lasts };
+        self.known.lock().insert(id, browser.clone(), entry, lifetime);
         Ok(NewBrowser { cookie, browser })
     }
 

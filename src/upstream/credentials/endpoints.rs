@@ -212,5 +212,8 @@ mod tests {
         assert!(book.claim(&place("evil"), mixed.clone()).is_err(), "before any login there");
         let configured = EndpointClaim { trust: IssuerTrust::Configured, ..mixed };
         book.claim(&place("own"), configured).unwrap();
+        // Another issuer of that host has its own page there.
+        let tenant = claim("https://honest.test/tenant", "https://honest.test/tenant/authorize");
+        book.claim(&place("tenant"), tenant).unwrap();
     }
 }

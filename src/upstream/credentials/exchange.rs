@@ -3,9 +3,10 @@
 //! None of these grants falls back to another, and none uses what belongs to somebody else: a call's
 //! token is exchanged for that call's client, and the operator's for the gateway.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::call::{CallerToken, Principal};
+use crate::call::{CallerToken, Context, Principal};
 use crate::clock;
 use crate::config::{ExchangedType, GrantKind, IdpConfig, OauthConfig, Secret};
 use crate::crypto::sha256;
@@ -101,18 +102,28 @@ impl ServerAuthorizer {
         issuer.is_none_or(|name| principal.issuer() == Some(name))
     }
 
-    /// Remembers the token that a client has sent, for requests that are made for it without a call.
-    pub(in crate::upstream) fn note_caller(
-        &self,
-        principal: &Principal,
-        token: Option<&CallerToken>,
-    ) {
-        if !self.oauth.grant.exchanges_callers() {
+    /// Remembers the address of a client, for its links to log in by, and the token that it has sent,
+    /// for requests that are made for it without a call.
+    pub(in crate::upstream) fn note_caller(&self, context: &Context) {
+        let owner = self.owner_of(Some(&context.principal));
+        if owner == GrantOwner::Gateway {
             return;
         }
-        let owner = self.owner_of(Some(principal));
-        if let (GrantOwner::Client(_), Some(token)) = (&owner, token) {
-            self.book.slot(self.key_of(&owner)).note_caller(token);
+        let grants = context.grants.as_deref();
+        let token = grants.and_then(|grants| grants.token.as_ref());
+        match (self.oauth.grant, token) {
+            (GrantKind::AuthorizationCode, _) => self.note_address(&owner, context.address),
+            (grant, Some(token)) if grant.exchanges_callers() => {
+                self.book.slot(self.key_of(&owner)).note_caller(token);
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers the address that a client has asked from: it has a share of all links.
+    pub(in crate::upstream) fn note_address(&self, owner: &GrantOwner, address: IpAddr) {
+        if *owner != GrantOwner::Gateway {
+            *self.book.slot(self.key_of(owner)).address.lock() = Some(address);
         }
     }
 

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::call::ServerName;
 use crate::clock;
-use crate::policy::{EntryOwner, FairTable, Holder, TableBounds};
+use crate::policy::{EntryLifetime, EntryOwner, FairTable, Holder, TableBounds};
 use crate::text::error_chain;
 
 use super::authorization::{AnswerRefusal, AuthorizationAnswer, AuthorizationRequest};
@@ -125,8 +125,9 @@ impl TicketBook {
         self.tickets.lock().remove(&ticket.to_owned())
     }
 
-    fn add(&self, (key, ticket): (String, Ticket), owner: EntryOwner, until: Instant) {
-        let removed = self.tickets.lock().insert((key, ticket), owner, (clock::now(), until));
+    fn add(&self, key: String, ticket: Ticket, owner: EntryOwner, until: Instant) {
+        let lifetime = EntryLifetime { now: clock::now(), until };
+        let removed = self.tickets.lock().insert(key, ticket, owner, lifetime);
         for old in removed {
             old.end_login();
         }
@@ -134,16 +135,16 @@ impl TicketBook {
 
     /// Adds a login that waits for its owner. There is one for each grant.
     pub(super) fn add_login(&self, ticket: String, login: Arc<PreparedLogin>) {
-        let (until, owner) = (login.until, own_entry(&login.slot.key.owner));
+        let (until, owner) = (login.until, entry_of(&login.slot));
         let slot = Arc::clone(&login.slot);
         self.tickets.lock().retain_of(&owner.holder, |known| !known.is_of(&slot));
         let new = Ticket { purpose: TicketPurpose::Login(login), browser: None };
-        self.add((ticket, new), owner, until);
+        self.add(ticket, new, owner, until);
     }
 
     /// Ends the logins of a slot.
     pub(super) fn end_logins(&self, slot: &Arc<GrantSlot>) {
-        let holder = own_entry(&slot.key.owner).holder;
+        let holder = entry_of(slot).holder;
         let is_other = |login: &OpenLogin| !Arc::ptr_eq(&login.prepared.slot, slot);
         self.logins.lock().retain_of(&holder, is_other);
         self.tickets.lock().retain_of(&holder, |ticket| !ticket.is_of(slot));
@@ -151,10 +152,10 @@ impl TicketBook {
 
     fn open_login(&self, state: String, login: OpenLogin) {
         let slot = Arc::clone(&login.prepared.slot);
-        let (until, owner) = (login.prepared.until, own_entry(&slot.key.owner));
+        let (owner, until) = (entry_of(&slot), login.prepared.until);
         let mut logins = self.logins.lock();
         logins.retain_of(&owner.holder, |open| !Arc::ptr_eq(&open.prepared.slot, &slot));
-        logins.insert((state, login), owner, (clock::now(), until));
+        logins.insert(state, login, owner, EntryLifetime { now: clock::now(), until });
     }
 
     /// Takes a login out: a state is good for one answer.
@@ -203,7 +204,7 @@ impl GrantBook {
         let link = self.link_of(&ticket)?;
         let entry = owner.entry_at(address, OWNER_SHARE);
         let new = Ticket { purpose: TicketPurpose::Visit(owner), browser: None };
-        self.tickets.add((ticket, new), entry, clock::now() + Self::VISIT_TIME);
+        self.tickets.add(ticket, new, entry, clock::now() + Self::VISIT_TIME);
         Ok(link)
     }
 
@@ -337,14 +338,14 @@ impl GrantBook {
     }
 }
 
-/// The entry of a login in the tables: clients have their share, and the gateway itself, which logs in
-/// at many servers, has a larger one.
-fn own_entry(owner: &GrantOwner) -> EntryOwner {
-    let (holder, share) = match owner.client_name() {
+/// The entry of a login in the tables: clients and addresses have their share, and the gateway itself,
+/// which logs in at many servers, has a larger one.
+fn entry_of(slot: &GrantSlot) -> EntryOwner {
+    let (holder, share) = match slot.key.owner.client_name() {
         Some(name) => (Holder::Client(Arc::clone(name)), OWNER_SHARE),
         None => (Holder::Client("".into()), GATEWAY_SHARE),
     };
-    EntryOwner { holder, share, address: None }
+    EntryOwner { holder, share, address: *slot.address.lock() }
 }
 
 /// The most links that are out at once, and the most logins.
@@ -355,56 +356,4 @@ const OWNER_SHARE: usize = 256;
 const GATEWAY_SHARE: usize = 5000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::call::Principal;
-
-    const ADDRESS: [u8; 4] = [192, 0, 2, 1];
-
-    fn book() -> GrantBook {
-        let book = GrantBook::default();
-        book.set_base("https://g.test".parse().ok());
-        book
-    }
-
-    fn link(book: &GrantBook, client: &str, address: [u8; 4]) -> String {
-        let owner = match client {
-            "" => GrantOwner::Gateway,
-            name => GrantOwner::Client(Principal::Client(name.into())),
-        };
-        let link = book.make_visit_link(owner, address.into()).unwrap();
-        link.query_pairs().next().unwrap().1.into_owned()
-    }
-
-    #[test]
-    fn ten_thousand_links_of_one_client_leave_those_of_others_alone() {
-        let book = book();
-        let others = link(&book, "bystander", ADDRESS);
-        let first = link(&book, "attacker", ADDRESS);
-        for _ in 0..25_000 {
-            link(&book, "attacker", ADDRESS);
-        }
-        assert!(book.read_ticket(&others, None).is_ok());
-        assert!(book.read_ticket(&first, None).is_err(), "its own oldest link made room");
-        let new = link(&book, "bystander", ADDRESS);
-        assert!(book.read_ticket(&new, None).is_ok());
-        assert!(book.tickets.tickets.lock().len() <= OWNER_SHARE + 2);
-    }
-
-    #[test]
-    fn addresses_and_clients_together_fill_no_more_than_the_table_and_lock_nobody_out() {
-        let book = book();
-        let others = link(&book, "bystander", [198, 51, 100, 7]);
-        for number in 0..15_300_u32 {
-            let [.., third, last] = number.to_be_bytes();
-            // Clients without a name are told apart by their addresses.
-            link(&book, "", [10, 0, third, last]);
-            link(&book, &format!("attacker{}", number % 200), ADDRESS);
-        }
-        let tickets = book.tickets.tickets.lock().len();
-        assert!(tickets <= TICKET_BOUNDS.all, "{tickets}");
-        assert!(book.read_ticket(&others, None).is_ok());
-        let new = link(&book, "bystander", [198, 51, 100, 7]);
-        assert!(book.read_ticket(&new, None).is_ok());
-    }
-}
+mod tests;

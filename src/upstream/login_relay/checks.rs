@@ -295,8 +295,9 @@ mod tests {
         }
         assert!(matches!(check(None, "grant_type=password", None), Err(Grant)));
         let mut twice = HeaderMap::new();
-        twice.append(AUTHORIZATION, "Basic YTpi".parse().unwrap());
-        twice.append(AUTHORIZATION, "Basic YTpi".parse().unwrap());
+        for _ in 0..2 {
+            twice.append(AUTHORIZATION, "Basic Yzpz".parse().unwrap());
+        }
         let checked = check_token_request(&parse(refresh), &twice, None);
         assert!(matches!(checked, Err(Client)));
     }

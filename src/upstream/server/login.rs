@@ -1,11 +1,12 @@
 //! A server that asks for a login, as the rest of the gateway sees it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::call::{Context, Failure, Principal, ServerFault};
+use crate::call::{Context, Failure, ServerFault};
 use crate::catalog::Kind;
 use crate::policy::Holder;
 use crate::upstream::UpstreamError;
@@ -34,12 +35,17 @@ impl Server {
         }
     }
 
-    /// The link by which an owner logs in.
+    /// The link by which an owner logs in, who asks from this address.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
-    pub async fn begin_login(&self, owner: &GrantOwner) -> Result<Arc<str>, LoginFault> {
+    pub async fn begin_login(
+        &self,
+        owner: &GrantOwner,
+        address: IpAddr,
+    ) -> Result<Arc<str>, LoginFault> {
         let authorizer = self.kin.authorizer.as_ref().ok_or(LoginFault::UnknownLink)?;
+        authorizer.note_address(owner, address);
         authorizer.begin_login(owner).await
     }
 
@@ -56,9 +62,9 @@ impl Server {
 
     /// The failure of a call to a server that has no list for its client yet, because it asks for a
     /// login; `None` if it does not, or if the client has logged in.
-    pub async fn login_failure(&self, principal: &Principal) -> Option<Failure> {
+    pub async fn login_failure(&self, context: &Context) -> Option<Failure> {
         let authorizer = self.kin.authorizer.as_ref()?;
-        if self.list().is_some() || authorizer.has_account(principal) {
+        if self.list().is_some() || authorizer.has_account(&context.principal) {
             return None;
         }
         // After a login that came to nothing, the next start makes another link.
@@ -74,7 +80,7 @@ impl Server {
             return None;
         }
         let fault = UpstreamError::Down(Box::new(ServerFault::LoginNeeded));
-        let fault = self.kin.explain_down(fault, principal).await;
+        let fault = self.kin.explain_down(fault, context).await;
         Some(fault.into_failure(self.name(), &self.kin.config.secrets))
     }
 

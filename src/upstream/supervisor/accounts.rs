@@ -29,12 +29,10 @@ impl ServerShared {
         self.no_account.store(is_missing && is_known, Ordering::Release);
     }
 
-    /// Remembers the token that a client has sent, where it is exchanged.
+    /// Remembers the address of a client, and its token where that is exchanged.
     pub(in crate::upstream) fn note_caller(&self, context: &Context) {
         if let Some(authorizer) = &self.authorizer {
-            let grants = context.grants.as_deref();
-            let token = grants.and_then(|grants| grants.token.as_ref());
-            authorizer.note_caller(&context.principal, token);
+            authorizer.note_caller(context);
         }
     }
 
@@ -50,18 +48,19 @@ impl ServerShared {
     pub(in crate::upstream) async fn explain_down(
         &self,
         fault: UpstreamError,
-        client: &Principal,
+        context: &Context,
     ) -> UpstreamError {
         let waits =
             matches!(&fault, UpstreamError::Down(fault) if **fault == ServerFault::LoginNeeded);
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| waits) else { return fault };
+        let client = &context.principal;
         let owner = authorizer.owner_of(Some(client));
         let is_own = owner != GrantOwner::Gateway && !authorizer.has_account(client);
-        if is_own
-            && authorizer.connection(&owner).is_some()
-            && let Err(login) = authorizer.begin_login(&owner).await
-        {
-            return UpstreamError::Login(Box::new(login));
+        if is_own && authorizer.connection(&owner).is_some() {
+            authorizer.note_address(&owner, context.address);
+            if let Err(login) = authorizer.begin_login(&owner).await {
+                return UpstreamError::Login(Box::new(login));
+            }
         }
         let demand = authorizer.open_login(&owner);
         demand.map_or(fault, |demand| UpstreamError::LoginNeeded(Box::new(demand)))

@@ -150,7 +150,7 @@ impl Instance {
         let connection = match self.connected().await {
             Ok(connection) => connection,
             Err(fault) => {
-                let explained = Box::pin(self.kin.explain_down(fault, &context.principal));
+                let explained = Box::pin(self.kin.explain_down(fault, context));
                 return Err(self.fail(explained.await));
             }
         };

@@ -6,31 +6,15 @@ use crate::support::api::Page;
 use crate::support::browser::{Browser, fields};
 use crate::support::gateway::Builder;
 use crate::support::issuer::with;
-use crate::support::{Gateway, Issuer, Said, Upstream};
+use crate::support::relay::{FIXED, FORM, QUERY, Relay};
+use crate::support::{Issuer, Said};
 
 const METADATA: &str = "/.well-known/oauth-authorization-server/login/idp";
-const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
-const FORM: &str = "application/x-www-form-urlencoded";
-/// An authorization request as a client makes it, but for `resource`.
-const QUERY: &str = "response_type=code&client_id=fixed-1&state=s\
-                     &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb\
-                     &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
-                     &code_challenge_method=S256";
-
-/// A gateway that passes logins on to an authorization server.
-struct Relay {
-    issuer: Issuer,
-    gateway: Gateway,
-}
 
 impl Relay {
-    /// With lines of `[issuers.idp]`, more metadata, and what else the configuration has.
+    /// With lines of `[issuers.idp]`, more metadata, and other changes of the configuration.
     async fn with(lines: &str, metadata: Value, change: impl FnOnce(Builder) -> Builder) -> Self {
-        let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
-        publish(&issuer, metadata);
-        let gateway = Gateway::with("s", upstream.http()).toml(&issuer.table("idp", lines));
-        let gateway = change(gateway).start().await;
-        Self { issuer, gateway }
+        Self::start(lines, |issuer| extend_metadata(issuer, metadata), change).await
     }
 
     async fn new(lines: &str, metadata: Value) -> Self {
@@ -72,7 +56,7 @@ impl Relay {
 }
 
 /// Metadata as an authorization server publishes it, with more members.
-fn publish(issuer: &Issuer, more: Value) {
+fn extend_metadata(issuer: &Issuer, more: Value) -> Value {
     let api = &issuer.api;
     let metadata = json!({
         "issuer": api.url(""), "jwks_uri": api.url("/keys"),
@@ -81,8 +65,7 @@ fn publish(issuer: &Issuer, more: Value) {
         "response_types_supported": ["code", "id_token"], "scopes_supported": ["openid"],
         "token_endpoint_auth_methods_supported": ["client_secret_post"],
     });
-    let metadata = with(metadata, more);
-    api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
+    with(metadata, more)
 }
 
 #[tokio::test]
