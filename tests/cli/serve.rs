@@ -216,3 +216,28 @@ fn the_other_commands_that_hold_credentials_write_no_core_dumps_either() {
         child.wait().unwrap();
     }
 }
+
+#[test]
+fn the_memory_of_a_control_group_bounds_the_gateway_at_its_start_and_after_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = folder.path().join("group");
+    std::fs::create_dir(&group).unwrap();
+    std::fs::write(group.join("memory.max"), "157286400\n").unwrap();
+    let config = file(folder.path(), &text(""));
+    // The file system of control groups, in a mount namespace of the gateway's own.
+    let script = "mount --bind \"$0\" /sys/fs/cgroup && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", script]).arg(&group).arg(TRUNKLINE);
+    command.args(["serve", "--config", &config]).env_remove("TRUNKLINE_LOG");
+    let gateway = Process::start_command(folder, command);
+    let reduced = "because the control group has little memory";
+    eventually("the log names what is reduced", || {
+        let log = gateway.log();
+        log.lines().any(|line| line.contains("gateway.limits.bodies: ") && line.contains(reduced))
+    });
+    // The same file has the same bounds, so that nothing changes.
+    gateway.signal(Signal::HUP);
+    let last_reload = || gateway.status()["configuration"]["last_reload"]["outcome"].clone();
+    eventually("it is reloaded", || !last_reload().is_null());
+    assert_eq!(last_reload(), "unchanged", "{}", gateway.log());
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::codec::file::read_file;
 use crate::config::{Config, ReducedBound};
 
-/// Reduces the configuration's bounds of memory to [`SHARE`] percent of the control group's limit.
+/// Reduces the configuration's bounds of memory to [`BOUNDS_PERCENT`] percent of the control group's limit.
 /// Without a limit they stay.
 pub(super) fn fit_control_group(config: &mut Config) -> Vec<ReducedBound> {
     let groups = read_file(Path::new("/proc/self/cgroup"), MAX_GROUP_FILE).unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn log_reduced(reduced: &[ReducedBound]) {
 }
 
 fn share_of_limit(limit: u64) -> usize {
-    usize::try_from(limit / 100 * SHARE).unwrap_or(usize::MAX)
+    usize::try_from(limit / 100 * BOUNDS_PERCENT).unwrap_or(usize::MAX)
 }
 
 /// The lowest limit of the control groups in the text of `/proc/self/cgroup`, and of those around
@@ -62,7 +62,7 @@ fn lowest_limit(root: &Path, path: &str, file: &str) -> Option<u64> {
 
 /// The share of the limit that all bounds may have together, in percent: the rest is for the program,
 /// connections and what the bounds do not count.
-const SHARE: u64 = 60;
+const BOUNDS_PERCENT: u64 = 60;
 /// The largest file of a control group that is read, in bytes.
 const MAX_GROUP_FILE: usize = 64 << 10;
 
@@ -86,6 +86,8 @@ mod tests {
         assert_eq!(limit("0::/a/b\n"), Some(157_286_400));
         has("a/b/memory.max", "104857600\n");
         assert_eq!(limit("0::/a/b\n"), Some(104_857_600));
+        has("a/memory.max", "52428800\n");
+        assert_eq!(limit("0::/a/b\n"), Some(52_428_800));
         // The group is the root of what a container sees.
         has("memory.max", "1000\n");
         assert_eq!(limit("0::/not/there\n"), Some(1000));
