@@ -52,12 +52,12 @@ section! {
             resource: Option<Url> as Option<SafeUrl>,
             /// How the gateway authenticates at the token endpoint.
             token_endpoint_auth: TokenEndpointAuth = "auto",
-            /// Where browsers come back to after a login. The redirect URI has to be registered with the
-            /// authorization server.
+            /// The path to which browsers return after a login. The redirect URI has to be registered with
+            /// the authorization server.
             callback: CallbackChoice = "auto",
-            /// Whether an answer to a login is refused that does not name the authorization server
-            /// (`iss`, RFC 9207), also if its metadata does not say that it will. Set it where the
-            /// provider sends `iss`.
+            /// Refuses an answer to a login that does not name the authorization server (`iss`, RFC
+            /// 9207), also if its metadata does not promise that. Set it where the provider sends
+            /// `iss`.
             require_iss: bool = false,
             /// CA certificates to trust at the authorization server besides the system's, as PEM.
             ca: Option<PathBuf>,
@@ -155,7 +155,7 @@ choice! {
 }
 
 choice! {
-    /// Where browsers come back to after a login.
+    /// The path to which browsers return after a login.
     pub enum CallbackChoice {
         /// `/oauth/callback/SERVER` for a client that the gateway registers by itself, and
         /// `/oauth/callback` for one with `client_id` or `client_metadata_url`

@@ -200,11 +200,11 @@ impl KeptAddress {
 /// Returns true if a URI has the scheme of kept results, in any spelling.
 fn has_own_scheme(uri: &str) -> bool {
     let uri = uri.trim_start_matches(|character: char| character <= ' ');
-    uri.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
+    uri.get(..KEPT_SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(KEPT_SCHEME))
 }
 
 /// The scheme of kept results.
-const SCHEME: &str = "trunkline:";
+const KEPT_SCHEME: &str = "trunkline:";
 /// What the URIs of kept results begin with.
 const PREFIX: &str = "trunkline://results/";
 /// The most results that are kept at a time.

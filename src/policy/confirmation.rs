@@ -173,7 +173,8 @@ impl Policy {
         if call.params.arguments().is_none_or(|raw| raw.len() <= LARGE_ARGUMENTS) {
             return rules.question(call).map_err(Failure::NotConfirmed);
         }
-        let failure = Failure::OverLimit { limit: "confirmations".into(), retry_after: SOON };
+        let failure =
+            Failure::OverLimit { limit: "confirmations".into(), retry_after: CONFIRMATION_RETRY };
         let patience = Patience { longest: LONGEST_WAIT, failure };
         let (holder, rules, call) = (charged(&call.context), Arc::clone(rules), call.clone());
         let asked = self.large_work().run(&holder, patience, move || rules.question(&call)).await?;
@@ -223,7 +224,7 @@ const LARGE_ARGUMENTS: usize = 64 << 10;
 /// The longest wait for the questions of others with large arguments.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The wait after which such a call may be tried again.
-const SOON: Duration = Duration::from_secs(1);
+const CONFIRMATION_RETRY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

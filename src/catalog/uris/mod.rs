@@ -83,7 +83,7 @@ struct ResourceServer {
     templates: Vec<OwnedTemplate>,
     /// What clients do not see for now.
     held: Arc<HeldDefinitions>,
-    /// Where a rule or a hold can concern its resources.
+    /// Set if a rule or a hold can concern its resources.
     guard: Option<GuardedUris>,
 }
 

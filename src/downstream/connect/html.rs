@@ -23,7 +23,7 @@ pub(in crate::downstream) struct Page {
     pub(in crate::downstream) title: &'static str,
     /// The HTML that follows the title, in which the text of others is escaped.
     pub(in crate::downstream) content: String,
-    /// Where its forms may lead, besides the gateway itself: sources of a content security policy,
+    /// The targets of its forms besides the gateway itself: sources of a content security policy,
     /// each with a space before it.
     pub(in crate::downstream) leads_to: String,
     pub(in crate::downstream) cookie: Option<HeaderValue>,

@@ -205,7 +205,7 @@ fn name_receiver(consent: &LoginConsent) -> String {
     }
 }
 
-/// Where the form of the page leads: to the authorization server, which may send the browser on to the
+/// The targets of the page's form: the authorization server, which may send the browser on to the
 /// redirect URI at once.
 fn leads_to(url: &Url, consent: &LoginConsent) -> String {
     let mut schemes = vec!["https".to_owned(), url.scheme().to_owned()];

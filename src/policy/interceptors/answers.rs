@@ -24,12 +24,13 @@ impl InterceptedMessage for ResultBody {
 impl InterceptedMessage for ErrorBody {
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         let error = String::from_utf8_lossy(self.raw());
-        SeenMessage::answer(&object_of([(ERROR, error)]))
+        SeenMessage::answer(&object_of([(ERROR_MEMBER, error)]))
     }
 
     fn changed(&self, payload: Vec<u8>) -> Result<Self, InterceptorFault> {
         let members = Members::parse(&payload).map_err(|_| NOT_AN_ERROR)?;
-        let error = members.find(ERROR).filter(|_| members.0.len() == 1).ok_or(NOT_AN_ERROR)?;
+        let error =
+            members.find(ERROR_MEMBER).filter(|_| members.0.len() == 1).ok_or(NOT_AN_ERROR)?;
         let raw = error.get().as_bytes().to_vec();
         Self::parse(raw.into()).map_err(|_| NOT_AN_ERROR)
     }
@@ -42,7 +43,7 @@ impl QuestionResult {
     /// The members without the state.
     fn members(&self) -> Result<Vec<(Cow<'_, str>, &RawValue)>, InterceptorFault> {
         let all = Members::parse(self.0.raw()).map_err(|_| InterceptorFault::Ambiguous)?;
-        Ok(all.0.into_iter().filter(|(key, _)| key != STATE).collect())
+        Ok(all.0.into_iter().filter(|(key, _)| key != REQUEST_STATE).collect())
     }
 }
 
@@ -58,11 +59,11 @@ impl InterceptedMessage for QuestionResult {
         let before = self.members()?;
         let after = Members::parse(&payload).map_err(|_| OTHER_QUESTIONS)?;
         let (others, asked): (Vec<_>, Vec<_>) =
-            before.iter().partition(|(key, _)| key != QUESTIONS);
+            before.iter().partition(|(key, _)| key != INPUT_REQUESTS);
         let is_same = |(key, value): &&(Cow<'_, str>, &RawValue)| {
             after.find(key).is_some_and(|other| is_equal(value, other))
         };
-        let (Some((_, asked)), Some(changed)) = (asked.first(), after.find(QUESTIONS)) else {
+        let (Some((_, asked)), Some(changed)) = (asked.first(), after.find(INPUT_REQUESTS)) else {
             return Err(OTHER_QUESTIONS);
         };
         if after.0.len() != before.len() || !others.iter().all(is_same) {
@@ -98,9 +99,9 @@ fn ask_kinds(questions: &RawValue) -> Option<Vec<(String, String, Option<String>
     Some(kinds)
 }
 
-const ERROR: &str = "error";
-const STATE: &str = "requestState";
-const QUESTIONS: &str = "inputRequests";
+const ERROR_MEMBER: &str = "error";
+const REQUEST_STATE: &str = "requestState";
+const INPUT_REQUESTS: &str = "inputRequests";
 const NOT_A_RESULT: InterceptorFault = InterceptorFault::Mutation("is not a valid result");
 const NOT_AN_ERROR: InterceptorFault = InterceptorFault::Mutation("is not a valid error");
 const OTHER_QUESTIONS: InterceptorFault =

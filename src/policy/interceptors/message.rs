@@ -154,7 +154,9 @@ impl Intercepted {
         }
         match parse_strict(&raw.finish(), MAX_SERVER_DEPTH) {
             Ok(Value::Object(mut params)) => {
-                params.retain(|key, _| !matches!(&**key, meta::META | STATE | RESPONSES));
+                params.retain(|key, _| {
+                    !matches!(&**key, meta::META | REQUEST_STATE | INPUT_RESPONSES)
+                });
                 self.params = params;
             }
             _ => self.is_ambiguous = true,
@@ -308,8 +310,8 @@ fn reason(messages: &[InvokeMessage]) -> String {
 }
 
 const ARGUMENTS: &str = "arguments";
-const STATE: &str = "requestState";
-const RESPONSES: &str = "inputResponses";
+const REQUEST_STATE: &str = "requestState";
+const INPUT_RESPONSES: &str = "inputResponses";
 /// The most bytes of an interceptor's messages.
 const LONGEST: usize = 512;
 const NOT_A_REQUEST: InterceptorFault =

@@ -73,7 +73,7 @@ impl ReplyInterceptors {
 fn bare_params(method: &str, params: Option<&Bytes>) -> Option<Bytes> {
     let members = Members::parse(params?).ok()?;
     let kept: &[&str] = match method {
-        notification::PROGRESS => &[TOKEN, "progress", "total"],
+        notification::PROGRESS => &[PROGRESS_TOKEN, "progress", "total"],
         notification::RESOURCE_UPDATED => &["uri"],
         notification::ELICITATION_COMPLETE => &["elicitationId"],
         _ => return None,
@@ -101,7 +101,7 @@ struct SeenNotice {
 impl InterceptedMessage for SeenNotice {
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         let members = Members::parse(&self.params).map_err(|_| InterceptorFault::Ambiguous)?;
-        let shown = members.0.iter().filter(|(key, _)| key != TOKEN);
+        let shown = members.0.iter().filter(|(key, _)| key != PROGRESS_TOKEN);
         let params = object_of(shown.map(|(key, value)| (&**key, Cow::Borrowed(value.get()))));
         let params = String::from_utf8_lossy(&params);
         let payload = object_of([("method", string(&self.method).into()), ("params", params)]);
@@ -116,20 +116,20 @@ impl InterceptedMessage for SeenNotice {
         let (Some(method), Some(Ok(params))) = (method, params) else { return Err(NOT_A_NOTICE) };
         let names = |all: &Members<'_>, key| all.find(key).map(|raw| raw.get().to_owned());
         let is_same = method == self.method
-            && IDENTITY.into_iter().all(|key| names(&before, key) == names(&params, key));
+            && IDENTIFIERS.into_iter().all(|key| names(&before, key) == names(&params, key));
         if !is_same {
             return Err(OTHER_NOTICE);
         }
-        let token = before.0.iter().filter(|(key, _)| key == TOKEN);
-        let others = params.0.iter().filter(|(key, _)| key != TOKEN);
+        let token = before.0.iter().filter(|(key, _)| key == PROGRESS_TOKEN);
+        let others = params.0.iter().filter(|(key, _)| key != PROGRESS_TOKEN);
         let all = token.chain(others).map(|(key, value)| (&**key, Cow::Borrowed(value.get())));
         Ok(Self { method: self.method.clone(), params: object_of(all).into() })
     }
 }
 
-const TOKEN: &str = "progressToken";
+const PROGRESS_TOKEN: &str = "progressToken";
 /// The members that say what a notification is about.
-const IDENTITY: [&str; 3] = ["taskId", "uri", "elicitationId"];
+const IDENTIFIERS: [&str; 3] = ["taskId", "uri", "elicitationId"];
 const NOT_A_NOTICE: InterceptorFault =
     InterceptorFault::Mutation("is not a notification with an object of params");
 const OTHER_NOTICE: InterceptorFault =

@@ -109,7 +109,7 @@ enum ValueKey {
 /// `token_path` and `tokenizer` are not.
 fn kind_of_key(name: &str) -> ValueKey {
     let words = words_of(name);
-    let is_qualifier = |word: &String| QUALIFIERS.contains(&word.as_str());
+    let is_qualifier = |word: &String| SECRET_QUALIFIERS.contains(&word.as_str());
     let end = words.iter().rposition(|word| !is_qualifier(word)).map_or(0, |last| last + 1);
     let Some((last, before)) = words.get(..end).and_then(<[_]>::split_last) else {
         return ValueKey::Other;
@@ -171,7 +171,7 @@ const SECRET_WORDS: [&str; 9] = [
 /// The words before `key` with which it is a secret.
 const KEY_KINDS: [&str; 6] = ["api", "private", "secret", "access", "signing", "encryption"];
 /// Words that may follow those of a secret.
-const QUALIFIERS: [&str; 20] = [
+const SECRET_QUALIFIERS: [&str; 20] = [
     "value",
     "text",
     "string",

@@ -55,7 +55,7 @@ impl OauthParameters {
             let (name, value) = piece.split_once('=').unwrap_or((piece, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             let folded = fold_name(&name)?;
-            if folded != name && DEFINED.contains(&&*folded) {
+            if folded != name && LOGIN_PARAMETERS.contains(&&*folded) {
                 return Err(ParameterFault::Spelling { name, expected: folded });
             }
             let is_taken = |(known, _): &(String, String)| fold_name(known).as_ref() == Ok(&folded);
@@ -112,7 +112,7 @@ impl OauthParameters {
 /// its own parameters.
 pub(super) fn is_open_endpoint(endpoint: &Url) -> bool {
     let own = OauthParameters::parse(endpoint.query().unwrap_or_default());
-    own.is_ok_and(|own| own.0.iter().all(|(name, _)| !DEFINED.contains(&&**name)))
+    own.is_ok_and(|own| own.0.iter().all(|(name, _)| !LOGIN_PARAMETERS.contains(&&**name)))
 }
 
 fn decode(text: &str) -> Result<String, ParameterFault> {
@@ -143,7 +143,7 @@ fn fold_name(name: &str) -> Result<String, ParameterFault> {
 /// The parameter of RFC 8707.
 pub(in crate::upstream) const RESOURCE: &str = "resource";
 /// The parameters of a login that decide something: RFC 6749, 7521, 7636, 8707, 9101 and 9449.
-const DEFINED: [&str; 21] = [
+const LOGIN_PARAMETERS: [&str; 21] = [
     "response_type",
     "response_mode",
     "client_id",

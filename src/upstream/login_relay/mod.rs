@@ -143,7 +143,7 @@ pub enum LoginRelayFault {
 
 /// An authorization request that may go on.
 pub struct PassedAuthorization {
-    /// Where the browser goes on.
+    /// The next page of the browser.
     pub url: Url,
     /// The consent that the user has to give first; `None` if the client is registered at the authorization
     /// server, which asks.
@@ -156,7 +156,7 @@ pub struct PassedAuthorization {
 pub struct LoginConsent {
     /// The id that all programs use.
     pub client_id: String,
-    /// Where the code goes: what tells the programs apart.
+    /// The receiver of the code: it tells the programs apart.
     pub redirect: String,
     /// The requested scopes, with spaces in between.
     pub scopes: String,
@@ -189,7 +189,7 @@ impl RelayedAnswer {
             let answer: Option<Value> = serde_json::from_slice(body).ok();
             let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
             // An answer that cannot be read may be any refusal.
-            answer.is_none() || error.is_none_or(|error| GUESS_ERRORS.contains(&error))
+            error.is_none_or(|error| GUESS_ERRORS.contains(&error))
         };
         self.status == StatusCode::UNAUTHORIZED
             || (self.status.is_client_error() && is_refused(&self.body))
@@ -263,7 +263,7 @@ impl LoginRelay {
     /// [`LoginRelayFault`] if that of the authorization server cannot be had.
     pub async fn metadata(&self, own: &str) -> Result<Value, LoginRelayFault> {
         let server = self.server_document().await?;
-        let mut document: Map<String, Value> = COPIED
+        let mut document: Map<String, Value> = COPIED_MEMBERS
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), server.members.get(name)?.clone())))
             .collect();
@@ -444,7 +444,7 @@ struct RegistrationRequest {
 }
 
 /// The members of the authorization server's metadata that hold for the gateway as well.
-const COPIED: [&str; 8] = [
+const COPIED_MEMBERS: [&str; 8] = [
     "scopes_supported",
     "response_modes_supported",
     GRANT_TYPES,

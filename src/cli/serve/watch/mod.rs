@@ -157,9 +157,10 @@ pub(super) fn changes_something(event: &Event) -> bool {
 /// volume's update are several events. The wait is bounded, because a program
 /// may write to the same folder all the time.
 pub(super) async fn settle(events: &mut mpsc::Receiver<()>) {
-    let quiet =
-        async { while let Ok(Some(())) = tokio::time::timeout(QUIET, events.recv()).await {} };
-    let _ = tokio::time::timeout(PATIENCE, quiet).await;
+    let quiet = async {
+        while let Ok(Some(())) = tokio::time::timeout(EVENT_QUIET_TIME, events.recv()).await {}
+    };
+    let _ = tokio::time::timeout(MAX_EVENT_WAIT, quiet).await;
 }
 
 fn watch(watcher: &mut RecommendedWatcher, files: &[std::path::PathBuf]) {
@@ -170,10 +171,10 @@ fn watch(watcher: &mut RecommendedWatcher, files: &[std::path::PathBuf]) {
     }
 }
 
-/// How long there must be no events before the contents are compared.
-const QUIET: Duration = Duration::from_millis(50);
+/// The time without events after which the contents are compared.
+const EVENT_QUIET_TIME: Duration = Duration::from_millis(50);
 /// The longest wait for that.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_EVENT_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -216,7 +217,7 @@ mod tests {
         let (told, mut events) = mpsc::channel(1);
         let noise = tokio::spawn(async move {
             while told.send(()).await.is_ok() {
-                tokio::time::sleep(QUIET / 2).await;
+                tokio::time::sleep(EVENT_QUIET_TIME / 2).await;
             }
         });
         settle(&mut events).await;

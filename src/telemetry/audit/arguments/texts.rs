@@ -8,7 +8,7 @@ use super::describe_bytes;
 
 /// The text, at about `most` bytes.
 pub(super) fn show_text(text: &str, most: usize) -> String {
-    let whole = (text.len() <= WINDOW).then(|| FoldedText::fold_text(text));
+    let whole = (text.len() <= MAX_FOLDED_BYTES).then(|| FoldedText::fold_text(text));
     if let Some(whole) = &whole
         && whole.text.len() <= most
     {
@@ -19,8 +19,8 @@ pub(super) fn show_text(text: &str, most: usize) -> String {
     if let Some(whole) = whole {
         return whole.copy_start(room / 2) + &mark + &whole.copy_end(room / 2);
     }
-    let head = text.get(..text.floor_char_boundary(WINDOW / 2)).unwrap_or_default();
-    let tail = text.len().saturating_sub(WINDOW / 2);
+    let head = text.get(..text.floor_char_boundary(MAX_FOLDED_BYTES / 2)).unwrap_or_default();
+    let tail = text.len().saturating_sub(MAX_FOLDED_BYTES / 2);
     let tail = text.get(text.ceil_char_boundary(tail)..).unwrap_or_default();
     let (head, tail) = (FoldedText::fold_text(head), FoldedText::fold_text(tail));
     head.copy_start(room / 2) + &mark + &tail.copy_end(room / 2)
@@ -28,7 +28,7 @@ pub(super) fn show_text(text: &str, most: usize) -> String {
 
 /// The length of the text if it is shown as a whole; longer than that if it cannot be.
 pub(super) fn shown_len(text: &str) -> usize {
-    if text.len() <= WINDOW { FoldedText::fold_text(text).text.len() } else { text.len() }
+    if text.len() <= MAX_FOLDED_BYTES { FoldedText::fold_text(text).text.len() } else { text.len() }
 }
 
 /// A text whose filler is folded.
@@ -113,7 +113,7 @@ fn breaks_marks(c: char) -> bool {
 }
 
 /// Texts up to this length are folded as a whole; of longer ones the beginning and the end.
-const WINDOW: usize = 64 << 10;
+const MAX_FOLDED_BYTES: usize = 64 << 10;
 /// The least that is shown of a text that is cut, in bytes.
 const LEAST_SHOWN: usize = 48;
 /// So many blanks in a row are filler.

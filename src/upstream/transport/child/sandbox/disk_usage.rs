@@ -54,13 +54,13 @@ impl DiskUsage {
 
     fn add(&mut self, metadata: &Metadata) -> bool {
         if self.seen.insert((metadata.dev(), metadata.ino())) {
-            self.used += (metadata.blocks() * BLOCK).max(LEAST);
+            self.used += (metadata.blocks() * BLOCK_BYTES).max(MIN_FILE_BYTES);
         }
         self.used > self.size
     }
 }
 
 /// The unit of `st_blocks`.
-const BLOCK: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 /// The least bytes that count for a file, so that their number has a bound, too.
-const LEAST: u64 = 4096;
+const MIN_FILE_BYTES: u64 = 4096;

@@ -239,7 +239,7 @@ fn search_children(parent: Pid) -> Vec<Pid> {
 /// Ends this process as the child ended. A signal that this process hears becomes the exit code that
 /// shells give it.
 fn exit_as(status: Option<WaitStatus>) -> ExitCode {
-    let Some(status) = status else { return ExitCode::from(KILLED) };
+    let Some(status) = status else { return ExitCode::from(KILLED_EXIT_CODE) };
     if let Some(code) = status.exit_status() {
         return u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from);
     }
@@ -247,7 +247,9 @@ fn exit_as(status: Option<WaitStatus>) -> ExitCode {
     if let Some(signal) = Signal::from_named_raw(number) {
         let _gone = kill_process(getpid(), signal);
     }
-    ExitCode::from(u8::try_from(number).map_or(KILLED, |number| number.saturating_add(128)))
+    ExitCode::from(
+        u8::try_from(number).map_or(KILLED_EXIT_CODE, |number| number.saturating_add(128)),
+    )
 }
 
 /// The time that a child has to end once the gateway is gone.
@@ -258,4 +260,4 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 const END_POLL: Duration = Duration::from_millis(1);
 /// The exit code of a child that was killed.
-const KILLED: u8 = 137;
+const KILLED_EXIT_CODE: u8 = 137;

@@ -27,8 +27,8 @@ pub(super) fn add_system(
         });
         rest.flatten()
     };
-    policy.execute.extend(without_files(existing(&RUN)));
-    policy.read.extend(without_files(existing(&READ)));
+    policy.execute.extend(without_files(existing(&PROGRAM_FOLDERS)));
+    policy.read.extend(without_files(existing(&READABLE_PATHS)));
     policy.read.extend(existing(if runs_as_root(policy) { &OWN_PROCESS } else { &["/proc"] }));
     policy.write.extend(existing(&DEVICES));
     let folders = ImpliedFolders::find(spec, environment);
@@ -131,10 +131,11 @@ fn find_program(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<P
 }
 
 /// Folders with programs and libraries.
-const RUN: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
+const PROGRAM_FOLDERS: [&str; 7] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
 /// Files that programs read: name resolution, certificates, libraries, users and time, and how many
 /// processors there are. Of `/etc` no more, because services keep credentials there.
-const READ: [&str; 30] = [
+const READABLE_PATHS: [&str; 30] = [
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/crypto-policies",

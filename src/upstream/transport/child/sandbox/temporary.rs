@@ -35,9 +35,9 @@ impl TemporaryFolder {
     fn create_in(parent: &Path, user: Option<UserIds>) -> io::Result<Self> {
         let name = HEXLOWER.encode(&random_bytes::<16>()?);
         // Under this name until it is locked, so that no other gateway takes it for an abandoned one.
-        let unlocked = parent.join(format!("{UNLOCKED}{name}"));
+        let unlocked = parent.join(format!("{UNLOCKED_PREFIX}{name}"));
         DirBuilder::new().mode(0o700).create(&unlocked)?;
-        let path = parent.join(format!("{LOCKED}{name}"));
+        let path = parent.join(format!("{LOCKED_PREFIX}{name}"));
         let prepare = || {
             let lock = lock_folder(&unlocked)?;
             if let Some(UserIds { user, group }) = user {
@@ -87,7 +87,7 @@ fn lock_folder(path: &Path) -> io::Result<OwnedFd> {
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(LOCKED));
+        let id = name.to_str().and_then(|name| name.strip_prefix(LOCKED_PREFIX));
         let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let path = entry.path();
         // Root gives folders to other users.
@@ -105,8 +105,8 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-const LOCKED: &str = "trunkline-";
-const UNLOCKED: &str = ".trunkline-";
+const LOCKED_PREFIX: &str = "trunkline-";
+const UNLOCKED_PREFIX: &str = ".trunkline-";
 
 #[cfg(test)]
 mod tests {
@@ -126,7 +126,7 @@ mod tests {
         flock(lock, FlockOperation::Unlock).unwrap();
         let other = parent.path().join("trunkline-notes");
         fs::create_dir(&other).unwrap();
-        let link = parent.path().join(format!("{LOCKED}{}", "0".repeat(32)));
+        let link = parent.path().join(format!("{LOCKED_PREFIX}{}", "0".repeat(32)));
         std::os::unix::fs::symlink(&other, &link).unwrap();
         remove_abandoned(parent.path());
         assert!(!abandoned.exists());

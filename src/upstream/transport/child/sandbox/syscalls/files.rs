@@ -8,7 +8,7 @@ use crate::upstream::transport::child::sandbox::policy::SandboxError;
 
 /// Refuses changes of owners, extended attributes and flags.
 pub(super) fn refuse_owners(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
-    for call in OWNERS.iter().chain(PATH_OWNERS) {
+    for call in OWNER_CALLS.iter().chain(PATH_OWNERS) {
         refused.refuse(libc::EPERM, *call);
     }
     for request in FLAG_REQUESTS {
@@ -20,7 +20,7 @@ pub(super) fn refuse_owners(refused: &mut RefusedCalls) -> Result<(), SandboxErr
 
 /// Refuses changes of modes and times.
 pub(super) fn refuse_modes(refused: &mut RefusedCalls) {
-    for call in MODES.iter().chain(PATH_MODES) {
+    for call in MODE_CALLS.iter().chain(PATH_MODES) {
         refused.refuse(libc::EPERM, *call);
     }
 }
@@ -32,7 +32,7 @@ pub(super) fn refuse_executable_memory(refused: &mut RefusedCalls) -> Result<(),
     refused.refuse_if(libc::ENOSYS, libc::SYS_memfd_create, &[executable])
 }
 
-const OWNERS: [c_long; 11] = [
+const OWNER_CALLS: [c_long; 11] = [
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_setxattr,
@@ -45,7 +45,8 @@ const OWNERS: [c_long; 11] = [
     REMOVEXATTRAT,
     FILE_SETATTR,
 ];
-const MODES: [c_long; 4] = [libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2, libc::SYS_utimensat];
+const MODE_CALLS: [c_long; 4] =
+    [libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2, libc::SYS_utimensat];
 /// Older calls, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const PATH_OWNERS: &[c_long] = &[libc::SYS_chown, libc::SYS_lchown];

@@ -4,12 +4,12 @@ use libc::c_long;
 
 /// Returns the number of a system call that a policy names.
 pub(super) fn find_number(name: &str) -> Option<c_long> {
-    let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name)?;
+    let (_, number) = CALL_NUMBERS.iter().find(|(known, _)| *known == name)?;
     Some(*number)
 }
 
 /// The system calls that a policy can name.
-const NUMBERS: [(&str, c_long); 51] = [
+const CALL_NUMBERS: [(&str, c_long); 51] = [
     ("acct", libc::SYS_acct),
     ("add_key", libc::SYS_add_key),
     ("adjtimex", libc::SYS_adjtimex),

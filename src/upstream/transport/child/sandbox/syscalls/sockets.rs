@@ -17,7 +17,7 @@ pub(super) fn refuse_others(
     }
     refuse_families(allowed, refused)?;
     if allowed.inet != InetSockets::None {
-        for family in INET {
+        for family in INET_FAMILIES {
             refuse_protocols(family, allowed.inet, refused)?;
         }
         refuse_unseen_connections(refused)?;
@@ -30,9 +30,10 @@ pub(super) fn refuse_others(
 }
 
 fn refuse_families(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
-    let inet = (allowed.inet != InetSockets::None).then_some(INET).into_iter().flatten();
+    let inet = (allowed.inet != InetSockets::None).then_some(INET_FAMILIES).into_iter().flatten();
     let families = inet.chain(allowed.unix.then_some(libc::AF_UNIX));
-    let others: Vec<_> = families.map(|family| ArgumentTest::is_not(FAMILY, family)).collect();
+    let others: Vec<_> =
+        families.map(|family| ArgumentTest::is_not(FAMILY_ARGUMENT, family)).collect();
     if others.is_empty() {
         refused.refuse(libc::EACCES, libc::SYS_socket);
         return Ok(());
@@ -46,16 +47,20 @@ fn refuse_protocols(
     allowed: InetSockets,
     refused: &mut RefusedCalls,
 ) -> Result<(), SandboxError> {
-    let family = || ArgumentTest::is(FAMILY, family);
-    let kind = |mask, value| ArgumentTest::masked(KIND, mask, value);
-    let other_than =
-        |protocol| [ArgumentTest::is_not(PROTOCOL, 0), ArgumentTest::is_not(PROTOCOL, protocol)];
+    let family = || ArgumentTest::is(FAMILY_ARGUMENT, family);
+    let kind = |mask, value| ArgumentTest::masked(KIND_ARGUMENT, mask, value);
+    let other_than = |protocol| {
+        [
+            ArgumentTest::is_not(PROTOCOL_ARGUMENT, 0),
+            ArgumentTest::is_not(PROTOCOL_ARGUMENT, protocol),
+        ]
+    };
     let mut refuse = |conditions: Vec<ArgumentTest>| {
         refused.refuse_if(libc::EACCES, libc::SYS_socket, &conditions)
     };
     let [zero, tcp] = other_than(libc::IPPROTO_TCP);
-    refuse(vec![family(), kind(KINDS, libc::SOCK_STREAM), zero, tcp])?;
-    let datagrams = kind(KINDS, libc::SOCK_DGRAM);
+    refuse(vec![family(), kind(KIND_MASK, libc::SOCK_STREAM), zero, tcp])?;
+    let datagrams = kind(KIND_MASK, libc::SOCK_DGRAM);
     if allowed == InetSockets::TcpAndUdp {
         let [zero, udp] = other_than(libc::IPPROTO_UDP);
         refuse(vec![family(), datagrams, zero, udp])?;
@@ -84,21 +89,21 @@ fn refuse_unseen_connections(refused: &mut RefusedCalls) -> Result<(), SandboxEr
 /// pairs that exchange datagrams: each end can send to any path. `SOCK_RAW` means the same there.
 fn refuse_pairs(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     let mut refuse = |test| refused.refuse_if(libc::EACCES, libc::SYS_socketpair, &[test]);
-    refuse(ArgumentTest::is_not(FAMILY, libc::AF_UNIX))?;
+    refuse(ArgumentTest::is_not(FAMILY_ARGUMENT, libc::AF_UNIX))?;
     if !allowed.unix {
-        refuse(ArgumentTest::masked(KIND, KINDS, libc::SOCK_DGRAM))?;
-        refuse(ArgumentTest::masked(KIND, KINDS, libc::SOCK_RAW))?;
+        refuse(ArgumentTest::masked(KIND_ARGUMENT, KIND_MASK, libc::SOCK_DGRAM))?;
+        refuse(ArgumentTest::masked(KIND_ARGUMENT, KIND_MASK, libc::SOCK_RAW))?;
     }
     Ok(())
 }
 
-const INET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+const INET_FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 /// The arguments of `socket` and `socketpair`.
-const FAMILY: u8 = 0;
-const KIND: u8 = 1;
-const PROTOCOL: u8 = 2;
+const FAMILY_ARGUMENT: u8 = 0;
+const KIND_ARGUMENT: u8 = 1;
+const PROTOCOL_ARGUMENT: u8 = 2;
 /// The bits of the kind; the others are flags.
-const KINDS: i32 = 0xf;
+const KIND_MASK: i32 = 0xf;
 /// `MSG_FASTOPEN`: connects a TCP socket with its first bytes.
 const FAST_OPEN: i32 = 0x2000_0000;
 /// `TCP_ULP`: puts another protocol in the place of TCP, such as SMC.
