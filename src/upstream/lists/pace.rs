@@ -42,6 +42,8 @@ struct KindPace {
     begun: Option<Instant>,
     /// When the last request for an announced change of this list began.
     followed: Option<Instant>,
+    /// When that ended.
+    ended: Option<Instant>,
     /// Since when the list has changed without pause.
     busy_since: Option<Instant>,
     not_before: Option<Instant>,
@@ -51,7 +53,14 @@ struct KindPace {
 impl Default for KindPace {
     fn default() -> Self {
         let backoff = Backoff::new(INTERVAL, LAST_PAUSE);
-        Self { begun: None, followed: None, busy_since: None, not_before: None, backoff }
+        Self {
+            begun: None,
+            followed: None,
+            ended: None,
+            busy_since: None,
+            not_before: None,
+            backoff,
+        }
     }
 }
 
@@ -64,7 +73,7 @@ impl KindPace {
 
     /// Records the beginning of a request for a change that is known since then.
     fn begin(&mut self, since: Instant, now: Instant) {
-        if self.followed.is_none_or(|followed| since >= followed + INTERVAL) {
+        if self.ended.is_none_or(|ended| since >= ended + INTERVAL) {
             self.busy_since = None;
             self.backoff.reset();
         }
@@ -83,6 +92,7 @@ impl KindPace {
     /// Records the end of a request.
     fn end(&mut self, has_failed: bool, now: Instant) {
         let is_followed = self.followed == self.begun;
+        self.ended = if is_followed { Some(now) } else { self.ended };
         let is_flooded = is_followed && self.busy_since.is_some_and(|since| now - since >= FLOOD);
         self.not_before = (has_failed || is_flooded).then(|| now + self.backoff.next_wait());
         if self.not_before.is_none() {
