@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The fewest guarantees that `docs/security.md` gives. Set it to the new count when rows are added.
-const MIN_GUARANTEES: usize = 196;
+const MIN_GUARANTEES: usize = 197;
 
 #[test]
 fn every_guarantee_names_a_test_that_exists() {

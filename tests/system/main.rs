@@ -41,6 +41,7 @@ mod rmcp_server;
 mod shapes;
 mod skills;
 mod soak;
+mod spelled_reads;
 mod stdio_hosts;
 mod tasks;
 #[path = "../support/mod.rs"]
