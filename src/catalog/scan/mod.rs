@@ -21,6 +21,7 @@ mod script_words;
 mod tests;
 mod texts;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use super::item::MAX_ITEM_DEPTH;
@@ -45,29 +46,43 @@ pub struct ScanFindings {
 impl ScanFindings {
     /// Scans an element of a server's list: every text in it, keys included.
     pub fn scan(name: &str, raw: &[u8]) -> Self {
-        let texts = match parse_strict(raw, MAX_ITEM_DEPTH) {
-            Ok(value) => DefinitionTexts::from_value(value),
-            Err(_) => DefinitionTexts::from_text(String::from_utf8_lossy(raw).into_owned()),
+        let value = parse_strict(raw, MAX_ITEM_DEPTH).ok();
+        let unread = String::from_utf8_lossy(raw);
+        let texts = match &value {
+            Some(value) => DefinitionTexts::from_value(value),
+            None => DefinitionTexts::from_text(&unread),
         };
         let mut found = Self::default();
         if confusables::mixes_alphabets(name) {
             found.add(ScanRule::MixedAlphabets);
         }
-        let mut orders = FoundOrders::default();
-        let mut read = 0;
-        for text in &texts.all {
-            characters::find_hidden(text, &mut found);
-            let searched = clip(text, MAX_SEARCHED_BYTES - read);
-            orders.add(&FoundOrders::search(&fold_text(searched)), read);
-            read += searched.len();
-            if searched.len() < text.len() {
-                found.add(ScanRule::TooLong);
-            }
-        }
+        let mut orders = found.search_each(&texts.all);
         disguises::find_disguised(&texts, &mut orders, &mut found);
         found.passage = orders.heaviest_passage();
         orders.rules().for_each(|rule| found.add(rule));
         found
+    }
+
+    /// Searches texts one by one; a text that the definition repeats is searched once, and counts
+    /// wherever it is.
+    fn search_each(&mut self, texts: &[&str]) -> FoundOrders {
+        let mut searched: HashMap<&str, FoundOrders> = HashMap::new();
+        let mut orders = FoundOrders::default();
+        let (mut place, mut read) = (0, 0);
+        for text in texts {
+            let known = searched.entry(text).or_insert_with(|| {
+                characters::find_hidden(text, self);
+                let clipped = clip(text, MAX_SEARCHED_BYTES - read);
+                read += clipped.len();
+                if clipped.len() < text.len() {
+                    self.add(ScanRule::TooLong);
+                }
+                FoundOrders::search(&fold_text(clipped))
+            });
+            orders.add(known, place);
+            place += text.len();
+        }
+        orders
     }
 
     /// Returns true if a rule is broken.
