@@ -10,7 +10,7 @@ use super::ciphers::{join_spaced, read_ciphers, read_digits, turn_upside_down};
 use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
 use super::folding::{fold_lookalikes, fold_text};
 use super::instructions::FoundOrders;
-use super::texts::DefinitionTexts;
+use super::texts::{DefinitionTexts, MAX_SPLIT};
 use super::{GRAVE, MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
 use crate::text::clip;
 
@@ -33,7 +33,16 @@ pub(super) fn find_disguised(
 /// A text in another form.
 struct TextReading {
     text: String,
+    /// The lines that differ from the text as it was, and their neighbours. The others have been
+    /// searched.
+    changed: String,
     form: ReadingForm,
+}
+
+impl TextReading {
+    fn new(form: ReadingForm, text: String, source: &str) -> Self {
+        Self { changed: find_changed_lines(&text, source), text, form }
+    }
 }
 
 /// The reason why a text was in another form.
@@ -109,7 +118,7 @@ impl DisguiseSearch<'_> {
     }
 
     fn search_reading(&mut self, reading: &TextReading) {
-        let folded = fold_text(&reading.text);
+        let folded = fold_text(&reading.changed);
         let mut orders = FoundOrders::search(&folded);
         orders.add(&FoundOrders::search_squeezed(&folded), 0);
         if reading.form == ReadingForm::Encoded {
@@ -147,18 +156,39 @@ impl DisguiseSearch<'_> {
 fn read_forms(text: &str) -> Vec<TextReading> {
     let folded = fold_text(text);
     let mut readings = Vec::new();
-    let mut add = |form: ReadingForm, texts: Vec<String>| {
-        readings.extend(texts.into_iter().map(|text| TextReading { text, form }));
+    let mut add = |form: ReadingForm, source: &str, texts: Vec<String>| {
+        readings.extend(texts.into_iter().map(|text| TextReading::new(form, text, source)));
     };
-    add(ReadingForm::Markup, strip_markup(text).into_iter().collect());
-    add(ReadingForm::Disguised, decode_escapes(text).into_iter().collect());
-    add(ReadingForm::Disguised, fold_lookalikes(text).into_iter().collect());
-    add(ReadingForm::Apart, join_spaced(&folded).into_iter().collect());
-    add(ReadingForm::Digits, read_digits(&folded));
-    add(ReadingForm::Encoded, turn_upside_down(text).into_iter().collect());
-    add(ReadingForm::Encoded, read_ciphers(&folded));
-    add(ReadingForm::Encoded, decode_words(text));
+    add(ReadingForm::Markup, text, strip_markup(text).into_iter().collect());
+    add(ReadingForm::Disguised, text, decode_escapes(text).into_iter().collect());
+    add(ReadingForm::Disguised, &folded, fold_lookalikes(text).into_iter().collect());
+    add(ReadingForm::Apart, &folded, join_spaced(&folded).into_iter().collect());
+    add(ReadingForm::Digits, &folded, read_digits(&folded));
+    add(ReadingForm::Encoded, text, turn_upside_down(text).into_iter().collect());
+    add(ReadingForm::Encoded, &folded, read_ciphers(&folded));
+    add(ReadingForm::Encoded, text, decode_words(text));
     readings
+}
+
+/// Returns the lines of a reading that differ from those of its source, with the neighbours with
+/// which they can make an order; the whole reading if its lines are others.
+fn find_changed_lines(reading: &str, source: &str) -> String {
+    if reading.split('\n').count() != source.split('\n').count() {
+        return reading.to_owned();
+    }
+    let lines: Vec<_> = reading.split('\n').collect();
+    let mut is_kept = vec![false; lines.len()];
+    for (at, (line, before)) in lines.iter().zip(source.split('\n')).enumerate() {
+        if *line != before {
+            let end = (at + MAX_SPLIT).min(lines.len());
+            is_kept
+                .get_mut(at.saturating_sub(MAX_SPLIT - 1)..end)
+                .into_iter()
+                .for_each(|near| near.fill(true));
+        }
+    }
+    let kept = lines.iter().zip(is_kept).filter(|(_, is_kept)| *is_kept).map(|(line, _)| *line);
+    kept.collect::<Vec<_>>().join("\n")
 }
 
 /// The most readings on top of each other.
@@ -167,3 +197,21 @@ const MAX_DEPTH: usize = 3;
 const MAX_READ_BYTES: usize = 512 * 1024;
 /// The bytes that a short reading counts as, so that many of them are bounded, too.
 const MIN_READ_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_searched_with_their_neighbours() {
+        let lines: Vec<_> = (0..20).map(|number| format!("line {number}")).collect();
+        let source = lines.join("\n");
+        let changed = find_changed_lines(&source.replace("line 10", "other"), &source);
+        let near: Vec<_> = changed.lines().collect();
+        assert_eq!((near.len(), near[3]), (2 * MAX_SPLIT - 1, "other"), "{near:?}");
+        assert_eq!((near[0], near[6]), ("line 7", "line 13"));
+        assert_eq!(find_changed_lines(&source, &source), "");
+        let shorter = source.replace("9\n", "9 ");
+        assert_eq!(find_changed_lines(&shorter, &source), shorter);
+    }
+}

@@ -107,7 +107,7 @@ fn is_prose(key: &str, text: &str) -> bool {
 }
 
 /// The most lines over which an order may be split.
-const MAX_SPLIT: usize = 4;
+pub(super) const MAX_SPLIT: usize = 4;
 /// The members that clients show before others.
 const SHOWN_FIRST: [&str; 4] = ["name", "title", "annotations", "description"];
 /// Keywords of JSON Schema and MCP whose values are no prose.
