@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 
@@ -48,8 +47,6 @@ pub struct ActiveCall {
     is_asking: bool,
     /// What the client hears if the call takes long; `None` for most calls.
     slow: Option<Box<SlowNotice>>,
-    /// The raw `serverInfo` that results have instead of their own; `None` if it is the server's choice.
-    info: Option<Bytes>,
     /// The interceptors that see the reply before it is released; `None` for most calls.
     interception: Option<Box<ReplyInterception>>,
 }
@@ -77,7 +74,6 @@ impl ActiveCall {
             ticket: None,
             is_asking: false,
             slow: None,
-            info: None,
             interception: None,
         }
     }
@@ -103,11 +99,6 @@ impl ActiveCall {
     /// those to a client that can do nothing.
     pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
         self.asker.hide_capabilities(call)
-    }
-
-    /// Sets the raw `serverInfo` that results have instead of their own.
-    pub(super) fn set_info(&mut self, info: Option<&Bytes>) {
-        self.info = info.cloned();
     }
 
     /// Sets the interceptors that see the reply.
@@ -316,8 +307,7 @@ impl ActiveCall {
 
     /// Whether a large result has to be buffered before it is sent to the client.
     fn needs_whole(&self, passing: &Passing) -> bool {
-        self.info.is_some()
-            || self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
+        self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
 
     /// Waits until the server sends something to a call that is parked for input; false once the
@@ -417,12 +407,6 @@ impl ActiveCall {
             _ if self.is_asking => answer,
             Some(release) => answer.map(|answer| release.release_answer(answer)),
             None => answer,
-        };
-        let released = match (&self.info, released) {
-            (Some(info), Ok(Answer::Result(result))) if !self.is_asking => {
-                Ok(lift::name_sender(&result, info))
-            }
-            (_, released) => released,
         };
         let answer = match released {
             Ok(Answer::Result(result))

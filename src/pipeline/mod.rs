@@ -384,7 +384,6 @@ async fn send(
     let release =
         Release::for_call(&call, &route, (view, snapshot.policy.large_work()), active.asker())?;
     active.set_route(&route, release, &mut call);
-    active.set_info(view.info_instead(route.server()));
     route.check_headers(&call)?;
     let user = UserAccess::of(&call);
     if route.member.config.client_capabilities == CapabilitiesChoice::Hide {

@@ -50,6 +50,8 @@ pub(super) struct Release {
     results: Option<Arc<ResultTransform>>,
     /// The structured content of the result is within an object for the client.
     wraps: bool,
+    /// The raw `serverInfo` that results have instead of their own; `None` if it is the server's choice.
+    info: Option<Bytes>,
     /// What becomes of a result that the client has already.
     repeats: Option<Box<RepeatWatch>>,
     /// Where larger results are kept, and for whom.
@@ -70,7 +72,6 @@ impl Release {
         let knows_tasks = call.context.client.abilities().tasks;
         let may_be_one = call.method.is_task_request()
             || (call.method == Method::ToolsCall && (knows_tasks || has_tasks()));
-        let plain = view.catalog.uris().keeps_native_uris(server);
         let reads = call.method == Method::ResourcesRead;
         let cacheable = reads || call.method == Method::SkillsGet;
         let results = route.results.filter(|it| it.settings.changes_results());
@@ -82,13 +83,13 @@ impl Release {
         let tasks = may_be_one.then(|| asker.tasks()).transpose()?;
         let tasks = tasks.map(|tasks| OwnTasks { tool, ..tasks });
         let hides = call.method == Method::DirectoryRead;
-        let is_guarded = view.catalog.uris().guards(server);
         let shape = ResultShape::for_method(&call.method);
-        let uris = shape.filter(|_| !plain || hides || is_guarded);
+        let uris = shape.filter(|_| hides || view.catalog.uris().treats_uris(server));
         let repeats = RepeatWatch::for_call(call, route, view)?;
         let wraps = route.wraps_results && lower::sees_legacy_results(&call.context);
+        let info = view.info_instead(server).cloned();
         let is_plain = tasks.is_none() && uris.is_none() && results.is_none() && !wraps;
-        if !cacheable && is_plain && repeats.is_none() {
+        if !cacheable && is_plain && repeats.is_none() && info.is_none() {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -103,6 +104,7 @@ impl Release {
             progress: call.context.progress_token.is_some(),
             results: results.cloned(),
             wraps,
+            info,
             repeats,
             keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
             large_work: Arc::clone(large_work),
@@ -115,6 +117,7 @@ impl Release {
             || self.results.is_some()
             || self.repeats.is_some()
             || self.wraps
+            || self.info.is_some()
             || (self.caching && era == Era::Legacy)
             || self.method.is_task_request()
     }
@@ -122,7 +125,13 @@ impl Release {
     /// Rewrites an answer for the client.
     pub(super) fn release_answer(&self, answer: Answer) -> Answer {
         match answer {
-            Answer::Result(result) => Answer::Result(self.release_result(result)),
+            Answer::Result(result) => {
+                let result = self.release_result(result);
+                match &self.info {
+                    Some(info) => lift::name_sender(&result, info),
+                    None => Answer::Result(result),
+                }
+            }
             Answer::Error(error) => Answer::Error(self.release_error(error)),
         }
     }

@@ -171,6 +171,14 @@ impl CatalogUris {
         only || !self.servers.get(server).is_some_and(|holder| holder.readable)
     }
 
+    /// Returns true if URIs in results of this server are replaced or remembered.
+    pub fn treats_uris(&self, server: &ServerName) -> bool {
+        let is_only = || self.mode == UriMode::Original && self.only.as_ref() == Some(server);
+        self.servers
+            .get(server)
+            .is_some_and(|holder| holder.guard.is_some() || holder.readable && !is_only())
+    }
+
     /// Adds what a server lists, with configured variables filled in.
     fn gather_candidates<'a>(
         &mut self,

@@ -54,7 +54,11 @@ impl ResponseBody {
         idle: &IdleConnections,
     ) -> Result<Response<Self>, TransportError> {
         let (head, incoming) = response.into_parts();
-        let has_two_lengths = head.headers.contains_key(TRANSFER_ENCODING)
+        // A body whose length is known came without `Transfer-Encoding`, by which hyper would go. Of a
+        // response that has none, such as a 204, the headers tell.
+        let may_have_two = incoming.size_hint().exact().is_none_or(|length| length == 0);
+        let has_two_lengths = may_have_two
+            && head.headers.contains_key(TRANSFER_ENCODING)
             && head.headers.contains_key(CONTENT_LENGTH);
         let idle = (!has_two_lengths).then(|| idle.clone());
         let mut receiving = Receiving { incoming, connection, idle };
