@@ -7,9 +7,10 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 
+use crate::codec::large_message::{make_room, work_on};
 use crate::mcp::Era;
 
-use super::{Failure, ReplyWatch, ResultBody, ServerFault, ServerName};
+use super::{Failure, InternalFault, ReplyWatch, ResultBody, ServerFault, ServerName};
 
 /// The raw JSON of a result, in pieces. Dropping it before its end closes the
 /// server's stream.
@@ -98,18 +99,52 @@ impl Passing {
     ///
     /// # Errors
     /// The [`Failure`] that ended the result early, or an invalid result.
-    pub async fn whole(mut self) -> Result<ResultBody, Failure> {
+    pub async fn whole(self) -> Result<ResultBody, Failure> {
+        self.whole_within(|_| Ok(())).await
+    }
+
+    /// Reads the whole result, for as long as `hold` accepts the bytes of each piece.
+    ///
+    /// # Errors
+    /// That of `hold`, the [`Failure`] that ended the result early, or an invalid result.
+    pub async fn whole_within<E: From<Failure>>(
+        mut self,
+        hold: impl Fn(usize) -> Result<(), E>,
+    ) -> Result<ResultBody, E> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await? {
+            hold(piece.len())?;
+            make_room(&mut whole, piece.len());
             whole.extend_from_slice(&piece);
         }
-        ResultBody::parse(whole.freeze())
-            .map_err(|fault| Failure::bad_answer(self.server, ServerFault::Answer(fault)))
+        let parsed = work_on(whole.len(), move || ResultBody::parse(whole.freeze())).await;
+        let parsed = parsed.map_err(|_| Failure::from(InternalFault::LargeWork))?;
+        let invalid = |fault| Failure::bad_answer(self.server, ServerFault::Answer(fault));
+        Ok(parsed.map_err(invalid)?)
     }
 }
 
 impl fmt::Debug for Passing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Passing").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+    use crate::codec::large_message::{LARGE_MESSAGE, leaves_its_thread};
+
+    #[test]
+    fn a_large_result_that_is_read_whole_is_parsed_away_from_the_serving_thread() {
+        for (size, is_large) in [(100, false), (LARGE_MESSAGE + 1, true)] {
+            let pieces = [Bytes::from_static(b"{\"a\":\""), "x".repeat(size).into(), "\"}".into()];
+            let pieces = stream::iter(pieces.map(Ok));
+            let passing = Passing::new(ServerName::new("s").unwrap(), Era::Modern, pieces);
+            let (leaves, result) = leaves_its_thread(passing.whole());
+            assert_eq!((leaves, result.unwrap().raw().len()), (is_large, size + 8));
+        }
     }
 }

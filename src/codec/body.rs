@@ -4,6 +4,8 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 
+use super::large_message::make_room;
+
 /// Why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError<E> {
@@ -61,6 +63,7 @@ where
             whole.extend_from_slice(&first);
             first = Bytes::new();
         }
+        make_room(&mut whole, data.len());
         whole.extend_from_slice(&data);
     }
     Ok(if whole.is_empty() { first } else { whole.freeze() })

@@ -11,6 +11,8 @@ use std::{fmt, io};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::large_message::make_room;
+
 /// Why no line could be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
@@ -101,7 +103,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 LineStep::Lost(lost) => return Err(self.too_long(lost)),
                 LineStep::More if self.ended => return Ok(None),
                 LineStep::More => {
-                    self.buffer.reserve(READ);
+                    make_room(&mut self.buffer, READ);
                     let read = (&mut self.io).take(READ as u64).read_buf(&mut self.buffer).await?;
                     self.ended = read == 0;
                 }

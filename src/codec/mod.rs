@@ -7,6 +7,7 @@
 
 pub mod body;
 pub mod file;
+pub mod large_message;
 pub mod lines;
 pub mod own_folder;
 pub mod sse;

@@ -46,6 +46,15 @@ impl Body {
     }
 }
 
+/// Takes the next frame of a piece. A connection copies a frame, for TLS more than once, before its
+/// thread serves another client.
+fn take_frame(piece: &mut Bytes) -> Bytes {
+    if piece.len() <= MAX_FRAME { std::mem::take(piece) } else { piece.split_to(MAX_FRAME) }
+}
+
+/// The most bytes of a frame. Pieces of streams are as small already, or events.
+const MAX_FRAME: usize = 256 << 10;
+
 impl Default for Body {
     fn default() -> Self {
         Self::empty()
@@ -71,7 +80,7 @@ impl http_body::Body for Body {
             Self::Pieces(pieces) => pieces.iter_mut().find(|piece| !piece.is_empty()),
             Self::Stream(stream) => return stream.as_mut().poll_next(cx).map_ok(Frame::data),
         };
-        Poll::Ready(next.map(|piece| Ok(Frame::data(std::mem::take(piece)))))
+        Poll::Ready(next.map(|piece| Ok(Frame::data(take_frame(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -89,6 +98,30 @@ impl http_body::Body for Body {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
             Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_large_piece_is_sent_in_frames_of_bounded_size() {
+        let large = Bytes::from(vec![b'x'; 3 * MAX_FRAME + 1]);
+        let pieces = Body::pieces([Bytes::from_static(b"a"), large.clone()]);
+        for (mut body, expected) in [(Body::Whole(large.clone()), 4), (pieces, 5)] {
+            let (mut frames, mut bytes) = (0, 0);
+            while let Some(frame) = body.frame().now_or_never().unwrap() {
+                let data = frame.unwrap().into_data().unwrap();
+                assert!((1..=MAX_FRAME).contains(&data.len()));
+                (frames, bytes) = (frames + 1, bytes + data.len());
+            }
+            assert_eq!(frames, expected);
+            assert!(bytes >= large.len());
         }
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn open(
         (None, Some(Piece::Message(message))) => {
             not_resumable(sse::message(&message), rest, keep_alive)
         }
+        (None, Some(Piece::Event(event))) => not_resumable(event.finish(None), rest, keep_alive),
         (None, _) => not_resumable(sse::comment(), rest, keep_alive),
     }
 }
@@ -70,6 +71,7 @@ fn not_resumable(
             tokio::select! {
                 piece = pieces.next() => match piece {
                     Some(Piece::Message(message)) => yield sse::message(&message),
+                    Some(Piece::Event(event)) => yield event.finish(None),
                     Some(Piece::Pause(_)) => {}
                     None => return,
                 },
@@ -103,7 +105,7 @@ fn pieces(mut steps: impl Steps, writer: AnswerWriter) -> impl Stream<Item = Pie
                 StreamStep::Event(Event::Passing(passing)) => response::collected(passing).await,
             };
             drop(steps);
-            yield Piece::Message(writer.message(answer).1);
+            yield writer.write_piece(answer).await;
             return;
         }
     }

@@ -10,9 +10,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tokio::time::sleep;
 
 use crate::call::{
-    Answer, Event, Failure, Notice, Passing, RequestFault, ResultBody, boxed, tool_error,
+    Answer, Event, Failure, InternalFault, Notice, Passing, RequestFault, ResultBody, boxed,
+    tool_error,
 };
-use crate::codec::sse;
+use crate::codec::large_message::{LARGE_MESSAGE, work_on};
+use crate::codec::sse::{self, OpenMessage};
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Id, Splice};
 use crate::mcp::{Era, MediaType, Method, code, header};
@@ -110,6 +112,26 @@ impl AnswerWriter {
         }
     }
 
+    /// The last piece of a stream. A large one is written elsewhere.
+    pub(super) async fn write_piece(self, answer: Result<Answer, Failure>) -> Piece {
+        let (size, id) = (size_of(&answer), self.id.clone());
+        if size <= LARGE_MESSAGE {
+            return Piece::Message(self.message(answer).1);
+        }
+        let written = work_on(size, move || OpenMessage::new(&self.message(answer).1)).await;
+        written.map_or_else(|_| Piece::Message(write_lost_answer(&id)), Piece::Event)
+    }
+
+    /// The response with a whole answer. A large one is written elsewhere.
+    async fn write_response(self, answer: Result<Answer, Failure>) -> Response<Body> {
+        let (size, id) = (size_of(&answer), self.id.clone());
+        let write = move || {
+            let (status, message) = self.message(answer);
+            whole(status, message, self.wants)
+        };
+        work_on(size, write).await.unwrap_or_else(|_| json(StatusCode::OK, write_lost_answer(&id)))
+    }
+
     fn result(&self, result: &ResultBody) -> Bytes {
         let raw = match self.era {
             Era::Modern => lift::result(result, &self.info),
@@ -163,6 +185,10 @@ pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingRespon
                 }
                 add_challenge(response.headers_mut(), &failure, None);
                 response
+            }
+            Comes::Answer(answer) if size_of(&answer) > LARGE_MESSAGE => {
+                // Boxed, because it would enlarge the future of every call.
+                Box::pin(writer.write_response(answer)).await
             }
             Comes::Answer(answer) => {
                 let (status, message) = writer.message(answer);
@@ -232,6 +258,20 @@ fn whole(status: StatusCode, message: Bytes, wants: AcceptedForm) -> Response<Bo
         }
         _ => json(status, message),
     }
+}
+
+/// The bytes of an answer, by which it is large or small.
+fn size_of(answer: &Result<Answer, Failure>) -> usize {
+    match answer {
+        Ok(Answer::Result(result)) => result.raw().len(),
+        Ok(Answer::Error(error)) => error.raw().len(),
+        Err(_) => 0,
+    }
+}
+
+/// The error in place of a large answer that could not be written.
+fn write_lost_answer(id: &Id) -> Bytes {
+    jsonrpc::error(Some(id), &Failure::from(InternalFault::LargeWork).to_error())
 }
 
 pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
@@ -366,6 +406,7 @@ const PRIMED_AFTER: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::large_message::leaves_its_thread;
 
     #[test]
     fn a_client_that_takes_only_json_never_gets_a_stream() {
@@ -383,6 +424,44 @@ mod tests {
                 headers.insert(ACCEPT, HeaderValue::from_static(accept));
             }
             assert_eq!(AcceptedForm::of(&headers), wants, "{accept:?}");
+        }
+    }
+
+    fn writer(era: Era, wants: AcceptedForm) -> AnswerWriter {
+        AnswerWriter {
+            id: Id::number(1),
+            era,
+            method: Method::ToolsCall,
+            token: None,
+            info: Bytes::from_static(b"{}"),
+            wants,
+            keep_alive: Duration::from_secs(1),
+            session: None,
+        }
+    }
+
+    #[test]
+    fn a_large_answer_is_written_away_from_the_serving_thread() {
+        for (size, is_large) in [(100, false), (LARGE_MESSAGE, true)] {
+            let answer = || {
+                let raw = format!("{{\"resultType\":\"complete\",\"a\":\"{}\"}}", "x".repeat(size));
+                Ok(Answer::Result(ResultBody::parse(raw.into()).unwrap()))
+            };
+            for era in [Era::Modern, Era::Legacy] {
+                let message = writer(era, AcceptedForm::Both).message(answer()).1;
+                let written = writer(era, AcceptedForm::Both).write_response(answer());
+                let (leaves, response) = leaves_its_thread(written);
+                let Body::Whole(body) = response.into_body() else { panic!("it is whole") };
+                assert_eq!((leaves, &body), (is_large, &message), "{era:?} {size}");
+                let written = writer(era, AcceptedForm::Events).write_piece(answer());
+                let (leaves, piece) = leaves_its_thread(written);
+                let event = match piece {
+                    Piece::Message(message) => sse::message(&message),
+                    Piece::Event(event) => event.finish(None),
+                    Piece::Pause(_) => panic!("an answer is no pause"),
+                };
+                assert_eq!((leaves, event), (is_large, sse::message(&message)), "{era:?} {size}");
+            }
         }
     }
 }

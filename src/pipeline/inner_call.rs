@@ -6,12 +6,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use serde_json::value::RawValue;
 
-use crate::call::{
-    Answer, AnswerFault, Call, Client, Context, Event, Failure, Params, Passing, ResultBody,
-};
+use crate::call::{Answer, Call, Client, Context, Event, Failure, Params};
 use crate::era::lift;
 use crate::jsonrpc::{Members, object_of, string};
 use crate::mcp::{Method, meta};
@@ -83,9 +80,6 @@ pub(super) enum InnerCallFault {
         /// The bound.
         limit: usize,
     },
-    /// The result cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] AnswerFault),
 }
 
 /// Waits for the answer to an inner call; what it says before is for nobody. `hold` is told the bytes
@@ -103,23 +97,10 @@ pub(super) async fn await_answer(
                 return Ok(answer?);
             }
             Some(Event::Passing(passing)) => {
-                return read_pieces(passing, hold).await.map(Answer::Result);
+                return passing.whole_within(hold).await.map(Answer::Result);
             }
             Some(_) => {}
             None => return Err(Failure::Cancelled.into()),
         }
     }
-}
-
-/// Reads a result that comes in pieces, for as long as its bytes may be held.
-async fn read_pieces(
-    mut passing: Passing,
-    hold: impl Fn(usize) -> Result<(), InnerCallFault>,
-) -> Result<ResultBody, InnerCallFault> {
-    let mut whole = BytesMut::new();
-    while let Some(piece) = passing.next().await? {
-        hold(piece.len())?;
-        whole.extend_from_slice(&piece);
-    }
-    Ok(ResultBody::parse(whole.freeze())?)
 }

@@ -15,15 +15,41 @@ pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> B
     let mut out = BytesMut::with_capacity(data.len() + ROOM);
     out.put_slice(b"event: message\n");
     put_tags(&mut out, id, retry);
+    put_data(&mut out, data);
+    out.put_u8(b'\n');
+    out.freeze()
+}
+
+/// A `message` event that is complete but for its id, which is known when it is sent.
+#[derive(Debug)]
+pub struct OpenMessage(BytesMut);
+
+impl OpenMessage {
+    /// The event of a message. Copies it.
+    pub fn new(data: &[u8]) -> Self {
+        let mut out = BytesMut::with_capacity(data.len() + ROOM);
+        out.put_slice(b"event: message\n");
+        put_data(&mut out, data);
+        Self(out)
+    }
+
+    /// The event, with an `id` to resume after.
+    pub fn finish(self, id: Option<&str>) -> Bytes {
+        let Self(mut out) = self;
+        put_tags(&mut out, id, None);
+        out.put_u8(b'\n');
+        out.freeze()
+    }
+}
+
+fn put_data(out: &mut BytesMut, data: &[u8]) {
     let mut rest = data;
     while let Some(end) = memchr::memchr2(b'\r', b'\n', rest) {
         let (line, after) = rest.split_at(end);
-        put_field(&mut out, b"data: ", line);
+        put_field(out, b"data: ", line);
         rest = after.strip_prefix(b"\r\n").or(after.get(1..)).unwrap_or_default();
     }
-    put_field(&mut out, b"data: ", rest);
-    out.put_u8(b'\n');
-    out.freeze()
+    put_field(out, b"data: ", rest);
 }
 
 /// The event that opens a stream: no message, only the `id` to resume after and

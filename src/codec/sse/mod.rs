@@ -17,7 +17,9 @@ mod reader;
 
 use bytes::{Bytes, BytesMut};
 
-pub use encode::{comment, message, message_with, priming, retry};
+use super::large_message::make_room;
+
+pub use encode::{OpenMessage, comment, message, message_with, priming, retry};
 pub use reader::{ResumePoint, SseReader};
 
 /// One event of the stream.
@@ -155,6 +157,7 @@ impl SseDecoder {
         }
         let Some(end) = memchr::memchr2(b'\r', b'\n', &self.input) else {
             self.check(self.input.len())?;
+            make_room(&mut self.partial, self.input.len());
             self.partial.extend_from_slice(&self.input);
             self.input.clear();
             return Ok(None);

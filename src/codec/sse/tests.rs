@@ -127,11 +127,18 @@ fn what_is_encoded_is_decoded() {
         message(b"{\"a\":1}"),
         message_with(b"{\r\n\"a\":\r2\n}", Some("8"), None),
         message_with(b"{}", Some("not\nan id"), Some(Duration::from_millis(5))),
+        OpenMessage::new(b"{\n\"a\":3}").finish(Some("9")),
     ]
     .concat();
     assert_eq!(
         shown(&[&written]),
-        ["-||7|100", "message|{\"a\":1}|-|-", "message|{\n\"a\":\n2\n}|8|-", "message|{}|-|5"]
+        [
+            "-||7|100",
+            "message|{\"a\":1}|-|-",
+            "message|{\n\"a\":\n2\n}|8|-",
+            "message|{}|-|5",
+            "message|{\n\"a\":3}|9|-"
+        ]
     );
 }
 

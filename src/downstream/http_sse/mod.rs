@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::call::PeerAddress;
 use crate::call::{Drain, Failure};
+use crate::codec::large_message::work_on;
 use crate::codec::sse;
 use crate::jsonrpc;
 use crate::mcp;
@@ -155,7 +156,7 @@ impl Streaming {
                         tokio::spawn(async move { bridge.finish(Duration::MAX).await });
                     }
                     line = this.lines.next() => match line {
-                        Some(line) => yield sse::message(&line),
+                        Some(line) => yield encode_line(line).await,
                         None => return,
                     },
                     () = sleep(this.keep_alive) => yield sse::comment(),
@@ -274,6 +275,12 @@ impl McpService {
         }
         response::empty(StatusCode::ACCEPTED)
     }
+}
+
+/// A message as an event, encoded elsewhere if it is large.
+async fn encode_line(line: Bytes) -> Bytes {
+    let encoded = work_on(line.len(), move || sse::message(&line)).await;
+    encoded.unwrap_or_else(|_| sse::comment())
 }
 
 /// The endpoint that a stream's address stands for: `/sse/x?y` for `/mcp/x?y`.

@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::call::Failure;
 use crate::clock;
-use crate::codec::sse;
+use crate::codec::sse::{self, OpenMessage};
 use crate::jsonrpc::{self, Id};
 
 /// The messages of one stream, bounded in bytes and in number.
@@ -42,8 +42,19 @@ pub(super) struct Outbox {
 pub(in crate::downstream) enum Piece {
     /// A JSON-RPC message.
     Message(Bytes),
+    /// The same as an event, for a message that is too large to be encoded on a serving thread.
+    Event(OpenMessage),
     /// Nothing for a while: the client may let go of its connection, and ask
     /// again after so long.
+    Pause(Duration),
+}
+
+/// The outcome of moving a stream's source.
+#[derive(Debug)]
+enum SourceStep {
+    /// A message was put at the end of the log.
+    Kept,
+    /// See [`Piece::Pause`].
     Pause(Duration),
 }
 
@@ -197,24 +208,29 @@ impl Outbox {
 
     /// Moves the source for the reader of that number: `None` at the end, or
     /// when another one has taken over.
-    fn poll_source(&self, reader: u64, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+    fn poll_source(&self, reader: u64, cx: &mut Context<'_>) -> Poll<Option<SourceStep>> {
         let mut source = self.source.lock();
         if !self.log().watch(reader, cx) {
             return Poll::Ready(None);
         }
         let Some(stream) = source.as_mut() else { return Poll::Pending };
-        let piece = std::task::ready!(stream.as_mut().poll_next(cx));
-        match &piece {
+        let step = match std::task::ready!(stream.as_mut().poll_next(cx)) {
             Some(Piece::Message(message)) => {
-                self.log().push(self.stream, message, None);
+                self.log().push(self.stream, &message, None);
+                Some(SourceStep::Kept)
             }
-            Some(Piece::Pause(_)) => {}
+            Some(Piece::Event(event)) => {
+                self.log().push_event(self.stream, |id| event.finish(Some(id)), None);
+                Some(SourceStep::Kept)
+            }
+            Some(Piece::Pause(wait)) => Some(SourceStep::Pause(wait)),
             None => {
                 *source = None;
                 self.log().ended = Some(clock::real_now());
+                None
             }
-        }
-        Poll::Ready(piece)
+        };
+        Poll::Ready(step)
     }
 
     /// Replaces what nobody has read of a stream that is over by an error, if all streams together
@@ -243,9 +259,18 @@ impl fmt::Debug for Outbox {
 
 impl EventLog {
     fn push(&mut self, stream: u64, message: &[u8], key: Option<Box<str>>) {
+        self.push_event(stream, |id| sse::message_with(message, Some(id), None), key);
+    }
+
+    /// Puts an event at the end, which is made with its id.
+    fn push_event(
+        &mut self,
+        stream: u64,
+        event_with: impl FnOnce(&str) -> Bytes,
+        key: Option<Box<str>>,
+    ) {
         self.newest += 1;
-        let id = format!("{stream}-{}", self.newest);
-        let event = sse::message_with(message, Some(&id), None);
+        let event = event_with(&format!("{stream}-{}", self.newest));
         self.bytes += event.len();
         self.bounds.held.fetch_add(event.len(), Ordering::Relaxed);
         self.kept.push_back(KeptEvent { number: self.newest, event, key, at: clock::real_now() });
@@ -369,8 +394,8 @@ impl OutboxReader {
             }
             drop(log);
             match std::task::ready!(self.outbox.poll_source(self.number, cx)) {
-                Some(Piece::Pause(retry)) => return Poll::Ready(Some(Sent::Pause(retry))),
-                Some(Piece::Message(_)) | None => {}
+                Some(SourceStep::Pause(retry)) => return Poll::Ready(Some(Sent::Pause(retry))),
+                Some(SourceStep::Kept) | None => {}
             }
         }
     }

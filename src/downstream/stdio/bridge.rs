@@ -24,7 +24,7 @@ use super::exchange::{Batch, PipedCall};
 use super::headers::{self, PipedRequest};
 use super::mirror::Mirror;
 use super::output::{LineOutput, OutputBudget, OutputLines};
-use super::reply::{PipedReply, answer_in, broken, unreadable};
+use super::reply::{PipedReply, broken, find_answer, parse_message, unreadable};
 use super::session::OpenPipeSession;
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
@@ -308,12 +308,12 @@ impl<E: McpPeer> Bridge<E> {
         id: &Id,
     ) -> Result<Bytes, Failure> {
         let mut events = match PipedReply::read(response, self.bounds.answer).await? {
-            PipedReply::Whole(status, body) => return answer_in(status, body, id),
+            PipedReply::Whole(status, body) => return find_answer(status, body, id).await,
             PipedReply::Events(events) => events,
         };
         while let Some(data) = events.next_message().await.map_err(unreadable)? {
-            match jsonrpc::parse(&data, MAX_DEPTH) {
-                Ok(Frame::Response { .. }) => return answer_in(StatusCode::OK, data, id),
+            match parse_message(&data).await? {
+                Ok(Frame::Response { .. }) => return find_answer(StatusCode::OK, data, id).await,
                 Ok(_) => self.output.message(data).await,
                 Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
             }

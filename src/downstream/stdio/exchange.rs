@@ -19,7 +19,7 @@ use super::MAX_DEPTH;
 use super::bridge::{Bridge, BridgeSlot};
 use super::endpoint::McpPeer;
 use super::headers::{self, PipedRequest};
-use super::reply::{PipedReply, answer_in, broken, no_answer, unreadable};
+use super::reply::{PipedReply, broken, find_answer, no_answer, parse_message, unreadable};
 
 /// A request in flight.
 pub(super) struct PipedCall<E> {
@@ -83,7 +83,7 @@ impl<E: McpPeer> PipedCall<E> {
         }
         match reply {
             PipedReply::Whole(status, body) => {
-                let answer = answer_in(status, body, self.id())?;
+                let answer = find_answer(status, body, self.id()).await?;
                 self.learn(&answer);
                 self.give(answer).await;
                 Ok(())
@@ -102,9 +102,9 @@ impl<E: McpPeer> PipedCall<E> {
     async fn follow(&self, mut events: SseReader<E::Body>) -> Result<(), Failure> {
         loop {
             let ended = match events.next_message().await {
-                Ok(Some(data)) => match jsonrpc::parse(&data, MAX_DEPTH) {
+                Ok(Some(data)) => match parse_message(&data).await? {
                     Ok(Frame::Response { .. }) => {
-                        let answer = answer_in(StatusCode::OK, data, self.id())?;
+                        let answer = find_answer(StatusCode::OK, data, self.id()).await?;
                         self.learn(&answer);
                         self.give(answer).await;
                         return Ok(());

@@ -7,6 +7,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::call::Failure;
+use crate::codec::large_message::work_on;
 use crate::jsonrpc::{self, Frame};
 use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
@@ -50,10 +51,15 @@ impl LineOutput {
     pub(super) async fn message(&self, message: Bytes) {
         let share = self.budget.as_ref().map(|budget| budget.take(message.len())).transpose();
         let item = match share {
-            Ok(share) => Item::Line(on_one_line(message), share),
+            Ok(share) => {
+                let line = work_on(message.len(), move || on_one_line(message)).await;
+                let Ok(line) = line else { return };
+                Item::Line(line, share)
+            }
             Err(reached) => {
                 tracing::debug!(%reached, "a message is dropped: too much is left unread");
-                let Some(error) = instead_of(&message) else { return };
+                let error = work_on(message.len(), move || instead_of(&message)).await;
+                let Ok(Some(error)) = error else { return };
                 Item::Line(error, None)
             }
         };

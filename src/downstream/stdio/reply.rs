@@ -4,10 +4,11 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Body;
 
-use crate::call::{Failure, GatewayFault, ServerFault};
+use crate::call::{Failure, GatewayFault, InternalFault, ServerFault};
 use crate::codec::body::{BodyError, collect};
+use crate::codec::large_message::work_on;
 use crate::codec::sse::SseReader;
-use crate::jsonrpc::{self, Frame, Id, Response as Answer};
+use crate::jsonrpc::{self, Frame, FrameFault, Id, Response as Answer};
 use crate::mcp::MediaType;
 use crate::upstream::is_session_lost;
 
@@ -41,8 +42,25 @@ impl<B: Body<Data = Bytes> + Unpin> PipedReply<B> {
     }
 }
 
-/// The message that answers the request `id`, made of a whole body.
-pub(super) fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {
+/// The message that answers the request `id`, made of a whole body. A large one is read elsewhere.
+pub(super) async fn find_answer(
+    status: StatusCode,
+    body: Bytes,
+    id: &Id,
+) -> Result<Bytes, Failure> {
+    let (size, id) = (body.len(), id.clone());
+    let found = work_on(size, move || answer_in(status, body, &id)).await;
+    found.map_err(|_| InternalFault::LargeWork)?
+}
+
+/// Parses a message of an endpoint, elsewhere if it is large.
+pub(super) async fn parse_message(data: &Bytes) -> Result<Result<Frame, FrameFault>, Failure> {
+    let data = data.clone();
+    let parsed = work_on(data.len(), move || jsonrpc::parse(&data, MAX_DEPTH)).await;
+    Ok(parsed.map_err(|_| InternalFault::LargeWork)?)
+}
+
+fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {
     match jsonrpc::parse(&body, MAX_DEPTH) {
         Ok(Frame::Response { id: Some(theirs), .. }) if theirs == *id => Ok(body),
         // Refused before, or without, reading as far as the id.

@@ -9,8 +9,11 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use crate::call::{Answer, Asked, Call, Client, Failure, Input, ParseFault, Question, ResultBody};
+use crate::call::{
+    Answer, Asked, Call, Client, Failure, Input, InternalFault, ParseFault, Question, ResultBody,
+};
 use crate::code_mode::ScriptCall;
+use crate::codec::large_message::work_on;
 use crate::era::lower;
 use crate::jsonrpc::{Id, Response, object_of, string, within_depth};
 use crate::mcp::Era;
@@ -173,11 +176,15 @@ impl InnerCourse {
         let answer = await_answer(active, hold).await;
         match answer.map_err(|fault| self.explain_fault(fault))? {
             Answer::Error(error) => Err(error.message().to_owned()),
-            Answer::Result(result) => match result.asked() {
-                Ok(Some(asked)) => Ok(Ok(asked)),
-                Ok(None) => value_for_code(&result).map(|value| Err(value.into())),
-                Err(fault) => Err(fault.to_string()),
-            },
+            Answer::Result(result) => {
+                let read = work_on(result.raw().len(), move || match result.asked() {
+                    Ok(Some(asked)) => Ok(Ok(asked)),
+                    Ok(None) => value_for_code(&result).map(|value| Err(value.into())),
+                    Err(fault) => Err(fault.to_string()),
+                });
+                let failed = |_| Failure::from(InternalFault::LargeWork).to_string();
+                read.await.map_err(failed)?
+            }
         }
     }
 

@@ -18,6 +18,7 @@ use crate::call::{
     Answer, Call, Failure, InternalFault, Reply, ResultBody, text_content, tool_error,
 };
 use crate::catalog::Tool;
+use crate::codec::large_message::work_on;
 use crate::config::{OwnCallConfig, OwnToolConfig};
 use crate::jsonrpc::object_of;
 use crate::mcp::Method;
@@ -164,7 +165,10 @@ impl OwnCall {
         // Nobody could answer what it asks for.
         active.cancel_parked();
         match answer.map_err(|fault| fault.to_string())? {
-            Answer::Result(result) => value_of(&result),
+            Answer::Result(result) => {
+                let read = work_on(result.raw().len(), move || value_of(&result)).await;
+                read.map_err(|_| say(InternalFault::LargeWork.into()))?
+            }
             Answer::Error(error) => Err(error.message().to_owned()),
         }
     }

@@ -11,6 +11,10 @@ use super::message::SeenMessage;
 use super::reply::InterceptedMessage;
 
 impl InterceptedMessage for ResultBody {
+    fn size(&self) -> usize {
+        self.raw().len()
+    }
+
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         SeenMessage::answer(self.raw())
     }
@@ -22,6 +26,10 @@ impl InterceptedMessage for ResultBody {
 
 /// An error is the member `error` of its payload, which tells it from a result.
 impl InterceptedMessage for ErrorBody {
+    fn size(&self) -> usize {
+        self.raw().len()
+    }
+
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         let error = String::from_utf8_lossy(self.raw());
         SeenMessage::answer(&object_of([(ERROR_MEMBER, error)]))
@@ -48,6 +56,10 @@ impl QuestionResult {
 }
 
 impl InterceptedMessage for QuestionResult {
+    fn size(&self) -> usize {
+        self.0.raw().len()
+    }
+
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         let members = self.members()?;
         let shown = members.iter().map(|(key, value)| (&**key, Cow::Borrowed(value.get())));

@@ -99,6 +99,10 @@ struct SeenNotice {
 }
 
 impl InterceptedMessage for SeenNotice {
+    fn size(&self) -> usize {
+        self.params.len()
+    }
+
     fn seen(&self) -> Result<SeenMessage, InterceptorFault> {
         let members = Members::parse(&self.params).map_err(|_| InterceptorFault::Ambiguous)?;
         let shown = members.0.iter().filter(|(key, _)| key != PROGRESS_TOKEN);

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::call::{Answer, Context, ErrorBody, Failure, InterceptorFault, ResultBody, ResultType};
+use tokio::task::JoinError;
+
+use crate::call::{
+    Answer, Context, ErrorBody, Failure, InterceptorFault, InternalFault, ResultBody, ResultType,
+};
+use crate::codec::large_message::work_on;
 use crate::config::InterceptedPhase;
 use crate::mcp::Method;
 
@@ -34,7 +39,10 @@ pub(super) enum MessageKind {
 }
 
 /// A message that interceptors may change.
-pub(super) trait InterceptedMessage: Sized {
+pub(super) trait InterceptedMessage: Sized + Send + 'static {
+    /// About the bytes of the form that interceptors get.
+    fn size(&self) -> usize;
+
     /// The form that interceptors get.
     ///
     /// # Errors
@@ -113,14 +121,17 @@ impl ReplyInterceptors {
         mut message: M,
     ) -> Result<M, Failure> {
         for service in self.seers(kind) {
-            let Some(seen) = settle(service, message.seen())? else { continue };
+            let (same, seen) = show_to(service, message).await?;
+            message = same;
+            let Some(seen) = settle(service, seen)? else { continue };
             match decide(service, &self.about, Some(&seen), &self.context).await? {
                 Verdict::Valid => {}
                 Verdict::Refused { reason } => return Err(refusal(service, reason)),
                 Verdict::Changed { payload } => {
-                    if let Some(changed) = settle(service, message.changed(payload))? {
-                        message = changed;
-                    }
+                    let size = message.size().max(payload.len());
+                    let change = move || (message.changed(payload), message);
+                    let (changed, same) = work_on(size, change).await.map_err(fail_lost_work)?;
+                    message = settle(service, changed)?.unwrap_or(same);
                 }
             }
         }
@@ -144,6 +155,25 @@ impl ReplyInterceptors {
         let phase = InterceptedPhase::Notification;
         self.services.iter().any(|it| it.must_agree(self.method.as_ref()) && !it.sees_any(phase))
     }
+}
+
+/// Returns a message, and the form of it that an interceptor gets.
+async fn show_to<M: InterceptedMessage>(
+    service: &InterceptorService,
+    message: M,
+) -> Result<(M, Result<SeenMessage, InterceptorFault>), Failure> {
+    let (size, limit) = (message.size(), service.config.max_size);
+    if size > limit {
+        return Ok((message, Err(InterceptorFault::TooLarge { limit })));
+    }
+    let show = move || (message.seen(), message);
+    let (seen, message) = work_on(size, show).await.map_err(fail_lost_work)?;
+    Ok((message, seen))
+}
+
+/// The failure of work on a large message that panicked.
+fn fail_lost_work(_: JoinError) -> Failure {
+    InternalFault::LargeWork.into()
 }
 
 impl InterceptorService {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::codec::large_message::{LARGE_MESSAGE, work_on};
 use crate::jsonrpc::{self, Frame, FrameFault, MAX_SERVER_DEPTH};
 use crate::upstream::UpstreamError;
 use crate::upstream::fault::SetupFault;
@@ -26,6 +27,17 @@ pub(super) async fn parse_message(data: Bytes) -> Result<Frame, UpstreamError> {
     finish_parsing(&mut begin_parsing(data)).await
 }
 
+/// Runs work on a message of a server, elsewhere if it is large.
+///
+/// # Errors
+/// [`UpstreamError`] if the work panicked.
+pub(super) async fn work_on_message<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, UpstreamError> {
+    Ok(work_on(bytes, work).await.map_err(|error| SetupFault::Task(Arc::new(error)))?)
+}
+
 /// Begins to parse a large message.
 pub(super) fn begin_parsing(data: Bytes) -> ParsingMessage {
     spawn_blocking(move || jsonrpc::parse(&data, MAX_SERVER_DEPTH))
@@ -39,9 +51,6 @@ pub(super) async fn finish_parsing(parsing: &mut ParsingMessage) -> Result<Frame
     let parsed = parsing.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
     Ok(parsed?)
 }
-
-/// A larger message takes more than some hundred microseconds to parse, in bytes.
-pub(super) const LARGE_MESSAGE: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

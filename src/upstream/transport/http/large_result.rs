@@ -18,6 +18,7 @@ use hyper::body::Body as _;
 
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
+use crate::codec::large_message::make_room;
 use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
@@ -170,6 +171,7 @@ async fn add_piece(
         if whole.len() + data.len() > limit {
             return Err(UpstreamError::TooLarge { limit });
         }
+        make_room(whole, data.len());
         whole.extend_from_slice(&data);
     }
     Ok(true)

@@ -59,7 +59,7 @@ pub(in crate::upstream) use headers::{SignableRequest, check_encoding};
 use large_result::PartialAnswer;
 pub use pool::TransportError;
 use probe::{discover, probe};
-use reply::{HttpReply, MessageStream, answer_in};
+use reply::{HttpReply, MessageStream, find_answer};
 use resume::{Resumable, StreamItem};
 use session::{LegacySession, OpenSession};
 pub use session::{SessionCell, is_session_lost};
@@ -325,7 +325,7 @@ impl HttpShared {
             match said {
                 StreamItem::Frame(frame @ Frame::Response { .. }) => {
                     events.finish();
-                    return answer_in(frame, &id);
+                    return find_answer(frame, &id).await;
                 }
                 StreamItem::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());

@@ -15,7 +15,7 @@ use crate::upstream::interaction::deadline::Deadline;
 use super::HttpShared;
 use super::large_result::PartialAnswer;
 use super::probe::discover;
-use super::reply::{HttpReply, answer_in, refusal};
+use super::reply::{HttpReply, answer_in, find_answer, refusal};
 
 impl HttpShared {
     /// The answer in the HTTP reply to a call that is neither a stream nor too
@@ -28,6 +28,25 @@ impl HttpShared {
             }
             HttpReply::Refused { status, frame, .. } => self.refused(status, frame, id),
         };
+        self.judge(answer)
+    }
+
+    /// The same; a large answer is read elsewhere.
+    pub(super) async fn answer_large(
+        &self,
+        reply: HttpReply,
+        id: &Id,
+    ) -> Result<Answer, UpstreamError> {
+        match reply {
+            HttpReply::Message(frame) => {
+                let answer = find_answer(frame, id).await;
+                self.judge(answer)
+            }
+            reply => self.answer(reply, id),
+        }
+    }
+
+    fn judge(&self, answer: Result<Answer, UpstreamError>) -> Result<Answer, UpstreamError> {
         if let Err(fault) = &answer {
             self.doubt(fault);
         }
@@ -45,7 +64,9 @@ impl HttpShared {
         // Boxed to keep the usual call small: this is rare.
         match Box::pin(begun.pass(id, self, deadline)).await? {
             Ok(passing) => Ok(Ok(passing)),
-            Err(frame) => Ok(Err(self.answer(HttpReply::Message(frame), id)?)),
+            Err(frame) => {
+                Ok(Err(Box::pin(self.answer_large(HttpReply::Message(frame), id)).await?))
+            }
         }
     }
 

@@ -11,12 +11,13 @@ use tokio::time::timeout;
 
 use crate::call::Answer;
 use crate::codec::body::{BodyError, collect};
+use crate::codec::large_message::LARGE_MESSAGE;
 use crate::codec::sse::SseReader;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response as RpcResponse};
 use crate::mcp::{MediaType, quote_content_type};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::large_message::{
-    LARGE_MESSAGE, ParsingMessage, begin_parsing, finish_parsing, parse_message,
+    ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
 };
 
 use super::headers::check_encoding;
@@ -73,7 +74,11 @@ impl HttpReply {
             }
         }
         match large_result::read(response.into_body(), limit).await? {
-            Ok(body) => Ok(Self::Message(parse_message(body).await?)),
+            Ok(body) if body.len() <= LARGE_MESSAGE => {
+                Ok(Self::Message(jsonrpc::parse(&body, MAX_SERVER_DEPTH)?))
+            }
+            // Boxed, because it would enlarge the future of every call.
+            Ok(body) => Ok(Self::Message(Box::pin(parse_message(body)).await?)),
             Err(begun) => Ok(Self::Begun(begun)),
         }
     }
@@ -82,18 +87,39 @@ impl HttpReply {
     /// stream are skipped.
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
-            Self::Message(frame) => answer_in(frame, id),
-            Self::Begun(begun) => answer_in(parse_message(begun.rest().await?).await?, id),
+            Self::Message(frame) => find_answer(frame, id).await,
+            Self::Begun(begun) => find_answer(parse_message(begun.rest().await?).await?, id).await,
             Self::Empty => Err(UpstreamError::NoAnswer),
             Self::Refused { status, frame, .. } => refusal(status, frame, id),
             Self::Events(mut events) => loop {
                 let frame = events.next().await?.ok_or(UpstreamError::NoAnswer)?;
                 if matches!(frame, Frame::Response { .. }) {
                     events.finish();
-                    return answer_in(frame, id);
+                    return find_answer(frame, id).await;
                 }
             },
         }
+    }
+}
+
+/// The response in a frame, if it matches `id`; read elsewhere if it is large.
+pub(super) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
+    match response_size(&frame) {
+        0..=LARGE_MESSAGE => answer_in(frame, id),
+        size => {
+            let id = id.clone();
+            work_on_message(size, move || answer_in(frame, &id)).await?
+        }
+    }
+}
+
+/// The bytes of the result or error of a response.
+pub(super) fn response_size(frame: &Frame) -> usize {
+    match frame {
+        Frame::Response {
+            response: RpcResponse::Result(raw) | RpcResponse::Error(raw), ..
+        } => raw.len(),
+        Frame::Request { .. } | Frame::Notification { .. } => 0,
     }
 }
 
@@ -178,3 +204,26 @@ impl From<BodyError<TransportError>> for UpstreamError {
 const FAREWELL: Duration = Duration::from_millis(500);
 /// The most bytes of an error body that are read.
 const REFUSAL: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::large_message::leaves_its_thread;
+
+    #[test]
+    fn a_large_answer_is_read_away_from_the_serving_thread() {
+        for (size, is_large) in [(100, false), (LARGE_MESSAGE, true)] {
+            let text = "x".repeat(size);
+            for member in ["result", "error"] {
+                let message = format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"{member}":{{"code":1,"message":"{text}"}}}}"#
+                );
+                let frame = jsonrpc::parse(&message.into(), MAX_SERVER_DEPTH).unwrap();
+                let id = Id::number(1);
+                let (leaves, answer) = leaves_its_thread(find_answer(frame, &id));
+                assert!(answer.is_ok());
+                assert_eq!(leaves, is_large, "{member} {size}");
+            }
+        }
+    }
+}

@@ -27,7 +27,7 @@ use crate::upstream::transport::peer::answer_to_server;
 use crate::upstream::{InstanceScope, UpstreamError};
 
 use super::HttpShared;
-use super::reply::{HttpReply, MessageStream, answer_in};
+use super::reply::{HttpReply, MessageStream, find_answer};
 use super::resume::{Resumable, StreamItem};
 
 /// Cancels a request when dropped before its end. A Legacy server is notified;
@@ -178,7 +178,7 @@ impl StreamedCall {
                     CallEvent::Said(Ok(Some(StreamItem::Pause(wait)))) => yield Event::Pause(wait),
                     CallEvent::Said(Ok(Some(StreamItem::Frame(frame @ Frame::Response { .. })))) => {
                         self.under_way.end();
-                        break answer_in(frame, &self.id);
+                        break find_answer(frame, &self.id).await;
                     }
                     CallEvent::Said(Ok(Some(StreamItem::Frame(frame)))) => {
                         if let Some(event) = self.message(frame) {
@@ -234,7 +234,7 @@ impl StreamedCall {
                 Ok(Err(answer)) => Ok(answer),
                 Err(fault) => Err(fault),
             },
-            Ok(reply) => shared.answer(reply, &id),
+            Ok(reply) => shared.answer_large(reply, &id).await,
             Err(fault) => Err(fault),
         };
         Event::Answer(answer.map_err(|fault| shared.fail(fault)))

@@ -46,7 +46,7 @@ use crate::catalog::ServerOffers;
 use crate::clock;
 use crate::codec::body::collect;
 use crate::codec::file::FileReader;
-use crate::config::{OpenApiConfig, OperationForm, ServerConfig};
+use crate::config::{OpenApiConfig, OperationForm, ServerConfig, ServerSecrets};
 use crate::jsonrpc::{Response, Splice, error_object};
 use crate::mcp::{Method, ProtocolVersion, code};
 use crate::policy::CallTarget;
@@ -57,6 +57,7 @@ use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::http::{
     ApiHeaders, HttpClient, RequestCredentials, check_encoding,
 };
+use crate::upstream::transport::large_message::work_on_message;
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
 use answer::ApiAnswer;
@@ -232,8 +233,14 @@ impl ApiShared {
             Err(fault) => return refuse(code::INVALID_PARAMS, &fault.to_string()),
         };
         let answer = self.send(current, operation, request, call).await?;
-        match answer.read_result(uri, &self.loader.server.secrets) {
-            Ok(result) => Ok(Answer::Result(ResultBody::parse(result.into())?)),
+        let uri = uri.to_owned();
+        let read = move |answer: &ApiAnswer, secrets: &ServerSecrets| {
+            let result = answer.read_result(&uri, secrets);
+            result.map(|result| ResultBody::parse(result.into()))
+        };
+        // Boxed, because it would enlarge the future of every call.
+        match Box::pin(self.read_answer(answer, read)).await? {
+            Ok(result) => Ok(Answer::Result(result?)),
             Err((StatusCode::NOT_FOUND, text)) => refuse(code::INVALID_PARAMS, &text),
             Err((_, text)) => refuse(code::INTERNAL_ERROR, &text),
         }
@@ -243,7 +250,7 @@ impl ApiShared {
     async fn call_operation(
         &self,
         current: &CurrentApi,
-        operation: &ApiOperation,
+        operation: &Arc<ApiOperation>,
         call: &Call,
         target: &CallTarget,
     ) -> Result<ResultBody, UpstreamError> {
@@ -261,9 +268,12 @@ impl ApiShared {
         };
         let uri = current.uri_of(&request);
         let answer = self.send(current, operation, request, call).await?;
-        let result = answer.tool_result(operation, &uri, &self.loader.server.secrets);
-        let result = ResultBody::parse(result.into())?;
-        Ok(if is_transient(answer.status) { result.marked_transient() } else { result })
+        let (operation, is_transient) = (Arc::clone(operation), is_transient(answer.status));
+        let read = move |answer: &ApiAnswer, secrets: &ServerSecrets| {
+            ResultBody::parse(answer.tool_result(&operation, &uri, secrets).into())
+        };
+        let result = Box::pin(self.read_answer(answer, read)).await??;
+        Ok(if is_transient { result.marked_transient() } else { result })
     }
 
     async fn send(
@@ -287,8 +297,21 @@ impl ApiShared {
         }
         let (head, body) = response.into_parts();
         let body = collect(body, self.loader.server.max_response).await?;
-        let answer = ApiAnswer { status: head.status, headers: head.headers, body };
-        Ok(answer.without_credentials(&self.loader.server.secrets))
+        Ok(ApiAnswer { status: head.status, headers: head.headers, body })
+    }
+
+    /// Reads an answer in which the gateway's credentials are masked, elsewhere if it is large.
+    async fn read_answer<T: Send + 'static>(
+        &self,
+        answer: ApiAnswer,
+        read: impl FnOnce(&ApiAnswer, &ServerSecrets) -> T + Send + 'static,
+    ) -> Result<T, UpstreamError> {
+        let server = Arc::clone(&self.loader.server);
+        let work = move |answer: ApiAnswer| {
+            let masked = answer.without_credentials(&server.secrets);
+            read(&masked, &server.secrets)
+        };
+        work_on_message(answer.body.len(), move || work(answer)).await
     }
 
     /// How long lists are fresh: until the document is read again.

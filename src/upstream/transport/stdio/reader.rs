@@ -22,11 +22,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::codec::large_message::LARGE_MESSAGE;
 use crate::codec::lines::{LineError, LineReader};
 use crate::upstream::ExitCause;
 
 use super::wire::ChildLink;
-use crate::upstream::transport::large_message::LARGE_MESSAGE;
 
 /// A child's output, which can be read on any runtime.
 pub(in crate::upstream) struct ChildOutput {

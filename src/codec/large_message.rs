@@ -1,0 +1,105 @@
+//! Work on large messages, away from the threads that serve clients.
+//!
+//! Parsing, rewriting or copying tens of megabytes takes tens to hundreds of milliseconds, in which a
+//! thread would serve no other client.
+
+use bytes::BytesMut;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// Runs work on a message of so many bytes, on a thread for blocking work if it is large.
+///
+/// # Errors
+/// [`JoinError`] if the work on a large message panicked.
+///
+/// # Cancel safety
+/// The result is lost when the future is dropped.
+pub async fn work_on<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if bytes <= LARGE_MESSAGE { Ok(work()) } else { spawn_blocking(work).await }
+}
+
+/// Makes room for more bytes of a message that arrives in pieces.
+///
+/// A buffer that grows is copied. A large one grows to many times its size at once: the operating
+/// system gives memory only to the part that is written, and copying the megabytes of a buffer that
+/// doubles takes longer than a thread may serve one client.
+pub fn make_room(buffer: &mut BytesMut, more: usize) {
+    let is_large = buffer.len() >= SPARSE_FROM;
+    if is_large && buffer.capacity() - buffer.len() < more {
+        buffer.reserve(more.max(buffer.len().saturating_mul(SPARSE_FACTOR)));
+    } else {
+        buffer.reserve(more);
+    }
+}
+
+/// A larger message takes more than some hundred microseconds to parse, in bytes.
+pub const LARGE_MESSAGE: usize = 256 << 10;
+/// The size from which buffers grow to [`SPARSE_FACTOR`] times their size, in bytes.
+const SPARSE_FROM: usize = 4 << 20;
+const SPARSE_FACTOR: usize = 31;
+
+/// Returns true if a future does some of its work on a thread for blocking work: it is driven while
+/// none is free, which it must outlast, and then to its end.
+#[cfg(test)]
+pub(crate) fn leaves_its_thread<T>(work: impl Future<Output = T>) -> (bool, T) {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let (busy, is_busy) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let blocker = spawn_blocking(move || {
+            busy.send(()).unwrap();
+            released.recv()
+        });
+        is_busy.await.unwrap();
+        let mut work = pin!(work);
+        for _ in 0..100 {
+            if let Some(output) = work.as_mut().now_or_never() {
+                return (false, output);
+            }
+            yield_now().await;
+        }
+        release.send(()).unwrap();
+        blocker.await.unwrap().unwrap();
+        (true, work.await)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_work_on_large_messages_leaves_the_thread() {
+        let here = thread::current().id();
+        for (bytes, stays) in [(0, true), (LARGE_MESSAGE, true), (LARGE_MESSAGE + 1, false)] {
+            let there = work_on(bytes, || thread::current().id()).await.unwrap();
+            assert_eq!(here == there, stays, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_large_buffer_is_copied_once_on_its_way_to_tens_of_megabytes() {
+        let piece = [0; 64 << 10];
+        let (mut buffer, mut copied) = (BytesMut::new(), 0);
+        while buffer.len() < 100 << 20 {
+            let (before, len) = (buffer.capacity(), buffer.len());
+            make_room(&mut buffer, piece.len());
+            if buffer.capacity() != before {
+                copied += len;
+                assert!(len <= SPARSE_FROM, "{len} bytes are copied at once");
+            }
+            buffer.extend_from_slice(&piece);
+        }
+        assert!(copied < 4 * SPARSE_FROM, "{copied}");
+    }
+}
