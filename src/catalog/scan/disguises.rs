@@ -149,6 +149,10 @@ impl DisguiseSearch<'_> {
         if reading.form == ReadingForm::Markup || is_certain {
             self.orders.add(&orders, 0);
         }
+        if reading.form == ReadingForm::Markup {
+            // Other readings of the same words are no disguise.
+            self.known.extend(orders.rules());
+        }
     }
 }
 

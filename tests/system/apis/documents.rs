@@ -56,9 +56,7 @@ fn examples() -> Vec<PathBuf> {
 
 fn lines(document: &Path) -> String {
     // The operations are counted: none may be held for its words.
-    format!(
-        "openapi = {document:?}\nbase_url = \"http://127.0.0.1:9/\"\nstart_timeout = \"2m\"\nscan = \"warn\"\n"
-    )
+    format!("openapi = {document:?}\nbase_url = \"http://127.0.0.1:9/\"\nstart_timeout = \"2m\"\n")
 }
 
 async fn survey(document: &Path) -> ApiSurvey {
