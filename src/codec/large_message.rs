@@ -53,7 +53,7 @@ pub(crate) fn leaves_its_thread<T>(work: impl Future<Output = T>) -> (bool, T) {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
     runtime.unwrap().block_on(async {
         let (busy, is_busy) = oneshot::channel();
-        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
         let blocker = spawn_blocking(move || {
             busy.send(()).unwrap();
             released.recv()
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_large_buffer_is_copied_once_on_its_way_to_tens_of_megabytes() {
-        let piece = [0; 64 << 10];
+        let piece = vec![0; 64 << 10];
         let (mut buffer, mut copied) = (BytesMut::new(), 0);
         while buffer.len() < 100 << 20 {
             let (before, len) = (buffer.capacity(), buffer.len());

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::call::Call;
 use crate::snapshot::{Snapshot, View, ViewKey};
+use crate::upstream::DueListing;
 
 use super::active_call::ActiveCall;
 use super::route;
@@ -33,7 +34,7 @@ impl LaterRoute {
         if due.is_empty() {
             return None;
         }
-        let ended = join_all(due.into_iter().map(|listing| listing.ended()));
+        let ended = join_all(due.into_iter().map(DueListing::ended));
         let _ = timeout(PATIENCE, ended).await;
         let snapshots = Arc::clone(&active.asker().inputs.snapshots);
         snapshots.catch_up().await;

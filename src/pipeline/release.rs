@@ -48,8 +48,7 @@ pub(super) struct Release {
     progress: bool,
     /// How a tool's result is changed.
     results: Option<Arc<ResultTransform>>,
-    /// The structured content of the result is within an object for the client.
-    wraps: bool,
+    content: ContentForm,
     /// The raw `serverInfo` that results have instead of their own; `None` if it is the server's choice.
     info: Option<Bytes>,
     /// What becomes of a result that the client has already.
@@ -57,6 +56,21 @@ pub(super) struct Release {
     /// Where larger results are kept, and for whom.
     keeper: (Arc<InputStore>, Principal, Holder),
     large_work: Arc<LargeWork>,
+}
+
+/// The form of the structured content of a tool's result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ContentForm {
+    Unchanged,
+    /// Within an object, because the client knows no other structured content.
+    WithinObject,
+}
+
+impl ContentForm {
+    fn for_call(call: &Call, route: &Route<'_>) -> Self {
+        let is_wrapped = route.wraps_results && lower::sees_legacy_results(&call.context);
+        if is_wrapped { Self::WithinObject } else { Self::Unchanged }
+    }
 }
 
 impl Release {
@@ -86,9 +100,12 @@ impl Release {
         let shape = ResultShape::for_method(&call.method);
         let uris = shape.filter(|_| hides || view.catalog.uris().treats_uris(server));
         let repeats = RepeatWatch::for_call(call, route, view)?;
-        let wraps = route.wraps_results && lower::sees_legacy_results(&call.context);
+        let content = ContentForm::for_call(call, route);
         let info = view.info_instead(server).cloned();
-        let is_plain = tasks.is_none() && uris.is_none() && results.is_none() && !wraps;
+        let is_plain = tasks.is_none()
+            && uris.is_none()
+            && results.is_none()
+            && content == ContentForm::Unchanged;
         if !cacheable && is_plain && repeats.is_none() && info.is_none() {
             return Ok(None);
         }
@@ -103,7 +120,7 @@ impl Release {
             lifts_task: route.task_mode == TaskMode::Requested,
             progress: call.context.progress_token.is_some(),
             results: results.cloned(),
-            wraps,
+            content,
             info,
             repeats,
             keeper: (Arc::clone(&asker.inputs), asker.principal.clone(), asker.holder()),
@@ -116,7 +133,7 @@ impl Release {
         self.uris.is_some()
             || self.results.is_some()
             || self.repeats.is_some()
-            || self.wraps
+            || self.content == ContentForm::WithinObject
             || self.info.is_some()
             || (self.caching && era == Era::Legacy)
             || self.method.is_task_request()
@@ -193,7 +210,8 @@ impl Release {
         let result = with_raw(result, shaped);
         let is_outcome = matches!(self.method, Method::ToolsCall | Method::TasksResult);
         let is_complete = is_outcome && *result.kind() == ResultType::Complete;
-        let wrapped = (self.wraps && is_complete).then(|| lower::wrap_structured(result.raw()));
+        let is_wrapped = self.content == ContentForm::WithinObject && is_complete;
+        let wrapped = is_wrapped.then(|| lower::wrap_structured(result.raw()));
         let result = with_raw(result, wrapped.flatten());
         let referred = self.repeats.as_ref().and_then(|repeats| repeats.replace(&result));
         with_raw(result, referred)

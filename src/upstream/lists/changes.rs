@@ -42,7 +42,7 @@ impl ChangedLists {
     }
 
     /// Takes these lists, because they are requested now.
-    pub(super) fn take(&self, kinds: &ByKind<bool>) {
+    pub(super) fn take(&self, kinds: ByKind<bool>) {
         let mut since = self.since.lock();
         for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
             *since.get_mut(kind) = None;
@@ -57,7 +57,7 @@ impl ChangedLists {
 
     /// Forgets all changes: the lists are requested when the next connection is opened.
     pub(in crate::upstream) fn clear(&self) {
-        self.take(&ByKind::from_fn(|_| true));
+        self.take(ByKind::from_fn(|_| true));
         self.settle();
     }
 

@@ -164,12 +164,12 @@ impl RelistPace {
 
     /// The lists that are to be requested, and since when.
     fn pending(&self, changes: &ChangedLists) -> ByKind<Option<Instant>> {
-        let changed = changes.pending();
-        ByKind::from_fn(|kind| changed.get(kind).or(*self.owed.get(kind)))
+        let since = changes.pending();
+        ByKind::from_fn(|kind| since.get(kind).or(*self.owed.get(kind)))
     }
 
     fn request(&mut self, kinds: ByKind<bool>, changes: &ChangedLists) -> ByKind<bool> {
-        changes.take(&kinds);
+        changes.take(kinds);
         for kind in Kind::ALL.into_iter().filter(|kind| *kinds.get(*kind)) {
             *self.owed.get_mut(kind) = None;
         }

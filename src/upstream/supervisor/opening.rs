@@ -116,7 +116,8 @@ impl Life<'_> {
             inbox: Arc::clone(&self.instance.inbox),
             secrets: config.secrets.clone(),
         };
-        StdioServer::open(opening, input, output).await.map(ServerConnection::Stdio)
+        let stdio = StdioServer::open(opening, input, output).await?;
+        Ok(ServerConnection::Stdio(Box::new(stdio)))
     }
 
     /// The HTTP client of all instances. Created anew for each start of the
@@ -177,7 +178,7 @@ impl Life<'_> {
         match opened {
             Ok(stdio) => {
                 self.child = Some(child);
-                Ok(ServerConnection::Stdio(stdio))
+                Ok(ServerConnection::Stdio(Box::new(stdio)))
             }
             Err(fault) => Err(self.bury(child, fault).await),
         }

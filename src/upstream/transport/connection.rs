@@ -19,7 +19,7 @@ use crate::upstream::transport::stdio::StdioServer;
 /// A connection to a server whose era and capabilities are known.
 pub(in crate::upstream) enum ServerConnection {
     /// Over the standard streams of a child.
-    Stdio(StdioServer),
+    Stdio(Box<StdioServer>),
     /// Over Streamable HTTP.
     Http(HttpServer),
     /// To a plain HTTP API, which the gateway speaks for.
