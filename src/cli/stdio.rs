@@ -97,7 +97,7 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let code = tokio::select! {
             ended = stdio::serve(here, standard_streams(), bounds, patience) => exit_code(ended),
             // A host that sends a signal has closed the input before, or requests an immediate end.
-            () = signals::until_told_to_stop(&reloader) => ExitCode::SUCCESS,
+            () = signals::until_told_to_stop(&running, &reloader) => ExitCode::SUCCESS,
         };
         tokio::select! {
             () = running.stop() => {}

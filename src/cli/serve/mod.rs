@@ -92,7 +92,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
     let ended = runtime.block_on(async {
         let running = Running::start(config, &common.config.path, guardian()).await?;
         let reloader = Arc::new(running.reloader(common, Some(log)));
-        signals::until_told_to_stop(&reloader).await;
+        signals::until_told_to_stop(&running, &reloader).await;
         tokio::select! {
             () = running.stop() => {}
             // A second signal requests an immediate end. The guardian ends the remaining children.
@@ -268,7 +268,6 @@ impl Running {
         let admin_listener = admin_socket.map(|socket| {
             serve_operators(socket, operators.clone(), Arc::clone(&report), admin_draining)
         });
-        announce(address, admin, &gateway);
         tokio::spawn(warm_up());
         Ok(Self {
             address: address.unwrap_or(NOWHERE),
@@ -293,6 +292,22 @@ impl Running {
             doors,
             _workers: workers,
         })
+    }
+
+    /// Logs the addresses.
+    fn announce(&self) {
+        let config = &self.gateway.snapshots.load().config;
+        let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
+        let (servers, address) = (config.servers.len(), self.address);
+        if address != NOWHERE {
+            tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
+            if config.is_open_to_anyone() {
+                tracing::warn!("{OPEN}");
+            }
+        }
+        if let Some(admin) = self.admin {
+            tracing::info!("status is at http://{admin}/status");
+        }
     }
 
     /// Stops in order: no new connections, calls in flight complete within the drain time, then the
@@ -410,21 +425,6 @@ fn serve_operators(
         };
         socket.serve(settings, stack, draining).await;
     })
-}
-
-fn announce(address: Option<SocketAddr>, admin: Option<SocketAddr>, gateway: &Gateway) {
-    let config = &gateway.snapshots.load().config;
-    let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
-    let servers = config.servers.len();
-    if let Some(address) = address {
-        tracing::info!(servers, "clients connect to {scheme}://{address}/mcp");
-        if config.is_open_to_anyone() {
-            tracing::warn!("{OPEN}");
-        }
-    }
-    if let Some(admin) = admin {
-        tracing::info!("status is at http://{admin}/status");
-    }
 }
 
 /// The address without a listener.

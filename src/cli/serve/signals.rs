@@ -7,11 +7,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::ReloadTrigger;
 
 use super::reload::Reloader;
-use super::watch;
+use super::{Running, watch};
 
-/// Reloads on SIGHUP and on changes of the file; returns on SIGTERM and SIGINT.
-pub(in crate::cli) async fn until_told_to_stop(reloader: &Arc<Reloader>) {
-    let watcher = tokio::spawn(watch::run(Arc::clone(reloader)));
+/// Announces the addresses, and reloads on SIGHUP and on changes of the file; returns on SIGTERM and
+/// SIGINT. A change that follows the announcement is seen.
+pub(in crate::cli) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
+    let watcher = watch::start(Arc::clone(reloader)).await;
+    running.announce();
     let hangups = tokio::spawn(hangups(Arc::clone(reloader)));
     told_to_stop().await;
     watcher.abort();

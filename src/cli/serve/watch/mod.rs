@@ -15,6 +15,7 @@ use std::time::Duration;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -26,11 +27,11 @@ use files::{WatchedFiles, folders_of, observe_files};
 use gate::{GateDecision, ReloadGate};
 use renames::RecentRenames;
 
-/// Reloads whenever the contents change. Ends if nothing can be watched; SIGHUP
+/// Begins to watch, then reloads whenever the contents change. Ends if nothing can be watched; SIGHUP
 /// still works.
-pub(super) async fn run(reloader: Arc<Reloader>) {
+pub(super) async fn start(reloader: Arc<Reloader>) -> JoinHandle<()> {
     // One queued event is enough: it only triggers a comparison.
-    let (told, mut events) = mpsc::channel(1);
+    let (told, events) = mpsc::channel(1);
     let renames = Arc::new(RecentRenames::default());
     let noted = Arc::clone(&renames);
     let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -45,27 +46,13 @@ pub(super) async fn run(reloader: Arc<Reloader>) {
         Ok(watcher) => Arc::new(Mutex::new(watcher)),
         Err(error) => {
             tracing::warn!(%error, "the configuration cannot be watched: send SIGHUP to reload");
-            return;
+            return tokio::spawn(async {});
         }
     };
-    let mut watch = FileWatch { watcher, renames, reloader };
+    let watch = FileWatch { watcher, renames, reloader };
     let loaded = watch.observe().await.unwrap_or_default();
-    let mut gate = ReloadGate::new(watch.reloader.common.config.path.clone(), loaded);
-    let mut look_again = None;
-    loop {
-        let has_other_output = tokio::select! {
-            event = events.recv() => {
-                if event.is_none() {
-                    return;
-                }
-                settle(&mut events).await;
-                false
-            }
-            () = sleep_until(look_again) => false,
-            () = watch.reloader.command_refresh() => watch.reloader.renew_commands().await,
-        };
-        look_again = watch.look(&mut gate, has_other_output).await;
-    }
+    let gate = ReloadGate::new(watch.reloader.common.config.path.clone(), loaded);
+    tokio::spawn(watch.follow(gate, events))
 }
 
 /// The watched folders, and the reloader of the files in them.
@@ -76,6 +63,24 @@ struct FileWatch {
 }
 
 impl FileWatch {
+    async fn follow(mut self, mut gate: ReloadGate, mut events: mpsc::Receiver<()>) {
+        let mut look_again = None;
+        loop {
+            let has_other_output = tokio::select! {
+                event = events.recv() => {
+                    if event.is_none() {
+                        return;
+                    }
+                    settle(&mut events).await;
+                    false
+                }
+                () = sleep_until(look_again) => false,
+                () = self.reloader.command_refresh() => self.reloader.renew_commands().await,
+            };
+            look_again = self.look(&mut gate, has_other_output).await;
+        }
+    }
+
     /// Compares the files with those that were loaded, and reloads if they are complete. Returns the
     /// time of the next look if they may still be written.
     async fn look(&mut self, gate: &mut ReloadGate, has_other_output: bool) -> Option<Instant> {
