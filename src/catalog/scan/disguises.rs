@@ -32,16 +32,15 @@ pub(super) fn find_disguised(
 
 /// A text in another form.
 struct TextReading {
-    text: String,
     /// The lines that differ from the text as it was, and their neighbours. The others have been
-    /// searched.
-    changed: String,
+    /// searched and read.
+    text: String,
     form: ReadingForm,
 }
 
 impl TextReading {
     fn new(form: ReadingForm, text: String, source: &str) -> Self {
-        Self { changed: find_changed_lines(&text, source), text, form }
+        Self { text: find_changed_lines(text, source), form }
     }
 }
 
@@ -118,7 +117,7 @@ impl DisguiseSearch<'_> {
     }
 
     fn search_reading(&mut self, reading: &TextReading) {
-        let folded = fold_text(&reading.changed);
+        let folded = fold_text(&reading.text);
         let mut orders = FoundOrders::search(&folded);
         orders.add(&FoundOrders::search_squeezed(&folded), 0);
         if reading.form == ReadingForm::Encoded {
@@ -176,9 +175,9 @@ fn read_forms(text: &str) -> Vec<TextReading> {
 
 /// Returns the lines of a reading that differ from those of its source, with the neighbours with
 /// which they can make an order; the whole reading if its lines are others.
-fn find_changed_lines(reading: &str, source: &str) -> String {
+fn find_changed_lines(reading: String, source: &str) -> String {
     if reading.split('\n').count() != source.split('\n').count() {
-        return reading.to_owned();
+        return reading;
     }
     let lines: Vec<_> = reading.split('\n').collect();
     let mut is_kept = vec![false; lines.len()];
@@ -210,12 +209,12 @@ mod tests {
     fn changed_lines_are_searched_with_their_neighbours() {
         let lines: Vec<_> = (0..20).map(|number| format!("line {number}")).collect();
         let source = lines.join("\n");
-        let changed = find_changed_lines(&source.replace("line 10", "other"), &source);
+        let changed = find_changed_lines(source.replace("line 10", "other"), &source);
         let near: Vec<_> = changed.lines().collect();
         assert_eq!((near.len(), near[3]), (2 * MAX_SPLIT - 1, "other"), "{near:?}");
         assert_eq!((near[0], near[6]), ("line 7", "line 13"));
-        assert_eq!(find_changed_lines(&source, &source), "");
+        assert_eq!(find_changed_lines(source.clone(), &source), "");
         let shorter = source.replace("9\n", "9 ");
-        assert_eq!(find_changed_lines(&shorter, &source), shorter);
+        assert_eq!(find_changed_lines(shorter.clone(), &source), shorter);
     }
 }

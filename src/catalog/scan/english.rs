@@ -68,7 +68,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
     ),
     (
         ScanRule::PromptMarkup,
-        r"\x22role\x22\s*:\s*\x22(system|developer|assistant)\x22|(^|\n)\s*(human|user|developer)\s*:.{0,200}\n\s*(assistant|ai|model)\s*:|\b(begin|end|start) (of )?(the )?(system|admin|developer|hidden|secret|assistant) (message|prompt|note|instructions?|block|override)|\bend of (the )?(tool )?(description|documentation)\b\W|\[\s*(system|admin|developer|assistant|model|llm|internal)\s*(note|message|prompt|override|instruction|notice|directive)s?\b",
+        r"\x22role\x22\s*:\s*\x22(system|developer)\x22|(^|\n)\s*(human|user|developer)\s*:.{0,200}\n\s*(assistant|ai|model)\s*:|\b(begin|end|start) (of )?(the )?(system|admin|developer|hidden|secret|assistant) (message|prompt|note|instructions?|block|override)|\bend of (the )?(tool )?(description|documentation)\b\W|\[\s*(system|admin|developer|assistant|model|llm|internal)\s*(note|message|prompt|override|instruction|notice|directive)s?\b",
     ),
     // Another role.
     (
@@ -146,9 +146,14 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Override,
         r"\b(ignor(e|es|ing)|disregard(ing)?|forget(ting)?|pay no (attention|heed) to|take no notice of|do not (follow|obey|heed)|stop (following|obeying)|set aside|put aside|throw (out|away)|discard|dismiss|disobey|abandon|unlearn)\b\W+(\w+\W+){0,3}(instructions?|guidelines?|guidance|guardrails?|rules|directives?|orders|restrictions|constraints|prompts?)\b[^.!?\n]{0,40}\b(so far|earlier|before|previously|above|until now|(was|were|been|have|had) (given|received|taught|told)|gave you|given to you|you (follow|got|received|have|had|operate|were)|from (the|your) (system|developer|operator|user|owner))\b",
     ),
+    // Not two words before it: parameters of honest APIs override the default system message.
     (
         ScanRule::Override,
-        r"\b(outranks?|overrides?|supersedes?|trumps?|overrules?)\b\W+(\w+\W+){0,4}((system|developer) (prompts?|messages?|instructions?)|user'?s? (instructions?|requests?|wish(es)?|prompts?|commands?|orders?)|(instructions|guidelines|rules|prompts?|messages|orders) (of|from|by) (the|your) (developer|system|user|operator)|(previous|prior|earlier|your|any other|all other|every other|all previous) (\w+ )?(instructions?|rules|guidelines?|guidance|prompts?|polic(y|ies)|orders?|directives?))\b",
+        r"\b(outranks?|overrides?|supersedes?|trumps?|overrules?)\b\W+(\w+\W+)?(system|developer) messages?\b",
+    ),
+    (
+        ScanRule::Override,
+        r"\b(outranks?|overrides?|supersedes?|trumps?|overrules?)\b\W+(\w+\W+){0,4}((system|developer) (prompts?|instructions?)|user'?s? (instructions?|requests?|wish(es)?|prompts?|commands?|orders?)|(instructions|guidelines|rules|prompts?|messages|orders) (of|from|by) (the|your) (developer|system|user|operator)|(previous|prior|earlier|your|any other|all other|every other|all previous) (\w+ )?(instructions?|rules|guidelines?|guidance|prompts?|polic(y|ies)|orders?|directives?))\b",
     ),
     (
         ScanRule::Override,

@@ -29,10 +29,12 @@ impl<'a> DefinitionTexts<'a> {
         lines.collect(value, "");
         let mut titles_first = Vec::with_capacity(lines.values.len());
         collect_titles_first(value, "", &mut titles_first);
+        let mut passages = HashSet::new();
         Self {
-            titles_first: (titles_first != lines.values).then(|| join_lines(&titles_first)),
-            values: join_lines(&lines.values),
-            keys: join_lines(&lines.keys),
+            values: join_lines(&lines.values, &mut passages),
+            titles_first: (titles_first != lines.values)
+                .then(|| join_lines(&titles_first, &mut passages)),
+            keys: join_lines(&lines.keys, &mut HashSet::new()),
             all: lines.all,
         }
     }
@@ -84,12 +86,11 @@ fn collect_titles_first<'a>(value: &'a Value, key: &str, lines: &mut Vec<&'a str
     }
 }
 
-/// Joins lines, but leaves out repeated passages: the schemas of a large API repeat the same
-/// hundred lines in one definition. Any [`MAX_SPLIT`] lines that follow each other in the
+/// Joins lines, but leaves out passages that were `seen` before: the schemas of a large API repeat
+/// the same hundred lines in one definition. Any [`MAX_SPLIT`] lines that follow each other in the
 /// definition do so here, at least once.
-fn join_lines(lines: &[&str]) -> String {
+fn join_lines<'a, 'b>(lines: &'b [&'a str], seen: &mut HashSet<&'b [&'a str]>) -> String {
     let mut is_kept = vec![lines.len() < MAX_SPLIT; lines.len()];
-    let mut seen = HashSet::new();
     for (window, kept) in lines.windows(MAX_SPLIT).zip(0..) {
         if seen.insert(window)
             && let Some(kept) = is_kept.get_mut(kept..kept + MAX_SPLIT)
@@ -149,12 +150,12 @@ mod tests {
     fn repeated_passages_are_joined_once_and_neighbours_stay_neighbours() {
         let passage = ["one", "two", "three", "four", "five"];
         let lines: Vec<_> = passage.iter().cycle().take(1000).copied().chain(["end"]).collect();
-        let joined = join_lines(&lines);
+        let joined = join_lines(&lines, &mut HashSet::new());
         assert!(joined.lines().count() <= 3 * passage.len(), "{joined}");
         for window in lines.windows(MAX_SPLIT) {
             assert!(joined.contains(&window.join("\n")), "{window:?}");
         }
-        assert_eq!(join_lines(&["one", "one"]), "one\none");
+        assert_eq!(join_lines(&["one", "one"], &mut HashSet::new()), "one\none");
     }
 
     #[test]
@@ -165,7 +166,7 @@ mod tests {
             lines.extend_from_slice(&[pair[0], pair[1], "x", "y", "z"]);
         }
         lines.extend_from_slice(&parts);
-        assert!(join_lines(&lines).ends_with(&parts.join("\n")));
+        assert!(join_lines(&lines, &mut HashSet::new()).ends_with(&parts.join("\n")));
     }
 
     #[test]
