@@ -43,15 +43,6 @@ pub enum LossKind {
         /// The entry.
         entry: String,
     },
-    /// A server has another name, by which pins, rules and profiles know it.
-    #[error(
-        "the server is renamed to `{name}`, so its pins and the rules and profiles that name it no \
-         longer apply"
-    )]
-    Renamed {
-        /// The new name.
-        name: String,
-    },
     /// The last rule is gone.
     #[error("the last rule is removed, so everything is allowed")]
     LastRule,

@@ -4,8 +4,7 @@
 //! started again. A change counts as a loss unless it is provably as strict as before, so that a
 //! setting that this module does not know yet errs on the safe side where a whole table is compared
 //! (rules, sandboxes). New servers, clients, profiles and rules are no losses, and a server that is
-//! removed takes its protections with it. A new server with the target of one that is removed is the
-//! same one under another name.
+//! removed takes its protections with it.
 
 mod access;
 mod loss;

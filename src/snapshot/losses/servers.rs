@@ -1,7 +1,6 @@
 //! Servers: pins, scans, questions, interceptors, sandboxes, and which of their elements are shown.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::call::NativeName;
 use crate::config::{
@@ -54,39 +53,10 @@ pub(super) fn compare_servers(before: &Config, after: &Config, losses: &mut Loss
     losses.add_if(lowered_pins(gateway.pins, new_gateway.pins), || "gateway.pins".into());
     losses.add_if(lowered_scan(gateway.scan, new_gateway.scan), || "gateway.scan".into());
     for server in &before.servers {
-        let same_name = after.servers.iter().find(|new| new.name == server.name);
-        let Some(new) = same_name.or_else(|| find_renamed(server, before, after)) else { continue };
-        if new.name != server.name {
-            let renamed = LossKind::Renamed { name: new.name.to_string() };
-            losses.add(format!("servers.{}", server.name), renamed);
-        }
+        let Some(new) = after.servers.iter().find(|new| new.name == server.name) else { continue };
         compare_definitions((before, after), (server, new), losses);
         compare_server(server, new, losses);
         compare_tools(server, new, losses);
-    }
-}
-
-/// The new server that has the target of one that is gone: the same server under another name.
-fn find_renamed<'a>(
-    server: &ServerConfig,
-    before: &Config,
-    after: &'a Config,
-) -> Option<&'a Arc<ServerConfig>> {
-    let is_new = |new: &ServerConfig| before.servers.iter().all(|old| old.name != new.name);
-    let mut new = after.servers.iter().filter(|new| is_new(new));
-    new.find(|new| has_same_target(&server.target, &new.target))
-}
-
-fn has_same_target(was: &ServerKind, is: &ServerKind) -> bool {
-    match (was, is) {
-        (ServerKind::Command(was), ServerKind::Command(is)) => {
-            (&was.program, &was.args, &was.cwd) == (&is.program, &is.args, &is.cwd)
-        }
-        (ServerKind::Http(was), ServerKind::Http(is)) => was.url == is.url,
-        (ServerKind::OpenApi(was), ServerKind::OpenApi(is)) => {
-            (&was.document, &was.base_url) == (&is.document, &is.base_url)
-        }
-        _ => false,
     }
 }
 

@@ -277,32 +277,6 @@ fn a_gateway_that_checks_less_is_a_loss() {
 }
 
 #[test]
-fn a_server_that_is_renamed_loses_its_pins_and_what_is_weaker_under_its_new_name() {
-    for target in [
-        "command = \"x\"\nargs = [\"a\"]\nsandbox = true\n",
-        "url = \"https://a.example/mcp\"\n",
-        "openapi = \"https://a.example/openapi.json\"\n",
-    ] {
-        let before = format!("[servers.old]\n{target}pins = \"hold\"\n");
-        let renamed = "servers.old: the server is renamed to `new`, so its pins and the rules and \
-                       profiles that name it no longer apply";
-        let after = before.replace("servers.old", "servers.new");
-        assert_losses(&before, &after, &[renamed]);
-        let lowered = "servers.old.pins: `hold` is weakened to `warn`";
-        assert_losses(&before, &after.replace("pins = \"hold\"", ""), &[renamed, lowered]);
-        // A server beside it with the same target, and one with another target.
-        assert_losses(&before, &format!("{before}{after}"), &[]);
-        let other = after.replace("\"x\"", "\"y\"").replace("a.example", "b.example");
-        assert_losses(&before, &other, &[]);
-    }
-    let sandboxed = "[servers.old]\ncommand = \"x\"\nsandbox = true\n";
-    let after = "[servers.new]\ncommand = \"x\"\n";
-    let losses = find_losses(&config(sandboxed), &config(after));
-    let keys: Vec<_> = losses.iter().map(|loss| loss.key.as_str()).collect();
-    assert_eq!(keys, ["servers.old", "servers.old.sandbox"]);
-}
-
-#[test]
 fn everyday_changes_are_no_losses() {
     let before = "[servers.a]\ncommand = \"x\"\nconfirm = true\nsandbox = true\n";
     // A server that goes takes its protections with it.
