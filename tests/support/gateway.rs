@@ -238,7 +238,8 @@ impl Gateway {
         let servers: Vec<_> =
             self.running.gateway.snapshots.load().servers().map(|m| m.server.clone()).collect();
         for server in servers {
-            within(server.settled()).await;
+            // Bounded by its `start_timeout`.
+            server.settled().await;
         }
         self.wait_for(|status| {
             status["servers"]
