@@ -66,9 +66,10 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::PromptMarkup,
         r"<!--.{0,400}(assistant|model|agent|ai\b|must|instruction|send|read).{0,400}-->|(^|\n)\s*(system|assistant)\s*(prompt|message|note|notice|instruction)?\s*:",
     ),
+    // A link of Markdown is no such markup: `[system prompt](https://…)`.
     (
         ScanRule::PromptMarkup,
-        r"\x22role\x22\s*:\s*\x22(system|developer)\x22|(^|\n)\s*(human|user|developer)\s*:.{0,200}\n\s*(assistant|ai|model)\s*:|\b(begin|end|start) (of )?(the )?(system|admin|developer|hidden|secret|assistant) (message|prompt|note|instructions?|block|override)|\bend of (the )?(tool )?(description|documentation)\b\W|\[\s*(system|admin|developer|assistant|model|llm|internal)\s*(note|message|prompt|override|instruction|notice|directive)s?\b",
+        r"\x22role\x22\s*:\s*\x22(system|developer)\x22|(^|\n)\s*(human|user|developer)\s*:.{0,200}\n\s*(assistant|ai|model)\s*:|\b(begin|end|start) (of )?(the )?(system|admin|developer|hidden|secret|assistant) (message|prompt|note|instructions?|block|override)|\bend of (the )?(tool )?(description|documentation)\b\W|\[\s*(system|admin|developer|assistant|model|llm|internal)\s*(note|message|prompt|override|instruction|notice|directive)s?\b([^\]]|\]([^(]|$)|$)",
     ),
     // Another role.
     (
