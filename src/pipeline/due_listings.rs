@@ -35,7 +35,7 @@ impl LaterRoute {
             return None;
         }
         let ended = join_all(due.into_iter().map(DueListing::ended));
-        let _ = timeout(PATIENCE, ended).await;
+        let _ = timeout(DUE_LISTING_PATIENCE, ended).await;
         let snapshots = Arc::clone(&active.asker().inputs.snapshots);
         snapshots.catch_up().await;
         let snapshot = snapshots.load_full();
@@ -45,4 +45,4 @@ impl LaterRoute {
 }
 
 /// The longest wait.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DUE_LISTING_PATIENCE: Duration = Duration::from_secs(2);

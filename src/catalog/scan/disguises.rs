@@ -10,7 +10,7 @@ use super::ciphers::{join_spaced, read_ciphers, read_digits, turn_upside_down};
 use super::decoding::{decode_escapes, decode_words, is_sentence, strip_markup};
 use super::folding::{fold_lookalikes, fold_text};
 use super::instructions::FoundOrders;
-use super::texts::{DefinitionTexts, MAX_SPLIT};
+use super::texts::{DefinitionTexts, join_windows};
 use super::{GRAVE, MAX_SEARCHED_BYTES, REPORTED, ScanFindings, ScanRule};
 use crate::text::clip;
 
@@ -176,22 +176,15 @@ fn read_forms(text: &str) -> Vec<TextReading> {
 /// Returns the lines of a reading that differ from those of its source, with the neighbours with
 /// which they can make an order; the whole reading if its lines are others.
 fn find_changed_lines(reading: String, source: &str) -> String {
-    if reading.split('\n').count() != source.split('\n').count() {
+    let lines: Vec<_> = reading.split('\n').collect();
+    let before: Vec<_> = source.split('\n').collect();
+    if lines.len() != before.len() {
         return reading;
     }
-    let lines: Vec<_> = reading.split('\n').collect();
-    let mut is_kept = vec![false; lines.len()];
-    for (at, (line, before)) in lines.iter().zip(source.split('\n')).enumerate() {
-        if *line != before {
-            let end = (at + MAX_SPLIT).min(lines.len());
-            is_kept
-                .get_mut(at.saturating_sub(MAX_SPLIT - 1)..end)
-                .into_iter()
-                .for_each(|near| near.fill(true));
-        }
-    }
-    let kept = lines.iter().zip(is_kept).filter(|(_, is_kept)| *is_kept).map(|(line, _)| *line);
-    kept.collect::<Vec<_>>().join("\n")
+    let differs = |start, window: &[&str]| {
+        before.get(start..).is_some_and(|before| !before.starts_with(window))
+    };
+    join_windows(&lines, differs)
 }
 
 /// The most readings on top of each other.
@@ -203,6 +196,7 @@ const MIN_READ_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts::MAX_SPLIT;
     use super::*;
 
     #[test]

@@ -47,10 +47,12 @@ impl ScanFindings {
     /// Scans an element of a server's list: every text in it, keys included.
     pub fn scan(name: &str, raw: &[u8]) -> Self {
         let value = parse_strict(raw, MAX_ITEM_DEPTH).ok();
-        let unread = String::from_utf8_lossy(raw);
-        let texts = match &value {
-            Some(value) => DefinitionTexts::from_value(value),
-            None => DefinitionTexts::from_text(&unread),
+        let unread;
+        let texts = if let Some(value) = &value {
+            DefinitionTexts::from_value(value)
+        } else {
+            unread = String::from_utf8_lossy(raw);
+            DefinitionTexts::from_text(&unread)
         };
         let mut found = Self::default();
         if confusables::mixes_alphabets(name) {

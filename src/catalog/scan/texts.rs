@@ -90,10 +90,19 @@ fn collect_titles_first<'a>(value: &'a Value, key: &str, lines: &mut Vec<&'a str
 /// the same hundred lines in one definition. Any [`MAX_SPLIT`] lines that follow each other in the
 /// definition do so here, at least once.
 fn join_lines<'a, 'b>(lines: &'b [&'a str], seen: &mut HashSet<&'b [&'a str]>) -> String {
-    let mut is_kept = vec![lines.len() < MAX_SPLIT; lines.len()];
-    for (window, kept) in lines.windows(MAX_SPLIT).zip(0..) {
-        if seen.insert(window)
-            && let Some(kept) = is_kept.get_mut(kept..kept + MAX_SPLIT)
+    join_windows(lines, |_, window| seen.insert(window))
+}
+
+/// Joins the lines that are in a wanted window: [`MAX_SPLIT`] lines that follow each other, or all
+/// if there are fewer. `is_wanted` gets the position of the window's first line, and the window.
+pub(super) fn join_windows<'a, 'b>(
+    lines: &'b [&'a str],
+    mut is_wanted: impl FnMut(usize, &'b [&'a str]) -> bool,
+) -> String {
+    let mut is_kept = vec![false; lines.len()];
+    for (start, window) in lines.windows(MAX_SPLIT.min(lines.len()).max(1)).enumerate() {
+        if is_wanted(start, window)
+            && let Some(kept) = is_kept.get_mut(start..start + window.len())
         {
             kept.fill(true);
         }
