@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::call::{ErrorBody, InterceptorFault, ResultBody};
 use crate::jsonrpc::{Members, Splice, object_of, span_of, text};
 
-use super::message::SeenMessage;
+use super::message::{REQUEST_STATE, SeenMessage};
 use super::reply::InterceptedMessage;
 
 impl InterceptedMessage for ResultBody {
@@ -112,7 +112,6 @@ fn ask_kinds(questions: &RawValue) -> Option<Vec<(String, String, Option<String>
 }
 
 const ERROR_MEMBER: &str = "error";
-const REQUEST_STATE: &str = "requestState";
 const INPUT_REQUESTS: &str = "inputRequests";
 const NOT_A_RESULT: InterceptorFault = InterceptorFault::Mutation("is not a valid result");
 const NOT_AN_ERROR: InterceptorFault = InterceptorFault::Mutation("is not a valid error");

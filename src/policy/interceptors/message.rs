@@ -310,7 +310,7 @@ fn reason(messages: &[InvokeMessage]) -> String {
 }
 
 const ARGUMENTS: &str = "arguments";
-const REQUEST_STATE: &str = "requestState";
+pub(super) const REQUEST_STATE: &str = "requestState";
 const INPUT_RESPONSES: &str = "inputResponses";
 /// The most bytes of an interceptor's messages.
 const LONGEST: usize = 512;

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::call::InterceptorFault;
 use crate::jsonrpc::{Members, object_of, string, text};
+use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::notification;
 
 use super::message::SeenMessage;
@@ -131,7 +132,6 @@ impl InterceptedMessage for SeenNotice {
     }
 }
 
-const PROGRESS_TOKEN: &str = "progressToken";
 /// The members that say what a notification is about.
 const IDENTIFIERS: [&str; 3] = ["taskId", "uri", "elicitationId"];
 const NOT_A_NOTICE: InterceptorFault =
