@@ -122,9 +122,15 @@ async fn an_authorization_request_without_a_code_and_s256_is_not_passed_on() {
 #[tokio::test]
 async fn guesses_through_the_relay_are_failed_logins_of_their_address() {
     let wrong = Page::new(400, "application/json", r#"{"error":"invalid_grant"}"#);
-    for form in ["grant_type=refresh_token&client_id=guess", "grant_type=password", REFRESH] {
+    let unreadable = Page::new(400, "text/plain", "no");
+    for (form, answer) in [
+        ("grant_type=refresh_token&client_id=guess", &wrong),
+        ("grant_type=password", &wrong),
+        (REFRESH, &wrong),
+        (REFRESH, &unreadable),
+    ] {
         let relay = Relay::new(FIXED, "failed_logins = \"3/h\"").await;
-        relay.issuer.api.sets("/token", wrong.clone());
+        relay.issuer.api.sets("/token", answer.clone());
         for _ in 0..3 {
             assert!(matches!(relay.post(form, &[]).await.status, 400 | 401), "{form}");
         }

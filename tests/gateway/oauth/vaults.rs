@@ -5,11 +5,14 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 use tokio::process::Command;
+use tokio::sync::oneshot;
 
+use crate::support::api::Page;
 use crate::support::gateway::TRUNKLINE;
-use crate::support::{Client, Gateway, OauthServer, client_table, within};
+use crate::support::{Client, Gateway, OauthServer, Said, client_table, within};
 
 use super::{agree, call, link_in, log_in, protected};
 
@@ -59,6 +62,34 @@ async fn a_login_and_a_client_outlive_the_gateway() {
     gateway.ready("s").await;
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
     assert_eq!(server.token_requests().len(), 2);
+}
+
+#[tokio::test]
+async fn the_page_of_a_kept_login_is_its_issuers_before_its_server_is_used() {
+    let (server, evil) = (protected().await, protected().await);
+    let folder = keep_login(&server, json!({ "expires_in": 3600 })).await;
+    evil.publishes(json!({ "authorization_endpoint": server.api.url("/authorize") }));
+    let lazy = format!("start = \"lazy\"\n{}", server.lines("s", ""));
+    let vault = format!("[vault]\nkeys = [\"{KEY}\"]\n");
+    let mut folder = Some(folder);
+    // The server has not been used, or is not in the configuration.
+    for builder in [Gateway::alone().server("s", lazy), Gateway::alone()] {
+        let builder = builder.server("evil", evil.lines("evil", "")).toml(&vault);
+        let gateway = builder.in_folder(folder.take().unwrap()).start().await;
+        let evil_status = |status: &Value| {
+            let servers = status["servers"].as_array().unwrap();
+            servers.iter().find(|server| server["name"] == "evil").unwrap().clone()
+        };
+        let is_over = |status: &Value| {
+            let status = evil_status(status);
+            let error = status["last_error"]["message"].as_str();
+            let is_refused = error.is_some_and(|error| error.contains(&server.issuer()));
+            is_refused || status["login"].is_string()
+        };
+        let status = gateway.wait_for(is_over).await;
+        assert_eq!(evil_status(&status)["login"], Value::Null, "{status}");
+        folder = Some(gateway.stop().await);
+    }
 }
 
 #[tokio::test]
@@ -119,40 +150,135 @@ async fn two_with_one_login(server: &OauthServer) -> (Gateway, Gateway) {
     (first, second)
 }
 
-async fn revoke(gateway: &Gateway) {
+async fn revoke(gateway: &Gateway, server: &str) {
     let browser = crate::support::Browser::of(gateway);
     let page = browser.opens("/connect").await;
     let form = crate::support::browser::fields(&page.body);
-    let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let form = [("form_key", &*form["form_key"]), ("server", server)];
     assert_eq!(browser.sends("/connect/revoke", &form).await.status, 303);
+}
+
+/// Calls until the answer is an error, and returns it.
+async fn call_until_refused(gateway: &Gateway, tool: &str) -> Said {
+    within(async {
+        loop {
+            let said = gateway.modern().call(tool, json!({ "a": 1 })).await;
+            if said.is_error() {
+                break said;
+            }
+        }
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_login_that_one_process_revokes_is_used_by_no_other() {
-    let server = protected().await;
-    let (first, second) = two_with_one_login(&server).await;
-    revoke(&first).await;
-    // Its token is still good at the server, and the second one sends it no more.
-    let link = within(async {
-        loop {
-            let said = call(&second.modern()).await;
-            if said.is_error() {
-                break link_in(&said);
-            }
+    for is_revoked_by_first in [true, false] {
+        let server = protected().await;
+        let (first, second) = two_with_one_login(&server).await;
+        let (revoking, using) =
+            if is_revoked_by_first { (&first, &second) } else { (&second, &first) };
+        revoke(revoking, "s").await;
+        // Its token is still good at the server, and the other one sends it no more.
+        let link = link_in(&call_until_refused(using, "s__echo").await);
+        let sent = server.upstream.received().len();
+        assert_eq!(link_in(&call(&using.modern()).await), link);
+        let sent = &server.upstream.received()[sent..];
+        assert!(sent.iter().all(|sent| sent.header("authorization").is_none()));
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_another_process_revokes_does_not_return_with_its_server() {
+    let (server, other) = (protected().await, protected().await);
+    let first = Gateway::with("s", server.lines("s", "")).server("t", other.lines("t", ""));
+    let first = first.toml(&format!("[vault]\nkeys = [\"{KEY}\"]\n")).start().await;
+    log_in_with(&first, &server, json!({})).await;
+    other.gives("token-of-t", json!({}));
+    other.takes("token-of-t", &["list", "call"]);
+    let link = link_in(&first.modern().call("t__echo", json!({})).await);
+    assert_eq!(agree(&first, &other, &link).await.status, 200);
+    let path = first.folder().join("trunkline.vault");
+    let vault = format!("[vault]\npath = \"{}\"\nkeys = [\"{KEY}\"]\n", path.display());
+    let with_t = || Gateway::with("t", other.lines("t", "")).toml(&vault);
+    let second = with_t().start().await;
+    second.ready("t").await;
+    assert!(!second.modern().call("t__echo", json!({})).await.is_error());
+    // The second process has the login of `s`, but not the server. It sees both revocations.
+    revoke(&first, "s").await;
+    revoke(&first, "t").await;
+    call_until_refused(&second, "t__echo").await;
+    second.reload(with_t().server("s", server.lines("s", ""))).await;
+    link_in(&call(&second.modern()).await);
+}
+
+/// Answers the first request to a token endpoint at once, and the second one after a signal.
+async fn hold_second_token(
+    listener: TcpListener,
+    (arrived, released): (oneshot::Sender<()>, oneshot::Receiver<()>),
+) {
+    let mut signals = Some((arrived, released));
+    for number in [1, 2] {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !String::from_utf8_lossy(&request).contains("grant_type=") {
+            assert_ne!(socket.read_buf(&mut request).await.unwrap(), 0);
         }
-    })
-    .await;
-    let sent = server.upstream.received().len();
-    assert_eq!(link_in(&call(&second.modern()).await), link);
-    let sent = &server.upstream.received()[sent..];
-    assert!(sent.iter().all(|sent| sent.header("authorization").is_none()));
+        if number == 2 {
+            let (arrived, released) = signals.take().unwrap();
+            arrived.send(()).unwrap();
+            released.await.unwrap();
+        }
+        let tokens = json!({
+            "access_token": format!("token-{number}"), "token_type": "Bearer",
+            "refresh_token": format!("refresh-{number}"),
+        });
+        let (tokens, head) = (tokens.to_string(), "HTTP/1.1 200 OK\r\nconnection: close");
+        let length = tokens.len();
+        let answer = format!(
+            "{head}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{tokens}"
+        );
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_are_renewed_while_another_process_revokes_the_login_are_revoked_too() {
+    let server = protected().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    server.publishes(json!({
+        "token_endpoint": format!("http://{}/token", listener.local_addr().unwrap()),
+        "revocation_endpoint": server.api.url("/revoke"),
+    }));
+    server.api.sets("/revoke", Page::json(&json!({})));
+    let ((arrived, renewal), (release, released)) = (oneshot::channel(), oneshot::channel());
+    let answers = tokio::spawn(hold_second_token(listener, (arrived, released)));
+    let (first, second) = two_with_one_login(&server).await;
+    server.refuses("token-1");
+    server.takes("token-2", &["list", "call"]);
+    let client = second.modern();
+    let (said, ()) = tokio::join!(call(&client), async {
+        within(renewal).await.unwrap();
+        revoke(&first, "s").await;
+        release.send(()).unwrap();
+    });
+    answers.await.unwrap();
+    link_in(&said);
+    link_in(&call(&client).await);
+    let calls = server.api.calls("/revoke");
+    let revoked: Vec<_> = calls.iter().map(|call| String::from_utf8_lossy(&call.body)).collect();
+    assert!(revoked.iter().any(|form| form.contains("-2")), "{revoked:?}");
+    // Nor is the renewed login there for the next process with the vault.
+    second.stop().await;
+    let third = with_vault(&server, first.stop().await, "").await;
+    link_in(&call(&third.modern()).await);
 }
 
 #[tokio::test]
 async fn a_login_that_one_process_revokes_is_renewed_by_no_other() {
     let server = protected().await;
     let (first, second) = two_with_one_login(&server).await;
-    revoke(&first).await;
+    revoke(&first, "s").await;
     server.refuses("token-1");
     server.gives("token-2", json!({ "refresh_token": "refresh-2" }));
     server.takes("token-2", &["list", "call"]);

@@ -68,6 +68,8 @@ fn a_parent_of_the_server_is_its_resource_only_if_the_configuration_names_it() {
         ("https://a.test", "https://a.test/x/mcp", true),
         ("https://b.test", "https://b.test", false),
         ("https://a.test/other", "https://a.test/other", false),
+        // The text begins as the server's path, but not at the end of a segment.
+        ("https://a.test/x/m", "https://a.test/x/m", false),
         ("https://a.test:8443", "https://a.test:8443", false),
     ] {
         let document = json!({ "resource": resource, "authorization_servers": ["https://i.test"] });
