@@ -79,6 +79,14 @@ fn reorders(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// The first characters of a text, on one line and without control and invisible characters.
+pub fn one_line(text: &str, most: usize) -> String {
+    let blank = |c: char| if c.is_whitespace() { ' ' } else { c };
+    let shown = text.trim().chars().map(blank);
+    let shown = shown.filter(|c| !c.is_control() && !is_invisible(*c)).take(most);
+    shown.collect::<String>().trim().to_owned()
+}
+
 /// A URL with `***` for the user and password in it.
 pub fn hide_password(url: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = url.split_once("//") else { return Cow::Borrowed(url) };

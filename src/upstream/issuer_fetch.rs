@@ -21,7 +21,8 @@ use crate::identity::{Identity, IssuerKeys, KeyPlace, KeySet, KeySetFault, KeySo
 use crate::mcp::MediaType;
 use crate::text::{clip, error_chain};
 
-use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy};
+use super::credentials::NO_DOCUMENT;
+use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object};
 use super::supervisor::shared::ServerContext;
 
 /// Why the keys of an issuer cannot be had.
@@ -129,7 +130,11 @@ async fn discover(
     for url in metadata_places(issuer) {
         let document = match get(&url, outbound).await {
             Err(KeyFetchFault::Status { status, .. }) if status.is_client_error() => continue,
-            document => document?,
+            document => json_object(document?),
+        };
+        let Some(document) = document else {
+            tracing::warn!(%url, "{NO_DOCUMENT}");
+            continue;
         };
         let metadata = serde_json::from_slice(&document);
         let metadata: IssuerMetadata =

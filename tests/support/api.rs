@@ -105,6 +105,17 @@ impl PlainApi {
         *self.inner.token.lock().unwrap() = Some(format!("Bearer {token}"));
     }
 
+    /// Sets members of the JSON object that is answered to a path.
+    pub fn alters(&self, path: &str, members: &Value) {
+        let mut pages = self.inner.pages.lock().unwrap();
+        let page = pages.get_mut(path).unwrap();
+        let mut body: Value = serde_json::from_slice(&page.body).unwrap();
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        page.body = body.to_string().into();
+    }
+
     pub fn removes(&self, path: &str) {
         self.inner.pages.lock().unwrap().remove(path);
     }

@@ -2,9 +2,9 @@
 
 use url::Url;
 
-use crate::text::clip;
-
 use super::metadata::IssAdvertised;
+use super::parameters::RESOURCE;
+use super::provider_error::ProviderError;
 use super::scopes::ScopeSet;
 
 /// The parameters of an authorization request.
@@ -13,7 +13,8 @@ pub(super) struct AuthorizationRequest<'a> {
     pub(super) redirect: &'a Url,
     pub(super) challenge: &'a str,
     pub(super) state: &'a str,
-    pub(super) resource: &'a str,
+    /// The identifier of the server; `None` where its authorization server refuses to read it.
+    pub(super) resource: Option<&'a str>,
     pub(super) scopes: &'a ScopeSet,
     /// The thumbprint of the key that the tokens will be bound to, if they will (RFC 9449, 10).
     pub(super) key: Option<&'a str>,
@@ -34,8 +35,10 @@ impl AuthorizationRequest<'_> {
             .append_pair("redirect_uri", self.redirect.as_str())
             .append_pair("code_challenge", self.challenge)
             .append_pair("code_challenge_method", "S256")
-            .append_pair("state", self.state)
-            .append_pair("resource", self.resource);
+            .append_pair("state", self.state);
+        if let Some(resource) = self.resource {
+            query.append_pair(RESOURCE, resource);
+        }
         if !scope.is_empty() {
             query.append_pair("scope", &scope);
         }
@@ -59,6 +62,7 @@ pub(super) struct AuthorizationAnswer {
     pub(super) state: Option<String>,
     iss: Option<String>,
     error: Option<String>,
+    error_description: Option<String>,
 }
 
 /// Why an answer to an authorization request is not used. What the answer says is not repeated if it
@@ -84,10 +88,10 @@ pub enum AnswerRefusal {
     #[error("the answer came to another callback than that of its login")]
     OtherCallback,
     /// The user, or the authorization server, refused.
-    #[error("the authorization server refused: {code}")]
+    #[error("the authorization server refused: {error}")]
     Refused {
-        /// Its error code.
-        code: String,
+        /// Its error.
+        error: ProviderError,
     },
     /// The answer has no code.
     #[error("the answer has no code")]
@@ -104,6 +108,7 @@ impl AuthorizationAnswer {
                 "state" => &mut answer.state,
                 "iss" => &mut answer.iss,
                 "error" => &mut answer.error,
+                "error_description" => &mut answer.error_description,
                 _ => continue,
             };
             if member.replace(value.into_owned()).is_some() {
@@ -126,16 +131,11 @@ impl AuthorizationAnswer {
             _ => {}
         }
         if let Some(error) = &self.error {
-            return Err(AnswerRefusal::Refused { code: shown_code(error) });
+            let error = ProviderError::new(error, self.error_description.as_deref());
+            return Err(AnswerRefusal::Refused { error });
         }
         self.code.filter(|code| !code.is_empty()).ok_or(AnswerRefusal::NoCode)
     }
-}
-
-/// An error code, as far as it may be shown (RFC 6749, 4.1.2.1).
-pub(super) fn shown_code(text: &str) -> String {
-    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    clip(text, 64).chars().filter(plain).collect()
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
             redirect: &redirect,
             challenge: "ch",
             state: "st",
-            resource: "https://a.test/mcp",
+            resource: Some("https://a.test/mcp"),
             scopes,
             key: None,
         };
@@ -166,6 +166,8 @@ mod tests {
         let none = ScopeSet::default();
         let link = request(&none).link(&endpoint);
         assert!(!link.as_str().contains("scope=") && !link.as_str().contains("dpop"), "{link}");
+        let dropped = AuthorizationRequest { resource: None, ..request(&scopes) };
+        assert!(!dropped.link(&endpoint).as_str().contains("resource"));
         let link = AuthorizationRequest { key: Some("k"), ..request(&none) }.link(&endpoint);
         assert!(link.as_str().ends_with("&dpop_jkt=k"), "{link}");
     }
@@ -174,7 +176,10 @@ mod tests {
     fn an_answer_is_used_only_if_it_is_of_the_issuer_that_was_asked() {
         use AnswerRefusal::{Duplicate, IssMissing, NoCode, OtherIssuer};
         use IssAdvertised::{No, Yes};
-        let refused = || AnswerRefusal::Refused { code: "access_denied".into() };
+        let refused = |description| {
+            let error = ProviderError::new("access_denied", description);
+            AnswerRefusal::Refused { error }
+        };
         for (query, advertised, expected) in [
             ("code=c&state=s&iss=https://i.test", Yes, Ok("c")),
             ("code=c&state=s&iss=https%3A%2F%2Fi.test", No, Ok("c")),
@@ -185,8 +190,18 @@ mod tests {
             ("code=c&state=s&iss=https://evil.test", No, Err(OtherIssuer)),
             ("code=c&state=s&iss=", No, Err(OtherIssuer)),
             ("error=access_denied&state=s&iss=https://evil.test", No, Err(OtherIssuer)),
-            ("error=access_denied&state=s", No, Err(refused())),
-            ("error=access_denied&code=c&state=s", No, Err(refused())),
+            ("error=access_denied&state=s", No, Err(refused(None))),
+            (
+                "error=access_denied&error_description=Not+you&state=s",
+                No,
+                Err(refused(Some("Not you"))),
+            ),
+            (
+                "error=access_denied&error_description=a&error_description=b&state=s",
+                No,
+                Err(Duplicate),
+            ),
+            ("error=access_denied&code=c&state=s", No, Err(refused(None))),
             ("state=s", No, Err(NoCode)),
             ("code=&state=s", No, Err(NoCode)),
             ("code=c&code=d&state=s", No, Err(Duplicate)),
@@ -196,10 +211,5 @@ mod tests {
             let code = answer.and_then(|answer| answer.into_code("https://i.test", advertised));
             assert_eq!(code, expected.map(str::to_owned), "{query}");
         }
-    }
-
-    #[test]
-    fn an_error_code_is_shown_without_what_could_be_markup() {
-        assert_eq!(shown_code("<b>access_denied</b>\n\"x\""), "baccess_deniedbx");
     }
 }

@@ -8,13 +8,13 @@ use url::Url;
 
 use crate::mcp::MediaType;
 use crate::upstream::issuer_fetch::metadata_places;
-use crate::upstream::outbound::{OutboundClient, OutboundRequest, shown_url};
+use crate::upstream::outbound::{OutboundClient, OutboundRequest, json_object, shown_url};
 
 use super::challenge::BearerChallenge;
 use super::fault::LoginFault;
 use super::metadata::{
-    AuthServerMetadata, MetadataFault, PkceDemand, ResourceMetadata, at_path, canonical_resource,
-    origin_issuer, resource_metadata_places,
+    AuthServerMetadata, ExpectedIssuer, MetadataFault, PkceDemand, ResourceMetadata, at_path,
+    canonical_resource, differs_by_slash, origin_issuer, resource_metadata_places,
 };
 use super::registration::RegistrationFault;
 use super::scopes::ScopeSet;
@@ -51,14 +51,21 @@ impl Discovery<'_> {
         let Some((place, found)) = self.find_resource(challenge).await? else {
             return self.run_without_resource(challenge).await;
         };
-        let issuer = self.choose_issuer(&place, &found)?;
+        let wants = if found.wants == TokenUse::Dpop { TokenUse::Dpop } else { challenge.wants };
+        let Some(issuers) = &found.issuers else {
+            // As the official SDKs read it: the server is its own authorization server.
+            let metadata = self.run_without_resource(challenge).await?.metadata;
+            let (resource, scopes) = (found.resource, found.scopes);
+            return Ok(DiscoveredServer { resource, scopes, metadata, wants });
+        };
+        let issuer = self.choose_issuer(&place, issuers)?;
         let metadata = self.find_issuer(issuer).await?;
         let missing = || LoginFault::NoMetadata { issuer: issuer.to_owned() };
         Ok(DiscoveredServer {
             metadata: metadata.ok_or_else(missing)?,
             resource: found.resource,
             scopes: found.scopes,
-            wants: if found.wants == TokenUse::Dpop { TokenUse::Dpop } else { challenge.wants },
+            wants,
         })
     }
 
@@ -111,17 +118,20 @@ impl Discovery<'_> {
     fn choose_issuer<'a>(
         &'a self,
         place: &Url,
-        found: &'a ResourceMetadata,
+        issuers: &'a [String],
     ) -> Result<&'a str, LoginFault> {
-        let first = found.issuers.first();
+        let first = issuers.first();
         let first = first.ok_or(MetadataFault::NoIssuer);
         let first = first.map_err(LoginFault::in_document(shown_url(place)))?;
         let Some(expected) = self.issuer else { return Ok(first) };
         // Servers on the Python SDK add a slash to an issuer without a path. What the operator has
         // written is the issuer, byte for byte, for everything that follows.
-        let is_named =
-            |issuer: &String| issuer == expected || issuer.strip_suffix('/') == Some(expected);
-        if found.issuers.iter().any(is_named) {
+        let is_named = |issuer: &String| {
+            issuer == expected
+                || issuer.strip_suffix('/') == Some(expected)
+                || differs_by_slash(issuer, expected)
+        };
+        if issuers.iter().any(is_named) {
             return Ok(expected);
         }
         Err(other_issuer(first, expected))
@@ -141,8 +151,21 @@ impl Discovery<'_> {
         document: &[u8],
         issuer: &str,
     ) -> Result<AuthServerMetadata, LoginFault> {
-        AuthServerMetadata::parse(document, issuer, self.pkce)
-            .map_err(LoginFault::in_document(place))
+        let expected = match self.issuer {
+            Some(_) => ExpectedIssuer::Configured(issuer),
+            None => ExpectedIssuer::Named(issuer),
+        };
+        let parsed = AuthServerMetadata::parse(document, expected, self.pkce);
+        let metadata = parsed.map_err(LoginFault::in_document(place))?;
+        if metadata.issuer != issuer {
+            tracing::warn!(
+                named = issuer,
+                issuer = metadata.issuer,
+                "the server names the issuer with a slash more or less than the issuer's metadata, \
+                 whose form counts"
+            );
+        }
+        Ok(metadata)
     }
 }
 
@@ -170,11 +193,21 @@ async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, Lo
     let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
     let answer = outbound.send(request).await?;
     match answer.status {
-        status if status.is_success() => Ok(Some(answer.body)),
+        status if status.is_success() => {
+            let document = json_object(answer.body);
+            if document.is_none() {
+                tracing::warn!(url = shown_url(url), "{NO_DOCUMENT}");
+            }
+            Ok(document)
+        }
         status if status.is_client_error() => Ok(None),
         status => Err(LoginFault::Status { url: shown_url(url), status }),
     }
 }
+
+/// The log's warning of a page where metadata could be.
+pub(in crate::upstream) const NO_DOCUMENT: &str =
+    "the response with status 200 is no JSON object, such as a page: it counts as no metadata";
 
 fn other_issuer(found: &str, expected: &str) -> LoginFault {
     let (found, expected) = (found.to_owned(), expected.to_owned());

@@ -150,7 +150,7 @@ impl ServerAuthorizer {
             client: &client,
             key: key.as_ref(),
             issuer: idp.token_endpoint.as_str(),
-            resource: &source.resource,
+            resource: source.resource.as_deref(),
             scopes: &source.scopes,
         };
         let (headers, form) = request.write(clock::unix_now())?;

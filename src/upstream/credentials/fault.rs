@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use crate::text::one_line;
 use crate::upstream::outbound::OutboundFault;
 use crate::vault::VaultError;
 
@@ -126,9 +127,18 @@ impl LoginFault {
         matches!(self, Self::Answer(AnswerRefusal::UnknownState | AnswerRefusal::Duplicate))
     }
 
+    /// The reason as clients may learn it: one line without the details of connections.
+    pub(in crate::upstream) fn reason(&self) -> String {
+        let reason = match self {
+            Self::Metadata { source, .. } => format!("{self}: {source}"),
+            fault => fault.to_string(),
+        };
+        one_line(&reason, MAX_REASON_CHARACTERS)
+    }
+
     /// Whether the authorization server does not know the client.
     pub(super) fn is_unknown_client(&self) -> bool {
-        matches!(self, Self::Token(TokenRefusal::Refused { code }) if code == "invalid_client")
+        matches!(self, Self::Token(TokenRefusal::Refused { error }) if error.code == "invalid_client")
     }
 
     /// The fault of a document, with the place where it is.
@@ -136,3 +146,6 @@ impl LoginFault {
         move |source| Self::Metadata { url, source }
     }
 }
+
+/// The most characters of a reason that clients learn.
+const MAX_REASON_CHARACTERS: usize = 500;

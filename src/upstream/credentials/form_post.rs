@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
+use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
 use crate::config::{Secret, ServerSecrets};
@@ -63,7 +64,7 @@ impl FormAnswer {
     ) -> Result<T, TokenRefusal> {
         let OutboundAnswer { status, body, .. } = &self.answer;
         read(*status, body).map_err(|_| {
-            let shown = self.sent.secrets().hide_in(&String::from_utf8_lossy(body)).into_owned();
+            let shown = hide_secrets(body, &self.sent.secrets());
             read(*status, shown.as_bytes()).err().unwrap_or(TokenRefusal::Shape)
         })
     }
@@ -79,6 +80,22 @@ impl SentForm {
         let client_secret = self.client_secret.as_ref().map(Secret::expose);
         ServerSecrets::new(form.iter().map(|value| &**value).chain(headers).chain(client_secret))
     }
+}
+
+/// The body without these secrets, also where JSON escapes characters of them.
+fn hide_secrets(body: &[u8], secrets: &ServerSecrets) -> String {
+    let text = match serde_json::from_slice::<Map<String, Value>>(body) {
+        Ok(mut members) => {
+            for member in members.values_mut() {
+                if let Value::String(text) = member {
+                    *text = secrets.hide_in(text).into_owned();
+                }
+            }
+            Value::Object(members).to_string()
+        }
+        Err(_) => String::from_utf8_lossy(body).into_owned(),
+    };
+    secrets.hide_in(&text).into_owned()
 }
 
 /// The members of forms that are no secrets.
@@ -110,12 +127,19 @@ mod tests {
             .append_pair("refresh_token", secrets[0])
             .finish();
         let headers = HeaderMap::from_iter([(DPOP, secrets[2].parse().unwrap())]);
+        let long = |secret: &str| format!("{}{secret}", "x".repeat(190));
         for secret in secrets {
             for (status, body) in [
                 (400, serde_json::json!({ "error": secret })),
                 (400, serde_json::json!({ "error": format!("no.{secret}.token") })),
+                (
+                    400,
+                    serde_json::json!({ "error": "e", "error_description": format!("a {secret} b") }),
+                ),
+                (400, serde_json::json!({ "error": "e", "error_description": long(secret) })),
                 (200, serde_json::json!({ "access_token": "a", "token_type": secret })),
             ] {
+                let body = body.to_string().replace('/', "\\/").replace("po", "p\\u006f");
                 let sent = SentForm {
                     headers: headers.clone(),
                     form: form.clone().into(),
@@ -124,7 +148,7 @@ mod tests {
                 let answer = OutboundAnswer {
                     status: StatusCode::from_u16(status).unwrap(),
                     headers: HeaderMap::new(),
-                    body: body.to_string().into(),
+                    body: body.clone().into(),
                 };
                 let read = |status, body: &[u8]| read_tokens(status, body, TokenUse::Bearer);
                 let refusal = FormAnswer { answer, sent }.read(read).unwrap_err().to_string();

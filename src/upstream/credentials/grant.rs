@@ -69,8 +69,8 @@ pub(super) struct TokenSource {
     pub(super) is_configured: bool,
     pub(super) client: OauthClient,
     pub(super) key: Option<AssertionKey>,
-    /// The identifier of the server.
-    pub(super) resource: String,
+    /// The identifier of the server; `None` with `drop_resource`.
+    pub(super) resource: Option<String>,
     /// The scopes that are asked for.
     pub(super) scopes: ScopeSet,
     /// The key that tokens are bound to; `None` for those that are not.
@@ -85,7 +85,7 @@ impl TokenSource {
             client: &self.client,
             key: self.key.as_ref(),
             issuer: &self.issuer,
-            resource: &self.resource,
+            resource: self.resource.as_deref(),
             scopes: &self.scopes,
         };
         let Some(key) = &self.dpop else {

@@ -12,7 +12,6 @@ use crate::config::{CallbackChoice, GrantKind};
 use crate::mcp::MediaType;
 use crate::upstream::outbound::OutboundRequest;
 
-use super::authorization::shown_code;
 use super::authorizer::ServerAuthorizer;
 use super::book::{ClientPlace, GrantSlot, LoginLink};
 use super::challenge::BearerChallenge;
@@ -23,6 +22,7 @@ use super::fault::LoginFault;
 use super::grant::TokenSource;
 use super::metadata::{IssAdvertised, MetadataFault, PkceDemand};
 use super::pkce::draw_text;
+use super::provider_error::ProviderError;
 use super::registration::{
     ClientOrigin, OauthClient, RegistrationFault, choose_client, read_registration,
     registered_auth, registration_request,
@@ -107,7 +107,7 @@ impl ServerAuthorizer {
             is_configured: self.oauth.client_id.is_some(),
             client,
             key: self.assertion_key(),
-            resource: found.resource.clone(),
+            resource: (!self.oauth.drop_resource).then(|| found.resource.clone()),
             scopes,
             dpop,
         })
@@ -224,8 +224,8 @@ impl ServerAuthorizer {
         let request = OutboundRequest { method: Method::POST, url: endpoint, headers, body };
         let answer = self.outbound.send(request).await?;
         if !answer.status.is_success() {
-            let reason = shown_code(&answer.status.to_string());
-            return Err(RegistrationFault::Refused { reason }.into());
+            let error = ProviderError::read(answer.status, &answer.body);
+            return Err(RegistrationFault::Refused { error }.into());
         }
         let client = read_registration(&answer.body, auth)?;
         self.book.keep_client(place, client.clone()).await;

@@ -6,6 +6,7 @@ use url::Url;
 use crate::config::is_safe_url;
 use crate::text::clip;
 
+use super::members::{flag, null_as_absent, word_list};
 use super::parameters::is_open_endpoint;
 use super::scopes::ScopeSet;
 use super::token::TokenUse;
@@ -66,8 +67,8 @@ pub enum MetadataFault {
 pub(super) struct ResourceMetadata {
     /// The identifier of the resource, as it is written.
     pub(super) resource: String,
-    /// The authorization servers, as they are written.
-    pub(super) issuers: Vec<String>,
+    /// The authorization servers, as they are written; `None` if the document names none at all.
+    pub(super) issuers: Option<Vec<String>>,
     pub(super) scopes: ScopeSet,
     /// Which tokens it takes (`dpop_bound_access_tokens_required`).
     pub(super) wants: TokenUse,
@@ -111,11 +112,11 @@ pub(super) enum DocumentClients {
 #[derive(Deserialize)]
 struct ResourceDocument {
     resource: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_absent")]
     authorization_servers: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word_list")]
     scopes_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     dpop_bound_access_tokens_required: bool,
 }
 
@@ -126,14 +127,14 @@ struct IssuerDocument {
     token_endpoint: Option<String>,
     registration_endpoint: Option<String>,
     revocation_endpoint: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "word_list")]
     scopes_supported: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_absent")]
     code_challenge_methods_supported: Vec<String>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     authorization_response_iss_parameter_supported: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     client_id_metadata_document_supported: bool,
     dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
@@ -189,8 +190,9 @@ impl ResourceMetadata {
             parse_endpoint(issuer)
                 .is_some_and(|url| url.query().is_none() && url.fragment().is_none())
         };
-        let issuers = document.authorization_servers.into_iter().filter(is_usable);
-        let issuers: Vec<_> = issuers.take(MOST_ISSUERS).collect();
+        let named = Some(document.authorization_servers).filter(|named| !named.is_empty());
+        let issuers =
+            named.map(|named| named.into_iter().filter(is_usable).take(MOST_ISSUERS).collect());
         let scopes = document.scopes_supported.iter().map(String::as_str).collect();
         let is_bound = document.dpop_bound_access_tokens_required;
         let wants = if is_bound { TokenUse::Dpop } else { TokenUse::Bearer };
@@ -223,15 +225,15 @@ impl AuthServerMetadata {
     /// Reads the document of an issuer. `pkce` says whether it has to list S256.
     pub(in crate::upstream) fn parse(
         document: &[u8],
-        issuer: &str,
+        expected: ExpectedIssuer<'_>,
         pkce: PkceDemand,
     ) -> Result<Self, MetadataFault> {
         let document: IssuerDocument =
             serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
         // RFC 8414, 3.3: identical, or nothing of the document may be used.
-        if document.issuer != issuer {
+        if !expected.admits(&document.issuer) {
             let found = clip(&document.issuer, LONGEST_NAME).to_owned();
-            return Err(MetadataFault::OtherIssuer { found, expected: issuer.to_owned() });
+            return Err(MetadataFault::OtherIssuer { found, expected: expected.text().to_owned() });
         }
         let methods = &document.code_challenge_methods_supported;
         if pkce == PkceDemand::Required && !methods.iter().any(|method| method == "S256") {
@@ -280,6 +282,35 @@ impl AuthServerMetadata {
             proof_algorithms: None,
         }
     }
+}
+
+/// The issuer that a document has to be of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum ExpectedIssuer<'a> {
+    /// One of the configuration: compared byte for byte.
+    Configured(&'a str),
+    /// One that a server names. Servers on the Python SDK add a slash to an issuer without a path.
+    Named(&'a str),
+}
+
+impl<'a> ExpectedIssuer<'a> {
+    pub(super) fn text(self) -> &'a str {
+        match self {
+            Self::Configured(issuer) | Self::Named(issuer) => issuer,
+        }
+    }
+
+    fn admits(self, found: &str) -> bool {
+        found == self.text()
+            || matches!(self, Self::Named(issuer) if differs_by_slash(found, issuer))
+    }
+}
+
+/// Returns true if two issuers without a path differ by the slash of the empty path only.
+pub(super) fn differs_by_slash(one: &str, other: &str) -> bool {
+    let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    let is_root = |url: Url| url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    longer.strip_suffix('/') == Some(shorter) && Url::parse(shorter).is_ok_and(is_root)
 }
 
 /// Whether an authorization server has to support PKCE: for authorization codes.

@@ -6,7 +6,7 @@
 //! callback, and [`GrantBook::finish_login`] makes a grant of it.
 //!
 //! The parts that decide something are pure, each in a file of its own: `challenge`, `metadata`,
-//! `registration`, `scopes`, `authorization`, `parameters`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
+//! `registration`, `scopes`, `authorization`, `parameters`, `members`, `provider_error`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
 //! others are `discovery`, `login`, `exchange`, `held_token`, `refusal`, `grant` and `book`; all of them
 //! reach other hosts through `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
 //! are never passed on.
@@ -29,9 +29,11 @@ mod grant;
 mod held_token;
 mod keeping;
 mod login;
+mod members;
 mod metadata;
 mod parameters;
 mod pkce;
+mod provider_error;
 mod refusal;
 mod registration;
 mod revocation;
@@ -47,12 +49,14 @@ pub use book::GrantBook;
 pub use browser::{BrowserBook, BrowserId, BrowserVisit, KnownBrowser, NewBrowser};
 pub(in crate::upstream) use challenge::find_challenge;
 pub use connection::{Connection, ConnectionState, RevocationOutcome};
-pub(in crate::upstream) use discovery::find_auth_server;
+pub(in crate::upstream) use discovery::{NO_DOCUMENT, find_auth_server};
 pub(in crate::upstream) use dpop::DPOP;
 pub use fault::LoginFault;
 pub use grant::GrantOwner;
 pub(in crate::upstream) use grant::OauthGrant;
-pub(in crate::upstream) use metadata::{AuthServerMetadata, MetadataFault, PkceDemand};
+pub(in crate::upstream) use metadata::{
+    AuthServerMetadata, ExpectedIssuer, MetadataFault, PkceDemand,
+};
 pub use parameters::ParameterFault;
 pub(in crate::upstream) use parameters::{OauthParameters, RESOURCE};
 pub(in crate::upstream) use refusal::{AfterRefusal, MOST_TRIES, RequestRefusal};

@@ -155,8 +155,8 @@ impl ServerAuthorizer {
         let Some(grant) = grant.filter(|grant| grant.can_be_refreshed()) else { return Ok(false) };
         match grant.refresh().await {
             Ok(renewed) => Ok(self.keep_renewed(slot, renewed).await.is_some()),
-            Err(LoginFault::Token(TokenRefusal::Refused { code })) => {
-                tracing::debug!(server = %self.place.server, code, "a grant has ended");
+            Err(LoginFault::Token(TokenRefusal::Refused { error })) => {
+                tracing::debug!(server = %self.place.server, %error, "a grant has ended");
                 Ok(false)
             }
             Err(fault) => Err(fault),

@@ -9,6 +9,7 @@ use crate::config::{IdpConfig, OauthConfig, Secret, TokenEndpointAuth};
 use crate::text::clip;
 
 use super::metadata::{AuthServerMetadata, DocumentClients};
+use super::provider_error::ProviderError;
 
 /// How a client authenticates at a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +100,10 @@ pub enum RegistrationFault {
         issuer: String,
     },
     /// The authorization server did not register the gateway.
-    #[error("the authorization server refused to register the gateway: {reason}")]
+    #[error("the authorization server refused to register the gateway: {error}")]
     Refused {
-        /// The error code that it gave, or its status.
-        reason: String,
+        /// Its error, or its status.
+        error: ProviderError,
     },
     /// The answer has no client.
     #[error("the answer to the registration has no `client_id`, or an unknown way to authenticate")]
@@ -188,12 +189,13 @@ pub(super) fn read_registration(
     }
     let document: RegistrationDocument =
         serde_json::from_slice(document).map_err(|_| RegistrationFault::Shape)?;
-    let auth = match &document.token_endpoint_auth_method {
+    let auth = match document.token_endpoint_auth_method.as_deref() {
+        None | Some("") => asked,
         Some(name) => ClientAuth::parse(name).ok_or(RegistrationFault::Shape)?,
-        None => asked,
     };
     let needs_secret = matches!(auth, ClientAuth::Basic | ClientAuth::Post);
-    let secret = document.client_secret.filter(|_| needs_secret).map(Secret::new);
+    let secret =
+        document.client_secret.filter(|secret| needs_secret && !secret.is_empty()).map(Secret::new);
     if auth == ClientAuth::PrivateKeyJwt || document.client_id.is_empty() {
         return Err(RegistrationFault::Shape);
     }
@@ -294,6 +296,22 @@ mod tests {
                 Some(ClientAuth::None),
                 false,
             ),
+            (
+                json!({"client_id": "c", "client_secret": "s", "token_endpoint_auth_method": ""}),
+                Some(ClientAuth::Post),
+                true,
+            ),
+            (
+                json!({"client_id": "c", "client_secret": "s", "token_endpoint_auth_method": null}),
+                Some(ClientAuth::Post),
+                true,
+            ),
+            (
+                json!({"client_id": "c", "client_secret": "", "token_endpoint_auth_method": ""}),
+                Some(ClientAuth::None),
+                false,
+            ),
+            (json!({"client_id": "c", "client_secret": null}), Some(ClientAuth::None), false),
             (json!({"client_id": "c", "token_endpoint_auth_method": "magic"}), None, false),
             (json!({"client_id": ""}), None, false),
             (json!({}), None, false),

@@ -30,8 +30,8 @@ impl OauthGrant {
         match self.source.revoke(token, "access_token").await {
             // The grant has ended with its refresh token, and the access token ends soon: many
             // authorization servers cannot revoke those that servers verify by themselves.
-            Err(LoginFault::Token(TokenRefusal::Refused { code }))
-                if code == UNSUPPORTED && self.refresh.is_some() =>
+            Err(LoginFault::Token(TokenRefusal::Refused { error }))
+                if error.code == UNSUPPORTED && self.refresh.is_some() =>
             {
                 Ok(true)
             }

@@ -38,7 +38,8 @@ pub(super) struct StoredGrant {
     token_endpoint: String,
     revocation_endpoint: Option<String>,
     client: StoredClient,
-    resource: String,
+    #[serde(default)]
+    resource: Option<String>,
     scopes: String,
     /// The key that the tokens are bound to.
     #[serde(default)]
@@ -139,7 +140,7 @@ impl ServerAuthorizer {
             is_configured: self.oauth.client_id.is_some(),
             client,
             key: self.assertion_key(),
-            resource: stored.resource,
+            resource: stored.resource.filter(|_| !self.oauth.drop_resource),
             scopes: ScopeSet::parse(&stored.scopes),
             dpop: dpop.map(Arc::new),
         };

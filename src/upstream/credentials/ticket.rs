@@ -260,7 +260,7 @@ impl GrantBook {
             redirect: &prepared.redirect,
             challenge: &verifier.challenge(),
             state: &state,
-            resource: &prepared.source.resource,
+            resource: prepared.source.resource.as_deref(),
             scopes: &prepared.source.scopes,
             key: prepared.source.dpop.as_ref().map(|key| &*key.thumbprint),
         };

@@ -16,8 +16,10 @@ use crate::mcp::MediaType;
 use crate::text::clip;
 
 use super::assertion::{AssertionFault, AssertionKey};
-use super::authorization::shown_code;
+use super::members::{optional_words, seconds};
+use super::parameters::RESOURCE;
 use super::pkce::CodeVerifier;
+use super::provider_error::{ProviderError, shown_code};
 use super::registration::{ClientAuth, OauthClient};
 use super::scopes::ScopeSet;
 
@@ -80,7 +82,8 @@ pub(super) struct TokenRequest<'a> {
     pub(super) key: Option<&'a AssertionKey>,
     /// The audience of assertions.
     pub(super) issuer: &'a str,
-    pub(super) resource: &'a str,
+    /// The identifier of the server; `None` where its authorization server refuses to read it.
+    pub(super) resource: Option<&'a str>,
     /// Empty: those that were asked for before.
     pub(super) scopes: &'a ScopeSet,
 }
@@ -89,10 +92,10 @@ pub(super) struct TokenRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefusal {
     /// The authorization server refused.
-    #[error("the authorization server refused: {code}")]
+    #[error("the authorization server refused: {error}")]
     Refused {
-        /// Its error code, or the HTTP status.
-        code: String,
+        /// Its error, or the HTTP status.
+        error: ProviderError,
     },
     /// The answer is not one of the standard.
     #[error("the answer of the token endpoint has no usable access token")]
@@ -121,13 +124,13 @@ pub enum TokenRefusal {
 impl TokenRefusal {
     /// Whether the authorization server wants its nonce in the proof (RFC 9449, 8).
     pub(super) fn needs_nonce(&self) -> bool {
-        matches!(self, Self::Refused { code } if code == "use_dpop_nonce")
+        matches!(self, Self::Refused { error } if error.code == "use_dpop_nonce")
     }
 
     /// Whether the authorization server has judged what it was given: the same would be refused
     /// again. A status such as `503` is not a judgement.
     pub(super) fn is_verdict(&self) -> bool {
-        matches!(self, Self::Refused { code } if !code.starts_with('5'))
+        matches!(self, Self::Refused { error } if !error.code.starts_with('5'))
     }
 }
 
@@ -155,7 +158,9 @@ impl TokenRequest<'_> {
                     .append_pair("assertion", jwt.expose());
             }
         }
-        form.append_pair("resource", self.resource);
+        if let Some(resource) = self.resource {
+            form.append_pair(RESOURCE, resource);
+        }
         // A code has those of its authorization request, and a refresh token its own.
         let asks = !matches!(self.grant, TokenGrant::Code { .. } | TokenGrant::Refresh { .. });
         if asks && !self.scopes.is_empty() {
@@ -253,15 +258,9 @@ pub(super) struct GivenTokens {
     pub(super) scopes: Option<ScopeSet>,
 }
 
-/// Reads an error of an authorization server (RFC 6749, 5.2): its code, or the HTTP status.
+/// Reads an error of an authorization server (RFC 6749, 5.2).
 pub(super) fn read_refusal(status: http::StatusCode, body: &[u8]) -> TokenRefusal {
-    #[derive(Deserialize)]
-    struct ErrorDocument {
-        error: String,
-    }
-    let error = serde_json::from_slice::<ErrorDocument>(body).ok();
-    let code = error.map(|document| shown_code(&document.error));
-    TokenRefusal::Refused { code: code.unwrap_or_else(|| status.to_string()) }
+    TokenRefusal::Refused { error: ProviderError::read(status, body) }
 }
 
 /// Reads the answer of a token endpoint. An error code is read from any status that is no success.
@@ -273,30 +272,36 @@ pub(super) fn read_tokens(
     #[derive(Deserialize)]
     struct TokenDocument {
         access_token: String,
-        token_type: String,
+        token_type: Option<String>,
+        #[serde(default, deserialize_with = "seconds")]
         expires_in: Option<f64>,
         refresh_token: Option<String>,
-        scope: Option<String>,
+        #[serde(default, deserialize_with = "optional_words")]
+        scope: Option<Vec<String>>,
     }
     if !status.is_success() {
         return Err(read_refusal(status, body));
     }
     let document: TokenDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
     let expected = wanted.scheme();
-    if !document.token_type.eq_ignore_ascii_case(expected) {
-        return Err(TokenRefusal::TokenType { found: shown_code(&document.token_type), expected });
+    // RFC 9449, 5: a token that does not say that it is bound to the key is none.
+    let found = document.token_type.as_deref().filter(|kind| !kind.is_empty());
+    let found = found.unwrap_or(TokenUse::Bearer.scheme());
+    if !found.eq_ignore_ascii_case(expected) {
+        return Err(TokenRefusal::TokenType { found: shown_code(found), expected });
     }
     let token = document.access_token;
     let value = HeaderValue::try_from(format!("{expected} {token}"));
     let value = value.ok().filter(|_| is_token(&token));
     let mut authorization = value.ok_or(TokenRefusal::Shape)?;
     authorization.set_sensitive(true);
-    let seconds = document.expires_in.filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
     Ok(GivenTokens {
         authorization,
         refresh: document.refresh_token.filter(|token| !token.is_empty()).map(Secret::new),
-        lifetime: seconds.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_LIFETIME))),
-        scopes: document.scope.as_deref().map(ScopeSet::parse),
+        lifetime: document
+            .expires_in
+            .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_LIFETIME))),
+        scopes: document.scope.map(|scope| scope.iter().map(String::as_str).collect()),
     })
 }
 

@@ -34,8 +34,8 @@ use crate::policy::{Holder, ShareBounds, SharedAmount};
 use crate::text::error_chain;
 
 use super::credentials::{
-    AuthServerMetadata, FORM, LoginFault, MetadataFault, OauthParameters, ParameterFault,
-    PkceDemand, RESOURCE, find_auth_server,
+    AuthServerMetadata, ExpectedIssuer, FORM, LoginFault, MetadataFault, OauthParameters,
+    ParameterFault, PkceDemand, RESOURCE, find_auth_server,
 };
 use super::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundRequest, Remedy};
 
@@ -418,7 +418,11 @@ impl LoginRelay {
         let (place, document) =
             found.ok_or_else(|| LoginFault::NoMetadata { issuer: issuer.clone() })?;
         let in_document = LoginFault::in_document(place);
-        let known = AuthServerMetadata::parse(&document, issuer, PkceDemand::Unneeded);
+        let known = AuthServerMetadata::parse(
+            &document,
+            ExpectedIssuer::Configured(issuer),
+            PkceDemand::Unneeded,
+        );
         let endpoints = known.and_then(|known| {
             let missing = MetadataFault::Endpoint { member: "authorization_endpoint" };
             Ok((known.authorization_endpoint.ok_or(missing)?, known.token_endpoint))

@@ -2,6 +2,7 @@
 
 mod aws;
 mod connect;
+mod documents;
 mod dpop;
 mod exchange;
 mod logins;

@@ -86,7 +86,8 @@ fn authorization_servers_that_others_can_listen_to_are_left_out() {
     let document = json!({ "resource": "https://a.test", "authorization_servers": issuers });
     let read =
         ResourceMetadata::parse(document.to_string().as_bytes(), &url("https://a.test"), None);
-    assert_eq!(read.unwrap().issuers, ["https://i.test/", "http://127.0.0.1:1"]);
+    let expected = ["https://i.test/", "http://127.0.0.1:1"].map(str::to_owned).to_vec();
+    assert_eq!(read.unwrap().issuers, Some(expected));
 }
 
 fn issuer_document(issuer: &str) -> serde_json::Value {
@@ -102,7 +103,8 @@ fn read_issuer(
     document: &serde_json::Value,
     issuer: &str,
 ) -> Result<AuthServerMetadata, MetadataFault> {
-    AuthServerMetadata::parse(document.to_string().as_bytes(), issuer, PkceDemand::Required)
+    let expected = ExpectedIssuer::Configured(issuer);
+    AuthServerMetadata::parse(document.to_string().as_bytes(), expected, PkceDemand::Required)
 }
 
 #[test]
@@ -133,7 +135,106 @@ fn an_authorization_server_without_pkce_is_refused_where_codes_are_used() {
         assert_eq!(read_issuer(&document, "https://i.test"), Err(MetadataFault::NoPkce));
         let bytes = document.to_string();
         let unneeded = PkceDemand::Unneeded;
-        assert!(AuthServerMetadata::parse(bytes.as_bytes(), "https://i.test", unneeded).is_ok());
+        let issuer = ExpectedIssuer::Configured("https://i.test");
+        assert!(AuthServerMetadata::parse(bytes.as_bytes(), issuer, unneeded).is_ok());
+    }
+}
+
+#[test]
+fn an_issuer_that_a_server_names_may_differ_by_the_slash_of_an_empty_path() {
+    for (found, named, accepted) in [
+        ("https://i.test", "https://i.test", true),
+        ("https://i.test/", "https://i.test", true),
+        ("https://i.test", "https://i.test/", true),
+        ("https://i.test:8443", "https://i.test:8443/", true),
+        ("https://i.test//", "https://i.test/", false),
+        ("https://i.test/", "https://i.test//", false),
+        ("https://i.test/tenant/", "https://i.test/tenant", false),
+        ("https://i.test/tenant", "https://i.test/tenant/", false),
+        ("https://i.test?a/", "https://i.test?a", false),
+        ("https://i.test#/", "https://i.test#", false),
+        ("https://I.test/", "https://i.test", false),
+        ("https://i.test:443/", "https://i.test", false),
+        ("https://i.test.evil/", "https://i.test", false),
+        ("", "/", false),
+    ] {
+        let document = issuer_document(found).to_string();
+        let expected = ExpectedIssuer::Named(named);
+        let read = AuthServerMetadata::parse(document.as_bytes(), expected, PkceDemand::Required);
+        assert_eq!(read.is_ok(), accepted, "{found} for {named}: {read:?}");
+        if let Ok(metadata) = read {
+            assert_eq!(metadata.issuer, found, "`iss` is compared with the document's form");
+        }
+    }
+}
+
+#[test]
+fn optional_members_may_be_null_and_scopes_one_text() {
+    let optional = json!({
+        "registration_endpoint": null,
+        "revocation_endpoint": null,
+        "scopes_supported": null,
+        "token_endpoint_auth_methods_supported": null,
+        "authorization_response_iss_parameter_supported": null,
+        "client_id_metadata_document_supported": null,
+        "dpop_signing_alg_values_supported": null,
+    });
+    let plain = read_issuer(&issuer_document("https://i.test"), "https://i.test").unwrap();
+    for (name, value) in optional.as_object().unwrap() {
+        let mut document = issuer_document("https://i.test");
+        document[name] = value.clone();
+        assert_eq!(read_issuer(&document, "https://i.test").as_ref(), Ok(&plain), "{name}");
+    }
+    for (scopes, read) in [
+        (json!("a b"), "a b"),
+        (json!(""), ""),
+        (json!(["a", "b"]), "a b"),
+        (json!([]), ""),
+        (json!(null), ""),
+    ] {
+        let mut document = issuer_document("https://i.test");
+        document["scopes_supported"] = scopes.clone();
+        let metadata = read_issuer(&document, "https://i.test").unwrap();
+        assert_eq!(metadata.scopes.to_string(), read, "{scopes}");
+        let document =
+            json!({ "resource": "https://a.test", "scopes_supported": scopes }).to_string();
+        let metadata = ResourceMetadata::parse(document.as_bytes(), &url("https://a.test"), None);
+        assert_eq!(metadata.unwrap().scopes.to_string(), read, "{scopes}");
+    }
+}
+
+#[test]
+fn a_flag_is_read_in_every_known_form_and_an_unreadable_one_is_an_error() {
+    for (flag, promised) in [
+        (json!(true), Some(IssAdvertised::Yes)),
+        (json!("true"), Some(IssAdvertised::Yes)),
+        (json!("True"), Some(IssAdvertised::Yes)),
+        (json!(false), Some(IssAdvertised::No)),
+        (json!("false"), Some(IssAdvertised::No)),
+        (json!(null), Some(IssAdvertised::No)),
+        (json!("yes"), None),
+        (json!(""), None),
+        (json!(1), None),
+        (json!([true]), None),
+    ] {
+        let mut document = issuer_document("https://i.test");
+        document["authorization_response_iss_parameter_supported"] = flag.clone();
+        let read = read_issuer(&document, "https://i.test");
+        assert_eq!(read.ok().map(|metadata| metadata.iss_in_answers), promised, "{flag}");
+    }
+}
+
+#[test]
+fn a_resource_may_have_null_for_optional_members() {
+    for issuers in [json!(null), json!([])] {
+        let document = json!({
+            "resource": "https://a.test", "authorization_servers": issuers,
+            "scopes_supported": null, "dpop_bound_access_tokens_required": null,
+        });
+        let document = document.to_string();
+        let read = ResourceMetadata::parse(document.as_bytes(), &url("https://a.test"), None);
+        let read = read.unwrap();
+        assert_eq!((read.issuers, read.wants), (None, TokenUse::Bearer));
     }
 }
 

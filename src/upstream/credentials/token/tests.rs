@@ -28,7 +28,7 @@ fn a_request_authenticates_in_one_way_only() {
             client: &client,
             key: None,
             issuer: "https://i.test",
-            resource: "https://a.test/mcp",
+            resource: Some("https://a.test/mcp"),
             scopes: &ScopeSet::parse("x"),
         };
         let (headers, form) = write(&request);
@@ -50,7 +50,7 @@ fn a_client_without_its_key_makes_no_request() {
         client: &client,
         key: None,
         issuer: "https://i.test",
-        resource: "https://a.test/mcp",
+        resource: Some("https://a.test/mcp"),
         scopes: &ScopeSet::parse("x y"),
     };
     let fault = request.write(Duration::ZERO).unwrap_err();
@@ -74,7 +74,6 @@ fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
     let dpop = TokenRefusal::TokenType { found: "DPoP".into(), expected: "Bearer" };
     for (answer, refusal) in [
         (json!({"access_token": "t", "token_type": "DPoP"}), dpop),
-        (json!({"access_token": "t"}), TokenRefusal::Shape),
         (json!({"access_token": "", "token_type": "Bearer"}), TokenRefusal::Shape),
         (json!({"access_token": "t\r\nX: y", "token_type": "Bearer"}), TokenRefusal::Shape),
         (json!({"access_token": "a b", "token_type": "Bearer"}), TokenRefusal::Shape),
@@ -82,7 +81,7 @@ fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
     ] {
         assert_eq!(token(answer.clone()).unwrap_err(), refusal, "{answer}");
     }
-    for expires_in in [json!(-1), json!(1e300)] {
+    for expires_in in [json!(-1), json!(1e300), json!("-1"), json!("1e300"), json!("inf")] {
         let read =
             token(json!({"access_token": "t", "token_type": "Bearer", "expires_in": expires_in}));
         assert!(read.unwrap().lifetime.is_none_or(|it| it <= Duration::from_hours(87_600)));
@@ -90,15 +89,71 @@ fn only_a_bearer_token_that_fits_into_a_header_is_taken() {
 }
 
 #[test]
-fn a_refusal_shows_its_code_and_nothing_else() {
-    for (body, code) in [
-        (r#"{"error":"invalid_grant","error_description":"the token secret"}"#, "invalid_grant"),
-        ("<html>secret</html>", "400 Bad Request"),
+fn members_are_read_in_every_form_that_sdks_accept() {
+    let read = |more: serde_json::Value| {
+        let mut answer = json!({ "access_token": "t", "token_type": "Bearer" });
+        for (name, value) in more.as_object().unwrap() {
+            answer[name] = value.clone();
+        }
+        read_tokens(StatusCode::OK, answer.to_string().as_bytes(), TokenUse::Bearer).unwrap()
+    };
+    for (expires_in, seconds) in [
+        (json!("3600"), Some(3600)),
+        (json!(" 3600 "), Some(3600)),
+        (json!("3600.0"), Some(3600)),
+        (json!(3600.0), Some(3600)),
+        (json!(0), Some(0)),
+        (json!(null), None),
+        (json!(""), None),
+        (json!("never"), None),
+        (json!("NaN"), None),
+        (json!(true), None),
+        (json!([3600]), None),
+        (json!({}), None),
     ] {
-        let refusal =
-            read_tokens(StatusCode::BAD_REQUEST, body.as_bytes(), TokenUse::Bearer).unwrap_err();
-        assert_eq!(refusal, TokenRefusal::Refused { code: code.into() });
+        let tokens = read(json!({ "expires_in": expires_in }));
+        assert_eq!(tokens.lifetime.map(|it| it.as_secs()), seconds, "{expires_in}");
     }
+    for (scope, scopes) in [
+        (json!("a b"), Some("a b")),
+        (json!(["a", "b"]), Some("a b")),
+        (json!([]), Some("")),
+        (json!(""), Some("")),
+        (json!(null), None),
+    ] {
+        let tokens = read(json!({ "scope": scope }));
+        let found = tokens.scopes.map(|scopes| scopes.to_string());
+        assert_eq!(found.as_deref(), scopes, "{scope}");
+    }
+    for kind in [json!(null), json!(""), json!("bearer"), json!("BEARER")] {
+        assert_eq!(read(json!({ "token_type": kind })).authorization, "Bearer t", "{kind}");
+    }
+    assert!(read(json!({ "refresh_token": null })).refresh.is_none());
+    let bare = read_tokens(StatusCode::OK, br#"{"access_token":"t"}"#, TokenUse::Bearer).unwrap();
+    assert_eq!(bare.authorization, "Bearer t");
+}
+
+#[test]
+fn a_token_without_a_type_is_not_bound_to_a_key() {
+    for body in [r#"{"access_token":"t"}"#, r#"{"access_token":"t","token_type":null}"#] {
+        let fault = read_tokens(StatusCode::OK, body.as_bytes(), TokenUse::Dpop).unwrap_err();
+        assert_eq!(fault, TokenRefusal::TokenType { found: "Bearer".into(), expected: "DPoP" });
+    }
+}
+
+#[test]
+fn a_request_has_no_resource_where_the_provider_refuses_it() {
+    let client = client(ClientAuth::None);
+    let request = TokenRequest {
+        grant: TokenGrant::Client,
+        client: &client,
+        key: None,
+        issuer: "https://i.test",
+        resource: None,
+        scopes: &ScopeSet::default(),
+    };
+    let (_, form) = write(&request);
+    assert!(!form.contains_key("resource"), "{form:?}");
 }
 
 #[test]
@@ -184,7 +239,7 @@ fn each_grant_has_its_own_members_and_no_others() {
             client: &client(ClientAuth::None),
             key: None,
             issuer: "https://i.test",
-            resource: "https://a.test/mcp",
+            resource: Some("https://a.test/mcp"),
             scopes: &ScopeSet::parse("x"),
         };
         let (_, form) = request.write(Duration::ZERO).unwrap();
@@ -200,7 +255,7 @@ fn each_grant_has_its_own_members_and_no_others() {
         client: &unregistered,
         key: None,
         issuer: "https://i.test",
-        resource: "https://a.test/mcp",
+        resource: Some("https://a.test/mcp"),
         scopes: &ScopeSet::default(),
     };
     let (headers, form) = write(&request);
