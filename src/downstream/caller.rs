@@ -210,7 +210,8 @@ impl AccessWatch {
 /// The profile that a path names; the default one's is `/mcp` itself, too.
 pub(super) fn profile_of(path: &str) -> Option<&str> {
     match path.strip_prefix(ENDPOINT)? {
-        "" => Some(ProfileName::DEFAULT),
+        // Some clients add a slash to every URL.
+        "" | "/" => Some(ProfileName::DEFAULT),
         rest => rest.strip_prefix('/').filter(|name| !name.is_empty()),
     }
 }

@@ -32,6 +32,7 @@ use super::{
     BoxError, ConnectionLimits, Drain, PeerAddress, Settings,
     activity::{Activity, Due, TrackActivity},
     edge::Edge,
+    request_body::{LeftBody, RequestBody},
     socket::ListenerContext,
     tls::ALPN_H2,
     unread::{StreamTasks, UnreadBounds, UnreadShare},
@@ -87,7 +88,7 @@ pub(super) async fn run<F, S, R>(
 ) -> Result<(), ConnectionError>
 where
     F: Fn(PeerAddress) -> S,
-    S: Edge<Incoming, R>,
+    S: Edge<RequestBody, R>,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let limits = &settings.limits;
@@ -180,7 +181,7 @@ impl<F> ClientConnection<'_, F> {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Fn(PeerAddress) -> S,
-        S: Edge<Incoming, R>,
+        S: Edge<RequestBody, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let io = TokioIo::new(io);
@@ -188,7 +189,12 @@ impl<F> ClientConnection<'_, F> {
         let stack = TrackActivity::new(edge, &self.activity);
         // Every layer of a stack is always ready: there is nothing to wait for before a call.
         let certificate = self.certificate.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let leaving = match protocol {
+            Protocol::Http1 => LeftBody::Dropped,
+            Protocol::Http2 => LeftBody::Drained,
+        };
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(|body| RequestBody::new(body, leaving));
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(Arc::clone(certificate));
             }

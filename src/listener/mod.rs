@@ -30,6 +30,7 @@ mod connection;
 mod cors;
 pub mod edge;
 mod guard;
+mod request_body;
 mod socket;
 mod tls;
 mod tune;
@@ -46,6 +47,7 @@ use crate::call::PeerAddress;
 
 pub use self::{
     guard::{Admission, Guard, GuardError, GuardRefusal, LocalPages, QuotedExcerpt},
+    request_body::RequestBody,
     socket::{Counts, Drained, ListenError, Listener},
     tls::{Certificates, TlsError, TlsFiles},
     workers::Workers,

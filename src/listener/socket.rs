@@ -13,7 +13,6 @@ use std::{
 
 use bytes::Bytes;
 use http_body::Body;
-use hyper::body::Incoming;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -31,6 +30,7 @@ use super::{
     BoxError, ConnectionLimits, Drain, LiveSettings, PeerAddress, Settings,
     connection::{self, ConnectionError},
     edge::Edge,
+    request_body::RequestBody,
     tune::tune,
     workers::{WorkerSlot, Workers},
 };
@@ -123,7 +123,7 @@ impl Listener {
     pub async fn serve<F, S, R>(self, settings: LiveSettings, edge: F, drain: Drain) -> Drained
     where
         F: Fn(PeerAddress) -> S + Send + Sync + 'static,
-        S: Edge<Incoming, R>,
+        S: Edge<RequestBody, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let unread = Arc::default();
@@ -215,7 +215,7 @@ impl Door {
         connections: &mut JoinSet<()>,
     ) where
         F: Fn(PeerAddress) -> S + Send + Sync + 'static,
-        S: Edge<Incoming, R>,
+        S: Edge<RequestBody, R>,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let settings = context.settings.load();

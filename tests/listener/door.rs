@@ -17,7 +17,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Empty, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
@@ -30,7 +29,7 @@ use tokio::{
 use tower::service_fn;
 use trunkline::call::{DrainSwitch, PeerAddress, drain};
 use trunkline::listener::{
-    ConnectionLimits, Counts, Drained, Listener, LiveSettings, Settings, edge,
+    ConnectionLimits, Counts, Drained, Listener, LiveSettings, RequestBody, Settings, edge,
 };
 
 /// What the service reports while it works.
@@ -207,7 +206,7 @@ impl Body for AnyBody {
 }
 
 impl Script {
-    async fn answer(self, request: Request<Incoming>, peer: PeerAddress) -> Answer {
+    async fn answer(self, request: Request<RequestBody>, peer: PeerAddress) -> Answer {
         let leaving = Leaving(self.report.clone());
         match request.uri().path() {
             "/hold" => {
@@ -274,7 +273,7 @@ fn full(text: String) -> Answer {
 }
 
 #[allow(clippy::disallowed_methods, reason = "bounded by Limited")]
-async fn read(body: Incoming) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+async fn read(body: RequestBody) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
     Ok(Limited::new(body, LONGEST_ECHO).collect().await?.to_bytes())
 }
 

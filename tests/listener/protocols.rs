@@ -1,7 +1,12 @@
 //! HTTP/1.1 and HTTP/2, in clear and over TLS, on one port.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
@@ -11,7 +16,7 @@ use trunkline::{
     listener::{Certificates, ConnectionLimits, Settings, TlsFiles},
 };
 
-use crate::door::{Door, get, get_h2, h1_over, h2_over, read_to_close, text};
+use crate::door::{Door, get, get_h2, h1_over, h2_over, read_to_close, text, within};
 
 #[tokio::test]
 async fn both_protocols_are_served_in_clear_on_one_port() {
@@ -127,4 +132,42 @@ async fn dial(door: &Door, dir: &Path, alpn: &[&[u8]]) -> std::io::Result<TlsStr
     let socket = door.connect().await;
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
+}
+
+/// Posts pieces of a body over HTTP/2 to a path that answers without reading it, and returns how many
+/// pieces were taken after the answer, at most this many.
+async fn post_behind_the_answer(door: &Door, pieces: usize) -> usize {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let frames = futures_util::stream::unfold(receiver, |mut receiver| async {
+        receiver
+            .recv()
+            .await
+            .map(|piece: Bytes| (Ok::<_, Infallible>(Frame::data(piece)), receiver))
+    });
+    let io = TokioIo::new(door.connect().await);
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+    let (mut client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::post("http://localhost/none").body(StreamBody::new(Box::pin(frames)));
+    let sending = client.send_request(request.unwrap());
+    let piece = Bytes::from_static(&[0; 1024]);
+    sender.send(piece.clone()).await.unwrap();
+    let response = within(sending).await.unwrap();
+    assert_eq!(response.status(), 204);
+    assert_eq!(text(response).await, "");
+    let mut taken = 0;
+    while taken < pieces && within(sender.send(piece.clone())).await.is_ok() {
+        taken += 1;
+    }
+    taken
+}
+
+#[tokio::test]
+async fn an_early_answer_over_http_2_resets_no_small_body() {
+    let door = Door::open(Settings::default()).await;
+    for _ in 0..20 {
+        assert_eq!(post_behind_the_answer(&door, 40).await, 40);
+    }
+    // What does not end is not read for nothing.
+    assert!(post_behind_the_answer(&door, 100_000).await < 100_000);
 }
