@@ -10,6 +10,7 @@ use super::login::{describe_logins, describe_relayed_logins, find_shared_callbac
 use super::openapi::{apis_of, survey_now};
 use super::scan::scan_servers;
 use super::serve::settings;
+use super::shell_habits::{describe_home_paths, describe_joined_commands};
 use super::{CONFIG_FAULT, CommonArgs, FAILURE, OPEN, print_error, report_error, write_to_stdout};
 use crate::config::{
     Config, NamingChoice, OpenApiConfig, PinsChoice, ServerConfig, ServerKind,
@@ -62,6 +63,12 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
         print_error(&format!("warning: {remark}"));
     }
     for remark in survey_rules(&config) {
+        print_error(&format!("warning: {remark}"));
+    }
+    for remark in describe_home_paths(&common.config.path) {
+        print_error(&format!("warning: {remark}"));
+    }
+    for remark in describe_joined_commands(&config) {
         print_error(&format!("warning: {remark}"));
     }
     for unmatched in survey_patterns(&config) {

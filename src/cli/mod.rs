@@ -26,6 +26,7 @@ mod policy;
 mod preview;
 mod report;
 mod scan;
+mod shell_habits;
 mod stdio;
 mod toml_entry;
 mod tools;

@@ -266,6 +266,26 @@ fn check_warns_of_callbacks_at_which_answers_can_be_mixed_up() {
 }
 
 #[test]
+fn check_reports_settings_that_only_a_shell_would_understand() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "[servers.a]\ncommand = \"npx -y x\"\ncwd = \"~/work\"\nargs = [\"a\", \"--root=~/docs\"]\n\
+                 env = { DIR = \"~/secret-place\" }\n\
+                 [servers.b]\ncommand = \"cat\"\nargs = [\"/tmp/~\"]\n";
+    let config = file(folder.path(), lines);
+    let ran = trunkline(&["check", "--config", &config]).exits_with(DONE);
+    let warned = String::from_utf8(ran.0.stderr.clone()).unwrap();
+    for expected in [
+        "warning: servers.a.cwd: `~` is not the home folder",
+        "warning: servers.a.args[1]: `~`",
+        "warning: servers.a.env.DIR: `~`",
+        "servers.a.command: there is no program \"npx -y x\": write command = \"npx\" and args = [\"-y\", \"x\"]",
+    ] {
+        assert!(warned.contains(expected), "{expected}: {warned}");
+    }
+    assert!(!warned.contains("servers.b") && !warned.contains("secret-place"), "{warned}");
+}
+
+#[test]
 fn output_that_nobody_reads_is_no_failure() {
     let mut child = Command::new(TRUNKLINE)
         .arg("schema")
