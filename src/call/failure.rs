@@ -17,7 +17,7 @@ pub use request::{
     ConfirmRefusal, CursorError, HeaderFault, InputRefusal, NeededCapability, ParamsFault,
     ParseFault, QueryFault, RequestFault, StateError,
 };
-pub use server::{GatewayFault, InternalFault, ServerFault, TaskFault, VersionFault};
+pub use server::{GatewayFault, InternalFault, ServerFault, StatusNote, TaskFault, VersionFault};
 pub use token::{NeededScopes, TokenFault};
 pub use tool_call::{ArgumentViolations, MetaCallRefusal, OtherViolations};
 pub use wire::WireForm;

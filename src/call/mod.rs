@@ -33,8 +33,8 @@ pub use failure::{
     ArgumentViolations, Blame, ConfirmRefusal, CursorError, Failure, GatewayFault, HeaderFault,
     InputRefusal, InterceptorFault, InterceptorOutage, InterceptorRefusal, InternalFault,
     MetaCallRefusal, NeededCapability, NeededScopes, OtherViolations, ParamsFault, ParseFault,
-    QueryFault, RequestFault, ServerFault, StateError, TaskFault, TokenFault, VersionFault,
-    WireForm, tool_error,
+    QueryFault, RequestFault, ServerFault, StateError, StatusNote, TaskFault, TokenFault,
+    VersionFault, WireForm, tool_error,
 };
 pub use grants::{CallerToken, Grants, find_claim};
 pub use input::{Asked, Input, MOST_QUESTIONS, Question, QuestionsFault};

@@ -38,6 +38,9 @@ pub enum RequestState {
         server: String,
         /// Whether the user had agreed to the call before.
         confirmed: bool,
+        /// How many links the call was answered with.
+        #[serde(default)]
+        links: u8,
     },
     /// A call that is made once the user has agreed to it.
     Confirm,

@@ -37,6 +37,12 @@ pub enum FrameFault {
     /// `params` is not an object.
     #[error("`params` must be an object")]
     Params,
+    /// A batch of a server that is empty or too long.
+    #[error("a batch must have between one and {MAX_BATCH} messages, and has {found}")]
+    Batch {
+        /// The messages in it.
+        found: usize,
+    },
 }
 
 impl From<ObjectError> for FrameFault {
@@ -54,17 +60,20 @@ impl From<ObjectError> for FrameFault {
 pub struct Id(Bytes);
 
 impl Id {
-    fn new(source: &Bytes, raw: &[u8]) -> Result<Self, FrameFault> {
+    fn new(source: &Bytes, raw: &[u8], rule: IdRule) -> Result<Self, FrameFault> {
         let is_id = match raw {
             [b'"', ..] => raw.len() <= LONGEST_ID,
-            [b'-', digits @ ..] | digits => is_exact_integer(digits),
+            [b'-', digits @ ..] | digits => match rule {
+                IdRule::Exact => is_exact_integer(digits),
+                IdRule::Large => is_integer(digits),
+            },
         };
         if is_id { Ok(Self(source.slice_ref(raw))) } else { Err(FrameFault::Id) }
     }
 
     /// An id in a message's params.
     pub fn read(source: &Bytes, raw: &RawValue) -> Option<Self> {
-        Self::new(source, raw.get().as_bytes()).ok()
+        Self::new(source, raw.get().as_bytes(), IdRule::Large).ok()
     }
 
     /// The id of a request that the gateway sends itself.
@@ -81,6 +90,23 @@ impl Id {
     #[must_use]
     pub fn detach(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
+    }
+
+    /// Returns true if a server that sends this id answers the request `asked`: some servers send a
+    /// number as text.
+    pub fn answers(&self, asked: &Self) -> bool {
+        self == asked || self.unquoted_digits() == Some(asked.raw())
+    }
+
+    /// The number of the request that a server answers with this id.
+    pub fn answered_number(&self) -> Option<u64> {
+        self.as_number().or_else(|| std::str::from_utf8(self.unquoted_digits()?).ok()?.parse().ok())
+    }
+
+    fn unquoted_digits(&self) -> Option<&[u8]> {
+        let digits = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let is_number = digits == b"0" || digits.first().is_some_and(|first| *first != b'0');
+        (is_number && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
     }
 
     /// The number, if the id is a non-negative integer.
@@ -158,6 +184,24 @@ impl Frame {
 /// A duplicate member of the envelope is rejected: two parsers would disagree
 /// on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
+    parse_by(source, max_depth, IdRule::Exact)
+}
+
+/// The numbers that are ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdRule {
+    /// Those that every parser reads exactly.
+    Exact,
+    /// Those of servers, which are compared and answered byte for byte.
+    Large,
+}
+
+#[inline]
+pub(super) fn parse_by(
+    source: &Bytes,
+    max_depth: usize,
+    rule: IdRule,
+) -> Result<Frame, FrameFault> {
     let mut walk = Walk::over(source, max_depth)?;
     let mut outline = Outline::new(MOST);
     let mut found = [None; MEMBERS.len()];
@@ -189,7 +233,7 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
                     Some(_) => raw.into(),
                 };
                 let params = params.map(noted);
-                Frame::Request { id: Id::new(source, id)?, method, params }
+                Frame::Request { id: Id::new(source, id, rule)?, method, params }
             }
             None => Frame::Notification { method, params },
         });
@@ -202,7 +246,7 @@ pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
         (None, Some(error)) => Response::Error(source.slice_ref(error).into()),
         _ => return Err(FrameFault::Shape),
     };
-    let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id)).transpose()?;
+    let id = id.filter(|id| *id != b"null").map(|id| Id::new(source, id, rule)).transpose()?;
     Ok(Frame::Response { id, response })
 }
 
@@ -228,12 +272,20 @@ fn is_exact_integer(digits: &[u8]) -> bool {
     }
 }
 
+pub(super) fn is_integer(digits: &[u8]) -> bool {
+    (1..=MAX_ID_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// The most digits of a number as an id of a server.
+const MAX_ID_DIGITS: usize = 39;
+/// The most messages in a batch of a server.
+pub(super) const MAX_BATCH: usize = 1000;
 /// The most bytes of a string as an id, with its quotes.
 const LONGEST_ID: usize = 512;
 const PARAMS: &[u8] = b"params";
 const RESULT: &[u8] = b"result";
 /// The members of an envelope.
-const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+pub(super) const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[cfg(test)]
 mod tests {
@@ -276,6 +328,27 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"x"} {}"#,
         ] {
             assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_may_answer_a_number_as_text_and_nothing_else() {
+        let asked = Id::number(42);
+        for (sent, answers) in [
+            ("42", true),
+            ("\"42\"", true),
+            ("43", false),
+            ("\"43\"", false),
+            ("\"042\"", false),
+            ("\" 42\"", false),
+            ("\"42.0\"", false),
+            ("\"\"", false),
+            ("-42", false),
+        ] {
+            let bytes = Bytes::from_static(sent.as_bytes());
+            let sent = Id::new(&bytes, &bytes, IdRule::Exact).unwrap();
+            assert_eq!(sent.answers(&asked), answers, "{sent:?}");
+            assert_eq!(sent.answered_number() == Some(42), answers, "{sent:?}");
         }
     }
 

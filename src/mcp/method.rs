@@ -135,6 +135,14 @@ impl Method {
         })
     }
 
+    /// Returns true for the methods that list what a server has.
+    pub fn is_list(&self) -> bool {
+        matches!(
+            self,
+            Self::ToolsList | Self::PromptsList | Self::ResourcesList | Self::TemplatesList
+        )
+    }
+
     /// Whether only Modern peers know the method.
     pub fn is_modern_only(&self) -> bool {
         matches!(self, Self::Discover | Self::Listen)

@@ -143,8 +143,8 @@ pub(super) struct Requester {
     pub(super) server: Option<ServerName>,
     /// Whether the user has agreed to the call.
     pub(super) confirmation: Confirmation,
-    /// Whether the call has waited for a login, so that its user is not asked for another one.
-    pub(super) has_waited_for_login: bool,
+    /// How many links to log in by the call was answered with.
+    pub(super) login_links: u8,
     pub(super) method: Method,
     params: Bytes,
 }
@@ -159,7 +159,7 @@ impl Requester {
             endpoint: call.context.endpoint.clone(),
             server: None,
             confirmation: Confirmation::Missing,
-            has_waited_for_login: false,
+            login_links: 0,
             method: call.method.clone(),
             params: call.params.raw().clone(),
         }

@@ -19,12 +19,12 @@ use super::active_call::ActiveCall;
 use super::input::{Requester, check_accepted, read_input};
 
 impl Requester {
-    /// Whether the client can have its user open a link for this request, and was not asked to
-    /// before.
+    /// Whether the client can have its user open a link for this request, and was not asked to too often
+    /// before: a second login, such as for more scopes, is asked for as the first one.
     pub(super) fn can_ask_to_log_in(&self) -> bool {
         let may_ask =
             matches!(self.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-        may_ask && self.abilities().url && !self.has_waited_for_login
+        may_ask && self.abilities().url && self.login_links < MAX_LOGIN_LINKS
     }
 
     /// The result that asks the user to log in; the call is made anew then.
@@ -38,7 +38,8 @@ impl Requester {
         let params = Some(params.to_string().into());
         let question = Question { method: ELICITATION.to_owned(), params };
         let confirmed = self.confirmation.is_given();
-        let state = RequestState::Login { server: server.to_string(), confirmed };
+        let links = self.login_links.saturating_add(1);
+        let state = RequestState::Login { server: server.to_string(), confirmed, links };
         self.build_question_result([(LOGIN_KEY, &question)], state)
     }
 }
@@ -69,33 +70,40 @@ pub(super) async fn resume_login(
     active: &mut ActiveCall,
 ) -> Result<Arc<Snapshot>, Failure> {
     match awaited_server(call, active.asker())? {
-        Some(server) => Ok(await_login(snapshot, server, (&call.context, active)).await),
+        Some(awaited) => Ok(await_login(snapshot, awaited, (&call.context, active)).await),
         None => Ok(snapshot),
     }
 }
 
-/// The server whose login the retry of a call waits for; `None` if it waits for none.
-fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<ServerName>, Failure> {
+/// The login that the retry of a call waits for.
+struct AwaitedLogin {
+    server: ServerName,
+    /// How many links the call was answered with.
+    links: u8,
+}
+
+/// The login that the retry of a call waits for; `None` if it waits for none.
+fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<AwaitedLogin>, Failure> {
     // What is wrong with the input or its state is told by the attempt.
     let Some(input) = read_input(call).ok().flatten() else { return Ok(None) };
     let opened = input.state.as_deref().and_then(|state| asker.open(state).ok());
-    let Some(RequestState::Login { server, .. }) = opened.map(|opened| opened.state) else {
+    let Some(RequestState::Login { server, links, .. }) = opened.map(|opened| opened.state) else {
         return Ok(None);
     };
     check_accepted(&input)?;
-    Ok(ServerName::new(&server).ok())
+    Ok(ServerName::new(&server).ok().map(|server| AwaitedLogin { server, links }))
 }
 
 /// Waits until the user has logged in and the server has listed, within limits. Returns the snapshot
 /// that has the list.
 async fn await_login(
     snapshot: Arc<Snapshot>,
-    server: ServerName,
+    AwaitedLogin { server, links }: AwaitedLogin,
     (context, active): (&Context, &mut ActiveCall),
 ) -> Arc<Snapshot> {
     let Some(member) = snapshot.server(&server) else { return snapshot };
     member.server.await_login(context, PATIENCE).await;
-    let snapshots = Arc::clone(active.wait_for_login());
+    let snapshots = Arc::clone(active.wait_for_login(links));
     snapshots.catch_up().await;
     snapshots.load_full()
 }
@@ -133,6 +141,8 @@ pub(super) async fn explain_missing_login(
     failure
 }
 
+/// The most links that a call is answered with as questions; then its client gets the link as a text.
+const MAX_LOGIN_LINKS: u8 = 3;
 /// The key of the question.
 const LOGIN_KEY: &str = "login";
 /// How long a retry waits for the login: below the time after which usual clients give up.

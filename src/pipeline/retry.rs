@@ -105,7 +105,7 @@ fn may_pass(failure: &Failure) -> bool {
     match failure {
         Failure::ServerBroke { .. } => true,
         Failure::BadAnswer { fault, .. } => {
-            matches!(**fault, ServerFault::Status { status }
+            matches!(**fault, ServerFault::Status { status, .. }
                 if matches!(status.as_u16(), 429 | 502 | 503 | 504))
         }
         failure => was_unreachable(failure),
@@ -186,8 +186,7 @@ mod tests {
     #[test]
     fn only_what_cannot_do_harm_is_called_again() {
         let server = || ServerName::new("s").unwrap();
-        let status =
-            |code| ServerFault::Status { status: http::StatusCode::from_u16(code).unwrap() };
+        let status = |code| ServerFault::of_status(http::StatusCode::from_u16(code).unwrap());
         let down = |fault| Failure::server_down(server(), fault);
         let bad = |code| Failure::bad_answer(server(), status(code));
         let broke = Failure::server_broke(server(), ServerFault::Disconnected);

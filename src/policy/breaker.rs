@@ -324,13 +324,15 @@ fn judge_end(ended: Result<(), &Failure>) -> Option<CallVerdict> {
             // A limit of the gateway, and what only a person can mend.
             ServerFault::TooManyInstances { .. }
             | ServerFault::LoginNeeded
-            | ServerFault::LoginImpossible => None,
+            | ServerFault::LoginImpossible { .. } => None,
             _ => Some(CallVerdict::Failed),
         },
         Failure::BadAnswer { fault, .. } => match **fault {
-            ServerFault::Status { status } if status.is_server_error() => Some(CallVerdict::Failed),
+            ServerFault::Status { status, .. } if status.is_server_error() => {
+                Some(CallVerdict::Failed)
+            }
             // A rate limit says nothing of whether the server is well.
-            ServerFault::Status { status } if status.as_u16() == 429 => None,
+            ServerFault::Status { status, .. } if status.as_u16() == 429 => None,
             _ => Some(CallVerdict::Answered),
         },
         _ => None,
@@ -367,7 +369,7 @@ mod tests {
 
     fn bad(status: u16) -> Failure {
         let status = http::StatusCode::from_u16(status).unwrap();
-        Failure::bad_answer(server(), ServerFault::Status { status })
+        Failure::bad_answer(server(), ServerFault::of_status(status))
     }
 
     /// Makes a call that ends so, at this time.

@@ -97,6 +97,8 @@ impl JsonService {
     /// A service at this URL, which is sent these headers.
     pub fn new(url: Url, mut headers: HeaderMap, most_idle: usize) -> Self {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.entry(header::USER_AGENT).or_insert(OWN_USER_AGENT);
+        headers.entry(header::ACCEPT_ENCODING).or_insert(NO_ENCODING);
         Self { url, headers, most_idle, client: OnceCell::new() }
     }
 
@@ -142,5 +144,10 @@ fn unreachable(error: &(dyn Error + 'static)) -> JsonServiceFault {
     JsonServiceFault::Unreachable { cause: error_chain(error) }
 }
 
+/// The gateway's name in every request that it sends: some firewalls refuse requests without one.
+pub const OWN_USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("trunkline/", env!("CARGO_PKG_VERSION")));
+/// The value of `Accept-Encoding`: without one, a server may choose any coding (RFC 9110, 12.5.3).
+pub const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);

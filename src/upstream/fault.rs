@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 use tokio::task::JoinError;
 
-use crate::call::{AnswerFault, Failure, ServerFault, ServerName, VersionFault};
+use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, VersionFault};
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
@@ -45,6 +45,8 @@ pub enum UpstreamError {
     Status {
         /// The status.
         status: StatusCode,
+        /// The rest of the response, as far as it helps.
+        note: Option<Box<StatusNote>>,
     },
     /// A redirect that is not followed.
     Redirect {
@@ -206,6 +208,11 @@ impl From<DocumentFault> for UpstreamError {
 }
 
 impl UpstreamError {
+    /// The error for a status without anything else.
+    pub fn of_status(status: StatusCode) -> Self {
+        Self::Status { status, note: None }
+    }
+
     /// The chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
         error_chain(self)
@@ -228,6 +235,9 @@ impl UpstreamError {
             Self::Refused { code, message } => {
                 Self::Refused { code: *code, message: hide(message) }
             }
+            Self::Status { status, note: Some(note) } => {
+                Self::Status { status: *status, note: Some(Box::new(note.map(hide))) }
+            }
             Self::Versions(VersionFault::Unsupported { offered }) => {
                 let offered = offered.iter().map(hide).collect();
                 Self::Versions(VersionFault::Unsupported { offered })
@@ -246,7 +256,9 @@ impl UpstreamError {
             Self::Broken(_) => ServerFault::Disconnected,
             Self::NoAnswer => ServerFault::NoResponse,
             Self::Timeout { after } => ServerFault::Timeout { after: *after },
-            Self::Status { status } => ServerFault::Status { status: *status },
+            Self::Status { status, note } => {
+                ServerFault::Status { status: *status, note: note.clone() }
+            }
             Self::Redirect { .. } => ServerFault::Redirect,
             Self::MediaType { found } => ServerFault::MediaType { found: found.clone() },
             Self::Encoding { found } => ServerFault::Encoding { found: found.clone() },
@@ -264,7 +276,7 @@ impl UpstreamError {
             Self::Setup(_) => ServerFault::Misconfigured,
             Self::Document(_) => ServerFault::Document,
             Self::LoginNeeded(_) => ServerFault::LoginNeeded,
-            Self::Login(_) => ServerFault::LoginImpossible,
+            Self::Login(fault) => ServerFault::LoginImpossible { reason: fault.reason() },
             Self::TooManyInstances { limit } => ServerFault::TooManyInstances { limit: *limit },
             Self::Down(fault) => (**fault).clone(),
         }
@@ -367,6 +379,10 @@ mod tests {
             UpstreamError::MediaType { found: text() },
             UpstreamError::Encoding { found: text() },
             UpstreamError::Refused { code: 1, message: text() },
+            UpstreamError::Status {
+                status: StatusCode::BAD_REQUEST,
+                note: Some(Box::new(StatusNote { text: Some(text()), retry_after: None })),
+            },
             UpstreamError::Versions(VersionFault::Unsupported { offered: [text()].into() }),
         ] {
             let shown = fault.into_failure(&server, &secrets).to_string();

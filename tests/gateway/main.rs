@@ -81,6 +81,7 @@ mod streams;
 mod subscriptions;
 mod tasks;
 mod tokens;
+mod tolerance;
 mod tools;
 mod traces;
 mod transforms;

@@ -45,6 +45,8 @@ struct Shared {
     stdio: SocketAddr,
     /// What the stream names; `{}` stands for the session.
     endpoint: Mutex<String>,
+    /// What the stream has before that.
+    beginning: Mutex<String>,
     /// How a POST to the stream's own address is refused.
     refusal: AtomicU16,
     /// How messages are received, if not with 202.
@@ -65,6 +67,7 @@ impl Old {
         let shared = Arc::new(Shared {
             stdio: upstream.stdio_address(),
             endpoint: Mutex::new("/messages?session_id={}".into()),
+            beginning: Mutex::default(),
             refusal: AtomicU16::new(405),
             posted: Mutex::default(),
             late: Mutex::new(false),
@@ -86,6 +89,12 @@ impl Old {
 
     pub fn names(&self, endpoint: &str) -> &Self {
         *self.shared.endpoint.lock().unwrap() = endpoint.into();
+        self
+    }
+
+    /// Begins its streams with this text.
+    pub fn begins_with(&self, text: &str) -> &Self {
+        *self.shared.beginning.lock().unwrap() = text.into();
         self
     }
 
@@ -185,7 +194,8 @@ async fn open(shared: &Arc<Shared>) -> Response<Body> {
     let endpoint = shared.endpoint.lock().unwrap().replace("{}", &id);
     let lines = BufReader::new(output).lines();
     let session = Session(Arc::clone(shared), id);
-    let first = Some(format!("event: endpoint\r\ndata: {endpoint}\r\n\r\n"));
+    let beginning = shared.beginning.lock().unwrap().clone();
+    let first = Some(format!("{beginning}event: endpoint\r\ndata: {endpoint}\r\n\r\n"));
     let events = stream::unfold((first, lines, session), |(first, mut lines, session)| async {
         let event = match first {
             Some(first) => first,

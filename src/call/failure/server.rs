@@ -39,10 +39,12 @@ pub enum ServerFault {
         after: Duration,
     },
     /// An HTTP error status.
-    #[error("it responded with HTTP {status}{}", status_hint(*status))]
+    #[error("it responded with HTTP {status}{}{}", shown_note(note.as_deref()), status_hint(*status))]
     Status {
         /// The status.
         status: StatusCode,
+        /// The rest of the response, as far as it helps.
+        note: Option<Box<StatusNote>>,
     },
     /// A redirect that is not followed.
     #[error("it redirects to another address, which is not followed")]
@@ -112,8 +114,11 @@ pub enum ServerFault {
     #[error("its operator has to log in to it first: the gateway's status has the link")]
     LoginNeeded,
     /// There can be no login to the server.
-    #[error("the gateway cannot log in to it")]
-    LoginImpossible,
+    #[error("the gateway cannot log in to it: {reason}")]
+    LoginImpossible {
+        /// The reason, truncated.
+        reason: String,
+    },
     /// The server has reached its limit of instances.
     #[error("all {limit} instances that `max_instances` allows are running: try again later")]
     TooManyInstances {
@@ -125,7 +130,37 @@ pub enum ServerFault {
     Task(TaskFault),
 }
 
+/// The helpful part of a response with an error status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusNote {
+    /// A short text of its body, on one line.
+    pub text: Option<String>,
+    /// The value of its `Retry-After`.
+    pub retry_after: Option<String>,
+}
+
+impl StatusNote {
+    /// The same note with each text changed.
+    #[must_use]
+    pub fn map(&self, change: impl Fn(&String) -> String) -> Self {
+        let Self { text, retry_after } = self;
+        Self { text: text.as_ref().map(&change), retry_after: retry_after.as_ref().map(&change) }
+    }
+}
+
+fn shown_note(note: Option<&StatusNote>) -> String {
+    let Some(StatusNote { text, retry_after }) = note else { return String::new() };
+    let text = text.iter().map(|text| format!(": {text}"));
+    let retry_after = retry_after.iter().map(|wait| format!(" (Retry-After: {wait})"));
+    text.chain(retry_after).collect()
+}
+
 impl ServerFault {
+    /// The fault of a status without anything else.
+    pub fn of_status(status: StatusCode) -> Self {
+        Self::Status { status, note: None }
+    }
+
     /// The same fault without the words of the server.
     #[must_use]
     pub fn without_quotes(self) -> Self {
@@ -134,6 +169,11 @@ impl ServerFault {
             Self::MediaType { .. } => Self::MediaType { found: withheld() },
             Self::Encoding { .. } => Self::Encoding { found: withheld() },
             Self::Refused { code, .. } => Self::Refused { code, message: withheld() },
+            Self::Status { status, note: Some(_) } => {
+                let note = StatusNote { text: Some(withheld()), retry_after: None };
+                Self::Status { status, note: Some(Box::new(note)) }
+            }
+            Self::LoginImpossible { .. } => Self::LoginImpossible { reason: withheld() },
             Self::Versions(VersionFault::Unsupported { .. }) => {
                 Self::Versions(VersionFault::Unsupported { offered: [withheld()].into() })
             }

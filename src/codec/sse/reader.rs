@@ -100,6 +100,14 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         }
     }
 
+    /// Counts an event whose data is no message, as one of those that [`next_message`] skips: the next
+    /// event is an error if there are too many.
+    ///
+    /// [`next_message`]: Self::next_message
+    pub fn count_skipped(&mut self) {
+        self.skipped += 1;
+    }
+
     /// Counts the lines without an event and the events without a message: each takes time, and
     /// none is seen by anybody.
     fn bound_chatter(&mut self) -> Result<(), BodyError<B::Error>> {

@@ -21,7 +21,7 @@ use super::signature::SigningKey;
 use super::sink::{DeliveryError, within};
 use crate::clock;
 use crate::codec::body::collect;
-use crate::telemetry::https::{https_connector, platform_tls_config};
+use crate::telemetry::https::{OWN_USER_AGENT, https_connector, platform_tls_config};
 
 type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -80,7 +80,7 @@ impl Webhook {
         let signature = self.key.sign(&event.id, now, &event.json);
         Request::post(self.url.as_str())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
-            .header(header::USER_AGENT, USER_AGENT)
+            .header(header::USER_AGENT, OWN_USER_AGENT)
             .header("webhook-id", &*event.id)
             .header("webhook-timestamp", now)
             .header("webhook-signature", signature)
@@ -90,7 +90,6 @@ impl Webhook {
 
 /// CloudEvents 1.0, HTTP Protocol Binding, "Structured Content Mode".
 pub(super) const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
-const USER_AGENT: &str = concat!("trunkline/", env!("CARGO_PKG_VERSION"));
 /// How long the body of a response is waited for: it says nothing.
 const BODY_TIME: Duration = Duration::from_millis(500);
 /// The most bytes of it that are read.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use async_trait::async_trait;
+use http::header::USER_AGENT;
 use http::{HeaderName, HeaderValue, Request, Response};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -12,7 +13,7 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use tokio::runtime::Handle;
 
 use super::{OtelError, OtelSettings};
-use crate::telemetry::https::{https_connector, platform_tls_config};
+use crate::telemetry::https::{OWN_USER_AGENT, https_connector, platform_tls_config};
 use crate::text::error_chain;
 
 /// Sends to the collector from any thread: the SDK exports spans from its own
@@ -71,6 +72,7 @@ impl OtlpClient {
 #[async_trait]
 impl HttpClient for OtlpClient {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        request.headers_mut().insert(USER_AGENT, OWN_USER_AGENT);
         for (name, value) in &self.0.headers {
             request.headers_mut().insert(name.clone(), value.clone());
         }

@@ -70,7 +70,7 @@ impl StreamRefused {
     /// The meaning of an error: a client error status is permanent.
     pub(in crate::upstream) fn of(fault: UpstreamError) -> Self {
         match fault {
-            UpstreamError::Status { status } if status.is_client_error() => {
+            UpstreamError::Status { status, .. } if status.is_client_error() => {
                 Self::Refused(SubscriptionRefusal::Unsupported)
             }
             fault => Self::Fault(fault),

@@ -77,7 +77,11 @@ impl Server {
         };
         let _ = timeout(LINK_PATIENCE, state.wait_for(is_settled)).await;
         if *self.main.state.borrow() != LifeState::AwaitsLogin {
-            return None;
+            let told = self.main.notes().told.clone();
+            let impossible =
+                told.filter(|fault| matches!(fault, ServerFault::LoginImpossible { .. }))?;
+            let fault = UpstreamError::Down(Box::new(impossible));
+            return Some(fault.into_failure(self.name(), &self.kin.config.secrets));
         }
         let fault = UpstreamError::Down(Box::new(ServerFault::LoginNeeded));
         let fault = self.kin.explain_down(fault, context).await;

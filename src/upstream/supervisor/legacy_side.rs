@@ -247,7 +247,7 @@ mod tests {
     async fn what_one_client_declares_refutes_nothing_for_the_others() {
         let side = LegacySide::restored(None, 0);
         let odd = shared(r#"{"experimental":{"x":1}}"#);
-        let status = |status| UpstreamError::Status { status };
+        let status = UpstreamError::of_status;
         let unclear = [
             refused(code::INVALID_PARAMS),
             status(StatusCode::TOO_MANY_REQUESTS),

@@ -80,7 +80,7 @@ impl Life<'_> {
             && self.instance.owner.told.other_era.is_none();
         match HttpServer::open(opening).await {
             Err(fault) if may_be_old && http::sse::may_be_old(&fault) => {
-                self.open_sse(client).await.map_err(|_| fault)
+                self.open_sse(client).await.map_err(|other| http::sse::choose_fault(fault, other))
             }
             opened => opened.map(ServerConnection::Http),
         }
@@ -173,7 +173,7 @@ impl Life<'_> {
         };
         let opened = tokio::select! {
             opened = StdioServer::open(opening, input, output) => opened,
-            status = child.exited() => Err(ExitCause::Status(status).into()),
+            status = child.failed() => Err(ExitCause::Status(status).into()),
         };
         match opened {
             Ok(stdio) => {

@@ -9,20 +9,20 @@ use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::codec::large_message::{LARGE_MESSAGE, work_on};
-use crate::jsonrpc::{self, Frame, FrameFault, MAX_SERVER_DEPTH};
+use crate::jsonrpc::{FrameFault, MAX_SERVER_DEPTH, ServerText, parse_from_server};
 use crate::upstream::UpstreamError;
 use crate::upstream::fault::SetupFault;
 
 /// The result of a message that is parsed on a thread for blocking work.
-pub(super) type ParsingMessage = JoinHandle<Result<Frame, FrameFault>>;
+pub(super) type ParsingMessage = JoinHandle<Result<ServerText, FrameFault>>;
 
-/// Parses a message of a server, elsewhere if it is large.
+/// Parses a text of a server, elsewhere if it is large.
 ///
 /// # Errors
 /// [`UpstreamError::Frame`].
-pub(super) async fn parse_message(data: Bytes) -> Result<Frame, UpstreamError> {
+pub(super) async fn parse_message(data: Bytes) -> Result<ServerText, UpstreamError> {
     if data.len() <= LARGE_MESSAGE {
-        return Ok(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?);
+        return Ok(parse_from_server(&data, MAX_SERVER_DEPTH)?);
     }
     finish_parsing(&mut begin_parsing(data)).await
 }
@@ -40,14 +40,16 @@ pub(super) async fn work_on_message<T: Send + 'static>(
 
 /// Begins to parse a large message.
 pub(super) fn begin_parsing(data: Bytes) -> ParsingMessage {
-    spawn_blocking(move || jsonrpc::parse(&data, MAX_SERVER_DEPTH))
+    spawn_blocking(move || parse_from_server(&data, MAX_SERVER_DEPTH))
 }
 
 /// Waits for the message.
 ///
 /// # Cancel safety
 /// Safe: the handle stays.
-pub(super) async fn finish_parsing(parsing: &mut ParsingMessage) -> Result<Frame, UpstreamError> {
+pub(super) async fn finish_parsing(
+    parsing: &mut ParsingMessage,
+) -> Result<ServerText, UpstreamError> {
     let parsed = parsing.await.map_err(|error| SetupFault::Task(Arc::new(error)))?;
     Ok(parsed?)
 }
@@ -58,6 +60,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
+    use crate::jsonrpc::Frame;
 
     #[tokio::test]
     async fn a_large_message_takes_no_time_of_the_serving_thread() {
@@ -67,8 +70,8 @@ mod tests {
         let before = clock::thread_cpu_time();
         let frame = parse_message(message).await;
         let held = clock::thread_cpu_time().saturating_sub(before);
-        assert!(matches!(frame, Ok(Frame::Response { .. })));
+        assert!(matches!(frame, Ok(ServerText::Message(Frame::Response { .. }))));
         assert!(held < Duration::from_millis(20), "{held:?}");
-        assert!(parse_message(Bytes::from_static(b"{}")).await.is_err());
+        assert!(parse_message(Bytes::from_static(b"{\"id\":1}")).await.is_err());
     }
 }

@@ -253,6 +253,24 @@ impl Child {
         status
     }
 
+    /// Like [`exited`](Self::exited), except for a wrapper: a child that reports success and leaves
+    /// another process in its group, which may have its pipes. Then this waits forever, and the end of
+    /// the pipes tells when the other one is gone.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn failed(&mut self) -> ExitStatus {
+        let status = self.leader_exited().await;
+        if status.success() && !self.lease.group.is_gone() {
+            tracing::debug!(
+                pid = self.lease.group.id(),
+                "a child has left its pipes to another process"
+            );
+            return std::future::pending().await;
+        }
+        self.exited().await
+    }
+
     /// Stops the child. The caller has dropped its standard input, or does so
     /// now: this is the first of three steps. After `stop_timeout` follows
     /// `SIGTERM`, and after another one `SIGKILL`, both to the whole group. If

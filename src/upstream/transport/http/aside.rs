@@ -47,7 +47,7 @@ impl HttpShared {
         let post = self.client.post(&headers, message(id, response));
         match tokio::time::timeout(ASIDE, post).await {
             Ok(Ok(taken)) if taken.status().is_success() => Ok(()),
-            Ok(Ok(refused)) => Err(UpstreamError::Status { status: refused.status() }),
+            Ok(Ok(refused)) => Err(UpstreamError::of_status(refused.status())),
             Ok(Err(fault)) => Err(fault),
             Err(_) => Err(UpstreamError::Timeout { after: ASIDE }),
         }

@@ -82,6 +82,11 @@ impl ResponseBody {
         Ok(Response::from_parts(head, Self(source)))
     }
 
+    /// A body without contents.
+    pub(super) fn empty() -> Self {
+        Self(BodySource::Whole(None))
+    }
+
     /// An HTTP/2 response.
     pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
         response.map(|incoming| Self(BodySource::Http2(incoming)))

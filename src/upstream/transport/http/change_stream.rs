@@ -145,7 +145,9 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
             }
             Ok(None) => return,
             // There has never been a stream, and a client error is permanent.
-            Err(UpstreamError::Status { status }) if first && status.is_client_error() => return,
+            Err(UpstreamError::Status { status, .. }) if first && status.is_client_error() => {
+                return;
+            }
             Err(fault) => {
                 if !first {
                     // The server may have been replaced by one that does not
@@ -182,7 +184,7 @@ async fn get(
     match reception {
         HttpReply::Events(events) => Ok(Some(*events)),
         HttpReply::Refused { status, .. } if status != StatusCode::METHOD_NOT_ALLOWED => {
-            Err(UpstreamError::Status { status })
+            Err(UpstreamError::of_status(status))
         }
         _ => Ok(None),
     }

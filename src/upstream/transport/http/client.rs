@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::Either;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -20,6 +20,7 @@ use rustls_pki_types::pem::PemObject;
 use crate::codec::file::{MAX_PEM, read_file};
 use crate::config::HttpConfig;
 use crate::mcp::MediaType;
+use crate::telemetry::https::{NO_ENCODING, OWN_USER_AGENT};
 use crate::text::{clip, hide_password};
 use crate::upstream::{SetupFault, UpstreamError};
 
@@ -152,6 +153,29 @@ impl HttpClient {
         body: Bytes,
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
         self.send_to(&self.target, &Method::POST, headers, body)
+    }
+
+    /// Like [`post`](Self::post), for a message that may be sent twice: if a kept connection is lost
+    /// before the response, once more on a new one. The server may have closed it while it was idle.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) async fn post_repeatable(
+        &self,
+        headers: &impl RequestHeaders,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, UpstreamError> {
+        match self.post(headers, body.clone()).await {
+            Err(fault) if is_kept_connection_lost(&fault) => {
+                tracing::debug!(
+                    fault = fault.chain(),
+                    "a kept connection was lost, the request is repeated"
+                );
+                self.close_idle_connections();
+                self.post(headers, body).await
+            }
+            response => response,
+        }
     }
 
     /// Sends a request and follows at most [`REDIRECTS`] redirects within the
@@ -296,6 +320,9 @@ impl HttpClient {
         *request.method_mut() = method.clone();
         let all = request.headers_mut();
         all.reserve(fixed.len() + USUAL_HEADERS);
+        // First, so that those of the configuration and of the client replace them.
+        all.insert(USER_AGENT, OWN_USER_AGENT);
+        all.insert(ACCEPT_ENCODING, NO_ENCODING);
         headers.add_to(all);
         for (name, value) in fixed {
             all.insert(name.clone(), value.clone());
@@ -328,6 +355,12 @@ fn connect_or_broken(fault: TransportError) -> UpstreamError {
         TransportError::Connect(error) => UpstreamError::Connect(error.into()),
         fault => UpstreamError::Broken(Arc::new(fault)),
     }
+}
+
+/// Returns true if a request has failed with the connection that had been kept for it.
+pub(super) fn is_kept_connection_lost(fault: &UpstreamError) -> bool {
+    let UpstreamError::Broken(error) = fault else { return false };
+    matches!(error.downcast_ref(), Some(TransportError::Kept(_)))
 }
 
 fn refused_redirect(to: &str) -> UpstreamError {
@@ -402,9 +435,10 @@ fn platform_roots() -> &'static RootCertStore {
     })
 }
 
-/// The headers of a usual call besides the fixed ones, with `Host` and `Content-Length`: the
+/// The headers of a usual call besides the fixed ones, with `Host`, `Content-Length` and the gateway's
+/// own: the
 /// request's map has room for them from the start.
-const USUAL_HEADERS: usize = 6;
+const USUAL_HEADERS: usize = 8;
 /// The most redirects that are followed.
 const REDIRECTS: usize = 3;
 /// How often TCP keep-alive probes a silent connection.

@@ -116,7 +116,7 @@ impl HttpShared {
     }
 }
 
-/// Refuses a response with a content coding. The gateway sends no `Accept-Encoding` and decodes
+/// Refuses a response with a content coding. The gateway asks for `identity` and decodes
 /// nothing: a small response must not become a large one.
 ///
 /// # Errors

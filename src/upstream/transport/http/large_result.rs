@@ -102,7 +102,7 @@ impl PartialAnswer {
                 whole = self.rest() => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
-            return Ok(Err(parse_message(whole).await?));
+            return Ok(Err(parse_message(whole).await?.into_response()?));
         };
         check(&scanner, id)?;
         let way = PassingAnswer {
@@ -252,9 +252,20 @@ impl PassingAnswer {
 /// Checks the id, if it has arrived, against the request.
 fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
     match scanner.id() {
-        Some(seen) if seen != id.raw() => Err(UpstreamError::WrongId),
+        Some(seen) if seen != id.raw() && !is_written_otherwise(seen, id) => {
+            Err(UpstreamError::WrongId)
+        }
         _ => Ok(()),
     }
+}
+
+/// Returns true if the id is the number of the request, as text or with zeros behind a point.
+#[cold]
+fn is_written_otherwise(seen: &[u8], id: &Id) -> bool {
+    let text = seen.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    let zeros = seen.strip_prefix(id.raw()).and_then(|rest| rest.strip_prefix(b"."));
+    text == Some(id.raw())
+        || zeros.is_some_and(|zeros| !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0'))
 }
 
 /// Members of a result that asks for input.

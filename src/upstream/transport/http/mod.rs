@@ -12,6 +12,7 @@ mod body;
 mod client;
 mod streamed_call;
 mod connection;
+mod doubtful_session;
 mod headers;
 mod idle;
 mod interim;
@@ -31,8 +32,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch as cell};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::call::{Answer, Call, Reply, ServerFault, ServerName, VersionFault};
 use crate::clock;
@@ -93,6 +96,8 @@ struct HttpShared {
     calls: LegacyCalls,
     /// Permits for messages outside of calls.
     asides: Arc<Semaphore>,
+    /// When a `ping` was last sent to learn whether the session is lost.
+    pinged: Mutex<Option<Instant>>,
 }
 
 /// How a connection to an HTTP server is opened.
@@ -148,6 +153,7 @@ impl HttpServer {
             doubts: cell::Sender::new(None),
             calls: LegacyCalls::default(),
             asides: Arc::new(Semaphore::new(ASIDES)),
+            pinged: Mutex::new(None),
         });
         let listening = change_stream::start(&shared, began.elapsed()).await;
         Ok(Self { shared, _listening: listening })
@@ -314,7 +320,7 @@ impl HttpShared {
             Era::Legacy => HeaderMap::new(),
         };
         let message = jsonrpc::request(&id, method.as_str(), &params);
-        let reception = match self.exchange(&id, message, &headers).await? {
+        let reception = match self.exchange_repeatable((&id, method), message, &headers).await? {
             HttpReply::Events(events) => events,
             whole => {
                 return whole.answer(&id).await.inspect_err(|fault| self.doubt(fault));
@@ -385,20 +391,46 @@ impl HttpShared {
         })
     }
 
+    /// Sends a request of the gateway's own; a list once more on a new connection if a kept one is lost.
+    async fn exchange_repeatable(
+        self: &Arc<Self>,
+        (id, method): (&Id, &Method),
+        message: Bytes,
+        headers: &HeaderMap,
+    ) -> Result<HttpReply, UpstreamError> {
+        match self.exchange(id, message.clone(), headers).await {
+            Err(fault) if method.is_list() && client::is_kept_connection_lost(&fault) => {
+                self.client.close_idle_connections();
+                self.exchange(id, message, headers).await
+            }
+            reply => reply,
+        }
+    }
+
     /// Sends one request and reads the head of the response. A session that the
-    /// server has lost is reopened, once.
+    /// server has lost is reopened, once; one that an earlier response has shown to be lost, first.
     async fn exchange(
-        &self,
+        self: &Arc<Self>,
         id: &Id,
         message: Bytes,
         headers: &impl RequestHeaders,
     ) -> Result<HttpReply, UpstreamError> {
-        let session = self.session.current();
+        let mut session = self.session.current();
+        if let Some(lost) = session.as_ref().filter(|open| open.is_marked_lost()) {
+            Box::pin(self.reopen(lost)).await?;
+            self.inbox.relist();
+            session = self.session.current();
+        }
         let used = session.as_ref().filter(|open| open.can_be_lost());
         let again = used.is_some().then(|| message.clone());
         let reception = self.post(&(headers, session.as_deref()), message).await?;
-        let lost = used.filter(|_| session::is_lost(&reception, id));
-        let (Some(lost), Some(again)) = (lost, again) else { return Ok(reception) };
+        let Some(used) = used else { return Ok(reception) };
+        let lost = session::is_lost(&reception, id);
+        let (true, Some(again)) = (lost, again) else {
+            self.note_doubtful_session(used, &reception);
+            return Ok(reception);
+        };
+        let lost = used;
         // Boxed to keep the usual call small: this is rare.
         Box::pin(async {
             self.reopen(lost).await?;

@@ -15,7 +15,7 @@ use crate::upstream::interaction::deadline::Deadline;
 use super::HttpShared;
 use super::large_result::PartialAnswer;
 use super::probe::discover;
-use super::reply::{HttpReply, answer_in, find_answer, refusal};
+use super::reply::{HttpReply, answer_in, find_answer, refusal, status_error};
 
 impl HttpShared {
     /// The answer in the HTTP reply to a call that is neither a stream nor too
@@ -26,7 +26,9 @@ impl HttpShared {
             HttpReply::Events(_) | HttpReply::Begun(_) | HttpReply::Empty => {
                 Err(UpstreamError::NoAnswer)
             }
-            HttpReply::Refused { status, frame, .. } => self.refused(status, frame, id),
+            HttpReply::Refused { status, frame, body, retry_after } => self
+                .refused(status, frame, id)
+                .map_err(|_| status_error(status, &body, retry_after.as_ref())),
         };
         self.judge(answer)
     }
@@ -91,7 +93,7 @@ impl HttpShared {
                     && self.peer.era() == Era::Modern
                     && !code::is_modern_code(error.code()) =>
             {
-                Err(UpstreamError::Status { status })
+                Err(UpstreamError::of_status(status))
             }
             answer => Ok(answer),
         }
@@ -102,7 +104,7 @@ impl HttpShared {
     /// responses came in another order than requests.
     pub(super) fn doubt(&self, fault: &UpstreamError) {
         let may_have_changed = self.peer.era() == Era::Modern
-            && matches!(fault, UpstreamError::Status { status }
+            && matches!(fault, UpstreamError::Status { status, .. }
                 if matches!(*status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST | StatusCode::METHOD_NOT_ALLOWED));
         if matches!(fault, UpstreamError::Connect(_)) {
             self.lose(fault);

@@ -111,7 +111,7 @@ impl ConnectionPool {
             let request = match begun {
                 Ok(sending) => match self.receive(sending.await) {
                     Err(Unanswered::Unsent(request, _)) => request,
-                    Err(Unanswered::Lost(fault)) => return Err(fault),
+                    Err(Unanswered::Lost(fault)) => return Err(fault.on_kept()),
                     Ok(response) => return Ok(response),
                 },
                 Err(request) => request,
@@ -138,7 +138,7 @@ impl ConnectionPool {
         while let Some(connection) = self.idle.take() {
             request = match self.receive(connection.send(*request).await) {
                 Err(Unanswered::Unsent(request, _)) => request,
-                Err(Unanswered::Lost(fault)) => return Err(fault),
+                Err(Unanswered::Lost(fault)) => return Err(fault.on_kept()),
                 Ok(response) => return Ok(response),
             };
         }
@@ -152,7 +152,10 @@ impl ConnectionPool {
     ) -> Result<Response<ResponseBody>, TransportError> {
         let shared = self.http2().clone().filter(|sender| !sender.is_closed());
         let opened = match shared {
-            Some(sender) => Opened::Http2(sender),
+            Some(sender) => {
+                let sent = send_http2(sender, target, request).await;
+                return sent.map_err(TransportError::on_kept);
+            }
             None => self.open(&target.uri).await?,
         };
         match opened {
@@ -238,9 +241,21 @@ pub enum TransportError {
     /// The HTTP/2 stream or connection failed.
     #[error("the HTTP/2 stream failed")]
     Http2(#[source] hyper::Error),
+    /// The connection that was lost was kept from an earlier request.
+    #[error(transparent)]
+    Kept(Box<Self>),
 }
 
 impl TransportError {
+    /// The same fault, of a connection that was kept from an earlier request.
+    #[cold]
+    fn on_kept(self) -> Self {
+        match self {
+            Self::Closed | Self::Broken(_) | Self::Http2(_) => Self::Kept(Box::new(self)),
+            other => other,
+        }
+    }
+
     pub(super) fn of_http1(error: hyper::Error) -> Self {
         let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
         let kind = io.map(std::io::Error::kind);

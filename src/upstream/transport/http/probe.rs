@@ -26,13 +26,13 @@ pub(super) async fn discover(
         let params = modern_params(version, serde_json::json!({}));
         let body = jsonrpc::request(&id, Method::Discover.as_str(), &params);
         let headers = modern_headers(version, &Method::Discover);
-        let response = client.post(&headers, body).await?;
+        let response = client.post_repeatable(&headers, body).await?;
         let reception = HttpReply::read(response, limit).await;
         let answer = match reception {
             Ok(HttpReply::Refused { status, .. })
                 if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) =>
             {
-                return Err(UpstreamError::Status { status });
+                return Err(UpstreamError::of_status(status));
             }
             Ok(reception) => reception.answer(&id).await,
             Err(fault) => Err(fault),
@@ -57,5 +57,26 @@ pub(super) async fn probe(
 ) -> Result<Option<Peer>, UpstreamError> {
     // A server that does not respond to the probe may still respond to
     // `initialize`.
-    tokio::time::timeout(patience, discover(client, limit)).await.unwrap_or(Ok(None))
+    match tokio::time::timeout(patience, discover(client, limit)).await {
+        Err(_) => Ok(None),
+        Ok(Err(fault)) if is_fallback_reason(&fault) => {
+            tracing::warn!(
+                host = client.uri().host(),
+                fault = fault.chain(),
+                "a server does not take `server/discover`, so `initialize` is tried: set \
+                 `era = \"legacy\"` if it is a Legacy server"
+            );
+            Ok(None)
+        }
+        Ok(discovered) => discovered,
+    }
+}
+
+/// Returns true if a server, or a firewall before it, may have taken offence at the probe itself.
+fn is_fallback_reason(fault: &UpstreamError) -> bool {
+    match fault {
+        UpstreamError::Broken(_) => true,
+        UpstreamError::Status { status, .. } => *status == StatusCode::FORBIDDEN,
+        _ => false,
+    }
 }

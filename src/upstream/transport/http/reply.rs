@@ -1,20 +1,25 @@
 //! HTTP responses: one JSON message, or an event stream.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Response, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use crate::call::Answer;
+use crate::call::{Answer, StatusNote};
 use crate::codec::body::{BodyError, collect};
 use crate::codec::large_message::LARGE_MESSAGE;
 use crate::codec::sse::SseReader;
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response as RpcResponse};
+use crate::jsonrpc::{
+    Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response as RpcResponse, ServerText, parse_from_server,
+};
 use crate::mcp::{MediaType, quote_content_type};
+use crate::text::one_line;
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::large_message::{
     ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
@@ -42,6 +47,8 @@ pub(super) enum HttpReply {
         frame: Option<Frame>,
         /// The body, as far as it was read.
         body: Bytes,
+        /// The value of `Retry-After`.
+        retry_after: Option<HeaderValue>,
     },
 }
 
@@ -53,9 +60,11 @@ impl HttpReply {
     ) -> Result<Self, UpstreamError> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
+            let retry_after = response.headers().get(RETRY_AFTER).cloned();
             let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
-            let frame = jsonrpc::parse(&body, MAX_SERVER_DEPTH).ok();
-            return Ok(Self::Refused { status, frame, body });
+            let frame = parse_from_server(&body, MAX_SERVER_DEPTH);
+            let frame = frame.and_then(ServerText::into_response).ok();
+            return Ok(Self::Refused { status, frame, body, retry_after });
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(Self::Empty);
@@ -65,7 +74,7 @@ impl HttpReply {
             MediaType::Json => {}
             MediaType::EventStream => {
                 let events = SseReader::new(response.into_body(), limit);
-                return Ok(Self::Events(Box::new(MessageStream { events, parsing: None })));
+                return Ok(Self::Events(Box::new(MessageStream::over(events))));
             }
             MediaType::Other => {
                 return Err(UpstreamError::MediaType {
@@ -75,11 +84,25 @@ impl HttpReply {
         }
         match large_result::read(response.into_body(), limit).await? {
             Ok(body) if body.len() <= LARGE_MESSAGE => {
-                Ok(Self::Message(jsonrpc::parse(&body, MAX_SERVER_DEPTH)?))
+                Self::from_text(parse_from_server(&body, MAX_SERVER_DEPTH)?, limit)
             }
             // Boxed, because it would enlarge the future of every call.
-            Ok(body) => Ok(Self::Message(Box::pin(parse_message(body)).await?)),
+            Ok(body) => Self::from_text(Box::pin(parse_message(body)).await?, limit),
             Err(begun) => Ok(Self::Begun(begun)),
+        }
+    }
+
+    /// The message of a JSON body; a batch is a stream of its messages.
+    fn from_text(text: ServerText, limit: usize) -> Result<Self, UpstreamError> {
+        match text {
+            ServerText::Message(frame) => Ok(Self::Message(frame)),
+            ServerText::Batch(frames) => {
+                let events = SseReader::new(ResponseBody::empty(), limit);
+                let queued = frames.into();
+                let stream = MessageStream { queued, ..MessageStream::over(events) };
+                Ok(Self::Events(Box::new(stream)))
+            }
+            ServerText::Nothing => Err(FrameFault::Shape.into()),
         }
     }
 
@@ -88,9 +111,13 @@ impl HttpReply {
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => find_answer(frame, id).await,
-            Self::Begun(begun) => find_answer(parse_message(begun.rest().await?).await?, id).await,
+            Self::Begun(begun) => {
+                let text = parse_message(begun.rest().await?).await?;
+                find_answer(text.into_response()?, id).await
+            }
             Self::Empty => Err(UpstreamError::NoAnswer),
-            Self::Refused { status, frame, .. } => refusal(status, frame, id),
+            Self::Refused { status, frame, body, retry_after } => refusal(status, frame, id)
+                .map_err(|_| status_error(status, &body, retry_after.as_ref())),
             Self::Events(mut events) => loop {
                 let frame = events.next().await?.ok_or(UpstreamError::NoAnswer)?;
                 if matches!(frame, Frame::Response { .. }) {
@@ -128,7 +155,9 @@ pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> 
     match frame {
         // An error without an id means that the server could not read the
         // request as far as its id.
-        Frame::Response { id: Some(other), .. } if other != *id => Err(UpstreamError::WrongId),
+        Frame::Response { id: Some(other), .. } if !other.answers(id) => {
+            Err(UpstreamError::WrongId)
+        }
         Frame::Response { id: None, response: RpcResponse::Result(_) } => {
             Err(UpstreamError::WrongId)
         }
@@ -147,8 +176,37 @@ pub(super) fn refusal(
     let answer = frame.and_then(|frame| answer_in(frame, id).ok());
     match answer {
         Some(error @ Answer::Error(_)) => Ok(error),
-        _ => Err(UpstreamError::Status { status }),
+        _ => Err(UpstreamError::of_status(status)),
     }
+}
+
+/// The error for a status, with the parts of the response that help its reader.
+pub(super) fn status_error(
+    status: StatusCode,
+    body: &[u8],
+    retry_after: Option<&HeaderValue>,
+) -> UpstreamError {
+    let text = short_text(body).filter(|_| status.is_client_error());
+    let retry_after = retry_after.and_then(|wait| wait.to_str().ok());
+    let retry_after = retry_after.map(|wait| one_line(wait, MAX_WAIT_CHARACTERS));
+    let is_empty = text.is_none() && retry_after.is_none();
+    let note = (!is_empty).then(|| Box::new(StatusNote { text, retry_after }));
+    UpstreamError::Status { status, note }
+}
+
+/// The message in the body of an error, if it is short and no page.
+fn short_text(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?.trim();
+    let message = match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(document) => {
+            let places =
+                ["/error_description", "/error/message", "/message", "/detail", "/title", "/error"];
+            places.iter().find_map(|place| document.pointer(place)?.as_str().map(str::to_owned))?
+        }
+        Err(_) if text.starts_with('<') || text.len() > MAX_PLAIN_TEXT => return None,
+        Err(_) => text.to_owned(),
+    };
+    Some(one_line(&message, MAX_TEXT_CHARACTERS)).filter(|text| !text.is_empty())
 }
 
 /// An event stream of messages.
@@ -156,25 +214,59 @@ pub(super) struct MessageStream {
     pub(super) events: SseReader<ResponseBody>,
     /// A large message that is being parsed.
     parsing: Option<ParsingMessage>,
+    /// The rest of a batch.
+    queued: VecDeque<Frame>,
+    /// Whether an event without a message was reported.
+    has_warned: bool,
 }
 
 impl MessageStream {
+    fn over(events: SseReader<ResponseBody>) -> Self {
+        Self { events, parsing: None, queued: VecDeque::new(), has_warned: false }
+    }
+
     /// The next message; `None` at the end of the stream.
     ///
     /// # Cancel safety
     /// Safe.
     pub(super) async fn next(&mut self) -> Result<Option<Frame>, UpstreamError> {
-        if self.parsing.is_none() {
-            let Some(data) = self.events.next_message().await? else { return Ok(None) };
-            if data.len() <= LARGE_MESSAGE {
-                return Ok(Some(jsonrpc::parse(&data, MAX_SERVER_DEPTH)?));
+        loop {
+            if let Some(frame) = self.queued.pop_front() {
+                return Ok(Some(frame));
             }
-            self.parsing = Some(begin_parsing(data));
+            if self.parsing.is_none() {
+                let Some(data) = self.events.next_message().await? else { return Ok(None) };
+                if data.len() <= LARGE_MESSAGE {
+                    match parse_from_server(&data, MAX_SERVER_DEPTH)? {
+                        ServerText::Message(frame) => return Ok(Some(frame)),
+                        unusual => self.take(unusual),
+                    }
+                    continue;
+                }
+                self.parsing = Some(begin_parsing(data));
+            }
+            let Some(parsing) = &mut self.parsing else { return Ok(None) };
+            let parsed = finish_parsing(parsing).await;
+            self.parsing = None;
+            self.take(parsed?);
         }
-        let Some(parsing) = &mut self.parsing else { return Ok(None) };
-        let parsed = finish_parsing(parsing).await;
-        self.parsing = None;
-        parsed.map(Some)
+    }
+
+    /// Queues the messages of an event. One without a message, such as a sign of life, is skipped, as
+    /// the official SDKs do.
+    fn take(&mut self, text: ServerText) {
+        match text {
+            ServerText::Message(frame) => self.queued.push_back(frame),
+            ServerText::Batch(frames) => self.queued.extend(frames),
+            ServerText::Nothing => {
+                self.events.count_skipped();
+                if !std::mem::replace(&mut self.has_warned, true) {
+                    tracing::warn!(
+                        "an event of a server is no message of JSON-RPC, and is skipped"
+                    );
+                }
+            }
+        }
     }
 
     /// Finishes a stream whose response has arrived. The connection can be
@@ -202,6 +294,11 @@ impl From<BodyError<TransportError>> for UpstreamError {
 
 /// How long a stream may continue after its response.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// The most bytes of a plain text that is passed on: a longer one is a page.
+const MAX_PLAIN_TEXT: usize = 500;
+/// The most characters of a message that are passed on, and of `Retry-After`.
+const MAX_TEXT_CHARACTERS: usize = 200;
+const MAX_WAIT_CHARACTERS: usize = 40;
 /// The most bytes of an error body that are read.
 const REFUSAL: usize = 64 * 1024;
 
@@ -209,6 +306,7 @@ const REFUSAL: usize = 64 * 1024;
 mod tests {
     use super::*;
     use crate::codec::large_message::leaves_its_thread;
+    use crate::jsonrpc::parse;
 
     #[test]
     fn a_large_answer_is_read_away_from_the_serving_thread() {
@@ -218,12 +316,50 @@ mod tests {
                 let message = format!(
                     r#"{{"jsonrpc":"2.0","id":1,"{member}":{{"code":1,"message":"{text}"}}}}"#
                 );
-                let frame = jsonrpc::parse(&message.into(), MAX_SERVER_DEPTH).unwrap();
+                let frame = parse(&message.into(), MAX_SERVER_DEPTH).unwrap();
                 let id = Id::number(1);
                 let (leaves, answer) = leaves_its_thread(find_answer(frame, &id));
                 assert!(answer.is_ok());
                 assert_eq!(leaves, is_large, "{member} {size}");
             }
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_short_text_and_the_wait_of_the_response() {
+        let long = "x".repeat(501);
+        for (status, body, wait, shown) in [
+            (429, "slow down", Some("30"), ": slow down (Retry-After: 30)"),
+            (
+                400,
+                r#"{"error":{"code":7,"message":"no such repository"}}"#,
+                None,
+                ": no such repository",
+            ),
+            (
+                400,
+                r#"{"error":"invalid_request","error_description":"bad date"}"#,
+                None,
+                ": bad date",
+            ),
+            (400, r#"{"message":"quota is used up"}"#, None, ": quota is used up"),
+            (422, r#"{"detail":"a\u001b[31m\nb"}"#, None, ": a[31m b"),
+            (403, r#"{"error":"forbidden"}"#, None, ": forbidden"),
+            (400, r#"{"detail":[{"msg":"x"}]}"#, None, ""),
+            (400, "<!doctype html><p>no</p>", None, ""),
+            (400, &long, None, ""),
+            (400, "", None, ""),
+            (503, "internal: host db-7 is down", Some("120"), " (Retry-After: 120)"),
+            (500, "stack trace", None, ""),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let wait = wait.map(HeaderValue::from_static);
+            let error = status_error(status, body.as_bytes(), wait.as_ref()).to_string();
+            assert!(
+                error.starts_with(&format!("it responded with HTTP {status}{shown}")),
+                "{error}"
+            );
+            assert!(!shown.is_empty() || !error.contains(": "), "{error}");
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::upstream::interaction::sizes::admit;
 
 use super::HttpShared;
 use super::reply::{HttpReply, MessageStream};
+use super::session::is_session_error;
 
 /// The event stream of one response, over as many connections as necessary.
 pub(super) struct Resumable {
@@ -84,6 +85,7 @@ impl Resumable {
                 ResumeStage::Open(events) => match events.next().await {
                     Ok(Some(frame)) if self.is_anothers(&frame) => {}
                     Ok(Some(frame)) => {
+                        self.note_session_error(&frame);
                         if let Some(frame) = admit(&self.shared, frame) {
                             return Ok(Some(StreamItem::Frame(frame)));
                         }
@@ -117,12 +119,22 @@ impl Resumable {
         }
     }
 
+    /// Has the next call open another session if the response is the error of a lost one.
+    fn note_session_error(&self, frame: &Frame) {
+        if let Frame::Response { response, .. } = frame
+            && is_session_error(response)
+            && let Some(session) = self.shared.session.current()
+        {
+            session.mark_lost();
+        }
+    }
+
     /// Whether the frame is the response to another request: a server that
     /// takes the GET for a stream outside of calls may send such responses on
     /// it.
     fn is_anothers(&self, frame: &Frame) -> bool {
         let Frame::Response { id: Some(id), .. } = frame else { return false };
-        self.headers.contains_key(&header::LAST_EVENT_ID) && *id != self.id
+        self.headers.contains_key(&header::LAST_EVENT_ID) && !id.answers(&self.id)
     }
 
     /// Where to resume the stream whose connection has ended, if it can be.
@@ -185,8 +197,8 @@ async fn resume(shared: &HttpShared, mut headers: HeaderMap) -> ResumeAttempt {
     let status = response.status();
     match HttpReply::read(response, shared.limit).await {
         Ok(HttpReply::Events(events)) => ResumeAttempt::Open(events),
-        Ok(_) if status.is_server_error() => ResumeAttempt::Later(UpstreamError::Status { status }),
-        Ok(_) => ResumeAttempt::Never(UpstreamError::Status { status }),
+        Ok(_) if status.is_server_error() => ResumeAttempt::Later(UpstreamError::of_status(status)),
+        Ok(_) => ResumeAttempt::Never(UpstreamError::of_status(status)),
         Err(fault) => ResumeAttempt::Never(fault),
     }
 }

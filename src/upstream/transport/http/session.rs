@@ -1,6 +1,7 @@
 //! A Legacy server's session: opened, kept, and reopened when lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
@@ -10,7 +11,8 @@ use tokio::time::timeout;
 
 use bytes::Bytes;
 
-use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
+use crate::call::Answer;
+use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH, Response, ServerText, parse_from_server};
 use crate::mcp::{Method, ProtocolVersion, header, notification};
 use crate::upstream::UpstreamError;
 use crate::upstream::transport::peer::{Peer, initialize_params, judge_initialize};
@@ -79,9 +81,20 @@ pub(super) struct OpenSession {
     /// The server's session id. Some servers use none.
     id: Option<HeaderValue>,
     version: ProtocolVersion,
+    /// Whether the server has lost it, so that the next call opens another.
+    is_lost: AtomicBool,
 }
 
 impl OpenSession {
+    /// Has the next call open another session.
+    pub(super) fn mark_lost(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_marked_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
     /// Whether the session has an id, which the server can lose.
     pub(super) fn can_be_lost(&self) -> bool {
         self.id.is_some()
@@ -166,19 +179,20 @@ pub(super) async fn open(
 ) -> Result<(Peer, OpenSession), UpstreamError> {
     let request = Id::number(RequestIds::default().draw());
     let body = jsonrpc::request(&request, Method::Initialize.as_str(), &initialize_params(told));
-    let response = client.post(&HeaderMap::new(), body).await?;
+    let response = client.post_repeatable(&HeaderMap::new(), body).await?;
     let id = response.headers().get(header::SESSION_ID).cloned();
     let answer = HttpReply::read(response, limit).await?.answer(&request).await?;
     let peer = judge_initialize(&answer)?;
-    let open = OpenSession { id, version: peer.version };
+    let open = OpenSession { id, version: peer.version, is_lost: AtomicBool::new(false) };
     let mut headers = HeaderMap::new();
     open.add_to(&mut headers);
-    client.post(&headers, jsonrpc::notification(notification::INITIALIZED, None)).await?;
+    let initialized = jsonrpc::notification(notification::INITIALIZED, None);
+    client.post_repeatable(&headers, initialized).await?;
     Ok((peer, open))
 }
 
 /// Whether an HTTP error means that the server does not know the session: 404
-/// as the specification demands, or 400 with a text about sessions that is no
+/// as the specification demands, 410, the error of the TypeScript SDK, or 400 with a text about sessions that is no
 /// response to the request. The reference servers send the latter as an error
 /// without an id, as an error with a made-up id, or as plain text; after a
 /// restart they report that the server is not initialized.
@@ -186,7 +200,8 @@ pub(super) async fn open(
 /// `asked` is the request, if the message was one.
 pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> bool {
     match status {
-        StatusCode::NOT_FOUND => true,
+        StatusCode::NOT_FOUND | StatusCode::GONE => true,
+        _ if status.is_client_error() && says_session_lost(body) => true,
         StatusCode::BAD_REQUEST => {
             let frame = jsonrpc::parse(body, MAX_SERVER_DEPTH);
             let answers =
@@ -198,11 +213,39 @@ pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> 
     }
 }
 
+/// Returns true if a text is an error with the code and the message by which the TypeScript SDK reports
+/// a lost session. Its code alone is that of other errors, too.
+fn says_session_lost(body: &Bytes) -> bool {
+    let frame = parse_from_server(body, MAX_SERVER_DEPTH).and_then(ServerText::into_response);
+    matches!(frame, Ok(Frame::Response { response, .. }) if is_session_error(&response))
+}
+
+/// Returns true if a response is the error of a lost session.
+pub(super) fn is_session_error(response: &Response) -> bool {
+    let Response::Error(raw) = response else { return false };
+    let Ok(Answer::Error(error)) = Answer::parse(Response::Error(raw.clone())) else {
+        return false;
+    };
+    let message = error.message().to_lowercase();
+    error.code() == SESSION_NOT_FOUND && LOST_WORDS.iter().any(|words| message.contains(words))
+}
+
 /// Whether a reply means that the server does not know the session.
 pub(super) fn is_lost(reply: &HttpReply, asked: &Id) -> bool {
     matches!(reply, HttpReply::Refused { status, body, .. } if is_session_lost(*status, body, Some(asked)))
 }
 
+/// The JSON-RPC code of a lost session in the TypeScript SDK.
+const SESSION_NOT_FOUND: i64 = -32001;
+/// Words in the messages of a lost session.
+const LOST_WORDS: [&str; 6] = [
+    "session not found",
+    "session expired",
+    "session has expired",
+    "session terminated",
+    "invalid session",
+    "unknown session",
+];
 /// How long a session may take to open in place of a lost one.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -223,6 +266,33 @@ mod tests {
                 400,
                 r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID"}}"#,
                 true,
+            ),
+            (410, "", true),
+            (410, "gone", true),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found"}}"#,
+                true,
+            ),
+            (
+                403,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session expired, log in"}}"#,
+                true,
+            ),
+            (
+                409,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Unknown session ID"}}"#,
+                true,
+            ),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Request timed out"}}"#,
+                false,
+            ),
+            (
+                500,
+                r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found"}}"#,
+                false,
             ),
             (400, "Bad Request: No valid session ID provided", true),
             (

@@ -26,7 +26,7 @@ use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
 use crate::codec::lines::LineReader;
-use crate::codec::sse::{SseEvent, SseReader};
+use crate::codec::sse::SseReader;
 use crate::config::ServerConfig;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, code, notification, quote_content_type};
@@ -35,10 +35,25 @@ use crate::upstream::UpstreamError;
 /// Whether the response to `initialize` may be that of an HTTP+SSE server
 /// (2025-11-25, Transports, "Backwards Compatibility").
 pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
-    matches!(fault, UpstreamError::Status { status } if matches!(
+    matches!(fault, UpstreamError::Status { status, .. } if matches!(
         *status,
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
     ))
+}
+
+/// Returns the fault of the transport that the server speaks, if both were tried: that of HTTP+SSE if
+/// the server has opened a stream of events, or has to be logged in to there.
+pub(in crate::upstream) fn choose_fault(
+    streamable: UpstreamError,
+    sse: UpstreamError,
+) -> UpstreamError {
+    match sse {
+        UpstreamError::Status { .. }
+        | UpstreamError::MediaType { .. }
+        | UpstreamError::Connect(_)
+        | UpstreamError::Redirect { .. } => streamable,
+        fault => fault,
+    }
 }
 
 /// Opens a server's stream and waits until it names its URL. Returns the two
@@ -53,8 +68,7 @@ pub(in crate::upstream) async fn open(
     headers.insert(ACCEPT, MediaType::EVENTS);
     let response = client.send(&Method::GET, &headers, Bytes::new()).await?;
     let mut events = events_of(response, config.max_response)?;
-    let first = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
-    let endpoint = endpoint_in(&first, &client)?;
+    let endpoint = find_endpoint(&mut events, &client).await?;
     let (input, posted) = tokio::io::duplex(PIPE);
     let (lines, output) = tokio::io::duplex(PIPE);
     let (said, to_write) = mpsc::channel(WAITING);
@@ -77,13 +91,21 @@ pub(in crate::upstream) async fn open(
     Ok((input, output))
 }
 
-/// The URL for messages, from the first event. It must be of the server's own
-/// origin, because POST requests carry the configured credentials.
-fn endpoint_in(event: &SseEvent, client: &HttpClient) -> Result<RequestTarget, UpstreamError> {
-    if event.event.as_deref() != Some(b"endpoint") {
-        return Err(UpstreamError::NoAnswer);
+/// The URL for messages, from the first event that names one: comments, reconnection delays and other
+/// events may precede it. It must be of the server's own origin, because POST requests carry the
+/// configured credentials.
+async fn find_endpoint(
+    events: &mut SseReader<ResponseBody>,
+    client: &HttpClient,
+) -> Result<RequestTarget, UpstreamError> {
+    for _ in 0..MAX_EVENTS_BEFORE_ENDPOINT {
+        let event = events.next_event().await?.ok_or(UpstreamError::NoAnswer)?;
+        if event.event.as_deref() == Some(b"endpoint") {
+            return same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data));
+        }
+        tracing::debug!("an event before the endpoint of a server is skipped");
     }
-    same_origin_as(client.uri(), &String::from_utf8_lossy(&event.data))
+    Err(UpstreamError::NoAnswer)
 }
 
 /// The events of a response.
@@ -92,7 +114,7 @@ fn events_of(
     limit: usize,
 ) -> Result<SseReader<ResponseBody>, UpstreamError> {
     if !response.status().is_success() {
-        return Err(UpstreamError::Status { status: response.status() });
+        return Err(UpstreamError::of_status(response.status()));
     }
     check_encoding(response.headers())?;
     if MediaType::of(response.headers()) != MediaType::EventStream {
@@ -105,6 +127,8 @@ fn events_of(
 async fn hear(mut events: SseReader<ResponseBody>, said: mpsc::Sender<Bytes>, server: &ServerName) {
     loop {
         match events.next_message().await.map_err(UpstreamError::from) {
+            // A sign of life, such as `ping`.
+            Ok(Some(message)) if !may_be_message(&message) => events.count_skipped(),
             Ok(Some(message)) => {
                 if said.send(message).await.is_err() {
                     return;
@@ -117,6 +141,12 @@ async fn hear(mut events: SseReader<ResponseBody>, said: mpsc::Sender<Bytes>, se
             }
         }
     }
+}
+
+/// Returns true if the text may be a message or a batch, after a byte order mark or blanks.
+fn may_be_message(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {
@@ -196,7 +226,7 @@ impl SsePoster {
             Ok(StatusCode::NOT_FOUND | StatusCode::GONE) | Err(UpstreamError::Connect(_)) => {
                 return SessionLost(true);
             }
-            Ok(status) => UpstreamError::Status { status },
+            Ok(status) => UpstreamError::of_status(status),
             Err(fault) => fault,
         };
         tracing::debug!(server = %self.server, "a request was refused: {}", refused.public());
@@ -271,6 +301,8 @@ impl<'a> OpenPosts<'a> {
 /// Whether a POST showed that the session is lost.
 struct SessionLost(bool);
 
+/// The most events that may precede the one that names the URL for messages.
+const MAX_EVENTS_BEFORE_ENDPOINT: usize = 100;
 /// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 * 1024;
 /// The most messages that wait to be read. Few, because each may be as large as

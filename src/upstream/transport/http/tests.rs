@@ -186,7 +186,7 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
     let http = server.open(&changed).await;
     let (target, one) = (target(), call());
     let fault = http.call(&one, &target, Vec::new(), minute()).await.unwrap_err();
-    assert!(matches!(fault, UpstreamError::Status { status } if status == 404), "{fault}");
+    assert!(matches!(fault, UpstreamError::Status { status, .. } if status == 404), "{fault}");
     let relisted = std::pin::pin!(changed.notified());
     assert!(futures_util::poll!(relisted).is_pending(), "the list is not asked for");
 }

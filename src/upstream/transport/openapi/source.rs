@@ -169,7 +169,7 @@ impl DocumentLoader {
                 Ok(found) => return Ok(found),
                 // Another place of a server that cannot be reached is no better.
                 Err(fault @ UpstreamError::Connect(_)) => return Err(fault),
-                Err(UpstreamError::Status { status }) => status.to_string(),
+                Err(UpstreamError::Status { status, .. }) => status.to_string(),
                 Err(fault) => fault.chain_without(&self.server.secrets),
             };
             tried.push(format!("{} ({reason})", place.path()));
@@ -229,7 +229,7 @@ impl DocumentLoader {
             return Ok(None);
         }
         if !response.status().is_success() {
-            return Err(UpstreamError::Status { status: response.status() });
+            return Err(UpstreamError::of_status(response.status()));
         }
         check_encoding(response.headers())?;
         let (head, body) = response.into_parts();

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::call::{Answer, Failure, Notice, Question, ServerName};
 use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
-use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response};
+use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response, ServerText};
 use crate::mcp::{Era, Method, notification};
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{
@@ -222,7 +222,21 @@ impl ChildLink {
     pub(super) fn take(self: &Arc<Self>, line: &Bytes) {
         match jsonrpc::parse(line, MAX_SERVER_DEPTH) {
             Ok(frame) => admit(self, frame).into_iter().for_each(|frame| self.dispatch(frame)),
-            Err(fault) => self.useless(line, fault),
+            Err(fault) => self.take_unusual(line, fault),
+        }
+    }
+
+    #[cold]
+    fn take_unusual(self: &Arc<Self>, line: &Bytes, fault: FrameFault) {
+        match jsonrpc::parse_unusual(line, MAX_SERVER_DEPTH, fault) {
+            Ok(ServerText::Message(frame)) => {
+                admit(self, frame).into_iter().for_each(|frame| self.dispatch(frame));
+            }
+            Ok(ServerText::Batch(frames)) => {
+                let frames = frames.into_iter().filter_map(|frame| admit(self, frame));
+                frames.for_each(|frame| self.dispatch(frame));
+            }
+            Ok(ServerText::Nothing) | Err(_) => self.useless(line, fault),
         }
     }
 
@@ -273,14 +287,15 @@ impl ChildLink {
     }
 
     fn answer(&self, id: &Id, response: Response) {
-        let pending = id.as_number().and_then(|id| self.pending().remove(&id));
+        let number = id.answered_number();
+        let pending = number.and_then(|id| self.pending().remove(&id));
         if let Some(pending) = pending {
             let answer = Answer::parse(response).map_err(UpstreamError::from);
             let _ = pending.answer.send(PendingEvent::Answer(answer));
-        } else if let Some(stream) = id.as_number().and_then(|id| self.streams().remove(&id)) {
+        } else if let Some(stream) = number.and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(StreamSignal::Ended(Answer::parse(response).ok()));
         } else {
-            id.as_number().into_iter().for_each(|id| self.cancelled_calls.answered(id));
+            number.into_iter().for_each(|id| self.cancelled_calls.answered(id));
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
     }
