@@ -232,7 +232,6 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":2e0,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":[2],"result":{},"error":null}"#,
             r#"{"jsonrpc":"2.0","id":2,"method":null}"#,
-            r#"{"jsonrpc":"2.0","id":2,"error":null}"#,
             r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#,
             r#"{"jsonrpc":"1.0","id":2,"result":{},"error":null}"#,
             r#"{"id":2,"result":{},"error":null}"#,

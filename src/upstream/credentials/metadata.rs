@@ -310,7 +310,9 @@ impl<'a> ExpectedIssuer<'a> {
 pub(super) fn differs_by_slash(one: &str, other: &str) -> bool {
     let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let is_root = |url: Url| url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-    longer.strip_suffix('/') == Some(shorter) && Url::parse(shorter).is_ok_and(is_root)
+    longer.strip_suffix('/') == Some(shorter)
+        && !shorter.ends_with('/')
+        && Url::parse(shorter).is_ok_and(is_root)
 }
 
 /// Whether an authorization server has to support PKCE: for authorization codes.

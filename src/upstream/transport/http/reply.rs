@@ -186,7 +186,10 @@ pub(super) fn status_error(
     body: &[u8],
     retry_after: Option<&HeaderValue>,
 ) -> UpstreamError {
-    let text = short_text(body).filter(|_| status.is_client_error());
+    // The texts of 401 and 403 are about the gateway's credentials, which no model can change.
+    let is_of_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let is_helpful = status.is_client_error() && !is_of_credentials;
+    let text = short_text(body).filter(|_| is_helpful);
     let retry_after = retry_after.and_then(|wait| wait.to_str().ok());
     let retry_after = retry_after.map(|wait| one_line(wait, MAX_WAIT_CHARACTERS));
     let is_empty = text.is_none() && retry_after.is_none();
@@ -344,7 +347,7 @@ mod tests {
             ),
             (400, r#"{"message":"quota is used up"}"#, None, ": quota is used up"),
             (422, r#"{"detail":"a\u001b[31m\nb"}"#, None, ": a[31m b"),
-            (403, r#"{"error":"forbidden"}"#, None, ": forbidden"),
+            (409, r#"{"error":"conflict"}"#, None, ": conflict"),
             (400, r#"{"detail":[{"msg":"x"}]}"#, None, ""),
             (400, "<!doctype html><p>no</p>", None, ""),
             (400, &long, None, ""),

@@ -50,8 +50,7 @@ pub(in crate::upstream) fn choose_fault(
     match sse {
         UpstreamError::Status { .. }
         | UpstreamError::MediaType { .. }
-        | UpstreamError::Connect(_)
-        | UpstreamError::Redirect { .. } => streamable,
+        | UpstreamError::Connect(_) => streamable,
         fault => fault,
     }
 }
