@@ -38,7 +38,7 @@ pub enum RequestState {
         server: String,
         /// Whether the user had agreed to the call before.
         confirmed: bool,
-        /// How many links the call was answered with.
+        /// The number of links that the call was answered with.
         #[serde(default)]
         links: u8,
     },

@@ -87,5 +87,5 @@ async fn drain_body(mut incoming: Incoming) {
 
 /// The most bytes of a body that are read for nothing.
 const MAX_DRAINED: u64 = 64 << 10;
-/// How long the rest of a body may take to arrive.
+/// The time in which the rest of a body has to arrive.
 const DRAIN_TIME: Duration = Duration::from_secs(1);

@@ -140,7 +140,8 @@ impl ActiveCall {
         Ok(Reply::ready(Ok(Answer::Result(result))))
     }
 
-    /// Records that the call has waited for a login by the last of so many links. Returns the snapshots, of which a newer one may
+    /// Records that the call has waited for a login by the last of so many links. Returns the
+    /// snapshots, of which a newer one may
     /// know more.
     pub(super) fn wait_for_login(&mut self, links: u8) -> &Arc<Snapshots> {
         self.asker.login_links = links;

@@ -143,7 +143,7 @@ pub(super) struct Requester {
     pub(super) server: Option<ServerName>,
     /// Whether the user has agreed to the call.
     pub(super) confirmation: Confirmation,
-    /// How many links to log in by the call was answered with.
+    /// The number of links to log in by that the call was answered with.
     pub(super) login_links: u8,
     pub(super) method: Method,
     params: Bytes,

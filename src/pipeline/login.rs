@@ -19,8 +19,8 @@ use super::active_call::ActiveCall;
 use super::input::{Requester, check_accepted, read_input};
 
 impl Requester {
-    /// Whether the client can have its user open a link for this request, and was not asked to too often
-    /// before: a second login, such as for more scopes, is asked for as the first one.
+    /// Returns true if the client can have its user open a link for this request, and was not asked too
+    /// often before: a second login, such as for more scopes, is asked for as the first one.
     pub(super) fn can_ask_to_log_in(&self) -> bool {
         let may_ask =
             matches!(self.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
@@ -78,7 +78,7 @@ pub(super) async fn resume_login(
 /// The login that the retry of a call waits for.
 struct AwaitedLogin {
     server: ServerName,
-    /// How many links the call was answered with.
+    /// The number of links that the call was answered with.
     links: u8,
 }
 

@@ -219,7 +219,7 @@ pub(super) struct MessageStream {
     parsing: Option<ParsingMessage>,
     /// The rest of a batch.
     queued: VecDeque<Frame>,
-    /// Whether an event without a message was reported.
+    /// An event without a message was reported.
     has_warned: bool,
 }
 

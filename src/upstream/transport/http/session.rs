@@ -81,7 +81,7 @@ pub(super) struct OpenSession {
     /// The server's session id. Some servers use none.
     id: Option<HeaderValue>,
     version: ProtocolVersion,
-    /// Whether the server has lost it, so that the next call opens another.
+    /// The server has lost it, so that the next call opens another.
     is_lost: AtomicBool,
 }
 
@@ -192,7 +192,8 @@ pub(super) async fn open(
 }
 
 /// Whether an HTTP error means that the server does not know the session: 404
-/// as the specification demands, 410, the error of the TypeScript SDK, or 400 with a text about sessions that is no
+/// as the specification demands, 410, the error of the TypeScript SDK, or 400 with
+/// a text about sessions that is no
 /// response to the request. The reference servers send the latter as an error
 /// without an id, as an error with a made-up id, or as plain text; after a
 /// restart they report that the server is not initialized.
