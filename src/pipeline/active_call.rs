@@ -141,8 +141,7 @@ impl ActiveCall {
     }
 
     /// Records that the call has waited for a login by the last of so many links. Returns the
-    /// snapshots, of which a newer one may
-    /// know more.
+    /// snapshots, of which a newer one may know more.
     pub(super) fn wait_for_login(&mut self, links: u8) -> &Arc<Snapshots> {
         self.asker.login_links = links;
         &self.asker.inputs.snapshots
