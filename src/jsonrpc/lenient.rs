@@ -89,8 +89,13 @@ fn is_no_message(text: &[u8], max_depth: usize) -> bool {
         Ok([_, id, method, _, result, error]) => {
             [id, method, result, error].iter().all(Option::is_none)
         }
+        // A broken object behind further marks is a malformed message.
         Err(ObjectError::Syntax(_) | ObjectError::Kind) => {
-            !text.trim_ascii_start().starts_with(b"{")
+            let mut beginning = text.trim_ascii_start();
+            while let Some(rest) = beginning.strip_prefix(BYTE_ORDER_MARK) {
+                beginning = rest.trim_ascii_start();
+            }
+            !beginning.starts_with(b"{")
         }
         Err(ObjectError::Depth(_) | ObjectError::Duplicate(_)) => false,
     }
