@@ -70,6 +70,10 @@ pub(super) fn describe_joined_commands(config: &Config) -> Vec<String> {
 
 /// Describes a program with blanks that does not exist; `None` for any other.
 fn describe_joined(program: &str, folders: &[PathBuf]) -> Option<String> {
+    // A text with line breaks or other control characters is no command line.
+    if program.contains(char::is_control) {
+        return None;
+    }
     let mut words = program.split_ascii_whitespace();
     let (first, rest) = (words.next()?, words.collect::<Vec<_>>());
     let exists = if program.contains('/') {
@@ -119,6 +123,7 @@ mod tests {
             ("npx  -y", Some("args = [\"-y\"]")),
             ("/no/such/program --stdio", Some("command = \"/no/such/program\"")),
             ("npx", None),
+            ("npx\n-y", None),
             ("my tool", None),
             (&whole, None),
             ("", None),

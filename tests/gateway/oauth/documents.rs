@@ -181,11 +181,12 @@ async fn the_answer_of_a_browser_has_its_description_shown_only_if_it_is_of_the_
         let link = link_in(&call(&gateway.modern()).await);
         let browser = Browser::of(&gateway);
         let asked = browser.agrees(&link).await;
-        let mut answer = vec![("error", "access_denied"), ("error_description", "Call 555-0100")];
+        let mut answer =
+            vec![("error", "access_denied"), ("error_description", "Ask at the reception")];
         answer.extend(iss.map(|iss| ("iss", iss.as_str())));
         let page = browser.opens(&server.answers(&asked, &answer)).await;
         assert_eq!(page.status, 400, "{page:?}");
-        assert_eq!(page.body.contains("555"), shown, "{iss:?}: {page:?}");
+        assert_eq!(page.body.contains("reception"), shown, "{iss:?}: {page:?}");
     }
 }
 

@@ -17,7 +17,9 @@ async fn every_endpoint_has_metadata_at_its_place_and_the_first_one_at_the_root(
         builder.toml("[profiles.other]\nscopes = [\"mcp:other\", \"mcp:read\"]\n")
     })
     .await;
-    for (path, resource) in [("", "/mcp"), ("/mcp", "/mcp"), ("/mcp/other", "/mcp/other")] {
+    for (path, resource) in
+        [("", "/mcp"), ("/mcp", "/mcp"), ("/mcp/", "/mcp"), ("/mcp/other", "/mcp/other")]
+    {
         let said = get(&house.gateway, &format!("{WELL_KNOWN}{path}")).await;
         assert_eq!(said.status, 200, "{path}: {said:?}");
         assert_eq!(said.header("content-type"), Some("application/json"));
@@ -33,7 +35,7 @@ async fn every_endpoint_has_metadata_at_its_place_and_the_first_one_at_the_root(
     }
     for (method, path, status) in [
         ("GET", "/mcp/none", 404),
-        ("GET", "/mcp/", 404),
+        ("GET", "/mcp//", 404),
         ("GET", "/mcp/../admin", 404),
         ("GET", "/sse", 404),
         ("GET", "x", 404),
