@@ -102,8 +102,8 @@ pub use tool::{HeaderRules, SchemaExemption, TaskSupport, Tool, ToolHints};
 pub use tool_transform::{ResultTransform, ToolTransform, TransformFault};
 pub use uris::{
     BoundTemplate, CatalogUris, ElementSpellings, PublicReference, ReleasedCheck, ResultShape,
-    UriMode, UriPattern, UriSpellings, UriTemplate, hide_children, normal_form, rewrite_uris,
-    split_public,
+    UriMode, UriPattern, UriSpellings, UriTemplate, fold_authority, hide_children, normal_form,
+    rewrite_uris, split_public,
 };
 pub use visibility::{CatalogElement, ElementBasis, ElementFilter};
 

@@ -7,7 +7,7 @@ use crate::support::upstream::offers::{resource, template};
 use crate::support::{Client, Gateway, Step, Upstream, within};
 
 /// Spellings of resources and template expansions that the rules below deny.
-const SECRETS: [&str; 33] = [
+const SECRETS: [&str; 35] = [
     "file:///secret.txt",
     "FILE:///secret.txt",
     "File:///secret.txt",
@@ -41,6 +41,8 @@ const SECRETS: [&str; 33] = [
     "https://example.com/%73ecret#x",
     "DB://Prod/7",
     "db://%50rod/7",
+    "db://PROD/7",
+    "DB://prod/7",
 ];
 
 /// Rules that deny the same resources in different words.

@@ -21,7 +21,7 @@ mod template;
 
 pub(super) use barred::BarredTemplate;
 pub(super) use listed::{ShownResource, prefix_uri};
-pub use normal_form::{UriSpellings, normal_form};
+pub use normal_form::{UriSpellings, fold_authority, normal_form};
 pub use origin::ReleasedCheck;
 pub use pattern::{ElementSpellings, UriPattern, split_public};
 pub use rewrite::{ResultShape, hide_children, rewrite_uris};

@@ -70,7 +70,7 @@ pub(super) fn authority_end(uri: &str) -> usize {
 }
 
 /// Returns the URI with its scheme and authority in lower case.
-pub(super) fn fold_authority(uri: &str) -> String {
+pub fn fold_authority(uri: &str) -> String {
     let (authority, rest) = uri.split_at_checked(authority_end(uri)).unwrap_or(("", uri));
     authority.to_ascii_lowercase() + rest
 }

@@ -1,7 +1,7 @@
 //! Conditions about a URI: evaluated for each spelling that means the same, because a condition compares
 //! text and a server may read another spelling as the same resource.
 
-use crate::catalog::{CatalogElement, ElementSpellings, normal_form, split_public};
+use crate::catalog::{CatalogElement, ElementSpellings, fold_authority, normal_form, split_public};
 use crate::config::{Condition, RuleEffect};
 
 /// A URI, or the beginning of one, that is written in a condition.
@@ -22,9 +22,16 @@ impl WrittenUri {
         found.map(|(text, normal)| Self { text: text.to_owned(), normal }).collect()
     }
 
-    /// The URI with its beginning as it is written here, if it begins so in normal form.
-    fn respell(&self, normal: &str) -> Option<String> {
-        normal.strip_prefix(&self.normal).map(|rest| format!("{}{rest}", self.text))
+    /// The URI with its beginning as it is written here, if it begins so in normal form. A rule that denies
+    /// compares scheme and host without regard to case, as patterns do.
+    fn respell(&self, normal: &str, effect: RuleEffect) -> Option<String> {
+        let is_prefix = match effect {
+            RuleEffect::Allow => normal.starts_with(&self.normal),
+            RuleEffect::Deny => fold_authority(normal).starts_with(&fold_authority(&self.normal)),
+        };
+        // Folding keeps the length.
+        let rest = normal.get(self.normal.len()..).filter(|_| is_prefix)?;
+        Some(format!("{}{rest}", self.text))
     }
 }
 
@@ -51,7 +58,8 @@ pub(super) fn spell_element(
     let normal = native.normal().unwrap_or(element.native);
     let decoded = forms.iter().filter_map(|form| normal_form(form));
     let normals: Vec<_> = decoded.chain([normal.to_owned()]).collect();
-    let respelled = written.iter().flat_map(|one| normals.iter().filter_map(|it| one.respell(it)));
+    let respelled =
+        written.iter().flat_map(|one| normals.iter().filter_map(|it| one.respell(it, effect)));
     let respelled: Vec<_> = respelled.collect();
     if !respelled.is_empty() {
         match effect {
