@@ -4,6 +4,7 @@ mod names;
 mod parts;
 mod requests;
 mod types;
+mod uri_identity;
 
 use std::sync::Arc;
 
