@@ -110,3 +110,44 @@ impl FromIterator<((Kind, NativeName), HeldName)> for HeldDefinitions {
         held
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(elements: &[(Kind, &str)]) -> HeldDefinitions {
+        let entry =
+            |(kind, native): &(Kind, &str)| ((*kind, NativeName::new(native)), HeldName::Reserved);
+        elements.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn held_elements_cover_every_spelling_of_their_uris() {
+        let held = held(&[
+            (Kind::Resources, "file:///secret.txt"),
+            (Kind::Templates, "db://Prod/{id}"),
+            (Kind::Skills, "skill://a/SKILL.md"),
+            (Kind::Tools, "x:tool"),
+        ]);
+        for (uri, is_covered) in [
+            ("FILE:///%73ecret.txt", true),
+            ("file:///a.txt", false),
+            ("db://prod/7", true),
+            ("db://Prod/", true),
+            ("db://users/7", false),
+            ("skill://a/notes.md", true),
+            ("SKILL://a/b/c", true),
+            ("skill://ab", false),
+            ("x:tool", false),
+        ] {
+            assert_eq!(held.covers_uri(&UriSpellings::of(uri)), is_covered, "{uri}");
+        }
+    }
+
+    #[test]
+    fn uris_are_guarded_where_one_is_held_or_may_be() {
+        assert!(held(&[(Kind::Skills, "skill://a/SKILL.md")]).guards_uris());
+        assert!(!held(&[(Kind::Tools, "x"), (Kind::Prompts, "y")]).guards_uris());
+        assert!(HeldDefinitions::default().holding_unapproved().guards_uris());
+    }
+}

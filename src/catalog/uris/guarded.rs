@@ -138,3 +138,72 @@ impl GuardedUris {
         self.barred.contains(&super::normal_form::fold_authority(form))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server with a barred template and a barred resource among others.
+    fn guarded() -> GuardedUris {
+        let mut uris = GuardedUris::default();
+        for listed in ["FILE:///Odd name", "db://Prod/secret", "x://h/a/../listed"] {
+            uris.add_listed(listed);
+        }
+        uris.add_skill("skill://a/SKILL.md");
+        uris.bar_uri("db://Prod/secret");
+        uris.bar_template("db://Prod/{id}");
+        uris.show_templates(&["db://{table}/{id}", "file:///{+path}"].map(str::to_owned));
+        uris
+    }
+
+    #[test]
+    fn a_uri_of_a_guarded_server_is_resolved_by_its_identity() {
+        let uris = guarded();
+        for (asked, unreleased, released) in [
+            // Listed, and sent in the server's own bytes.
+            ("file:///Odd%20name", Some("FILE:///Odd name"), Some("FILE:///Odd name")),
+            // Barred, although it is listed.
+            ("db://Prod/secret", None, None),
+            ("DB://prod/secret", None, None),
+            // Of a barred template.
+            ("db://Prod/7", None, None),
+            ("db://Prod/", None, None),
+            // Of a template that clients see, and in normal form or in none.
+            ("db://users/7", Some("db://users/7"), Some("db://users/7")),
+            ("DB://users/7", None, Some("DB://users/7")),
+            // In the directory of a listed skill.
+            ("skill://a/notes.md", Some("skill://a/notes.md"), Some("skill://a/notes.md")),
+            ("skill://ab", None, Some("skill://ab")),
+            // Of nothing that clients see.
+            ("other:x", None, Some("other:x")),
+            // With dot segments, which make no listed URI another spelling either.
+            ("other://h/a/../x", None, None),
+            ("x://h/listed", None, Some("x://h/listed")),
+        ] {
+            for (is_released, sent) in [(false, unreleased), (true, released)] {
+                let found = uris.resolve(asked, &UriSpellings::of(asked), |_| is_released);
+                assert_eq!(found, sent, "{asked} {is_released}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_listed_uri_or_template_is_barred_with_those_that_can_be_the_same() {
+        let uris = guarded();
+        for (listed, is_barred) in [
+            ("db://Prod/secret", true),
+            ("DB://prod/secret", true),
+            // The official servers look for a listed URI first, but only if it is in normal form.
+            ("db://Prod/8", false),
+            ("DB://Prod/8", true),
+            ("db://users/8", false),
+        ] {
+            assert_eq!(uris.bars_listed(listed), is_barred, "{listed}");
+        }
+        for (template, is_barred) in
+            [("db://Prod/{id}", true), ("DB://prod/{id}", true), ("db://{table}/{id}", false)]
+        {
+            assert_eq!(uris.bars_template(template), is_barred, "{template}");
+        }
+    }
+}

@@ -281,3 +281,25 @@ impl GrantSlot {
         current.as_ref().is_some_and(|current| current.authorization == grant.authorization)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::ServerName;
+    use crate::upstream::credentials::book::GrantPlace;
+
+    #[test]
+    fn the_login_of_a_client_that_is_gone_is_not_taken_from_the_vault_before_it_is_deleted() {
+        let (server, url) = (ServerName::new("s").unwrap(), "https://a.test/mcp".parse().unwrap());
+        let owner = GrantOwner::Client(Principal::Client("ann".into()));
+        let key = GrantKey { place: Arc::new(GrantPlace { server, url }), owner };
+        let row = || VaultRow { name: key.row_name(), value: b"{}".to_vec() };
+        let book = GrantBook::default();
+        book.abandoned.lock().insert(key.clone());
+        book.adopt_rows(vec![row()]);
+        assert!(book.resting.lock().is_empty());
+        book.abandoned.lock().remove(&key);
+        book.adopt_rows(vec![row()]);
+        assert!(book.resting.lock().contains_key(&key));
+    }
+}
