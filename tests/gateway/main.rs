@@ -37,6 +37,7 @@ mod departed_tools;
 mod discovery;
 mod embeddings;
 mod encodings;
+mod era_probes;
 mod events;
 mod failed_logins;
 mod flawed_lists;

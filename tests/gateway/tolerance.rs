@@ -177,6 +177,16 @@ async fn an_old_server_may_begin_its_stream_with_something_else() {
 }
 
 #[tokio::test]
+async fn an_old_server_names_its_endpoint_within_a_hundred_events() {
+    let upstream = Upstream::legacy().await;
+    let old = Old::before(&upstream).await;
+    old.begins_with(&"event: ping\r\ndata: 1\r\n\r\n".repeat(101));
+    let gateway = Gateway::with("s", old.lines()).start().await;
+    let status = gateway.server("s").await;
+    assert!(status["state"] != "ready" && status["last_error"].is_object(), "{status}");
+}
+
+#[tokio::test]
 async fn the_fault_of_the_transport_that_the_server_speaks_is_reported() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
@@ -220,25 +230,6 @@ async fn every_request_names_the_gateway_and_asks_for_no_encoding() {
     assert!(
         agents.iter().all(|it| it.method == "closed" || it.header("user-agent") == Some("mine/1"))
     );
-}
-
-#[tokio::test]
-async fn a_probe_that_is_refused_falls_back_to_initialize() {
-    for status in [403, 404, 405, 400, 500] {
-        let upstream = Upstream::legacy().await;
-        upstream.guards(move |received| {
-            (received.method == "server/discover").then(|| (status, Vec::new(), "no".to_owned()))
-        });
-        let gateway = Gateway::with("s", upstream.http()).start().await;
-        let said = gateway.modern().call("s__echo", json!({})).await;
-        assert_eq!(said.text(), "{}", "{status}: {said:?}");
-    }
-    // What is refused altogether is not hidden.
-    let upstream = Upstream::legacy().await;
-    upstream.answers(Some((403, "the firewall says no")));
-    let gateway = Gateway::with("s", upstream.http()).start().await;
-    let error = gateway.server("s").await["last_error"].to_string();
-    assert!(error.contains("403"), "{error}");
 }
 
 #[tokio::test]

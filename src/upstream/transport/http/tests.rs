@@ -79,6 +79,10 @@ impl Scripted {
     }
 
     async fn open(&self, changed: &Arc<ChangedLists>) -> HttpServer {
+        self.open_in(EraChoice::Legacy, changed).await
+    }
+
+    async fn open_in(&self, era: EraChoice, changed: &Arc<ChangedLists>) -> HttpServer {
         let config = crate::config::HttpConfig {
             url: self.url.clone(),
             headers: Vec::new(),
@@ -92,7 +96,7 @@ impl Scripted {
         let opening = HttpOpening {
             owner: Arc::new(InstanceKey::main()),
             client: Arc::new(client),
-            era: EraChoice::Legacy,
+            era,
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             caller_headers: CallerHeaders::default(),
@@ -191,13 +195,33 @@ async fn a_server_that_loses_every_session_is_not_listed_for_it_over_and_over() 
     assert!(futures_util::poll!(relisted).is_pending(), "the list is not asked for");
 }
 
-#[tokio::test]
-async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
+/// Writes the log of this thread into a file.
+fn log_to_file() -> (tempfile::NamedTempFile, tracing::subscriber::DefaultGuard) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let writer = Arc::new(log.reopen().unwrap());
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let guard = tracing::subscriber::set_default(subscriber);
     tracing::callsite::rebuild_interest_cache();
+    (log, guard)
+}
+
+#[tokio::test]
+async fn a_refused_probe_is_reported_with_the_setting_that_avoids_it() {
+    let (log, _guard) = log_to_file();
+    let usual = legacy(|_| None);
+    let server = Scripted::start(move |asked| match asked.method() {
+        "server/discover" => Some(json(403, String::new())),
+        _ => usual(asked),
+    })
+    .await;
+    server.open_in(EraChoice::Auto, &Arc::new(ChangedLists::default())).await;
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    assert!(logged.contains("set `era = \"legacy\"`") && logged.contains("403"), "{logged}");
+}
+
+#[tokio::test]
+async fn a_session_that_several_calls_lose_together_is_reported_lost_once() {
+    let (log, _guard) = log_to_file();
     let calls = AtomicUsize::new(0);
     let server = Scripted::start(legacy(move |asked| {
         let is_lost = calls.fetch_add(1, Ordering::Relaxed) < 3;
