@@ -58,10 +58,18 @@ pub enum UpstreamError {
         /// The `Content-Type`.
         found: String,
     },
-    /// A content coding, which the gateway never asks for and does not decode.
+    /// A content coding that the gateway does not decode.
     Encoding {
         /// The `Content-Encoding`.
         found: String,
+    },
+    /// The body does not have the content coding that its head names.
+    Undecodable {
+        /// The coding.
+        coding: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: Arc<io::Error>,
     },
     /// The response is larger than the configuration allows.
     TooLarge {
@@ -262,6 +270,7 @@ impl UpstreamError {
             Self::Redirect { .. } => ServerFault::Redirect,
             Self::MediaType { found } => ServerFault::MediaType { found: found.clone() },
             Self::Encoding { found } => ServerFault::Encoding { found: found.clone() },
+            Self::Undecodable { coding, .. } => ServerFault::Undecodable { coding },
             Self::TooLarge { limit } => ServerFault::TooLarge { limit: *limit },
             Self::Chatter { limit } => ServerFault::Chatter { limit: *limit },
             Self::Frame(fault) => ServerFault::Frame(*fault),
@@ -307,6 +316,7 @@ impl UpstreamError {
             Self::Status { .. }
             | Self::MediaType { .. }
             | Self::Encoding { .. }
+            | Self::Undecodable { .. }
             | Self::TooLarge { .. }
             | Self::Chatter { .. }
             | Self::Frame(_)

@@ -1,12 +1,17 @@
-//! Answers that are compressed, which the gateway never asks for: small ones that would become large.
+//! Responses that are compressed, which the gateway never asks for, and small ones that would become large.
 
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use serde_json::json;
 
 use crate::support::api::{Page, PlainApi};
-use crate::support::{Gateway, OauthServer, Upstream};
+use crate::support::upstream::encoding::encode;
+use crate::support::{Gateway, OauthServer, Step, Upstream};
+
+const CODINGS: [&str; 2] = ["gzip", "br"];
 
 /// A gzip member of zeros that is about 160 times as large when it is decoded.
-fn bomb(size: usize) -> Vec<u8> {
+fn gzip_bomb(size: usize) -> Vec<u8> {
     // RFC 1952, 2.3, and one block with fixed codes (RFC 1951, 3.2.6).
     let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let (mut pending, mut count) = (0_u32, 0);
@@ -29,75 +34,187 @@ fn bomb(size: usize) -> Vec<u8> {
     bytes
 }
 
-fn page() -> Page {
-    Page::new(200, "application/json", bomb(200 << 10)).header("content-encoding", "gzip")
+/// Returns a small body of each coding with more than 40 MiB of zeros.
+fn bombs() -> [(&'static str, Bytes); 2] {
+    let brotli = HEXLOWER.decode(BROTLI_BOMB.as_bytes()).unwrap();
+    [("gzip", gzip_bomb(300 << 10).into()), ("br", brotli.into())]
 }
 
-/// Waits until the status says that something is encoded with gzip.
-async fn says_so(gateway: &Gateway) {
-    let wanted = "encoded with \\\"gzip\\\", which it was not asked for";
-    let status = gateway.wait_for(|status| status.to_string().contains("not asked for")).await;
-    assert!(status.to_string().contains(wanted), "{status}");
+fn page(coding: &str, body: Bytes) -> Page {
+    Page::new(200, "application/json", body).header("content-encoding", coding)
 }
 
-#[tokio::test]
-async fn a_compressed_answer_of_a_server_is_an_error_that_names_the_encoding() {
-    let api = PlainApi::start().await;
-    api.sets("/mcp", page());
-    let lines = format!("url = \"{}\"\n", api.url("/mcp"));
-    says_so(&Gateway::with("s", lines).start().await).await;
-    // Of a call as well, which its client is told.
-    let upstream = Upstream::modern().await;
-    let gateway = Gateway::with("s", upstream.http()).start().await;
-    gateway.ready("s").await;
-    upstream.guards(|received| {
-        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let headers =
-            vec![header("content-type", "application/json"), header("content-encoding", "br")];
-        (received.method == "tools/call").then(|| (200, headers, "{}".to_owned()))
-    });
-    let said = gateway.modern().call("s__echo", json!({})).await;
-    assert!(
-        said.is_error() && said.body.contains("br") && said.body.contains("not asked for"),
-        "{said:?}"
-    );
-    let asked = &upstream.calls()[0];
-    assert_eq!(asked.header("accept-encoding"), Some("identity"));
+/// Waits until the status has these words.
+async fn says(gateway: &Gateway, words: &str) {
+    gateway.wait_for(|status| status.to_string().contains(words)).await;
 }
 
 #[tokio::test]
-async fn a_compressed_answer_of_an_api_or_its_document_is_an_error_that_names_the_encoding() {
-    let api = PlainApi::start().await;
-    api.sets("/openapi.json", page());
-    says_so(&Gateway::with("s", api.openapi()).start().await).await;
+async fn compressed_responses_of_servers_are_decoded_as_they_come() {
+    for upstream in Upstream::both().await {
+        upstream.does("slow", |_| vec![Step::Progress(1), Step::Hold, Step::text("done")]);
+        upstream.does("large", |_| vec![Step::text("large ".repeat(100_000))]);
+        for coding in CODINGS {
+            upstream.encodes_with(coding);
+            let gateway = Gateway::with("s", upstream.http()).start().await;
+            for (era, client) in gateway.both().await {
+                assert_eq!(client.tool_names().await.len(), 6, "{coding} {era}");
+                let said = client.call("s__echo", json!({ "a": 1 })).await;
+                assert_eq!(said.text(), r#"{"a":1}"#, "{coding} {era}");
+                let said = client.call("s__large", json!({})).await;
+                assert_eq!(said.text().len(), 600_000, "{coding} {era}");
+                // An event is passed on before the next one is written.
+                let slow = client.ask_call("s__slow", json!({})).token(json!("t"));
+                let mut stream = slow.send().await;
+                let first = stream.message().await.unwrap();
+                assert_eq!(first["params"]["progress"], 1, "{coding} {era}: {first}");
+                upstream.release(1);
+                assert_eq!(stream.said().await.text(), "done", "{coding} {era}");
+            }
+            // The text of a refusal is decoded as well.
+            upstream.guards(|received| {
+                let is_refused = received.arguments()["refused"] == true;
+                is_refused.then(|| (400, Vec::new(), "no such repository".to_owned()))
+            });
+            let said = gateway.modern().call("s__echo", json!({ "refused": true })).await;
+            assert!(said.body.contains("no such repository"), "{coding}: {said:?}");
+        }
+        for call in upstream.calls() {
+            assert_eq!(call.header("accept-encoding"), Some("identity"));
+        }
+    }
+}
+
+/// An API with one operation, and the gateway before it.
+async fn things(lines: &str) -> (PlainApi, Gateway) {
     let document = json!({
         "openapi": "3.1.0", "info": { "title": "Things", "version": "1" },
         "servers": [{ "url": "/" }],
         "paths": { "/things": { "get": { "operationId": "things", "responses": { "200": { "description": "ok" } } } } },
     });
-    let api = PlainApi::with(&document).await;
-    api.sets("/things", page());
-    let gateway = Gateway::with("s", api.openapi()).start().await;
+    let api = PlainApi::start().await;
+    let document = encode("gzip", document.to_string().as_bytes()).await;
+    api.sets("/openapi.json", page("gzip", document));
+    let gateway = Gateway::with("s", api.openapi() + lines).start().await;
     gateway.ready("s").await;
-    let said = gateway.modern().call("s__things", json!({})).await;
-    assert!(said.is_error() && said.body.contains("gzip"), "{said:?}");
+    (api, gateway)
 }
 
 #[tokio::test]
-async fn a_compressed_document_token_or_key_set_is_an_error_that_names_the_encoding() {
-    let settings = "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"mine\"";
-    for path in ["/prm", "/.well-known/oauth-authorization-server", "/token"] {
-        let server = OauthServer::before(Upstream::modern().await).await;
-        server.api.sets(path, page());
-        let gateway = Gateway::with("s", server.lines("s", settings)).start().await;
-        says_so(&gateway).await;
+async fn compressed_documents_and_responses_of_apis_are_decoded_before_credentials_are_masked() {
+    let (api, gateway) = things("headers = { X-API-Key = \"hunter2/hunter2\" }\n").await;
+    for coding in CODINGS {
+        let body = encode(coding, br#"{"name":"thing","key":"hunter2/hunter2"}"#).await;
+        api.sets("/things", page(coding, body));
+        let said = gateway.modern().call("s__things", json!({})).await;
+        assert!(said.body.contains("thing") && said.body.contains("***"), "{coding}: {said:?}");
+        assert!(!said.body.contains("hunter2"), "{coding}: {said:?}");
     }
-    let api = PlainApi::start().await;
-    api.sets("/keys", page());
-    let issuer = format!(
-        "[issuers.corp]\nissuer = \"{}\"\njwks_url = \"{}\"\n",
-        api.url(""),
-        api.url("/keys")
-    );
-    says_so(&Gateway::alone().toml(&issuer).start().await).await;
 }
+
+#[tokio::test]
+async fn a_compressed_response_is_bounded_by_its_decoded_size() {
+    for (coding, bomb) in bombs() {
+        // A server's list, in JSON and in an event.
+        for media_type in ["application/json", "text/event-stream"] {
+            let api = PlainApi::start().await;
+            let page = Page::new(200, media_type, bomb.clone()).header("content-encoding", coding);
+            api.sets("/mcp", page);
+            let lines = format!("url = \"{}\"\nmax_response = \"1MiB\"\n", api.url("/mcp"));
+            let gateway = Gateway::with("s", lines).start().await;
+            says(&gateway, "its response is larger than 1048576 bytes").await;
+        }
+        // A response of an API, and its document.
+        let (api, gateway) = things("max_response = \"1MiB\"\n").await;
+        api.sets("/things", page(coding, bomb.clone()));
+        let said = gateway.modern().call("s__things", json!({})).await;
+        assert!(said.is_error() && said.body.contains("larger than 1048576 bytes"), "{said:?}");
+        let api = PlainApi::start().await;
+        api.sets("/openapi.json", page(coding, bomb));
+        let gateway = Gateway::with("s", api.openapi()).start().await;
+        says(&gateway, "its response is larger than 33554432 bytes").await;
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_document_token_or_key_set_is_bounded_by_its_decoded_size() {
+    let settings = "grant = \"client_credentials\"\nclient_id = \"me\"\nclient_secret = \"mine\"";
+    for (coding, bomb) in bombs() {
+        for path in ["/prm", "/.well-known/oauth-authorization-server", "/token"] {
+            let server = OauthServer::before(Upstream::modern().await).await;
+            server.api.sets(path, page(coding, bomb.clone()));
+            let gateway = Gateway::with("s", server.lines("s", settings)).start().await;
+            says(&gateway, "larger than 262144 bytes").await;
+        }
+        let api = PlainApi::start().await;
+        api.sets("/keys", page(coding, bomb));
+        let issuer = format!(
+            "[issuers.corp]\nissuer = \"{}\"\njwks_url = \"{}\"\n",
+            api.url(""),
+            api.url("/keys")
+        );
+        says(&Gateway::alone().toml(&issuer).start().await, "larger than 262144 bytes").await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_in_another_coding_is_an_error_that_names_it() {
+    let upstream = Upstream::modern().await;
+    let gateway = Gateway::with("s", upstream.http()).start().await;
+    gateway.ready("s").await;
+    let (api, apis_gateway) = things("").await;
+    for coding in ["zstd", "deflate", "compress", "gzip, br", "x-unknown"] {
+        upstream.guards(move |received| {
+            let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            let headers = [("content-type", "application/json"), ("content-encoding", coding)];
+            let headers = headers.map(|(name, value)| header(name, value)).to_vec();
+            (received.method == "tools/call").then(|| (200, headers, "{}".to_owned()))
+        });
+        let words =
+            format!("encoded with \\\"{coding}\\\", expected no content coding, gzip or br");
+        let said = gateway.modern().call("s__echo", json!({})).await;
+        assert!(said.is_error() && said.body.contains(&words), "{said:?}");
+        api.sets("/things", page(coding, "{}".into()));
+        let said = apis_gateway.modern().call("s__things", json!({})).await;
+        assert!(said.is_error() && said.body.contains(&words), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_its_coding_does_not_fit_is_an_error_that_names_it() {
+    let (api, gateway) = things("").await;
+    let text = br#"{"name":"thing"}"#;
+    let (gzip, brotli) = (encode("gzip", text).await, encode("br", text).await);
+    let mut altered = gzip.to_vec();
+    // The checksum is eight bytes from the end.
+    let checksum = altered.len() - 8;
+    altered[checksum] ^= 1;
+    for (coding, body) in [
+        ("gzip", Bytes::from_static(text)),
+        ("gzip", gzip.slice(..gzip.len() - 1)),
+        ("gzip", altered.into()),
+        ("gzip", [&gzip[..], b"rest"].concat().into()),
+        ("br", brotli.slice(..brotli.len() - 1)),
+        ("br", gzip),
+        // A window of 1 GiB, which only an extension of the format has.
+        ("br", Bytes::from_static(LARGE_WINDOW)),
+    ] {
+        api.sets("/things", page(coding, body.clone()));
+        let said = gateway.modern().call("s__things", json!({})).await;
+        let words = format!("its response is not valid {coding}");
+        assert!(said.is_error() && said.body.contains(&words), "{coding} {body:?}: {said:?}");
+    }
+    // A response without contents has nothing to decode.
+    api.sets("/things", page("gzip", Bytes::new()));
+    let said = gateway.modern().call("s__things", json!({})).await;
+    assert!(!said.is_error(), "{said:?}");
+}
+
+/// 100 MiB of zeros.
+const BROTLI_BOMB: &str = "\
+    cbffff3ff82700e2b14020f7fe8fffff7ff04f00c4611180eefd1fffffffe09f0088c30200ddfb3ffeffffc13f011087\
+    0500baf77ffcffff837f02200e0b0074effff8ffff07ff04401c1600e8defff1ffff0ffe0980382c00d0bdffe3ffff1f\
+    fc1300715800a07bffc7ffff3ff82700e2b00040f7fe8fffff7ff04f00c4610180eefd1fffffffe09f0088c30200ddfb\
+    3ffeffffc13f0110870500baf77ff9ffff837f02200e0b0074ef7f00";
+/// The text `{}`, encoded with a window of 30 bits.
+const LARGE_WINDOW: &[u8] = &[0x11, 0x1e, 0x02, 0x00, 0x02, 0x7b, 0x7d, 0x03];

@@ -55,11 +55,17 @@ pub enum ServerFault {
         /// The `Content-Type`, truncated.
         found: String,
     },
-    /// A content coding, which the gateway never asks for and does not decode.
-    #[error("its response is encoded with {found:?}, which it was not asked for")]
+    /// A content coding that the gateway does not decode.
+    #[error("its response is encoded with {found:?}, expected no content coding, gzip or br")]
     Encoding {
         /// The `Content-Encoding`, truncated.
         found: String,
+    },
+    /// The body does not have the content coding that its head names.
+    #[error("its response is not valid {coding}, which its Content-Encoding names")]
+    Undecodable {
+        /// The coding.
+        coding: &'static str,
     },
     /// The response is larger than the configuration allows.
     #[error("its response is larger than {limit} bytes")]

@@ -25,7 +25,7 @@ use crate::codec::file::{FileReader, ReadError};
 use crate::config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
 
 use super::UpstreamError;
-use super::transport::http::{HttpClient, check_encoding};
+use super::transport::http::{HttpClient, decode_body};
 use guard::OutboundGuard;
 pub(in crate::upstream) use guard::Remedy;
 
@@ -167,14 +167,12 @@ impl OutboundClient {
         let client = client.map_err(|error| OutboundFault::Files(error.into()))?;
         let client = client.map_err(failed)?;
         let response = client.send(&request.method, &request.headers, request.body).await;
-        let response = response.map_err(failed)?;
-        let (head, body) = response.into_parts();
-        let (status, headers) = (head.status, head.headers);
+        let mut response = response.map_err(failed)?;
         let unreadable =
             |source| OutboundFault::Body { url: shown.to_owned(), source: Box::new(source) };
-        if status.is_success() {
-            check_encoding(&headers).map_err(unreadable)?;
-        }
+        decode_body(&mut response).map_err(unreadable)?;
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status, head.headers);
         let body = collect(body, MAX_ANSWER).await;
         let body = body.map_err(|error| unreadable(error.into()))?;
         Ok(OutboundAnswer { status, headers, body })

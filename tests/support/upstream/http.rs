@@ -21,11 +21,12 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::encoding::encoded;
 use super::news::Listener;
 use super::script::{Received, Step};
 use super::{Era, Inner};
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
     let mut connections = JoinSet::new();
@@ -36,7 +37,7 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
         connections.spawn(async move {
             let service = {
                 let inner = Arc::clone(&inner);
-                service_fn(move |request| answer(Arc::clone(&inner), request))
+                service_fn(move |request| answer_encoded(Arc::clone(&inner), request))
             };
             let builder = auto::Builder::new(TokioExecutor::new());
             let connection = builder.serve_connection(TokioIo::new(socket), service);
@@ -46,6 +47,18 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
             }
         });
     }
+}
+
+async fn answer_encoded(
+    inner: Arc<Inner>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let coding = *inner.coding.lock().unwrap();
+    let response = answer(inner, request).await?;
+    Ok(match coding {
+        Some(coding) => encoded(coding, response),
+        None => response,
+    })
 }
 
 async fn answer(

@@ -1,6 +1,7 @@
 //! A server that does what a test tells it to: of either era, over HTTP and
 //! stdio at once, with a record of all that it was sent.
 
+pub mod encoding;
 mod http;
 pub mod news;
 pub mod offers;
@@ -92,6 +93,8 @@ pub struct Inner {
     pub refuse: Mutex<Option<Canned>>,
     /// Refuses some requests over HTTP.
     pub guard: Mutex<Option<RequestGuard>>,
+    /// The content coding of all responses over HTTP.
+    pub coding: Mutex<Option<&'static str>>,
     pub version: Mutex<String>,
     /// Its name in its `serverInfo`.
     pub name: Mutex<String>,
@@ -275,6 +278,12 @@ impl Upstream {
         self
     }
 
+    /// Encodes all responses over HTTP, whatever was asked for.
+    pub fn encodes_with(&self, coding: &'static str) -> &Self {
+        *self.inner.coding.lock().unwrap() = Some(coding);
+        self
+    }
+
     /// Breaks every connection off, as a crash does.
     pub fn crash(&self) {
         self.inner.close();
@@ -360,6 +369,7 @@ impl Inner {
             lost: Mutex::new((404, no_session)),
             refuse: Mutex::default(),
             guard: Mutex::default(),
+            coding: Mutex::default(),
             version: Mutex::new("2025-11-25".into()),
             name: Mutex::new("scripted".into()),
             instructions: Mutex::default(),

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 
 use super::TransportError;
 use super::connection::Http1Connection;
+use super::content_coding::{ContentCoding, DecodedBody};
 use super::idle::IdleConnections;
 
 /// A response body. If it is dropped before its end, its connection is closed
@@ -29,6 +30,8 @@ enum BodySource {
         rest: Option<Box<Receiving>>,
     },
     Http2(Incoming),
+    /// A body that had a content coding.
+    Decoded(Box<DecodedBody>),
 }
 
 /// The rest of an HTTP/1.1 body, and its connection.
@@ -91,6 +94,14 @@ impl ResponseBody {
     pub(super) fn receive_http2(response: Response<Incoming>) -> Response<Self> {
         response.map(|incoming| Self(BodySource::Http2(incoming)))
     }
+
+    /// Decodes the rest of the body. One without contents has no coding, whatever its head says.
+    pub(super) fn decode(&mut self, coding: ContentCoding) {
+        if !self.is_end_stream() {
+            let encoded = std::mem::replace(self, Self::empty());
+            self.0 = BodySource::Decoded(Box::new(DecodedBody::new(encoded, coding)));
+        }
+    }
 }
 
 impl Receiving {
@@ -145,6 +156,10 @@ impl Body for ResponseBody {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(TransportError::Http2)));
             }
+            BodySource::Decoded(decoded) => {
+                let piece = ready!(decoded.poll_data(cx));
+                return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));
+            }
             BodySource::Http1 { first, rest } => (first, rest),
         };
         if let Some(first) = first.take() {
@@ -169,6 +184,7 @@ impl Body for ResponseBody {
             BodySource::Whole(all) => all.is_none(),
             BodySource::Http1 { first, rest } => first.is_none() && rest.is_none(),
             BodySource::Http2(incoming) => incoming.is_end_stream(),
+            BodySource::Decoded(decoded) => decoded.is_over(),
         }
     }
 
@@ -177,6 +193,7 @@ impl Body for ResponseBody {
         match &self.0 {
             BodySource::Whole(all) => SizeHint::with_exact(length(all)),
             BodySource::Http2(incoming) => incoming.size_hint(),
+            BodySource::Decoded(_) => SizeHint::new(),
             BodySource::Http1 { first, rest } => {
                 let left = rest.as_ref().map_or(Some(0), |rest| rest.incoming.size_hint().exact());
                 left.map_or_else(SizeHint::new, |left| SizeHint::with_exact(length(first) + left))

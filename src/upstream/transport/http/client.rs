@@ -243,7 +243,7 @@ impl HttpClient {
     ) -> impl Future<Output = Result<Response<ResponseBody>, UpstreamError>> {
         let sending = self.pool.send(target, self.request(method, headers, body.clone()));
         async move {
-            let response = sending.await.map_err(connect_or_broken)?;
+            let response = sending.await?;
             if !is_redirect(response.status()) {
                 return Ok(response);
             }
@@ -259,7 +259,7 @@ impl HttpClient {
         (method, headers, body): (&Method, &impl RequestHeaders, Bytes),
     ) -> Result<Response<ResponseBody>, UpstreamError> {
         let request = self.signed_request(target, (method, headers), &body)?;
-        let response = self.pool.send(target, request).await.map_err(connect_or_broken)?;
+        let response = self.pool.send(target, request).await?;
         if is_redirect(response.status()) {
             return self.follow(target, response, (method, headers, body)).await;
         }
@@ -283,7 +283,7 @@ impl HttpClient {
                 (method, body) = (next, Bytes::new());
             }
             let request = self.signed_request(&target, (&method, headers), &body)?;
-            response = self.pool.send(&target, request).await.map_err(connect_or_broken)?;
+            response = self.pool.send(&target, request).await?;
             if !is_redirect(response.status()) {
                 response.extensions_mut().insert(RedirectedTo(target.uri));
                 return Ok(response);
@@ -347,13 +347,6 @@ impl HttpClient {
     /// The server's URL.
     pub(super) fn uri(&self) -> &Uri {
         &self.target.uri
-    }
-}
-
-fn connect_or_broken(fault: TransportError) -> UpstreamError {
-    match fault {
-        TransportError::Connect(error) => UpstreamError::Connect(error.into()),
-        fault => UpstreamError::Broken(Arc::new(fault)),
     }
 }
 

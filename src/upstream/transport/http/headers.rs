@@ -1,12 +1,10 @@
 //! The headers of a request, written straight into it.
 
-use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use crate::call::{Call, Context};
 use crate::mcp::{self, Era, ProtocolVersion, encode_value, header};
 use crate::policy::CallTarget;
-use crate::text::clip;
 use crate::upstream::UpstreamError;
 
 use super::HttpShared;
@@ -115,23 +113,6 @@ impl HttpShared {
         headers
     }
 }
-
-/// Refuses a response with a content coding. The gateway asks for `identity` and decodes
-/// nothing: a small response must not become a large one.
-///
-/// # Errors
-/// [`UpstreamError::Encoding`] names the coding.
-pub(in crate::upstream) fn check_encoding(headers: &HeaderMap) -> Result<(), UpstreamError> {
-    let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(()) };
-    let found = value.to_str().unwrap_or_default().trim();
-    if found.is_empty() || found.eq_ignore_ascii_case("identity") {
-        return Ok(());
-    }
-    Err(UpstreamError::Encoding { found: clip(found, LONGEST_CODING).to_owned() })
-}
-
-/// The most bytes of a content coding in an error.
-const LONGEST_CODING: usize = 100;
 
 /// The value of `Mcp-Name`, for a method that has a subject.
 fn name_header(method: &mcp::Method, target: &CallTarget) -> Option<HeaderValue> {

@@ -166,7 +166,7 @@ async fn add_piece(
     limit: usize,
 ) -> Result<bool, UpstreamError> {
     let Some(frame) = body.frame().await else { return Ok(false) };
-    let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
+    let frame = frame?;
     if let Ok(data) = frame.into_data() {
         if whole.len() + data.len() > limit {
             return Err(UpstreamError::TooLarge { limit });
@@ -225,7 +225,7 @@ impl PassingAnswer {
                 after = self.deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             let Some(frame) = frame else { return self.end() };
-            let frame = frame.map_err(|error| UpstreamError::Broken(Arc::new(error)))?;
+            let frame = frame?;
             let Ok(data) = frame.into_data() else { continue };
             self.deadline.extend();
             self.passed += data.len();

@@ -1,6 +1,8 @@
 //! Requests to one server, over HTTP/1.1 or HTTP/2.
 
 use std::error::Error;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +17,8 @@ use hyper_util::rt::TokioExecutor;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tower::Service;
+
+use crate::upstream::UpstreamError;
 
 use super::body::ResponseBody;
 use super::connection::{Answered, Http1Connection, Unanswered};
@@ -241,6 +245,14 @@ pub enum TransportError {
     /// The HTTP/2 stream or connection failed.
     #[error("the HTTP/2 stream failed")]
     Http2(#[source] hyper::Error),
+    /// The body does not have the content coding that its head names.
+    #[error("the body is not valid {coding}")]
+    Undecodable {
+        /// The coding.
+        coding: &'static str,
+        /// What is wrong with it.
+        source: io::Error,
+    },
     /// The connection that was lost was kept from an earlier request.
     #[error(transparent)]
     Kept(Box<Self>),
@@ -271,6 +283,18 @@ impl TransportError {
             Self::Closed
         } else {
             Self::Broken(error)
+        }
+    }
+}
+
+impl From<TransportError> for UpstreamError {
+    fn from(fault: TransportError) -> Self {
+        match fault {
+            TransportError::Connect(error) => Self::Connect(error.into()),
+            TransportError::Undecodable { coding, source } => {
+                Self::Undecodable { coding, source: Arc::new(source) }
+            }
+            fault => Self::Broken(Arc::new(fault)),
         }
     }
 }

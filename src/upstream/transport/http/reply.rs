@@ -1,7 +1,6 @@
 //! HTTP responses: one JSON message, or an event stream.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +24,7 @@ use crate::upstream::transport::large_message::{
     ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
 };
 
-use super::headers::check_encoding;
+use super::content_coding::decode_body;
 use super::large_result::{self, PartialAnswer};
 use super::{ResponseBody, TransportError};
 
@@ -55,11 +54,12 @@ pub(super) enum HttpReply {
 impl HttpReply {
     /// Reads a response as far as its kind requires.
     pub(super) async fn read(
-        response: Response<ResponseBody>,
+        mut response: Response<ResponseBody>,
         limit: usize,
     ) -> Result<Self, UpstreamError> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
+            decode_body(&mut response)?;
             let retry_after = response.headers().get(RETRY_AFTER).cloned();
             let body = collect(response.into_body(), limit.min(REFUSAL)).await.unwrap_or_default();
             let frame = parse_from_server(&body, MAX_SERVER_DEPTH);
@@ -69,7 +69,7 @@ impl HttpReply {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(Self::Empty);
         }
-        check_encoding(response.headers())?;
+        decode_body(&mut response)?;
         match MediaType::of(response.headers()) {
             MediaType::Json => {}
             MediaType::EventStream => {
@@ -290,7 +290,7 @@ impl From<BodyError<TransportError>> for UpstreamError {
         match error {
             BodyError::TooLarge { limit } => Self::TooLarge { limit },
             BodyError::Chatter { limit } => Self::Chatter { limit },
-            BodyError::Broken(error) => Self::Broken(Arc::new(error)),
+            BodyError::Broken(error) => error.into(),
         }
     }
 }

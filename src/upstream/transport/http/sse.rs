@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::ResponseBody;
 use super::client::{HttpClient, same_origin_as};
-use super::headers::check_encoding;
+use super::content_coding::decode_body;
 use super::pool::RequestTarget;
 use crate::call::ServerName;
 use crate::codec::body::collect;
@@ -109,13 +109,13 @@ async fn find_endpoint(
 
 /// The events of a response.
 fn events_of(
-    response: Response<ResponseBody>,
+    mut response: Response<ResponseBody>,
     limit: usize,
 ) -> Result<SseReader<ResponseBody>, UpstreamError> {
     if !response.status().is_success() {
         return Err(UpstreamError::of_status(response.status()));
     }
-    check_encoding(response.headers())?;
+    decode_body(&mut response)?;
     if MediaType::of(response.headers()) != MediaType::EventStream {
         return Err(UpstreamError::MediaType { found: quote_content_type(response.headers()) });
     }

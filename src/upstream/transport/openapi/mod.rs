@@ -54,9 +54,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::transport::caller_headers::CallerHeaders;
-use crate::upstream::transport::http::{
-    ApiHeaders, HttpClient, RequestCredentials, check_encoding,
-};
+use crate::upstream::transport::http::{ApiHeaders, HttpClient, RequestCredentials, decode_body};
 use crate::upstream::transport::large_message::work_on_message;
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
@@ -291,10 +289,8 @@ impl ApiShared {
             (&operation.method, &headers),
             request.body,
         );
-        let response = sent.await?;
-        if response.status().is_success() {
-            check_encoding(response.headers())?;
-        }
+        let mut response = sent.await?;
+        decode_body(&mut response)?;
         let (head, body) = response.into_parts();
         let body = collect(body, self.loader.server.max_response).await?;
         Ok(ApiAnswer { status: head.status, headers: head.headers, body })

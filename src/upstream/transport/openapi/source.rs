@@ -20,7 +20,7 @@ use crate::config::{
 };
 use crate::crypto::sha256;
 use crate::text::clip;
-use crate::upstream::transport::http::{HttpClient, RedirectedTo, check_encoding};
+use crate::upstream::transport::http::{HttpClient, RedirectedTo, decode_body};
 use crate::upstream::{SetupFault, UpstreamError};
 
 use super::document::{ApiDescription, DocumentFault, describe_api};
@@ -224,14 +224,15 @@ impl DocumentLoader {
         }
         let path: PathAndQuery =
             url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| SetupFault::Url)?;
-        let response = client.send_to_path(&path, (&Method::GET, &headers), Bytes::new()).await?;
+        let mut response =
+            client.send_to_path(&path, (&Method::GET, &headers), Bytes::new()).await?;
         if response.status() == StatusCode::NOT_MODIFIED && known.is_some() {
             return Ok(None);
         }
         if !response.status().is_success() {
             return Err(UpstreamError::of_status(response.status()));
         }
-        check_encoding(response.headers())?;
+        decode_body(&mut response)?;
         let (head, body) = response.into_parts();
         let redirected = head.extensions.get::<RedirectedTo>();
         let address = redirected.and_then(|to| Url::parse(&to.0.to_string()).ok());
