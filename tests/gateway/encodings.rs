@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::support::api::{Page, PlainApi};
 use crate::support::upstream::encoding::encode;
@@ -174,6 +176,13 @@ async fn a_response_in_another_coding_is_an_error_that_names_it() {
             format!("encoded with \\\"{coding}\\\", expected no content coding, gzip or br");
         let said = gateway.modern().call("s__echo", json!({})).await;
         assert!(said.is_error() && said.body.contains(&words), "{said:?}");
+        // The status of a refusal says more than the coding of its page.
+        upstream.guards(move |received| {
+            let headers = vec![("content-encoding".to_owned(), coding.to_owned())];
+            (received.method == "tools/call").then(|| (418, headers, "no".to_owned()))
+        });
+        let refused = gateway.modern().call("s__echo", json!({})).await;
+        assert!(refused.is_error() && refused.body.contains("418"), "{refused:?}");
         api.sets("/things", page(coding, "{}".into()));
         let said = apis_gateway.modern().call("s__things", json!({})).await;
         assert!(said.is_error() && said.body.contains(&words), "{said:?}");
@@ -208,6 +217,24 @@ async fn a_response_that_its_coding_does_not_fit_is_an_error_that_names_it() {
     api.sets("/things", page("gzip", Bytes::new()));
     let said = gateway.modern().call("s__things", json!({})).await;
     assert!(!said.is_error(), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_in_a_compressed_response_is_no_fault_of_the_coding() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let whole = encode("gzip", &[b'x'; 1000]).await;
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let _ = client.read(&mut [0; 1 << 16]).await;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                        content-encoding: gzip\r\ncontent-length: 1000\r\n\r\n";
+            client.write_all(&[head.as_bytes(), &whole[..12]].concat()).await.unwrap();
+        }
+    });
+    let gateway = Gateway::with("s", format!("url = \"http://{address}/mcp\"\n")).start().await;
+    let error = gateway.server("s").await["last_error"]["message"].to_string();
+    assert!(error.contains("connection") && !error.contains("gzip"), "{error}");
 }
 
 /// 100 MiB of zeros.
