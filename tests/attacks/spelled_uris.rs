@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::upstream::offers::{resource, template};
-use crate::support::{Client, Gateway, Step, Upstream, within};
+use crate::support::{Client, Gateway, Step, Upstream, client_table, within};
 
 /// Spellings of resources and template expansions that the rules below deny.
 const SECRETS: [&str; 35] = [
@@ -155,6 +155,42 @@ async fn a_listed_uri_is_read_in_any_spelling_and_sent_in_the_servers_own_bytes(
                 assert_eq!(client.subscribes(&uri).await, sent.is_some(), "{era} {uri}");
             }
             assert!(completes(&client, &format!("{prefix}DB://{{table}}/{{id}}")).await, "{era}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_spelling_without_a_prefix_is_of_the_only_server_that_lists_its_uri() {
+    let (upstream, other) = (Upstream::modern().await, Upstream::modern().await);
+    for (one, uris) in [(&upstream, ["x:own", "x:both"]), (&other, ["x:other", "x:both"])] {
+        one.offers_everything();
+        one.lists("resources", uris.map(resource));
+        one.lists("resourceTemplates", Vec::<Value>::new());
+    }
+    let rules =
+        "[policy.rules.all]\n[policy.rules.no]\neffect = \"deny\"\nresources = [\"x:secret\"]\n";
+    let gateway = Gateway::with("t", upstream.http())
+        .server("u", other.http())
+        .gateway("uris = \"original\"")
+        .toml(rules)
+        .start()
+        .await;
+    gateway.ready("u").await;
+    let client = gateway.modern();
+    for (asked, sent, sent_by_other) in [
+        ("X:%6fwn", Some("x:own"), None),
+        ("X:%6fther", None, Some("x:other")),
+        ("X:%62oth", None, None),
+    ] {
+        let heard = [&upstream, &other].map(|one| one.all("resources/read").len());
+        client.read_resource(asked).await;
+        for ((one, heard), sent) in
+            [&upstream, &other].into_iter().zip(heard).zip([sent, sent_by_other])
+        {
+            let reads = one.all("resources/read").split_off(heard);
+            let uris: Vec<_> =
+                reads.iter().map(|read| read.params["uri"].as_str().unwrap()).collect();
+            assert_eq!(uris, sent.into_iter().collect::<Vec<_>>(), "{asked}");
         }
     }
 }
@@ -323,6 +359,30 @@ async fn a_uri_that_a_result_has_told_of_is_read_by_its_client_alone_unless_a_ru
                 assert_eq!(read(&other, &upstream, told[0]).await, None, "{era}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_uri_that_a_result_has_told_of_is_forgotten_with_its_client() {
+    let upstream = Upstream::modern().await;
+    telling(&upstream).await;
+    let rules = "[policy.rules.all]\n[policy.rules.no]\neffect = \"deny\"\nresources = [\"mcp://t/x:secret\"]\n";
+    let with_bystander = || {
+        let builder = Gateway::with("t", upstream.http()).toml(rules);
+        builder.toml(&client_table("bystander", crate::BYSTANDER, ""))
+    };
+    let with_both = || with_bystander().toml(&client_table("attacker", crate::ATTACKER, ""));
+    let gateway = with_both().start().await;
+    let uri = "mcp://t/X:by%74ool";
+    for (_, client) in gateway.both_as(crate::ATTACKER, "/mcp").await {
+        client.call("t__tell", json!({})).await;
+        assert!(read(&client, &upstream, uri).await.is_some());
+    }
+    // The client is removed, and another one gets its name.
+    gateway.reload(with_bystander()).await;
+    gateway.reload(with_both()).await;
+    for (era, client) in gateway.both_as(crate::ATTACKER, "/mcp").await {
+        assert_eq!(read(&client, &upstream, uri).await, None, "{era}");
     }
 }
 

@@ -332,6 +332,8 @@ mod tests {
             // A `%` that begins no code is read as itself, and never with what follows it when that is decoded.
             ("x:%2573ecret", &["x:%7%33ecret", "X:%2573ecret"]),
             ("x:100%25", &["x:100%"]),
+            // Empty segments.
+            ("file:///a/b", &["file:///a//b", "file:///a/%2e///b"]),
         ] {
             for spelling in spellings.iter().chain([&normal]) {
                 assert_eq!(normal_form(spelling).as_deref(), Some(normal), "{spelling:?}");

@@ -166,6 +166,8 @@ mod tests {
             ("mcp://t/x:a%2Ab", "x:a%2ab"),
             ("file:///secret.txt", "file:///secret.txt"),
             ("mcp://T/file:///\u{e9}*", "file:///%C3%A9x"),
+            // As servers read it that parse it and decode nothing.
+            ("mcp://t/docs://h/%7?/x", " docs://h/%7e/x"),
         ] {
             for public in [format!("mcp://t/{native}"), native.to_owned()] {
                 assert!(is_denied(pattern, &public, native), "{pattern} {public}");

@@ -3,6 +3,7 @@
 mod names;
 mod parts;
 mod requests;
+mod spelled;
 mod types;
 mod uri_identity;
 

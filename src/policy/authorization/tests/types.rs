@@ -112,6 +112,8 @@ fn a_null_that_is_written_compares_with_any_value() {
         ("arguments.x in [null]", &[("null", True), ("7", False)]),
         ("null in arguments.x", &[("[1,null]", True), (r#"["a"]"#, False)]),
         ("arguments.x == [null, 1]", &[("[null,1]", True), ("[7,1]", False), ("[7,true]", False)]),
+        // On whichever side.
+        ("[null, 1] == arguments.x", &[("[null,1]", True), ("[7,1]", False), ("[7,2]", False)]),
     ]);
 }
 
@@ -193,6 +195,14 @@ fn lists_and_loops_compare_each_element_by_its_type() {
             &[(r#"["dev"]"#, True), (r#"["main"]"#, False), (r#"[["main"]]"#, Fault)],
         ),
         ("arguments.x.map(one, one == 1) == [true]", &[("[1]", True), (r#"["1"]"#, Fault)]),
+        // A list in a list with another type within it, beside one that fits.
+        (
+            "arguments.x in [[1], [2, 3]]",
+            &[("[1]", True), ("[5]", False), (r#"["1"]"#, Fault), ("7", Fault)],
+        ),
+        // Comparisons within maps.
+        ("{'k': arguments.x == 42}['k']", &[("42", True), ("43", False), (r#""42""#, Fault)]),
+        ("{'k': arguments.x == 42}.k", &[("42", True), ("43", False), (r#""42""#, Fault)]),
     ]);
 }
 
