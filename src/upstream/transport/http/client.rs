@@ -172,7 +172,8 @@ impl HttpClient {
                     "a kept connection was lost, the request is repeated"
                 );
                 self.close_idle_connections();
-                self.post(headers, body).await
+                // Boxed to keep the usual request small: this is rare.
+                Box::pin(self.post(headers, body)).await
             }
             response => response,
         }

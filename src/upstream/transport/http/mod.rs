@@ -171,7 +171,8 @@ impl HttpServer {
         method: &Method,
         params: Bytes,
     ) -> Result<Answer, UpstreamError> {
-        self.shared.request(method, params).await
+        // Boxed, because it would enlarge the future of a server's whole life.
+        Box::pin(self.shared.request(method, params)).await
     }
 
     /// Sends a client's call. `mirrored` are the tool parameters that are sent
@@ -403,7 +404,8 @@ impl HttpShared {
         match self.exchange(id, message.clone(), headers).await {
             Err(fault) if method.is_list() && client::is_kept_connection_lost(&fault) => {
                 self.client.close_idle_connections();
-                self.exchange(id, message, headers).await
+                // Boxed to keep the usual request small: this is rare.
+                Box::pin(self.exchange(id, message, headers)).await
             }
             reply => reply,
         }

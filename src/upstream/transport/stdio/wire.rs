@@ -228,16 +228,13 @@ impl ChildLink {
 
     #[cold]
     fn take_unusual(self: &Arc<Self>, line: &Bytes, fault: FrameFault) {
-        match jsonrpc::parse_unusual(line, MAX_SERVER_DEPTH, fault) {
-            Ok(ServerText::Message(frame)) => {
-                admit(self, frame).into_iter().for_each(|frame| self.dispatch(frame));
-            }
-            Ok(ServerText::Batch(frames)) => {
-                let frames = frames.into_iter().filter_map(|frame| admit(self, frame));
-                frames.for_each(|frame| self.dispatch(frame));
-            }
-            Ok(ServerText::Nothing) | Err(_) => self.useless(line, fault),
-        }
+        let frames = match jsonrpc::parse_unusual(line, MAX_SERVER_DEPTH, fault) {
+            Ok(ServerText::Message(frame)) => vec![frame],
+            Ok(ServerText::Batch(frames)) => frames,
+            Ok(ServerText::Nothing) | Err(_) => return self.useless(line, fault),
+        };
+        let frames = frames.into_iter().filter_map(|frame| admit(self, frame));
+        frames.for_each(|frame| self.dispatch(frame));
     }
 
     /// Passes a message to its recipient.
@@ -295,7 +292,9 @@ impl ChildLink {
         } else if let Some(stream) = number.and_then(|id| self.streams().remove(&id)) {
             let _ = stream.0.try_send(StreamSignal::Ended(Answer::parse(response).ok()));
         } else {
-            number.into_iter().for_each(|id| self.cancelled_calls.answered(id));
+            if let Some(number) = number {
+                self.cancelled_calls.answered(number);
+            }
             tracing::debug!(server = %self.server, ?id, "an answer that nobody waits for");
         }
     }
