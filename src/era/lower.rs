@@ -1,8 +1,10 @@
 //! Rewrites of Modern messages for Legacy peers.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Abilities, Call, Context, Edits, Question, ResultBody};
@@ -127,14 +129,41 @@ pub fn question(question: &Question, version: ProtocolVersion, id: &str) -> Ques
     question
 }
 
-/// A result for a Legacy client: without its type.
+/// A result for a Legacy client: without its type, and with structured content that is an object.
 pub fn result(body: &ResultBody) -> Splice<'_> {
     let raw = body.raw();
     let mut splice = Splice::new(raw);
     if let Some(member) = body.kind_span().and_then(|value| member_around(raw, value)) {
         splice.replace(member, "");
     }
+    if has_bare_structured(raw)
+        && let Some((place, wrapped)) = structured_in_object(raw)
+    {
+        splice.replace(place, wrapped);
+    }
     splice
+}
+
+/// Returns true if structured content in a result may be something else than an object, which Legacy
+/// clients do not know. A look at the bytes only: results are not parsed for it.
+fn has_bare_structured(result: &[u8]) -> bool {
+    // Prepared once: for a short text, preparing a search takes longer than the search.
+    static KEY: LazyLock<memmem::Finder<'static>> =
+        LazyLock::new(|| memmem::Finder::new(STRUCTURED_KEY));
+    let is_bare = |key: usize| {
+        let value = result.get(key + STRUCTURED_KEY.len()..).unwrap_or_default();
+        let value = value.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value.is_some_and(|value| !value.starts_with(b"{"))
+    };
+    KEY.find_iter(result).any(is_bare)
+}
+
+/// The span of structured content that is no object, and the object that has it as `result`.
+fn structured_in_object(result: &[u8]) -> Option<(Range<usize>, Vec<u8>)> {
+    let members = Members::parse_with_duplicates(result).ok()?;
+    let structured = members.find(STRUCTURED).filter(|value| !value.get().starts_with('{'))?;
+    let place = span_of(result, structured.get().as_bytes())?;
+    Some((place, object_of([("result", structured.get().into())])))
 }
 
 /// Returns true if a Legacy client sees the result of a call, and not code or a tool of the gateway.
@@ -182,6 +211,7 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
 
 /// The member of a tool's result for programs.
 const STRUCTURED: &str = "structuredContent";
+const STRUCTURED_KEY: &[u8] = b"\"structuredContent\"";
 /// The capabilities that a server is told of clients that share an instance.
 const COMMON: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
 /// Those of them within `sampling` (2025-11-25, Sampling, "Capabilities").

@@ -113,6 +113,41 @@ async fn legacy_clients_get_results_of_any_kind_within_an_object() {
 }
 
 #[tokio::test]
+async fn legacy_clients_get_structured_content_of_any_kind_within_an_object() {
+    for upstream in Upstream::both().await {
+        upstream.does("bare", |received| {
+            let text = "\"structuredContent\": 7";
+            vec![Step::Result(json!({
+                "_meta": { "structuredContent": 7 }, "content": [{ "type": "text", "text": text }],
+                "structuredContent": received.arguments()["value"],
+            }))]
+        });
+        for (way, lines) in upstream.ways() {
+            let gateway = Gateway::with("s", lines).start().await;
+            for (era, client) in gateway.both().await {
+                for value in [
+                    json!([1, 2]),
+                    json!("text"),
+                    json!(7),
+                    json!(true),
+                    json!(null),
+                    json!({ "a": [1] }),
+                    json!({}),
+                ] {
+                    let said = client.call("s__bare", json!({ "value": value })).await;
+                    let is_same = era != "Legacy" || value.is_object();
+                    let expected = if is_same { value } else { json!({ "result": value }) };
+                    let result = said.result();
+                    assert_eq!(result["structuredContent"], expected, "{way} {era}: {said:?}");
+                    assert_eq!(result["_meta"]["structuredContent"], 7, "{way} {era}");
+                    assert_eq!(said.text(), "\"structuredContent\": 7", "{way} {era}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_cursor_that_leads_back_ends_the_list_and_keeps_its_entries() {
     for upstream in Upstream::both().await {
         for (cursor, pages, flaw) in [
