@@ -160,6 +160,21 @@ async fn a_listed_uri_is_read_in_any_spelling_and_sent_in_the_servers_own_bytes(
 }
 
 #[tokio::test]
+async fn no_spelling_of_a_denied_drive_reaches_its_server() {
+    let upstream = Upstream::modern().await;
+    secrets(&upstream).await;
+    let rules = "[policy.rules.all]\n[policy.rules.no]\neffect = \"deny\"\nresources = [\"mcp://t/file:///C:/*\"]\n";
+    let gateway = Gateway::with("t", upstream.http()).toml(rules).start().await;
+    for (era, client) in gateway.both().await {
+        for denied in ["file:///C:/x", "file:///C|/x", "file:///%43|/x", "file:C|/x"] {
+            let uri = format!("mcp://t/{denied}");
+            assert_eq!(read(&client, &upstream, &uri).await, None, "{era} {denied}");
+        }
+        assert!(read(&client, &upstream, "mcp://t/file:///D:/x").await.is_some(), "{era}");
+    }
+}
+
+#[tokio::test]
 async fn a_spelling_without_a_prefix_is_of_the_only_server_that_lists_its_uri() {
     let (upstream, other) = (Upstream::modern().await, Upstream::modern().await);
     for (one, uris) in [(&upstream, ["x:own", "x:both"]), (&other, ["x:other", "x:both"])] {

@@ -192,15 +192,29 @@ fn is_unreserved(byte: u8) -> bool {
 
 fn normalise_once(uri: &str) -> Option<String> {
     let mut url = Url::parse(uri).ok()?;
+    if url.scheme() == "file" {
+        normalise_file_path(&mut url);
+    }
+    Some(normalise_percents(url.as_str()))
+}
+
+fn normalise_file_path(url: &mut Url) {
     // A path has no empty segments (RFC 8089): `file:////a` is read as `file:///a`.
-    if url.scheme() == "file" && url.path().contains("//") {
+    if url.path().contains("//") {
         let mut path = url.path().to_owned();
         while path.contains("//") {
             path = path.replace("//", "/");
         }
         url.set_path(&path);
     }
-    Some(normalise_percents(url.as_str()))
+    // The WHATWG URL standard reads `/C|/a` as `/C:/a`, and the crate does not.
+    if let [b'/', letter, b'|', rest @ ..] = url.path().as_bytes()
+        && letter.is_ascii_alphabetic()
+        && matches!(rest.first(), None | Some(b'/'))
+    {
+        let path = url.path().replacen('|', ":", 1);
+        url.set_path(&path);
+    }
 }
 
 /// Decodes percent-encoded unreserved characters, and writes the other codes in capitals (RFC 3986,
@@ -332,8 +346,9 @@ mod tests {
             // A `%` that begins no code is read as itself, and never with what follows it when that is decoded.
             ("x:%2573ecret", &["x:%7%33ecret", "X:%2573ecret"]),
             ("x:100%25", &["x:100%"]),
-            // Empty segments.
+            // Empty segments and drive letters, also decoded ones.
             ("file:///a/b", &["file:///a//b", "file:///a/%2e///b"]),
+            ("file:///C:/b", &["file:///C|/b", "file:///%43|/b", "FILE:C|/b", "file:///C|//b"]),
         ] {
             for spelling in spellings.iter().chain([&normal]) {
                 assert_eq!(normal_form(spelling).as_deref(), Some(normal), "{spelling:?}");
