@@ -12,7 +12,7 @@ use serde_json::Value;
 use trunkline::listener::ConnectionLimits;
 
 /// A setting, the file of its test, and the test. In a setting `*` is any name.
-const TESTS: [(&str, &str, &str); 118] = [
+const TESTS: [(&str, &str, &str); 120] = [
     ("audit.arguments_size", AUDIT, "values_of_arguments_are_redacted_and_bounded"),
     ("audit.keep", AUDIT, "a_file_rotates_and_a_bounded_number_is_kept"),
     ("audit.queue_size", AUDIT, "a_full_disk_drops_records_and_counts_them"),
@@ -126,6 +126,8 @@ const TESTS: [(&str, &str, &str); 118] = [
     ),
     ("gateway.limits.streams", "tests/gateway/list_changes.rs", "streams_are_capped_in_number"),
     ("gateway.limits.subscriptions", SUBSCRIPTIONS, BOTH_SUBSCRIPTIONS),
+    ("gateway.limits.responses", LARGE_RESULTS, RESULTS_IN_MEMORY),
+    ("gateway.limits.responses_each", LARGE_RESULTS, RESULTS_IN_MEMORY),
     ("gateway.limits.unread", UNREAD, UNREAD_ANSWERS),
     ("gateway.limits.unread_each", UNREAD, UNREAD_ANSWERS),
     (
@@ -358,6 +360,8 @@ const RELOAD: &str = "tests/system/reload.rs";
 const RETRIES: &str = "tests/gateway/transforms/retries.rs";
 const STREAMS: &str = "tests/gateway/streams.rs";
 const SUBSCRIPTIONS: &str = "tests/gateway/subscriptions/mod.rs";
+const LARGE_RESULTS: &str = "tests/attacks/large_results.rs";
+const RESULTS_IN_MEMORY: &str = "results_in_memory_are_bounded_for_each_client_and_for_all";
 const UNREAD: &str = "tests/attacks/unread_answers.rs";
 const UNREAD_ANSWERS: &str = "answers_that_are_left_unread_hold_so_many_bytes_and_no_more";
 const UNREAD_STREAMS: &str = "tests/listener/slow_reads.rs";

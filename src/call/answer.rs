@@ -57,6 +57,25 @@ impl Answer {
         }
     }
 
+    /// Its raw bytes.
+    pub fn raw(&self) -> &Bytes {
+        match self {
+            Self::Result(result) => &result.raw,
+            Self::Error(error) => &error.raw,
+        }
+    }
+
+    /// The same answer in the bytes that `keep` returns for its own.
+    #[must_use]
+    pub fn map_raw(mut self, keep: impl FnOnce(Bytes) -> Bytes) -> Self {
+        let raw = match &mut self {
+            Self::Result(result) => &mut result.raw,
+            Self::Error(error) => &mut error.raw,
+        };
+        *raw = keep(std::mem::take(raw));
+        self
+    }
+
     /// Sets the sender: the server's raw `serverInfo`.
     #[must_use]
     pub fn sent_by(mut self, info: &Bytes) -> Self {

@@ -43,7 +43,7 @@ pub use names::{
     NativeName, ProfileName, ProfileNameError, PublicName, ServerName, ServerNameError,
 };
 pub use params::{MAX_DECLARATION, Meta, Params};
-pub use passing::Passing;
+pub use passing::{Passing, ResultMeter};
 pub use reply::{Answers, Event, InFlightSlot, Notice, Reply, ReplyWatch};
 pub use sent_results::{ResultDigest, SentResults};
 pub use token_source::TokenSource;

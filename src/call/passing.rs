@@ -23,6 +23,19 @@ pub struct Passing {
     passed: u64,
     held: Vec<Box<dyn Send>>,
     watch: Option<Box<dyn ReplyWatch>>,
+    meter: Option<Box<dyn ResultMeter>>,
+}
+
+/// Counts the memory of a result that is read whole.
+pub trait ResultMeter: Send {
+    /// Counts a result of which so many bytes are in memory.
+    ///
+    /// # Errors
+    /// The [`Failure`] of the call if there is no memory for them.
+    fn count(&mut self, bytes: usize) -> Result<(), Failure>;
+
+    /// Returns the whole result, which stays counted until its last byte is dropped.
+    fn hold(&mut self, whole: Bytes) -> Bytes;
 }
 
 /// Called with the outcome at the end, and the size of the result.
@@ -44,7 +57,14 @@ impl Passing {
             passed: 0,
             held: Vec::new(),
             watch: None,
+            meter: None,
         }
+    }
+
+    /// Counts the memory of the result with `meter` if it is read whole.
+    #[must_use]
+    pub fn metered_by(self, meter: impl ResultMeter + 'static) -> Self {
+        Self { meter: Some(Box::new(meter)), ..self }
     }
 
     /// The era of the server that sends it.
@@ -114,10 +134,18 @@ impl Passing {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await? {
             hold(piece.len())?;
+            if let Some(meter) = &mut self.meter {
+                meter.count(whole.len() + piece.len())?;
+            }
             make_room(&mut whole, piece.len());
             whole.extend_from_slice(&piece);
         }
-        let parsed = work_on(whole.len(), move || ResultBody::parse(whole.freeze())).await;
+        let whole = whole.freeze();
+        let whole = match &mut self.meter {
+            Some(meter) => meter.hold(whole),
+            None => whole,
+        };
+        let parsed = work_on(whole.len(), move || ResultBody::parse(whole)).await;
         let parsed = parsed.map_err(|_| Failure::from(InternalFault::LargeWork))?;
         let invalid = |fault| Failure::bad_answer(self.server, ServerFault::Answer(fault));
         Ok(parsed.map_err(invalid)?)

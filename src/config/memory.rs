@@ -17,13 +17,13 @@ pub struct ReducedBound {
 
 impl Config {
     /// Reduces the bounds of memory in proportion, so that together they are at most `most` bytes.
-    /// Returns the settings that were reduced.
+    /// A message that is rewritten is in memory more than once. Returns the settings that were
+    /// reduced.
     pub fn fit_memory(&mut self, most: usize) -> Vec<ReducedBound> {
-        let total: usize =
-            self.memory_bounds().iter().fold(0, |sum, bound| sum.saturating_add(*bound.value));
-        // One response of a server at a time is counted, the largest.
-        let largest = self.servers.iter().map(|server| server.max_response).max().unwrap_or(0);
-        let total = total.saturating_add(largest);
+        let total = self
+            .memory_bounds()
+            .iter()
+            .fold(0_usize, |sum, bound| sum.saturating_add(bound.most()));
         if total <= most {
             return Vec::new();
         }
@@ -35,7 +35,9 @@ impl Config {
         for bound in self.memory_bounds() {
             reduced.extend(reduce_bound(bound.key, bound.value, scale(*bound.value)));
         }
-        let response = scale(largest);
+        let limits = &mut self.gateway.limits;
+        // One response leaves room for another one.
+        let response = limits.responses / 2;
         for server in &mut self.servers {
             if server.max_response > response {
                 let server = Arc::make_mut(server);
@@ -43,7 +45,7 @@ impl Config {
                 reduced.extend(reduce_bound(key, &mut server.max_response, response));
             }
         }
-        let limits = &mut self.gateway.limits;
+        limits.responses_each = limits.responses_each.min(limits.responses);
         limits.bodies_each = limits.bodies_each.min(limits.bodies);
         limits.unread_each = limits.unread_each.min(limits.unread);
         limits.replay = limits.replay.min(limits.replay_all);
@@ -53,20 +55,19 @@ impl Config {
     fn memory_bounds(&mut self) -> Vec<MemoryBound<'_>> {
         let limits = &mut self.gateway.limits;
         let mut bounds = vec![
-            MemoryBound { key: "gateway.limits.bodies".into(), value: &mut limits.bodies },
-            MemoryBound { key: "gateway.limits.unread".into(), value: &mut limits.unread },
-            MemoryBound {
-                key: "gateway.limits.kept_results".into(),
-                value: &mut limits.kept_results,
-            },
-            MemoryBound { key: "gateway.limits.replay_all".into(), value: &mut limits.replay_all },
-            MemoryBound { key: "audit.queue_size".into(), value: &mut self.audit.queue_size },
-            MemoryBound { key: "events.queue_size".into(), value: &mut self.events.queue_size },
+            MemoryBound::new("gateway.limits.bodies", &mut limits.bodies).times(BODY_COPIES),
+            MemoryBound::new("gateway.limits.responses", &mut limits.responses)
+                .times(RESPONSE_COPIES),
+            MemoryBound::new("gateway.limits.unread", &mut limits.unread),
+            MemoryBound::new("gateway.limits.kept_results", &mut limits.kept_results),
+            MemoryBound::new("gateway.limits.replay_all", &mut limits.replay_all),
+            MemoryBound::new("audit.queue_size", &mut self.audit.queue_size),
+            MemoryBound::new("events.queue_size", &mut self.events.queue_size),
         ];
         for server in &mut self.servers {
             let server = Arc::make_mut(server);
             let key = format!("servers.{}.read_cache", server.name);
-            bounds.extend(server.read_cache.as_mut().map(|value| MemoryBound { key, value }));
+            bounds.extend(server.read_cache.as_mut().map(|value| MemoryBound::new(key, value)));
         }
         bounds
     }
@@ -76,6 +77,23 @@ impl Config {
 struct MemoryBound<'a> {
     key: String,
     value: &'a mut usize,
+    copies: usize,
+}
+
+impl<'a> MemoryBound<'a> {
+    fn new(key: impl Into<String>, value: &'a mut usize) -> Self {
+        Self { key: key.into(), value, copies: 1 }
+    }
+
+    /// The same setting, of messages that are in memory up to so many times.
+    fn times(self, copies: usize) -> Self {
+        Self { copies, ..self }
+    }
+
+    /// The most memory that the setting allows, in bytes.
+    fn most(&self) -> usize {
+        self.value.saturating_mul(self.copies)
+    }
 }
 
 fn reduce_bound(key: String, value: &mut usize, to: usize) -> Option<ReducedBound> {
@@ -83,8 +101,14 @@ fn reduce_bound(key: String, value: &mut usize, to: usize) -> Option<ReducedBoun
     (to < before).then_some(ReducedBound { key, before, after: to })
 }
 
+/// A request body is received, and written for the server.
+const BODY_COPIES: usize = 2;
+/// A response is received, rewritten, and written for the client.
+const RESPONSE_COPIES: usize = 3;
+
 #[cfg(test)]
 mod tests {
+    use super::MemoryBound;
     use crate::config::{Config, ConfigSource, SystemEnvironment};
 
     const SERVERS: &str = "[servers.a]\ncommand = \"a\"\n[servers.b]\ncommand = \"b\"\n\
@@ -97,19 +121,21 @@ mod tests {
     }
 
     fn sum(config: &mut Config) -> usize {
-        let largest = config.servers.iter().map(|server| server.max_response).max().unwrap();
-        config.memory_bounds().iter().map(|bound| *bound.value).sum::<usize>() + largest
+        config.memory_bounds().iter().map(MemoryBound::most).sum()
     }
 
     #[test]
     fn bounds_of_memory_together_fit_into_the_memory_that_there_is() {
-        for most in [90 << 20, 10 << 20, 600 << 20, 1 << 30] {
+        for most in [90 << 20, 10 << 20, 200 << 20, 300 << 20] {
             let mut config = config(SERVERS);
             let reduced = config.fit_memory(most);
             assert!(sum(&mut config) <= most, "{most}: {}", sum(&mut config));
             assert!(sum(&mut config) > most / 2, "no more than needed: {most}");
             let limits = &config.gateway.limits;
             assert!(limits.bodies_each <= limits.bodies && limits.unread_each <= limits.unread);
+            assert!(limits.responses_each <= limits.responses);
+            let largest = config.servers.iter().map(|server| server.max_response).max();
+            assert!(largest.unwrap() <= limits.responses / 2);
             let keys: Vec<_> = reduced.iter().map(|bound| bound.key.as_str()).collect();
             for key in ["gateway.limits.bodies", "servers.b.read_cache", "servers.a.max_response"] {
                 assert!(keys.contains(&key), "{key} in {keys:?}");

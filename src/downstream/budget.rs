@@ -106,7 +106,7 @@ impl<'a, B> BudgetedBody<'a, B> {
     /// The whole body, counted for as long as any part of it is kept.
     pub(super) fn hold(self, whole: Bytes) -> Bytes {
         match self.share {
-            Some(share) => Bytes::from_owner(HeldBody { whole, _share: share }),
+            Some(share) => share.hold(whole),
             None => whole,
         }
     }
@@ -140,18 +140,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for BudgetedBody<'_, B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-/// A request body together with its share of the budgets.
-struct HeldBody {
-    whole: Bytes,
-    _share: Share,
-}
-
-impl AsRef<[u8]> for HeldBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.whole
     }
 }
 

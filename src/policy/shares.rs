@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::call::Principal;
@@ -135,10 +136,27 @@ impl Share {
         Ok(())
     }
 
+    /// Returns bytes that keep this share until the last of them is dropped.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(CountedBytes { bytes, _share: self })
+    }
+
     /// A share that counts towards nothing.
     #[cfg(test)]
     pub fn of_nobody() -> Self {
         Self { of: Arc::default(), holder: Holder::Client("".into()), amount: 0 }
+    }
+}
+
+/// Bytes together with the share that counts them.
+struct CountedBytes {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -15,8 +15,10 @@ use crate::call::{AnswerFault, Failure, ServerFault, ServerName, StatusNote, Ver
 use crate::codec::file::ReadError;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::FrameFault;
+use crate::policy::BoundReached;
 use crate::text::{error_chain, error_chain_with};
 use crate::upstream::credentials::{LinkAudience, LoginDemand, LoginFault};
+use crate::upstream::response_memory::name_bound;
 use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
@@ -76,6 +78,8 @@ pub enum UpstreamError {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// Large responses take all of the memory that they may take.
+    MemoryUsedUp(BoundReached),
     /// The stream of events has more lines without a message than allowed.
     Chatter {
         /// The most lines in a second.
@@ -272,6 +276,7 @@ impl UpstreamError {
             Self::Encoding { found } => ServerFault::Encoding { found: found.clone() },
             Self::Undecodable { coding, .. } => ServerFault::Undecodable { coding },
             Self::TooLarge { limit } => ServerFault::TooLarge { limit: *limit },
+            Self::MemoryUsedUp(bound) => ServerFault::MemoryUsedUp { setting: name_bound(*bound) },
             Self::Chatter { limit } => ServerFault::Chatter { limit: *limit },
             Self::Frame(fault) => ServerFault::Frame(*fault),
             Self::Answer(fault) => ServerFault::Answer(*fault),
@@ -318,6 +323,7 @@ impl UpstreamError {
             | Self::Encoding { .. }
             | Self::Undecodable { .. }
             | Self::TooLarge { .. }
+            | Self::MemoryUsedUp(_)
             | Self::Chatter { .. }
             | Self::Frame(_)
             | Self::Answer(_)

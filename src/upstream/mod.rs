@@ -25,6 +25,7 @@ mod login_relay;
 mod notifications;
 mod outbound;
 mod owner;
+mod response_memory;
 mod server;
 mod supervisor;
 mod transport;

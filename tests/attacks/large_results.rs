@@ -1,10 +1,14 @@
-//! Results of megabytes with many links: each takes long to be rewritten.
+//! Results of megabytes: with many links each takes long to be rewritten, and each takes memory until it
+//! has been.
+
+use std::pin::pin;
 
 use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::long_calls::{LongCalls, connected_bystander};
-use crate::support::{Gateway, Step, Upstream};
-use crate::{BYSTANDER, two_clients};
+use crate::support::{Client, Gateway, Said, Step, Upstream, within};
+use crate::{ATTACKER, BYSTANDER, two_clients};
 
 /// A gateway that serves all clients on one thread, and a server with a tool whose result has very
 /// many links.
@@ -47,4 +51,81 @@ async fn large_results_of_one_client_wait_in_front_of_nobody() {
         assert!(!said.is_error(), "{}", said.text());
     };
     attack(&gateway, 8).wait_in_front_of_nobody(own).await;
+}
+
+/// More than half of the bytes that may be in memory.
+const LARGE: usize = 300 << 10;
+
+/// A gateway with a bound for responses. Each result waits for an interceptor that never answers, and
+/// stays in memory meanwhile.
+struct WaitingResults {
+    gateway: Gateway,
+    interceptor: TcpListener,
+    tool: &'static str,
+}
+
+impl WaitingResults {
+    async fn behind(bound: &str, (lines, tool): (String, &'static str)) -> Self {
+        let interceptor = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let check = format!(
+            "[interceptors.check]\nurl = \"http://{}/\"\ntimeout = \"60s\"\non = [\"result\"]\n",
+            interceptor.local_addr().unwrap()
+        );
+        let server = lines + "max_response = \"512KiB\"\ninterceptors = [\"check\"]\n";
+        let builder = Gateway::with("s", server).toml(&check).gateway(bound);
+        Self { gateway: two_clients(builder).start().await, interceptor, tool }
+    }
+
+    fn client(&self, key: &str) -> Client {
+        self.gateway.modern().key(key)
+    }
+
+    async fn call(&self, client: &Client) -> Said {
+        let call = client.ask_call(&format!("s__{}", self.tool), json!({}));
+        call.token(json!("t")).send().await.said().await
+    }
+
+    /// Drives a call until its result waits, as long as the socket of the interceptor lives; the reason if
+    /// it is refused instead.
+    async fn wait_for(&self, call: impl Future<Output = Said>) -> Result<TcpStream, String> {
+        tokio::select! {
+            accepted = within(self.interceptor.accept()) => Ok(accepted.unwrap().0),
+            said = call => Err(said.text().to_owned()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_in_memory_are_bounded_for_each_client_and_for_all() {
+    let upstream = Upstream::modern().await;
+    upstream.does("large", |_| vec![Step::text("x".repeat(LARGE))]);
+    upstream.does("streamed", |call| {
+        let params = json!({ "progressToken": call.token(), "progress": 1 });
+        let method = "notifications/progress";
+        let progress = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        vec![Step::Send(progress), Step::text("x".repeat(LARGE))]
+    });
+    let ways =
+        [(upstream.http(), "large"), (upstream.http(), "streamed"), (upstream.stdio(), "large")];
+    let bounds = [
+        ("limits.responses)", "limits.responses = \"512KiB\"", false),
+        ("limits.responses_each)", "limits.responses_each = \"512KiB\"", true),
+    ];
+    for ((name, bound, spares_others), way) in
+        bounds.into_iter().flat_map(|bound| ways.clone().map(|way| (bound, way)))
+    {
+        let named = format!("{bound} {way:?}");
+        let waiting = WaitingResults::behind(bound, way).await;
+        let (attacker, bystander) = (waiting.client(ATTACKER), waiting.client(BYSTANDER));
+        {
+            let mut first = pin!(waiting.call(&attacker));
+            let _socket = waiting.wait_for(first.as_mut()).await.expect(&named);
+            let refusal = waiting.wait_for(waiting.call(&attacker)).await.expect_err(&named);
+            assert!(refusal.contains(name), "{named}: {refusal}");
+            let other = waiting.wait_for(waiting.call(&bystander)).await;
+            assert_eq!(other.is_ok(), spares_others, "{named}: {other:?}");
+        }
+        // The calls end with their clients, and their memory is free.
+        within(async { while waiting.wait_for(waiting.call(&attacker)).await.is_err() {} }).await;
+    }
 }

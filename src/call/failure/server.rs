@@ -73,6 +73,14 @@ pub enum ServerFault {
         /// The most bytes allowed.
         limit: usize,
     },
+    /// Large responses take all of the memory that they may take.
+    #[error(
+        "its response was dropped: large responses take as much memory as they may (limits.{setting})"
+    )]
+    MemoryUsedUp {
+        /// The setting below `limits`.
+        setting: &'static str,
+    },
     /// The stream of events has more lines without a message than allowed.
     #[error("it sent more than {limit} lines without a message within a second")]
     Chatter {

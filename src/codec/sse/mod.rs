@@ -143,6 +143,11 @@ impl SseDecoder {
         Ok(None)
     }
 
+    /// The bytes of the event that has not ended yet, and of those behind it.
+    pub fn buffered(&self) -> usize {
+        self.input.len() + self.partial.len() + self.pending.size
+    }
+
     /// How many lines since the last call were comments, or ends of events that say nothing.
     pub fn take_chatter(&mut self) -> usize {
         std::mem::take(&mut self.chatter)

@@ -65,18 +65,46 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// Safe.
     pub async fn next_event(&mut self) -> Result<Option<SseEvent>, BodyError<B::Error>> {
         loop {
-            let event = self.decoder.next_event();
-            let event = event.map_err(|SseError::TooLarge { limit }| BodyError::TooLarge { limit });
-            if let Some(event) = event? {
-                self.note(&event);
+            if let Some(event) = self.take_event()? {
                 return Ok(Some(event));
             }
-            self.bound_chatter()?;
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
-                self.decoder.push(data);
+            if !self.read_more().await? {
+                return Ok(None);
             }
         }
+    }
+
+    /// Takes an event out of the bytes that were read.
+    fn take_event(&mut self) -> Result<Option<SseEvent>, BodyError<B::Error>> {
+        let event = self.decoder.next_event();
+        let event = event.map_err(|SseError::TooLarge { limit }| BodyError::TooLarge { limit })?;
+        match &event {
+            Some(event) => self.note(event),
+            None => self.bound_chatter()?,
+        }
+        Ok(event)
+    }
+
+    /// Reads further bytes; false at the end of the body.
+    ///
+    /// # Errors
+    /// [`BodyError::Broken`] if the connection fails.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn read_more(&mut self) -> Result<bool, BodyError<B::Error>> {
+        // A connection that never runs dry must not keep its thread.
+        consume_budget().await;
+        let Some(frame) = self.body.frame().await else { return Ok(false) };
+        if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
+            self.decoder.push(data);
+        }
+        Ok(true)
+    }
+
+    /// The bytes that were read and belong to no event yet.
+    pub fn buffered(&self) -> usize {
+        self.decoder.buffered()
     }
 
     /// The data of the next message; `None` at the end of the body. Events without a message,
@@ -89,15 +117,28 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// Safe.
     pub async fn next_message(&mut self) -> Result<Option<Bytes>, BodyError<B::Error>> {
         loop {
-            // A connection that never runs dry must not keep its thread.
-            consume_budget().await;
-            let Some(event) = self.next_event().await? else { return Ok(None) };
+            if let Some(message) = self.take_message()? {
+                return Ok(Some(message));
+            }
+            if !self.read_more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes the data of a message out of the bytes that were read.
+    ///
+    /// # Errors
+    /// As [`next_event`](Self::next_event).
+    pub fn take_message(&mut self) -> Result<Option<Bytes>, BodyError<B::Error>> {
+        while let Some(event) = self.take_event()? {
             if event.is_message() {
                 self.backoff.reset();
                 return Ok(Some(event.data));
             }
             self.skipped += 1;
         }
+        Ok(None)
     }
 
     /// Counts an event whose data is no message, as one of those that [`next_message`] skips: the next

@@ -13,6 +13,7 @@ use crate::config::{
 use crate::mcp::Era;
 
 use crate::upstream::credentials::GrantOwner;
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::supervisor::life::Life;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::child::{Child, ChildSpec};
@@ -71,6 +72,7 @@ impl Life<'_> {
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,
+            memory: self.memory(),
             caller_headers: CallerHeaders::of(config),
             inbox: Arc::clone(&self.instance.inbox),
         };
@@ -92,6 +94,7 @@ impl Life<'_> {
             server: Arc::clone(self.instance.config()),
             api: api.clone(),
             files: self.instance.kin.files.clone(),
+            memory: self.memory(),
             inbox: Arc::clone(&self.instance.inbox),
             credentials: self.credentials(),
         };
@@ -113,6 +116,7 @@ impl Life<'_> {
             era: EraChoice::Legacy,
             patience: config.start_timeout / 3,
             limit,
+            memory: self.memory(),
             inbox: Arc::clone(&self.instance.inbox),
             secrets: config.secrets.clone(),
         };
@@ -146,6 +150,10 @@ impl Life<'_> {
         Ok(Arc::clone(instance.kin.client().insert(client)))
     }
 
+    fn memory(&self) -> Arc<ResponseMemory> {
+        Arc::clone(&self.instance.kin.surroundings.response_memory)
+    }
+
     /// The tokens of the instance's requests; `None` without OAuth.
     fn credentials(&self) -> Option<http::RequestCredentials> {
         let authorizer = self.instance.kin.authorizer.as_ref()?;
@@ -168,6 +176,7 @@ impl Life<'_> {
             era,
             patience: config.start_timeout / 3,
             limit: config.max_response,
+            memory: self.memory(),
             inbox: Arc::clone(&self.instance.inbox),
             secrets: config.secrets.clone(),
         };

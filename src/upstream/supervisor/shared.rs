@@ -16,7 +16,7 @@ use crate::clock;
 use crate::codec::file::FileReader;
 use crate::config::{Config, EraChoice, ScanChoice, ServerConfig};
 use crate::mcp::{Era, ProtocolVersion};
-use crate::policy::{Holder, scan_of};
+use crate::policy::{Holder, ShareBounds, scan_of};
 use crate::telemetry::events::{EventSender, LifecycleEvent};
 use crate::telemetry::metrics::{Availability, Metrics, ServerMetrics};
 
@@ -26,6 +26,7 @@ use crate::upstream::lists::OfferedLists;
 use crate::upstream::lists::store::ListStore;
 use crate::upstream::notifications::SubscriptionHub;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::supervisor::legacy_side::{LegacySide, LegacySupport};
 use crate::upstream::supervisor::pool::Pool;
 use crate::upstream::supervisor::remembered_era::RememberedEra;
@@ -60,6 +61,8 @@ pub struct ServerContext {
     pub(in crate::upstream) starts: Arc<StartQueue>,
     /// The only client, if there is no listener for others.
     pub(in crate::upstream) sole_client: Option<Arc<SoleClient>>,
+    /// The memory of large responses.
+    pub(in crate::upstream) response_memory: Arc<ResponseMemory>,
     /// How much of a limit one client may have, in percent.
     share: Arc<AtomicUsize>,
     /// Whether definitions of any server are scanned.
@@ -83,6 +86,7 @@ impl ServerContext {
             grants: Arc::default(),
             starts: StartQueue::new(usize::MAX),
             sole_client: None,
+            response_memory: Arc::default(),
             share: Arc::new(AtomicUsize::new(100)),
             scans: Arc::default(),
             lists_by_era: Arc::default(),
@@ -144,6 +148,9 @@ impl ServerContext {
         self.grants.set_configured_issuers(own.chain(of_servers).collect());
         self.scans.store(config.servers.iter().any(is_scanned), Ordering::Relaxed);
         self.share.store(config.share_of(100), Ordering::Relaxed);
+        let limits = &config.gateway.limits;
+        let bounds = ShareBounds { all: limits.responses, each: limits.responses_each };
+        self.response_memory.set_bounds(bounds);
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         let parallel = config.gateway.start_parallel.map_or(2 * cores, NonZeroUsize::get);
         self.starts.set_limit(parallel);

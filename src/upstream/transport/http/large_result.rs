@@ -24,22 +24,29 @@ use crate::mcp::Era;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
+use crate::upstream::response_memory::{PassingCharge, ResponseCharge};
 use crate::upstream::transport::large_message::parse_message;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
 /// A response of which only a part has arrived.
-pub(super) struct PartialAnswer {
+pub(in crate::upstream::transport) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
     limit: usize,
+}
+
+/// The bounds of the rest of a response: in time and in memory.
+pub(super) struct AnswerBounds {
+    pub(super) deadline: Deadline,
+    pub(super) charge: ResponseCharge,
 }
 
 /// Reads a body whole if it is small.
 ///
 /// # Errors
 /// [`BodyError`] if the body is too large or its connection is lost.
-pub(super) async fn read(
+pub(in crate::upstream::transport) async fn read(
     mut body: ResponseBody,
     limit: usize,
 ) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
@@ -85,8 +92,9 @@ impl PartialAnswer {
         mut self,
         id: &Id,
         shared: &HttpShared,
-        mut deadline: Deadline,
+        bounds: AnswerBounds,
     ) -> Result<Result<Passing, Frame>, UpstreamError> {
+        let AnswerBounds { mut deadline, mut charge } = bounds;
         let era = shared.peer.era();
         let mut begun = self.result(era);
         if begun.is_none() && self.head.len() < PASS_FROM {
@@ -99,7 +107,7 @@ impl PartialAnswer {
         // A result is for this request only if its id says so: one that comes first is read whole.
         let Some((scanner, first)) = begun.filter(|(scanner, _)| scanner.id().is_some()) else {
             let whole = tokio::select! {
-                whole = self.rest() => whole?,
+                whole = self.rest(Some(&mut charge)) => whole?,
                 after = deadline.passed() => return Err(UpstreamError::Timeout { after }),
             };
             return Ok(Err(parse_message(whole).await?.into_response()?));
@@ -116,7 +124,9 @@ impl PartialAnswer {
             inbox: Arc::clone(&shared.inbox),
             deadline,
         };
-        Ok(Ok(Passing::new(shared.server.clone(), era, way.pieces())))
+        let server = shared.server.clone();
+        let passing = Passing::new(server.clone(), era, way.pieces());
+        Ok(Ok(passing.metered_by(PassingCharge { server, charge })))
     }
 
     /// The part of the result that has arrived, if it can be passed on.
@@ -147,15 +157,26 @@ impl PartialAnswer {
         Ok(Self { head: head.freeze(), body, limit })
     }
 
-    /// Reads everything.
+    /// Reads everything. A response to a client's call is charged to the client.
     ///
     /// # Errors
-    /// [`UpstreamError`] if the response is too large or ends early.
-    pub(super) async fn rest(self) -> Result<Bytes, UpstreamError> {
+    /// [`UpstreamError`] if the response is too large, ends early, or finds no memory.
+    pub(in crate::upstream) async fn rest(
+        self,
+        mut charge: Option<&mut ResponseCharge>,
+    ) -> Result<Bytes, UpstreamError> {
         let mut whole = BytesMut::from(self.head);
         let mut body = self.body;
-        while add_piece(&mut whole, &mut body, self.limit).await? {}
-        Ok(whole.freeze())
+        while add_piece(&mut whole, &mut body, self.limit).await? {
+            if let Some(charge) = &mut charge {
+                charge.count(whole.len())?;
+            }
+        }
+        let whole = whole.freeze();
+        Ok(match charge {
+            Some(charge) => charge.hold(whole),
+            None => whole,
+        })
     }
 }
 

@@ -44,10 +44,11 @@ use crate::config::EraChoice;
 use crate::era::{lift, lower};
 use crate::jsonrpc::{self, Frame, Id};
 use crate::mcp::{Era, LogLevel, Method};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, Holder};
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::LogLevelControl;
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
 use crate::upstream::transport::peer::{Peer, answer_to_server};
 use crate::upstream::transport::request_ids::RequestIds;
@@ -61,7 +62,8 @@ pub(in crate::upstream) use content_coding::decode_body;
 pub(in crate::upstream::transport) use headers::ApiHeaders;
 pub(in crate::upstream) use headers::SignableRequest;
 use headers::{CallHeaders, RequestHeaders, modern_headers};
-use large_result::PartialAnswer;
+pub(in crate::upstream::transport) use large_result::read as read_small_body;
+use large_result::{AnswerBounds, PartialAnswer};
 pub use pool::TransportError;
 use probe::{discover, probe};
 use reply::{HttpReply, MessageStream, find_answer};
@@ -87,6 +89,7 @@ struct HttpShared {
     session: LegacySession,
     pub(super) ids: RequestIds,
     limit: usize,
+    memory: Arc<ResponseMemory>,
     caller_headers: CallerHeaders,
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
@@ -112,6 +115,8 @@ pub(in crate::upstream) struct HttpOpening {
     pub(in crate::upstream) patience: Duration,
     /// The most bytes of a response or of one event.
     pub(in crate::upstream) limit: usize,
+    /// Counts the memory of large responses.
+    pub(in crate::upstream) memory: Arc<ResponseMemory>,
     /// The headers of calls that come from their clients.
     pub(in crate::upstream) caller_headers: CallerHeaders,
     /// Messages that the server sends outside of responses.
@@ -148,6 +153,7 @@ impl HttpServer {
             session,
             ids: RequestIds::default(),
             limit: opening.limit,
+            memory: opening.memory,
             caller_headers: opening.caller_headers,
             inbox: opening.inbox,
             levels: LogLevelControl::default(),
@@ -234,10 +240,15 @@ impl HttpShared {
                 let CallHeaders { call, target, .. } = headers;
                 let (mut coming, _) = StreamedCall::of(self, &id, (call, target), deadline);
                 let events = self.resumable(&id, events, HeaderMap::new());
+                let events = events.charged_to(&coming.holder);
                 coming.stage = ReplyStage::Streaming(events);
                 Ok(coming.reply())
             }
-            HttpReply::Begun(begun) => self.reply_in_pieces(begun, &id, deadline).await,
+            HttpReply::Begun(begun) => {
+                let context = &headers.call.context;
+                let holder = Holder::identify(&context.principal, context.address);
+                self.reply_in_pieces(begun, &id, self.bound(deadline, &holder)).await
+            }
             whole => Ok(Reply::ready(Ok(self.answer(whole, &id)?))),
         }
     }
@@ -290,10 +301,14 @@ impl HttpShared {
         match reception? {
             HttpReply::Events(events) => {
                 let events = self.resumable(&id, events, self.clients_own(call));
+                let events = events.charged_to(&coming.holder);
                 coming.stage = ReplyStage::Streaming(events);
                 Ok(coming.reply())
             }
-            HttpReply::Begun(begun) => self.reply_in_pieces(begun, &id, coming.deadline).await,
+            HttpReply::Begun(begun) => {
+                let bounds = self.bound(coming.deadline, &coming.holder);
+                self.reply_in_pieces(begun, &id, bounds).await
+            }
             whole => Ok(Reply::ready(Ok(self.answer(whole, &id)?))),
         }
     }
@@ -303,9 +318,9 @@ impl HttpShared {
         &self,
         begun: PartialAnswer,
         id: &Id,
-        deadline: Deadline,
+        bounds: AnswerBounds,
     ) -> Result<Reply, UpstreamError> {
-        Ok(match self.pass(begun, id, deadline).await? {
+        Ok(match self.pass(begun, id, bounds).await? {
             Ok(passing) => Reply::passing(passing),
             Err(answer) => Reply::ready(Ok(answer)),
         })

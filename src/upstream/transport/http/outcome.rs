@@ -9,11 +9,13 @@ use tokio::time::{sleep, timeout};
 use crate::call::{Answer, Failure, Passing, VersionFault};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, code};
+use crate::policy::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
+use crate::upstream::response_memory::ResponseCharge;
 
 use super::HttpShared;
-use super::large_result::PartialAnswer;
+use super::large_result::{AnswerBounds, PartialAnswer};
 use super::probe::discover;
 use super::reply::{HttpReply, answer_in, find_answer, refusal, status_error};
 
@@ -55,16 +57,26 @@ impl HttpShared {
         self.checked(answer?)
     }
 
+    /// Begins to count the memory of a large response to a client.
+    pub(super) fn charge(&self, holder: &Holder) -> ResponseCharge {
+        self.memory.charge(holder, self.limit)
+    }
+
+    /// The bounds of the rest of a large response to a client.
+    pub(super) fn bound(&self, deadline: Deadline, holder: &Holder) -> AnswerBounds {
+        AnswerBounds { deadline, charge: self.charge(holder) }
+    }
+
     /// Passes on a response that is too large to be buffered, if that is
     /// possible.
     pub(super) async fn pass(
         &self,
         begun: PartialAnswer,
         id: &Id,
-        deadline: Deadline,
+        bounds: AnswerBounds,
     ) -> Result<Result<Passing, Answer>, UpstreamError> {
         // Boxed to keep the usual call small: this is rare.
-        match Box::pin(begun.pass(id, self, deadline)).await? {
+        match Box::pin(begun.pass(id, self, bounds)).await? {
             Ok(passing) => Ok(Ok(passing)),
             Err(frame) => {
                 Ok(Err(Box::pin(self.answer_large(HttpReply::Message(frame), id)).await?))

@@ -20,6 +20,7 @@ use crate::jsonrpc::{
 use crate::mcp::{MediaType, quote_content_type};
 use crate::text::one_line;
 use crate::upstream::UpstreamError;
+use crate::upstream::response_memory::ResponseCharge;
 use crate::upstream::transport::large_message::{
     ParsingMessage, begin_parsing, finish_parsing, parse_message, work_on_message,
 };
@@ -112,7 +113,7 @@ impl HttpReply {
         match self {
             Self::Message(frame) => find_answer(frame, id).await,
             Self::Begun(begun) => {
-                let text = parse_message(begun.rest().await?).await?;
+                let text = parse_message(begun.rest(None).await?).await?;
                 find_answer(text.into_response()?, id).await
             }
             Self::Empty => Err(UpstreamError::NoAnswer),
@@ -221,11 +222,36 @@ pub(super) struct MessageStream {
     queued: VecDeque<Frame>,
     /// An event without a message was reported.
     has_warned: bool,
+    /// Counts the memory of large events, on the stream of a client's call.
+    charge: Option<ResponseCharge>,
 }
 
 impl MessageStream {
     fn over(events: SseReader<ResponseBody>) -> Self {
-        Self { events, parsing: None, queued: VecDeque::new(), has_warned: false }
+        Self { events, parsing: None, queued: VecDeque::new(), has_warned: false, charge: None }
+    }
+
+    /// Charges large events to a client.
+    pub(super) fn charge_to(&mut self, charge: ResponseCharge) {
+        self.charge = Some(charge);
+    }
+
+    /// The data of the next message; `None` at the end of the stream.
+    async fn next_data(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            if let Some(data) = self.events.take_message()? {
+                return Ok(Some(match &mut self.charge {
+                    Some(charge) => charge.hold(data),
+                    None => data,
+                }));
+            }
+            if !self.events.read_more().await? {
+                return Ok(None);
+            }
+            if let Some(charge) = &mut self.charge {
+                charge.count(self.events.buffered())?;
+            }
+        }
     }
 
     /// The next message; `None` at the end of the stream.
@@ -238,7 +264,7 @@ impl MessageStream {
                 return Ok(Some(frame));
             }
             if self.parsing.is_none() {
-                let Some(data) = self.events.next_message().await? else { return Ok(None) };
+                let Some(data) = self.next_data().await? else { return Ok(None) };
                 if data.len() <= LARGE_MESSAGE {
                     match parse_from_server(&data, MAX_SERVER_DEPTH)? {
                         ServerText::Message(frame) => return Ok(Some(frame)),

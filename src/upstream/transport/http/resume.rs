@@ -19,6 +19,7 @@ use http::{HeaderMap, Method as HttpMethod};
 use crate::codec::sse::ResumePoint;
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, MediaType, header};
+use crate::policy::Holder;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::sizes::admit;
 
@@ -34,6 +35,8 @@ pub(super) struct Resumable {
     /// The headers of resumptions, besides `Last-Event-ID`.
     headers: HeaderMap,
     stage: ResumeStage,
+    /// The client of the call, whom the memory of large events is charged to.
+    holder: Option<Holder>,
 }
 
 enum ResumeStage {
@@ -72,7 +75,15 @@ impl Resumable {
         headers: HeaderMap,
     ) -> Self {
         let stage = ResumeStage::Open(events);
-        Self { shared: Arc::clone(shared), id: id.clone(), headers, stage }
+        Self { shared: Arc::clone(shared), id: id.clone(), headers, stage, holder: None }
+    }
+
+    /// Charges the memory of large events to a client.
+    pub(super) fn charged_to(mut self, holder: &Holder) -> Self {
+        if let ResumeStage::Open(events) = &mut self.stage {
+            events.charge_to(self.shared.charge(holder));
+        }
+        Self { holder: Some(holder.clone()), ..self }
     }
 
     /// The next item; `None` at the end of the stream.
@@ -152,6 +163,9 @@ impl Resumable {
         match attempt {
             ResumeAttempt::Open(mut events) => {
                 events.events.continue_from(point);
+                if let Some(holder) = &self.holder {
+                    events.charge_to(self.shared.charge(holder));
+                }
                 self.stage = ResumeStage::Open(events);
                 return Ok(());
             }

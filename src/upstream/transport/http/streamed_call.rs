@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::call::{Answers, Call, Event, Notice, Question, Reply};
 use crate::jsonrpc::{Frame, Id};
 use crate::mcp::{Era, LogLevel, notification};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, Holder};
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::questions::{
@@ -80,6 +80,8 @@ pub(super) struct StreamedCall {
     /// belong to, on whatever stream they arrive.
     pub(super) in_call: Option<CallRegistration>,
     pub(super) hearing: LogForwarding,
+    /// The client, whom the memory of a large response is charged to.
+    pub(super) holder: Holder,
 }
 
 /// The future head of a response.
@@ -135,6 +137,7 @@ impl StreamedCall {
             in_call,
             under_way,
             hearing,
+            holder: Holder::identify(&call.context.principal, call.context.address),
         };
         (coming, answers)
     }
@@ -218,22 +221,25 @@ impl StreamedCall {
     /// Starts to read the stream whose head has arrived.
     fn stream(&mut self, events: Box<MessageStream>) {
         let ReplyStage::Sent(_, own) = &mut self.stage else { return };
-        let events = self.shared.resumable(&self.id, events, std::mem::take(own));
+        let own = std::mem::take(own);
+        let events = self.shared.resumable(&self.id, events, own).charged_to(&self.holder);
         self.stage = ReplyStage::Streaming(events);
     }
 
     /// Reads a response that is not a stream.
     async fn whole(self, head: Result<HttpReply, UpstreamError>) -> Event {
-        let Self { shared, id, deadline, mut under_way, .. } = self;
+        let Self { shared, id, deadline, mut under_way, holder, .. } = self;
         if !matches!(head, Err(UpstreamError::Broken(_))) {
             under_way.end();
         }
         let answer = match head {
-            Ok(HttpReply::Begun(begun)) => match shared.pass(begun, &id, deadline).await {
-                Ok(Ok(passing)) => return Event::Passing(passing),
-                Ok(Err(answer)) => Ok(answer),
-                Err(fault) => Err(fault),
-            },
+            Ok(HttpReply::Begun(begun)) => {
+                match shared.pass(begun, &id, shared.bound(deadline, &holder)).await {
+                    Ok(Ok(passing)) => return Event::Passing(passing),
+                    Ok(Err(answer)) => Ok(answer),
+                    Err(fault) => Err(fault),
+                }
+            }
             Ok(reply) => shared.answer_large(reply, &id).await,
             Err(fault) => Err(fault),
         };

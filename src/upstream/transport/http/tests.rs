@@ -100,6 +100,7 @@ impl Scripted {
             patience: Duration::from_secs(5),
             limit: 1 << 20,
             caller_headers: CallerHeaders::default(),
+            memory: Arc::default(),
             inbox: Inbox::new(Arc::clone(changed), SubscriptionHub::default().at(&server)),
             server,
         };

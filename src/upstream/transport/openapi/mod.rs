@@ -44,17 +44,19 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::call::{Answer, Call, Params, ParamsFault, Reply, ResultBody};
 use crate::catalog::ServerOffers;
 use crate::clock;
-use crate::codec::body::collect;
 use crate::codec::file::FileReader;
 use crate::config::{OpenApiConfig, OperationForm, ServerConfig, ServerSecrets};
 use crate::jsonrpc::{Response, Splice, error_object};
 use crate::mcp::{Method, ProtocolVersion, code};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, Holder};
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::notifications::Inbox;
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::caller_headers::CallerHeaders;
-use crate::upstream::transport::http::{ApiHeaders, HttpClient, RequestCredentials, decode_body};
+use crate::upstream::transport::http::{
+    ApiHeaders, HttpClient, RequestCredentials, decode_body, read_small_body,
+};
 use crate::upstream::transport::large_message::work_on_message;
 use crate::upstream::transport::peer::{ChangeCapabilities, Peer};
 
@@ -71,6 +73,8 @@ pub(in crate::upstream) struct ApiOpening {
     pub(in crate::upstream) server: Arc<ServerConfig>,
     pub(in crate::upstream) api: OpenApiConfig,
     pub(in crate::upstream) files: FileReader,
+    /// Counts the memory of large responses.
+    pub(in crate::upstream) memory: Arc<ResponseMemory>,
     pub(in crate::upstream) inbox: Arc<Inbox>,
     /// The tokens that go with its requests; `None` without OAuth.
     pub(in crate::upstream) credentials: Option<RequestCredentials>,
@@ -85,6 +89,7 @@ pub(in crate::upstream) struct OpenApiServer {
 
 struct ApiShared {
     loader: DocumentLoader,
+    memory: Arc<ResponseMemory>,
     caller_headers: CallerHeaders,
     peer: Peer,
     current: ArcSwap<CurrentApi>,
@@ -107,7 +112,7 @@ struct CurrentApi {
 impl OpenApiServer {
     /// Reads the document. The caller bounds the time.
     pub(in crate::upstream) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
-        let ApiOpening { server, api, files, inbox, credentials } = opening;
+        let ApiOpening { server, api, files, memory, inbox, credentials } = opening;
         let loader = DocumentLoader::new(server, api, files).await?;
         let document = loader.load(None).await?.ok_or(UpstreamError::NoAnswer)?;
         let client = loader.client_for(&document.api.base).await?;
@@ -121,6 +126,7 @@ impl OpenApiServer {
         let shared = Arc::new(ApiShared {
             caller_headers: CallerHeaders::of(&loader.server),
             loader,
+            memory,
             peer,
             current: ArcSwap::from_pointee(current),
             inbox,
@@ -292,7 +298,14 @@ impl ApiShared {
         let mut response = sent.await?;
         decode_body(&mut response)?;
         let (head, body) = response.into_parts();
-        let body = collect(body, self.loader.server.max_response).await?;
+        let limit = self.loader.server.max_response;
+        let body = match read_small_body(body, limit).await? {
+            Ok(body) => body,
+            Err(begun) => {
+                let holder = Holder::identify(&call.context.principal, call.context.address);
+                begun.rest(Some(&mut self.memory.charge(&holder, limit))).await?
+            }
+        };
         Ok(ApiAnswer { status: head.status, headers: head.headers, body })
     }
 

@@ -8,6 +8,7 @@ mod change_stream;
 mod outgoing;
 mod pending;
 mod reader;
+mod streams;
 mod wire;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::config::{EraChoice, ServerSecrets};
 use crate::era::{lift, lower};
 use crate::jsonrpc::Id;
 use crate::mcp::{Era, LogLevel, Method, ProtocolVersion, notification};
-use crate::policy::CallTarget;
+use crate::policy::{CallTarget, Holder};
 
 use crate::upstream::InstanceKey;
 use crate::upstream::UpstreamError;
@@ -35,13 +36,14 @@ use crate::upstream::interaction::questions::{CallOrigin, CallQuestions, SideMes
 use crate::upstream::interaction::side_queue::SideReceiver;
 use crate::upstream::notifications::Inbox;
 use crate::upstream::notifications::levels::{self, LogLevelControl};
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::peer::{
     DiscoverVerdict, Peer, initialize_params, judge_discover, judge_initialize, modern_params,
 };
 pub(in crate::upstream) use reader::ChildOutput;
 
 use pending::{AwaitedReply, LogSubscription, PendingEvent, RequestInterest};
-use wire::ChildLink;
+use wire::{ChildLink, LinkSettings};
 
 /// A connection to a child whose era and capabilities are known.
 pub(in crate::upstream) struct StdioServer {
@@ -62,6 +64,8 @@ pub(in crate::upstream) struct StdioOpening {
     pub(in crate::upstream) patience: Duration,
     /// The most bytes of a line from the child.
     pub(in crate::upstream) limit: usize,
+    /// Counts the memory of large responses.
+    pub(in crate::upstream) memory: Arc<ResponseMemory>,
     /// Messages that the child sends outside of responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
     /// What is hidden in lines that are logged.
@@ -76,13 +80,14 @@ impl StdioServer {
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<Self, UpstreamError> {
-        let wire = ChildLink::start(
-            (opening.server, opening.secrets),
-            input,
-            output,
-            opening.limit,
-            opening.inbox,
-        );
+        let settings = LinkSettings {
+            server: opening.server,
+            secrets: opening.secrets,
+            limit: opening.limit,
+            memory: opening.memory,
+            inbox: opening.inbox,
+        };
+        let wire = ChildLink::start(settings, input, output);
         match introduce(&wire, &opening.owner.told.capabilities, opening.era, opening.patience)
             .await
         {
@@ -144,6 +149,7 @@ impl StdioServer {
             hears,
             era: self.peer.era(),
             info: self.peer.info.clone(),
+            holder: Holder::identify(&call.context.principal, call.context.address),
         };
         let sent = async {
             self.set_level(call.context.log).await?;
@@ -189,6 +195,8 @@ struct OnItsWay {
     hears: Option<LogLevel>,
     era: Era,
     info: Bytes,
+    /// The client, whom the memory of a large response is charged to.
+    holder: Holder,
 }
 
 impl OnItsWay {
@@ -223,6 +231,7 @@ impl OnItsWay {
                 }
             };
             let answer = answer
+                .and_then(|answer| self.wire.charge(&self.holder, answer))
                 .map(|answer| answer.sent_by(&self.info))
                 .map_err(|fault| self.wire.fail(fault));
             // Before the client has its answer: a call that timed out is cancelled here.

@@ -22,6 +22,16 @@ fn child(version: ProtocolVersion) -> (StdioServer, DuplexStream, DuplexStream) 
     child_with_limit(version, 1 << 20)
 }
 
+fn settings() -> LinkSettings {
+    LinkSettings {
+        server: ServerName::new("s").unwrap(),
+        secrets: ServerSecrets::default(),
+        limit: 1 << 20,
+        memory: Arc::default(),
+        inbox: crate::upstream::tests::inbox(),
+    }
+}
+
 /// The same with another limit of its lines.
 fn child_with_limit(
     version: ProtocolVersion,
@@ -29,8 +39,7 @@ fn child_with_limit(
 ) -> (StdioServer, DuplexStream, DuplexStream) {
     let (input, its_input) = duplex(64);
     let (its_output, output) = duplex(64 * 1024);
-    let server = (ServerName::new("s").unwrap(), ServerSecrets::default());
-    let wire = ChildLink::start(server, input, output, limit, crate::upstream::tests::inbox());
+    let wire = ChildLink::start(LinkSettings { limit, ..settings() }, input, output);
     let stdio = StdioServer {
         wire,
         peer: peer(version),
@@ -74,8 +83,8 @@ async fn end(mut reply: Reply) -> Result<Answer, Failure> {
 async fn an_excerpt_of_a_line_shows_no_secret_not_even_one_that_was_cut() {
     let (input, _its_input) = duplex(64);
     let (_its_output, output) = duplex(64);
-    let server = (ServerName::new("s").unwrap(), ServerSecrets::new(["hunter2-hunter2"]));
-    let wire = ChildLink::start(server, input, output, 1 << 20, crate::upstream::tests::inbox());
+    let secrets = ServerSecrets::new(["hunter2-hunter2"]);
+    let wire = ChildLink::start(LinkSettings { secrets, ..settings() }, input, output);
     assert_eq!(wire.excerpt(b"key hunter2-hunter2"), "key ***");
     let long = wire.excerpt(&b"hunter2-hunter2 ".repeat(100));
     assert!(long.ends_with("***") && !long.contains("hunter2"), "{long}");
@@ -196,9 +205,7 @@ async fn an_answer_too_long_to_read_ends_the_only_call_also_while_changes_are_li
 async fn a_child_is_read_where_it_is_called_from_and_lost_when_that_ends() {
     let (input, its_input) = duplex(64 * 1024);
     let (mut its_output, output) = pipe::pipe().unwrap();
-    let server = (ServerName::new("s").unwrap(), ServerSecrets::default());
-    let inbox = crate::upstream::tests::inbox();
-    let wire = ChildLink::start(server, input, ChildOutput::of(output), 1 << 20, inbox);
+    let wire = ChildLink::start(settings(), input, ChildOutput::of(output));
     let peer = peer(ProtocolVersion::LATEST_LEGACY);
     let stdio =
         StdioServer { wire, peer, levels: LogLevelControl::default(), _listening: JoinSet::new() };

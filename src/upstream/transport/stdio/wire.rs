@@ -8,16 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use memchr::memmem;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::call::{Answer, Failure, Notice, Question, ServerName};
+use crate::codec::large_message::LARGE_MESSAGE;
 use crate::codec::lines::LineEnds;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::{self, Frame, FrameFault, Id, MAX_SERVER_DEPTH, Response, ServerText};
 use crate::mcp::{Era, Method, notification};
+use crate::policy::Holder;
 use crate::upstream::interaction::cancelled_calls::CancelledCalls;
 use crate::upstream::interaction::questions::{
     self, CallMatch, CallOrigin, SideMessage, tie, tie_question,
@@ -26,7 +27,8 @@ use crate::upstream::interaction::routing::{self, LegacyConnection};
 use crate::upstream::interaction::side_queue::{SideSender, side_queue};
 use crate::upstream::interaction::sizes::admit;
 use crate::upstream::notifications::Inbox;
-use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
+use crate::upstream::notifications::listen::StreamSignal;
+use crate::upstream::response_memory::ResponseMemory;
 use crate::upstream::transport::request_ids::RequestIds;
 use crate::upstream::{ExitCause, UpstreamError};
 
@@ -35,11 +37,15 @@ use super::pending::{
     AwaitedReply, LogSubscription, PendingEvent, PendingRequest, RequestInterest,
 };
 use super::reader::{OutputReader, ReaderTask};
+use super::streams::OpenStreams;
 
 /// State that the calls to one child share.
 pub(super) struct ChildLink {
     server: ServerName,
     secrets: ServerSecrets,
+    /// The most bytes of a line.
+    limit: usize,
+    memory: Arc<ResponseMemory>,
     outgoing: Outgoing,
     /// The runtime that the output is read on.
     pub(super) place: ReaderTask,
@@ -51,22 +57,35 @@ pub(super) struct ChildLink {
     /// Messages that the child sends outside of responses.
     pub(super) inbox: Arc<Inbox>,
     /// The streams of a Modern child, by the ids of their requests.
-    streams: Mutex<HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>>,
+    pub(super) streams: Mutex<OpenStreams>,
+}
+
+/// The settings of the pipes of a child.
+pub(super) struct LinkSettings {
+    pub(super) server: ServerName,
+    /// Hidden in lines that are logged.
+    pub(super) secrets: ServerSecrets,
+    /// The most bytes of a line from the child.
+    pub(super) limit: usize,
+    /// Counts the memory of large responses.
+    pub(super) memory: Arc<ResponseMemory>,
+    /// Messages that the child sends outside of responses.
+    pub(super) inbox: Arc<Inbox>,
 }
 
 impl ChildLink {
-    /// Starts to read and write. `limit` bounds a line from the child; the server's secrets are
-    /// hidden in lines that are logged.
+    /// Starts to read and write.
     pub(super) fn start(
-        (server, secrets): (ServerName, ServerSecrets),
+        settings: LinkSettings,
         input: impl AsyncWrite + Send + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
-        limit: usize,
-        inbox: Arc<Inbox>,
     ) -> Arc<Self> {
+        let LinkSettings { server, secrets, limit, memory, inbox } = settings;
         let wire = Arc::new(Self {
             server,
             secrets,
+            limit,
+            memory,
             outgoing: Outgoing::start(input),
             place: ReaderTask::default(),
             pending: Mutex::default(),
@@ -78,6 +97,17 @@ impl ChildLink {
         });
         OutputReader::start(&wire, output, limit);
         wire
+    }
+
+    /// Charges the memory of an answer to its client, if it is large.
+    pub(super) fn charge(&self, holder: &Holder, answer: Answer) -> Result<Answer, UpstreamError> {
+        let size = answer.raw().len();
+        if size <= LARGE_MESSAGE {
+            return Ok(answer);
+        }
+        let mut charge = self.memory.charge(holder, self.limit);
+        charge.count(size)?;
+        Ok(answer.map_raw(|raw| charge.hold(raw)))
     }
 
     /// The outward form of an error.
@@ -175,7 +205,7 @@ impl ChildLink {
         }
     }
 
-    fn send_cancelled(&self, id: u64) {
+    pub(super) fn send_cancelled(&self, id: u64) {
         let line = notification::cancelled(&Id::number(id));
         // A full queue means that the child does not read, and so would not see
         // a cancellation either.
@@ -334,52 +364,6 @@ impl ChildLink {
         }
     }
 
-    /// Passes an acknowledgement to its stream.
-    fn acknowledge(&self, params: Option<Bytes>) {
-        let Some(params) = params else { return };
-        let id = subscription_of(&params);
-        if let Some((stream, _)) = id.and_then(|id| self.streams().get(&id).cloned()) {
-            let _ = stream.try_send(StreamSignal::Acknowledged(params));
-        }
-    }
-
-    /// Passes a notification to its stream, if that carries unknown
-    /// notifications; returns it otherwise.
-    fn carry(&self, method: String, params: Option<Bytes>) -> Result<(), (String, Option<Bytes>)> {
-        let streams = self.streams();
-        // Usually there is no such stream.
-        if streams.values().all(|(_, carries)| *carries == StreamPurpose::News) {
-            return Err((method, params));
-        }
-        let id = params.as_deref().and_then(subscription_of);
-        match id.and_then(|id| streams.get(&id)) {
-            Some((stream, StreamPurpose::Unknown)) => {
-                let _ = stream.try_send(StreamSignal::Told(method, params));
-                Ok(())
-            }
-            _ => Err((method, params)),
-        }
-    }
-
-    /// Registers a stream, before it is requested. Its signals arrive until
-    /// `forget_stream`.
-    pub(super) fn expect_stream(
-        &self,
-        id: u64,
-        signals: mpsc::Sender<StreamSignal>,
-        carries: StreamPurpose,
-    ) {
-        self.streams().insert(id, (signals, carries));
-    }
-
-    /// Removes a stream, and cancels it unless the child has ended it.
-    pub(super) fn forget_stream(&self, id: u64) {
-        let open = self.streams().remove(&id).is_some();
-        if open {
-            self.send_cancelled(id);
-        }
-    }
-
     /// Handles a line of the child's log, which names no call.
     fn line(&self, method: String, params: Option<Bytes>) {
         let Some(params) = params else { return };
@@ -433,13 +417,6 @@ impl ChildLink {
         self.pending().len()
     }
 
-    fn streams(
-        &self,
-    ) -> parking_lot::MutexGuard<'_, HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>>
-    {
-        self.streams.lock()
-    }
-
     fn pending(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, PendingRequest>> {
         // No code that can panic runs while the lock is held.
         self.pending.lock()
@@ -462,21 +439,6 @@ impl LegacyConnection for ChildLink {
     fn send(self: &Arc<Self>, message: Bytes) {
         self.write_aside(&message);
     }
-}
-
-/// The stream that a notification belongs to, by the number of its request.
-fn subscription_of(params: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct SubscriptionMeta {
-        #[serde(rename = "_meta")]
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
-        subscription: u64,
-    }
-    jsonrpc::object::<SubscriptionMeta>(params).ok().map(|params| params.metadata.subscription)
 }
 
 /// The id at either end of a line over the limit.

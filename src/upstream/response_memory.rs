@@ -1,0 +1,175 @@
+//! The memory that large responses of servers may take, in total and for each client.
+//!
+//! A small response is not counted, nor is one that is passed on as it arrives. Every other response to
+//! a call, and every large event of a stream, is counted by its bytes from [`LARGE_MESSAGE`] on, until
+//! the last of them is dropped. By then it has been rewritten for its client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use crate::call::{Failure, ResultMeter, ServerName};
+use crate::codec::large_message::LARGE_MESSAGE;
+use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
+
+use super::UpstreamError;
+
+/// Counts the bytes of large responses in memory.
+#[derive(Debug)]
+pub(in crate::upstream) struct ResponseMemory {
+    held: Arc<SharedAmount>,
+    all: AtomicUsize,
+    each: AtomicUsize,
+}
+
+/// The bytes of the response, or of the event, that is being read for a client.
+#[derive(Debug)]
+pub(in crate::upstream) struct ResponseCharge {
+    memory: Arc<ResponseMemory>,
+    holder: Holder,
+    /// The most bytes that a response of the server may have.
+    largest: usize,
+    counted: usize,
+    share: Option<Share>,
+}
+
+impl Default for ResponseMemory {
+    /// Without a bound.
+    fn default() -> Self {
+        let unbounded = || AtomicUsize::new(usize::MAX);
+        Self { held: Arc::default(), all: unbounded(), each: unbounded() }
+    }
+}
+
+impl ResponseMemory {
+    /// Puts other bounds in force. Responses that are in memory stay there.
+    pub(in crate::upstream) fn set_bounds(&self, bounds: ShareBounds) {
+        self.all.store(bounds.all, Ordering::Relaxed);
+        self.each.store(bounds.each, Ordering::Relaxed);
+    }
+
+    /// Begins to count for a client of a server that may send responses of at most `largest` bytes.
+    pub(in crate::upstream) fn charge(
+        self: &Arc<Self>,
+        holder: &Holder,
+        largest: usize,
+    ) -> ResponseCharge {
+        ResponseCharge {
+            memory: Arc::clone(self),
+            holder: holder.clone(),
+            largest,
+            counted: 0,
+            share: None,
+        }
+    }
+
+    /// The bounds at a server. One response of its largest size always fits.
+    fn bounds(&self, largest: usize) -> ShareBounds {
+        ShareBounds {
+            all: self.all.load(Ordering::Relaxed).max(largest),
+            each: self.each.load(Ordering::Relaxed).max(largest),
+        }
+    }
+}
+
+impl ResponseCharge {
+    /// Counts a response of which so many bytes are in memory.
+    ///
+    /// # Errors
+    /// [`UpstreamError::MemoryUsedUp`].
+    pub(in crate::upstream) fn count(&mut self, bytes: usize) -> Result<(), UpstreamError> {
+        if bytes <= LARGE_MESSAGE {
+            return Ok(());
+        }
+        let (bounds, more) = (self.memory.bounds(self.largest), bytes.saturating_sub(self.counted));
+        let taken = match &mut self.share {
+            Some(share) => share.grow(more, bounds),
+            None => self.memory.held.take(&self.holder, more, bounds).map(|share| {
+                self.share = Some(share);
+            }),
+        };
+        self.counted += more;
+        taken.map_err(UpstreamError::MemoryUsedUp)
+    }
+
+    /// Returns the whole response, which stays counted until its last byte is dropped. The next one is
+    /// counted from its first byte.
+    pub(in crate::upstream) fn hold(&mut self, response: Bytes) -> Bytes {
+        self.counted = 0;
+        match self.share.take() {
+            Some(share) => share.hold(response),
+            None => response,
+        }
+    }
+}
+
+/// Counts a result that is passed on, in case it is read whole.
+pub(in crate::upstream) struct PassingCharge {
+    pub(in crate::upstream) server: ServerName,
+    pub(in crate::upstream) charge: ResponseCharge,
+}
+
+impl ResultMeter for PassingCharge {
+    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+        let counted = self.charge.count(bytes);
+        counted.map_err(|fault| Failure::bad_answer(self.server.clone(), fault.public()))
+    }
+
+    fn hold(&mut self, whole: Bytes) -> Bytes {
+        self.charge.hold(whole)
+    }
+}
+
+/// The setting of a bound.
+pub(in crate::upstream) fn name_bound(bound: BoundReached) -> &'static str {
+    match bound {
+        BoundReached::All => "responses",
+        BoundReached::Each => "responses_each",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: usize = LARGE_MESSAGE + 1;
+
+    fn memory(all: usize, each: usize) -> Arc<ResponseMemory> {
+        let memory = ResponseMemory::default();
+        memory.set_bounds(ShareBounds { all, each });
+        Arc::new(memory)
+    }
+
+    fn client(name: &str) -> Holder {
+        Holder::Client(name.into())
+    }
+
+    #[test]
+    fn a_large_response_is_counted_until_its_last_byte_is_dropped() {
+        let memory = memory(3 * LARGE, 2 * LARGE);
+        let mut first = memory.charge(&client("a"), LARGE);
+        first.count(LARGE_MESSAGE).unwrap();
+        assert_eq!(memory.held.total(), 0, "small");
+        first.count(LARGE).unwrap();
+        assert_eq!(memory.held.total(), LARGE, "with its first bytes");
+        first.count(2 * LARGE).unwrap();
+        let whole = first.hold(Bytes::from(vec![0; 2 * LARGE]));
+        let part = whole.slice(1..2);
+        drop(whole);
+        let refused = first.count(LARGE).unwrap_err();
+        assert!(matches!(refused, UpstreamError::MemoryUsedUp(BoundReached::Each)), "{refused}");
+        let mut other = memory.charge(&client("b"), LARGE);
+        other.count(LARGE).unwrap();
+        let refused = other.count(LARGE + 1).unwrap_err();
+        assert!(matches!(refused, UpstreamError::MemoryUsedUp(BoundReached::All)), "{refused}");
+        drop((part, first, other));
+        assert_eq!(memory.held.total(), 0);
+    }
+
+    #[test]
+    fn one_response_of_the_largest_size_always_fits() {
+        let memory = memory(1, 1);
+        memory.charge(&client("a"), 2 * LARGE).count(2 * LARGE).unwrap();
+    }
+}
