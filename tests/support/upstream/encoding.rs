@@ -40,14 +40,14 @@ pub(super) fn encoded(coding: &'static str, response: Response<Body>) -> Respons
 
 enum Encoder {
     Gzip(GzipEncoder<Vec<u8>>),
-    Brotli(BrotliEncoder<Vec<u8>>),
+    Brotli(Box<BrotliEncoder<Vec<u8>>>),
 }
 
 impl Encoder {
     fn new(coding: &str) -> Self {
         match coding {
             "gzip" => Self::Gzip(GzipEncoder::new(Vec::new())),
-            "br" => Self::Brotli(BrotliEncoder::new(Vec::new())),
+            "br" => Self::Brotli(Box::new(BrotliEncoder::new(Vec::new()))),
             other => panic!("{other} is no coding of these tests"),
         }
     }

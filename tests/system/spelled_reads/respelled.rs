@@ -29,7 +29,7 @@ pub(super) fn extend(rng: &mut Rng, uri: &str) -> String {
         // Less than a whole code.
         4 => uri.replacen('%', "%%", 1),
         5 => uri.rsplit_once('/').map_or_else(|| uri.to_owned(), |(path, _)| format!("{path}/")),
-        _ => uri.replacen("%", "%25", 1),
+        _ => uri.replacen('%', "%25", 1),
     }
 }
 
@@ -83,7 +83,8 @@ pub(super) fn expand(rng: &mut Rng, template: &str) -> String {
         let (inside, behind) = after.split_once('}').unwrap();
         let value = pick(rng, &VALUES);
         out += before;
-        out += &if inside == "?q" { format!("?q={value}") } else { value.to_owned() };
+        out += if inside == "?q" { "?q=" } else { "" };
+        out += value;
         rest = behind;
     }
     out + rest

@@ -82,7 +82,7 @@ impl ServerModel {
             let (operator, name) = split_operator(inside);
             Some(match (self, operator) {
                 (Self::TypeScript, None) => "[^/,]+".to_owned(),
-                (Self::TypeScript, Some('+')) => ".+".to_owned(),
+                (Self::TypeScript | Self::Rfc, Some('+')) => ".+".to_owned(),
                 (Self::TypeScript, _) => format!(r"\?{name}=[^&]+"),
                 (Self::PythonOne, None) => "[^/]+".to_owned(),
                 // No regular expression.
@@ -91,7 +91,6 @@ impl ServerModel {
                 (Self::PythonTwo, Some('+')) => "[^?#]*".to_owned(),
                 (Self::PythonTwo, _) => r"(\?[^#]*)?(#.*)?".to_owned(),
                 (Self::Rfc, None) => "[^/?]+".to_owned(),
-                (Self::Rfc, Some('+')) => ".+".to_owned(),
                 (Self::Rfc, _) => r"(\?.*)?".to_owned(),
             })
         };
