@@ -61,6 +61,7 @@ revision. Repairs are logged once for each definition and shown in `/status`; an
 | a malformed required member: no name, no `inputSchema` of objects | the entry is left out |
 | a schema that is not valid 2020-12: keywords of draft-03 to 2019-09, `(?P<name>…)`, dangling `$ref`, unknown types | keywords with an exact equivalent are translated, others are removed; calls are checked with the repaired schema |
 | an `outputSchema` of anything but objects | Legacy clients get it as the property `result` of an object, and results likewise |
+| structured content that is no object, of a tool without `outputSchema` | Legacy clients get it as the property `result` of an object, except in results of 256 KiB or more |
 | a `nextCursor` that is empty, no text or was returned before | the list ends there and keeps its entries |
 | a list that is `null` | it is empty |
 | none of the capabilities `tools`, `prompts` and `resources` | the server is asked once for each list, and has those that it returns |
