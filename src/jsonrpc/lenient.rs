@@ -7,6 +7,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::text::{BYTE_ORDER_MARK, skip_byte_order_mark};
+
 use super::frame::{FrameFault, IdRule, MAX_BATCH, MEMBERS, is_integer, parse, parse_by};
 use super::walk::members;
 use super::{Frame, ObjectError, split_batch};
@@ -61,7 +63,7 @@ pub fn parse_unusual(
     max_depth: usize,
     fault: FrameFault,
 ) -> Result<ServerText, FrameFault> {
-    let text = skip_mark(source);
+    let text = source.slice_ref(skip_byte_order_mark(source));
     if text.trim_ascii_start().starts_with(b"[")
         && let Ok(messages) = split_batch(&text, max_depth)
     {
@@ -103,8 +105,8 @@ fn is_no_message(text: &[u8], max_depth: usize) -> bool {
 
 /// Parses the message again with the flaws removed; `None` if it has none of them.
 fn mend(source: &Bytes, max_depth: usize) -> Option<Result<Frame, FrameFault>> {
-    let text = skip_mark(source);
-    let found = members(&text, &MEMBERS, max_depth).ok()?;
+    let text = skip_byte_order_mark(source);
+    let found = members(text, &MEMBERS, max_depth).ok()?;
     let [version, id, method, params, result, error] = found;
     let is_answer = result.is_some() || error.is_some();
     let present = |value: Option<&'_ [u8]>| value.is_some_and(|value| value != b"null");
@@ -132,24 +134,13 @@ fn mend(source: &Bytes, max_depth: usize) -> Option<Result<Frame, FrameFault>> {
     Some(parse_by(&mended.freeze(), max_depth, IdRule::Large))
 }
 
-/// The digits of a number that is written with zeros behind a point.
-fn whole_number(raw: &[u8]) -> Option<&[u8]> {
+/// Returns the digits of a number that is written with zeros behind a point; `None` for any other.
+pub fn whole_number(raw: &[u8]) -> Option<&[u8]> {
     let point = raw.iter().position(|byte| *byte == b'.')?;
     let (whole, fraction) = raw.split_at_checked(point)?;
     let zeros = fraction.get(1..)?;
     (!zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0')).then_some(whole)
 }
-
-/// The text without a byte order mark, which JSON must not begin with and JavaScript ignores.
-fn skip_mark(source: &Bytes) -> Bytes {
-    if source.starts_with(BYTE_ORDER_MARK) {
-        source.slice(BYTE_ORDER_MARK.len()..)
-    } else {
-        source.clone()
-    }
-}
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ mod write;
 pub use batch::split_batch;
 pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, within_depth};
 pub use frame::{Frame, FrameFault, Id, Response, parse};
-pub use lenient::{ServerText, parse_from_server, parse_unusual};
+pub use lenient::{ServerText, parse_from_server, parse_unusual, whole_number};
 pub use members::{MemberKey, Members, has_duplicate};
 pub use outline::{Outline, OutlinePart, OutlineParts, Spot};
 pub use payload::Payload;

@@ -130,7 +130,7 @@ async fn discover(
     for url in metadata_places(issuer) {
         let document = match get(&url, outbound).await {
             Err(KeyFetchFault::Status { status, .. }) if status.is_client_error() => continue,
-            document => json_object(document?),
+            document => json_object(&document?),
         };
         let Some(document) = document else {
             tracing::warn!(%url, "{NO_DOCUMENT}");

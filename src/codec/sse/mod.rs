@@ -17,6 +17,8 @@ mod reader;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::text::skip_byte_order_mark;
+
 use super::large_message::make_room;
 
 pub use encode::{OpenMessage, comment, message, message_with, priming, retry};
@@ -174,8 +176,8 @@ impl SseDecoder {
             self.partial.extend_from_slice(&line);
             line = self.partial.split().freeze();
         }
-        if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
-            line = line.slice(BYTE_ORDER_MARK.len()..);
+        if std::mem::take(&mut self.at_start) {
+            line = line.slice_ref(skip_byte_order_mark(&line));
         }
         Ok(Some(line))
     }
@@ -243,8 +245,6 @@ fn milliseconds(value: &[u8]) -> Option<u64> {
     }
     std::str::from_utf8(value).ok()?.parse().ok()
 }
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[cfg(test)]
 mod tests;

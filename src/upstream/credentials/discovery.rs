@@ -194,7 +194,7 @@ async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, Lo
     let answer = outbound.send(request).await?;
     match answer.status {
         status if status.is_success() => {
-            let document = json_object(answer.body);
+            let document = json_object(&answer.body);
             if document.is_none() {
                 tracing::warn!(url = shown_url(url), "{NO_DOCUMENT}");
             }

@@ -23,6 +23,7 @@ use url::Url;
 use crate::codec::body::collect;
 use crate::codec::file::{FileReader, ReadError};
 use crate::config::{HttpConfig, HttpTransport, ServerSecrets, is_safe_url};
+use crate::text::skip_byte_order_mark;
 
 use super::UpstreamError;
 use super::transport::http::{HttpClient, decode_body};
@@ -189,14 +190,11 @@ pub(in crate::upstream) fn shown_url(url: &Url) -> String {
 
 /// Returns the JSON object that a body begins, without a byte order mark; `None` if it is anything else,
 /// such as the page that some servers answer every path with.
-pub(in crate::upstream) fn json_object(body: Bytes) -> Option<Bytes> {
-    let body =
-        if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body };
+pub(in crate::upstream) fn json_object(body: &Bytes) -> Option<Bytes> {
+    let body = body.slice_ref(skip_byte_order_mark(body));
     body.trim_ascii_start().starts_with(b"{").then_some(body)
 }
 
-/// The byte order mark in UTF-8, which JSON must not have and JavaScript ignores.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The largest answer, in bytes.
 const MAX_ANSWER: usize = 256 << 10;
 /// How long connecting may take, and a request together with its answer.

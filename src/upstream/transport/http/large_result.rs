@@ -19,7 +19,7 @@ use hyper::body::Body as _;
 use crate::call::{Failure, Passing, ServerName};
 use crate::codec::body::BodyError;
 use crate::codec::large_message::make_room;
-use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner};
+use crate::jsonrpc::{Frame, Id, MAX_SERVER_DEPTH, Scanner, whole_number};
 use crate::mcp::Era;
 use crate::upstream::UpstreamError;
 use crate::upstream::interaction::deadline::Deadline;
@@ -284,9 +284,7 @@ fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
 #[cold]
 fn is_written_otherwise(seen: &[u8], id: &Id) -> bool {
     let text = seen.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
-    let zeros = seen.strip_prefix(id.raw()).and_then(|rest| rest.strip_prefix(b"."));
-    text == Some(id.raw())
-        || zeros.is_some_and(|zeros| !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0'))
+    text == Some(id.raw()) || whole_number(seen) == Some(id.raw())
 }
 
 /// Members of a result that asks for input.

@@ -101,7 +101,7 @@ struct HttpShared {
     calls: LegacyCalls,
     /// Permits for messages outside of calls.
     asides: Arc<Semaphore>,
-    /// When a `ping` was last sent to learn whether the session is lost.
+    /// The time of the last `ping` that checked the session.
     pinged: Mutex<Option<Instant>>,
 }
 

@@ -80,10 +80,16 @@ impl Resumable {
 
     /// Charges the memory of large events to a client.
     pub(super) fn charged_to(mut self, holder: &Holder) -> Self {
-        if let ResumeStage::Open(events) = &mut self.stage {
+        self.holder = Some(holder.clone());
+        self.charge_events();
+        self
+    }
+
+    /// Has the open connection count the memory of its events.
+    fn charge_events(&mut self) {
+        if let (ResumeStage::Open(events), Some(holder)) = (&mut self.stage, &self.holder) {
             events.charge_to(self.shared.charge(holder));
         }
-        Self { holder: Some(holder.clone()), ..self }
     }
 
     /// The next item; `None` at the end of the stream.
@@ -163,10 +169,8 @@ impl Resumable {
         match attempt {
             ResumeAttempt::Open(mut events) => {
                 events.events.continue_from(point);
-                if let Some(holder) = &self.holder {
-                    events.charge_to(self.shared.charge(holder));
-                }
                 self.stage = ResumeStage::Open(events);
+                self.charge_events();
                 return Ok(());
             }
             ResumeAttempt::Later(fault) => {

@@ -30,6 +30,7 @@ use crate::codec::sse::SseReader;
 use crate::config::ServerConfig;
 use crate::jsonrpc::{self, Frame, Id, MAX_SERVER_DEPTH};
 use crate::mcp::{MediaType, code, notification, quote_content_type};
+use crate::text::skip_byte_order_mark;
 use crate::upstream::UpstreamError;
 
 /// Whether the response to `initialize` may be that of an HTTP+SSE server
@@ -144,8 +145,7 @@ async fn hear(mut events: SseReader<ResponseBody>, said: mpsc::Sender<Bytes>, se
 
 /// Returns true if the text may be a message or a batch, after a byte order mark or blanks.
 fn may_be_message(text: &[u8]) -> bool {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+    matches!(skip_byte_order_mark(text).trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 async fn write(mut messages: mpsc::Receiver<Bytes>, mut lines: DuplexStream) {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::config::ServerSecrets;
 use crate::jsonrpc::{MAX_SERVER_DEPTH, string, within_depth};
 use crate::mcp::media_type_essence;
-use crate::text::clip;
+use crate::text::{clip, skip_byte_order_mark};
 
 use super::body::{BodyFormat, OCTETS};
 use super::operation::ApiOperation;
@@ -55,7 +55,7 @@ impl ApiAnswer {
     /// What the body is. A body without a media type is what it can be read as.
     pub(super) fn content(&self) -> AnswerContent<'_> {
         let media_type = self.media_type();
-        let body = self.body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.body);
+        let body = skip_byte_order_mark(&self.body);
         let json = || parse_json(body).map(AnswerContent::Json);
         let text = || self.decode_text(body).map(AnswerContent::Text);
         let is_known = |types: &[&str]| types.contains(&media_type.as_str());
@@ -205,8 +205,6 @@ const META_HEADERS: [(&str, HeaderName); 3] = [
     ("http/location", LOCATION),
     ("http/retry-after", http::header::RETRY_AFTER),
 ];
-/// What some writers begin UTF-8 with.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Media types of text whose names do not tell: streams of JSON values, and scripts.
 const TEXTS: [&str; 3] = ["application/x-ndjson", "application/jsonl", "application/javascript"];
 /// The most bytes of a server's error message in a result.
