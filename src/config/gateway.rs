@@ -204,12 +204,13 @@ section! {
             /// client). The answers to a batch together have no more; what is more is replaced by
             /// errors.
             unread_each: usize as SizeSetting = "64MiB",
-            /// How many bytes of large responses of servers are in memory at a time, until they have been
+            /// The bytes of large responses of servers in memory at a time, until they have been
             /// rewritten for their clients. Responses below 256 KiB and those that are passed on as
-            /// they arrive are not counted. What is more is replaced by an error. Not below `max_response`.
+            /// they arrive are not counted. A response beyond it is replaced by an error. Not below
+            /// `max_response`.
             responses: usize as SizeSetting = "512MiB",
-            /// How many of these bytes are of one client, or of one IP address if no clients are
-            /// configured. Not below `max_response`.
+            /// The bytes of these for one client, or for one IP address if no clients are configured. Not
+            /// below `max_response`.
             responses_each: usize as SizeSetting = "256MiB",
             /// How many bytes of results that are larger than their `max_size` are kept for all clients
             /// together (`when_larger = "resource"`). Each client may have its `share` of them. Where there

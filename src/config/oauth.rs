@@ -50,8 +50,8 @@ section! {
             /// the same origin whose path begins the server's. Tokens are then good for all that is
             /// below it.
             resource: Option<Url> as Option<SafeUrl>,
-            /// Whether the parameter `resource` (RFC 8707) is left out of every request to the authorization
-            /// server. For providers that refuse it.
+            /// Leaves the parameter `resource` (RFC 8707) out of every request to the authorization server.
+            /// For providers that refuse it.
             drop_resource: bool = false,
             /// How the gateway authenticates at the token endpoint.
             token_endpoint_auth: TokenEndpointAuth = "auto",

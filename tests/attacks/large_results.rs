@@ -65,7 +65,7 @@ struct WaitingResults {
 }
 
 impl WaitingResults {
-    async fn behind(bound: &str, (lines, tool): (String, &'static str)) -> Self {
+    async fn behind(bound: &str, lines: String, tool: &'static str) -> Self {
         let interceptor = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let check = format!(
             "[interceptors.check]\nurl = \"http://{}/\"\ntimeout = \"60s\"\non = [\"result\"]\n",
@@ -115,7 +115,7 @@ async fn results_in_memory_are_bounded_for_each_client_and_for_all() {
         bounds.into_iter().flat_map(|bound| ways.clone().map(|way| (bound, way)))
     {
         let named = format!("{bound} {way:?}");
-        let waiting = WaitingResults::behind(bound, way).await;
+        let waiting = WaitingResults::behind(bound, way.0, way.1).await;
         let (attacker, bystander) = (waiting.client(ATTACKER), waiting.client(BYSTANDER));
         {
             let mut first = pin!(waiting.call(&attacker));
