@@ -1,8 +1,8 @@
-//! The wait before another attempt: of a restart, a lost stream, a list request.
+//! The wait before another attempt: a restart, a reconnect, another list request.
 //!
 //! Every wait that grows with failures is a [`Backoff`]. It is pure: the clock and the random
-//! numbers come from the caller, and nothing here waits. It does not count attempts against a
-//! budget: when to give up is the caller's decision.
+//! numbers come from the caller, and nothing here waits. It keeps no budget of attempts: the caller
+//! decides when to give up.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Backoff {
         Self { stable, ..self }
     }
 
-    /// The wait that comes next, which this does not change.
+    /// The next wait. Does not advance the backoff.
     pub fn wait(&self) -> Duration {
         let doubled = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.cap)
@@ -36,14 +36,14 @@ impl Backoff {
     /// The wait after a failure; the next one is twice as long.
     pub fn next_wait(&mut self) -> Duration {
         let wait = self.wait();
-        // No further than the cap, from where `ease` is felt at once.
+        // No further than the cap, so that `ease` takes effect at once.
         if wait < self.cap {
             self.failures += 1;
         }
         wait
     }
 
-    /// The wait after the failure of what ran for `ran`; zero if it never started.
+    /// The wait after the failure of a run that lasted `ran`, which is zero if it never started.
     pub fn wait_after(&mut self, ran: Duration) -> Duration {
         if ran >= self.stable {
             self.reset();
@@ -52,12 +52,12 @@ impl Backoff {
     }
 
     /// Like [`wait_after`](Self::wait_after), with full jitter: drawn evenly from zero to that
-    /// wait, so that what one outage stopped does not all restart at the same instant.
+    /// wait, so that many restarts after one outage do not coincide.
     pub fn jittered_wait_after(&mut self, ran: Duration, dice: &mut fastrand::Rng) -> Duration {
         self.wait_after(ran).mul_f64(dice.f64())
     }
 
-    /// Halves the wait that comes next.
+    /// Halves the next wait.
     pub fn ease(&mut self) {
         self.failures = self.failures.saturating_sub(1);
     }
