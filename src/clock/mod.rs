@@ -1,17 +1,15 @@
-//! The clock: what time it is.
+//! The clock: the current time, from one place.
 //!
-//! Deadlines, ages and timestamps come from these functions and from nowhere
-//! else, which clippy enforces: the callers of this module are all the places
-//! whose behaviour depends on the time. What can be pure takes the time as an
-//! argument. Unlike tokio's timers, nothing here waits.
+//! Deadlines, ages and timestamps come from these functions only, which clippy enforces. The
+//! callers of this module are therefore all the places that depend on the time. Pure code takes the
+//! time as an argument. Unlike tokio's timers, nothing here waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant as RealInstant, SystemTime};
 
 use tokio::time::Instant;
 
-/// The monotonic clock of timers. It stands still while a test pauses tokio's
-/// time.
+/// The monotonic clock of timers. Does not advance while a test pauses tokio's time.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn now() -> Instant {
@@ -45,7 +43,7 @@ pub fn thread_cpu_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// When something was used last, updated without a lock.
+/// The time of the last use, updated without a lock.
 #[derive(Debug)]
 pub struct LastUse {
     created: Instant,
@@ -65,12 +63,12 @@ impl LastUse {
         self.used.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// When it was created.
+    /// The time of creation.
     pub fn created(&self) -> Instant {
         self.created
     }
 
-    /// When it was used last, to the millisecond.
+    /// The time of the last use, to the millisecond.
     pub fn last(&self) -> Instant {
         self.created + Duration::from_millis(self.used.load(Ordering::Relaxed))
     }
