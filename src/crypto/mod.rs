@@ -1,8 +1,8 @@
 //! SHA-256, BLAKE2b and random bytes, for every module that needs them.
 //!
-//! Seals and signatures are not made here: `era` and `catalog` use the cipher
-//! library's AEAD and HMAC themselves. This module knows no configuration and
-//! no protocol; hexadecimal and Base64 text is written by `data_encoding` and `base64`.
+//! Seals and signatures are made elsewhere: `era` and `catalog` use the cipher library's AEAD and
+//! HMAC themselves. This module knows no configuration and no protocol; hexadecimal and Base64 text
+//! is written by `data_encoding` and `base64`.
 
 use std::io;
 
@@ -24,12 +24,11 @@ pub fn blake2b_256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// Cryptographically secure random bytes from the operating system. The cipher
-/// library's own generator takes 20 ms to start, which a gateway that starts
-/// does not have.
+/// Cryptographically secure random bytes from the operating system. The cipher library's own
+/// generator takes 20 ms to start, too long for the start of a gateway.
 ///
 /// # Errors
-/// The system's error, where it has no random bytes.
+/// The system's error, if it has no random bytes.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -48,7 +47,7 @@ mod tests {
         let all: std::collections::HashSet<[u8; 16]> =
             (0..64).map(|_| random_bytes().unwrap()).collect();
         assert_eq!(all.len(), 64);
-        // More than the system gives in one piece.
+        // More than the system returns in one piece.
         let long: [u8; 1024] = random_bytes().unwrap();
         assert!(long.chunks(16).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
     }
