@@ -122,7 +122,7 @@ pub fn result<'a>(body: &'a ResultBody, gateway_info: &[u8]) -> Splice<'a> {
     splice
 }
 
-/// A result that names this sender alone: whatever it says of its server itself is replaced.
+/// A result that names only this sender: replaces the server's own `serverInfo`, if there is one.
 pub fn name_sender(body: &ResultBody, info: &Bytes) -> Answer {
     let own_meta = body.meta_span().and_then(|span| Some((span.clone(), body.raw().get(span)?)));
     let renamed = own_meta.and_then(|(span, own)| {
@@ -186,7 +186,7 @@ pub(super) fn new_trace(call: &Call) -> Option<(String, Option<String>)> {
     Some((string(parent), state.as_deref().map(string)))
 }
 
-/// Whether a result's raw `_meta` contains the key `serverInfo`.
+/// Returns true if a result's raw `_meta` contains the key `serverInfo`.
 fn names_server(own_meta: &[u8]) -> bool {
     // Prepared once: for a short text, preparing a search takes longer than the search. The key is
     // searched without its first label, because memchr compares up to 32 bytes with vectors, and

@@ -63,15 +63,14 @@ pub fn capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
     Value::Object(lowered(abilities, version)).to_string().into()
 }
 
-/// The part of those [`capabilities`] that a server is told of clients that
-/// share an instance: which input they can give, and their extensions. Without
-/// `experimental` and the like, which would give clients that can do the same a
-/// child process each.
+/// The part of those [`capabilities`] that a server receives on an instance shared by several
+/// clients: the kinds of input they can give, and their extensions. Members such as `experimental`
+/// are left out: they would give clients with equal abilities a child process each.
 pub fn common_capabilities(abilities: &Abilities, version: ProtocolVersion) -> Bytes {
     with_common_alone(lowered(abilities, version))
 }
 
-/// The part that [`common_capabilities`] has of a client's raw capabilities.
+/// The part of a client's raw capabilities that [`common_capabilities`] keeps.
 pub fn common_part(capabilities: &[u8]) -> Bytes {
     with_common_alone(serde_json::from_slice(capabilities).unwrap_or_default())
 }
@@ -171,8 +170,8 @@ pub fn sees_legacy_results(context: &Context) -> bool {
     context.client.version.era() == Era::Legacy && context.sent.is_some()
 }
 
-/// A tool's result with its structured content as the member `result` of an object, as the Legacy
-/// form of its tool says; `None` if it has none.
+/// A tool's result with its structured content as the member `result` of an object, which is the
+/// Legacy form of its tool; `None` if it has none.
 pub fn wrap_structured(result: &[u8]) -> Option<Bytes> {
     let members = Members::parse_with_duplicates(result).ok()?;
     let structured = members.find(STRUCTURED)?;
@@ -212,9 +211,9 @@ fn member_around(object: &[u8], value: Range<usize>) -> Option<Range<usize>> {
 /// The member of a tool's result for programs.
 const STRUCTURED: &str = "structuredContent";
 const STRUCTURED_KEY: &[u8] = b"\"structuredContent\"";
-/// The capabilities that a server is told of clients that share an instance.
+/// The capabilities that a server receives on an instance shared by several clients.
 const COMMON: [&str; 4] = ["elicitation", "extensions", "roots", "sampling"];
-/// Those of them within `sampling` (2025-11-25, Sampling, "Capabilities").
+/// The members of `sampling` among them (2025-11-25, Sampling, "Capabilities").
 const COMMON_SAMPLING: [&str; 2] = ["context", "tools"];
 /// The members of params that only a retry has.
 const INPUT: [&str; 2] = ["inputResponses", "requestState"];

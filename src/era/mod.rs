@@ -1,10 +1,10 @@
 //! Pure rewrites between the eras.
 //!
-//! [`lift`] rewrites Legacy messages as Modern, [`lower`] Modern messages as
-//! Legacy. Both take bytes and return bytes, and use no connection, no clock and
-//! no state. Only what differs between the eras is rewritten; a message that needs
-//! no change is returned as it is. [`state`] seals the `requestState` that a client
-//! holds while a server waits for its input; the caller passes the time.
+//! [`lift`] rewrites Legacy messages as Modern, [`lower`] Modern messages as Legacy. Both take
+//! bytes and return bytes, and use no connection, no clock and no state. They rewrite only the
+//! differences between the eras; a message that needs no change is returned unchanged. [`state`]
+//! seals the `requestState` that a client holds while a server waits for its input; the caller
+//! passes the time.
 
 pub mod lift;
 pub mod lower;
@@ -39,9 +39,8 @@ fn rewritten<'a>(params: &'a Params, edits: &Edits, meta: Option<Bytes>) -> Spli
     splice
 }
 
-/// An input request without progress tokens and client-side tasks, which the
-/// gateway does not carry between a server and a client. The client answers all
-/// the same.
+/// An input request without progress tokens and client-side tasks, which the gateway does not carry
+/// between a server and a client. The client answers without them.
 fn without_progress(question: &Question) -> Question {
     let mut question = question.clone();
     let Some(params) = &question.params else { return question };

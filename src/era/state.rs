@@ -36,7 +36,7 @@ pub enum RequestState {
     Login {
         /// The server's name.
         server: String,
-        /// Whether the user had agreed to the call before.
+        /// True if the user agreed to the call before.
         confirmed: bool,
         /// The number of links that the call was answered with.
         #[serde(default)]
@@ -53,11 +53,11 @@ pub enum RequestState {
 pub struct OpenedState {
     /// Its content.
     pub state: RequestState,
-    /// What tells it from all others.
+    /// Distinguishes it from all other states.
     pub id: StateId,
 }
 
-/// Tells one sealed state from all others, also from those with the same content.
+/// Identifies one sealed state, even among those with the same content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateId {
     /// The expiry, in seconds since 1970.
@@ -132,7 +132,7 @@ impl Seals {
     /// only for states that this gateway has sealed.
     ///
     /// # Errors
-    /// [`StateError`] says why the state is rejected.
+    /// [`StateError`], with the reason to reject the state.
     pub fn open(
         &self,
         text: &str,
@@ -208,8 +208,8 @@ pub fn digest(method: &str, params: &[u8]) -> Digest {
     digest
 }
 
-/// Whether all numbers of a JSON text are so short that different ones are different once parsed:
-/// an `f64` keeps fifteen digits, and no exponent makes a short number large.
+/// Returns true if all numbers of a JSON text are so short that different ones are different once
+/// parsed: an `f64` keeps fifteen digits, and no exponent makes a short number large.
 fn has_exact_numbers(json: &[u8]) -> bool {
     let (mut in_string, mut is_escaped, mut digits) = (false, false, 0);
     json.iter().all(|byte| {
@@ -265,7 +265,7 @@ fn feed(hash: &mut Context, value: &Value) {
 /// The most bytes of params that are brought into canonical form, which takes a hundred times as long
 /// as hashing them.
 const MAX_CANONICAL: usize = 64 * 1024;
-/// The most digits of a number that `f64` keeps whatever they are.
+/// Number of decimal digits that an `f64` always keeps.
 const EXACT_DIGITS: usize = 15;
 /// The members of params that a retry adds, or may change.
 pub const OF_THE_RETRY: [&str; 3] = ["_meta", "inputResponses", "requestState"];

@@ -179,7 +179,7 @@ pub fn without_task(params: &[u8]) -> Bytes {
     rewrite(Some(params), &[TASK], &[])
 }
 
-/// Whether params request a task, in the form of 2025-11-25.
+/// Returns true if params request a task, in the form of 2025-11-25.
 pub fn asks_for_task(params: &[u8]) -> bool {
     memchr::memmem::find(params, b"\"task\"").is_some()
         && Members::parse_with_duplicates(params).is_ok_and(|members| members.find(TASK).is_some())

@@ -1,14 +1,12 @@
-//! Task ids as clients know them: unique across servers, and resolvable to the
-//! server of the task.
+//! Task ids as clients know them: unique across servers, and resolvable to the server of the task.
 //!
-//! `SERVER.NATIVE` if the gateway requires no credentials, `SERVER.TAG.NATIVE`
-//! for a configured client. The tag is a MAC over the id and the client's name,
-//! so that an id is valid only for the client that received it, however its
-//! server makes ids (SEP-2663, "Security Implications": ids are bearer tokens).
-//! Nothing is stored: ids are valid as long as the keys.
+//! `SERVER.NATIVE` if the gateway requires no credentials, `SERVER.TAG.NATIVE` for a configured
+//! client. The tag is a MAC over the id and the client's name, so that an id is valid only for the
+//! client that received it, however its server makes ids (SEP-2663, "Security Implications": ids
+//! are bearer tokens). Nothing is stored: ids are valid as long as the keys.
 //!
-//! `SERVER~TOOL` takes the place of `SERVER` in the id of a task whose tool has results that the
-//! configuration changes: its final result is changed as well, whenever it is fetched.
+//! `SERVER~TOOL` replaces `SERVER` in the id of a task if the configuration changes the results of
+//! its tool: the task's final result is changed as well, whenever it is fetched.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{self, HMAC_SHA256};

@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::meta::{META, RELATED_TASK};
 
-/// Where task ids are in a message.
+/// The positions of task ids in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskIdPlace {
     /// In a task: its own id, and those within its result and its input
     /// requests.
     Task,
-    /// In a Legacy `CreateTaskResult`, whose member `task` is the task.
+    /// In the member `task` of a Legacy `CreateTaskResult`.
     Created,
     /// In `_meta` only: the task that the message belongs to.
     Meta,
