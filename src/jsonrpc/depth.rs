@@ -8,17 +8,15 @@ pub struct TooDeep {
     pub limit: usize,
 }
 
-/// Checks that every `[` and `{` outside a string is at most `limit` levels
-/// deep.
+/// Checks that every `[` and `{` outside a string is at most `limit` levels deep.
 ///
-/// The text need not be valid JSON: the parser finds what is invalid.
+/// The text need not be valid JSON: the parser rejects invalid text.
 ///
 /// # Errors
 /// [`TooDeep`] at the first bracket past the limit.
 pub fn within_depth(text: &[u8], limit: usize) -> Result<(), TooDeep> {
-    // Most messages have fewer brackets, in strings and outside them, than the
-    // allowed depth: counting them takes a tenth of the time of telling strings
-    // apart.
+    // Most messages have fewer brackets, in strings and outside them, than the allowed depth.
+    // Counting brackets takes a tenth of the time of recognising strings.
     if opening(text) <= limit {
         return Ok(());
     }

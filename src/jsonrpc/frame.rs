@@ -10,7 +10,7 @@ use super::payload::MOST;
 use super::walk::{Walk, place};
 use super::{Malformed, ObjectError, Payload, TooDeep, unquoted};
 
-/// Why bytes are not a JSON-RPC 2.0 message.
+/// Reason why bytes are not a JSON-RPC 2.0 message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameFault {
     /// Not valid JSON.
@@ -130,7 +130,7 @@ pub enum Response {
     Error(Payload),
 }
 
-/// A message, whose members are slices of the bytes it was parsed from.
+/// A message. Its members are slices of the bytes that it was parsed from.
 #[derive(Debug, Clone)]
 pub enum Frame {
     /// A request, which expects a response.
@@ -180,19 +180,18 @@ impl Frame {
 /// Parses one message.
 ///
 /// # Errors
-/// [`FrameFault`] says which rule of JSON or of JSON-RPC 2.0 the bytes violate.
-/// A duplicate member of the envelope is rejected: two parsers would disagree
-/// on which one counts.
+/// [`FrameFault`], with the violated rule of JSON or of JSON-RPC 2.0. A duplicate member of the
+/// envelope is rejected: two parsers would disagree on which one counts.
 pub fn parse(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
     parse_by(source, max_depth, IdRule::Exact)
 }
 
-/// The numbers that are ids.
+/// The numbers that are accepted as ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdRule {
-    /// Those that every parser reads exactly.
+    /// Integers that every parser reads exactly.
     Exact,
-    /// Those of servers, which are compared and answered byte for byte.
+    /// Integers of servers, which are compared and answered byte for byte.
     Large,
 }
 
@@ -260,8 +259,8 @@ fn object_of(source: &Bytes, params: Option<&[u8]>) -> Result<Option<Bytes>, Fra
     }
 }
 
-/// Whether these are the digits of an integer that every JSON parser reads exactly: fractions and
-/// larger numbers are rounded by some, so that two ids could become one.
+/// Returns true for the digits of an integer that every JSON parser reads exactly. Some parsers
+/// round fractions and larger numbers, so that two ids could become one.
 fn is_exact_integer(digits: &[u8]) -> bool {
     match digits.len() {
         1..=15 => digits.iter().all(u8::is_ascii_digit),

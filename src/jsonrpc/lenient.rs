@@ -1,9 +1,9 @@
-//! Messages of servers that break a rule of JSON-RPC without being ambiguous, as the official SDKs read
-//! them.
+//! Messages of servers that break a rule of JSON-RPC without being ambiguous, read as the official
+//! SDKs read them.
 //!
-//! A message that follows the rules is parsed as ever: only one that [`parse`](super::parse) refuses
-//! is looked at again. Null counts as an absent member, the id `2.0` as `2`, and a byte order mark is
-//! skipped. Integers of any size are ids. Duplicate members are refused as before.
+//! A message that follows the rules is parsed as usual: only one that [`parse`](super::parse)
+//! rejects is examined again. Null counts as an absent member, the id `2.0` as `2`, and a byte
+//! order mark is skipped. Integers of any size are ids. Duplicate members are rejected in any case.
 
 use bytes::{Bytes, BytesMut};
 
@@ -20,7 +20,7 @@ pub enum ServerText {
     Message(Frame),
     /// Several messages in an array (2025-03-26).
     Batch(Vec<Frame>),
-    /// Something else than messages, such as a sign of life.
+    /// No message, such as a keep-alive.
     Nothing,
 }
 
@@ -84,8 +84,8 @@ fn parse_one(source: &Bytes, max_depth: usize) -> Result<Frame, FrameFault> {
     parse(source, max_depth).or_else(|fault| mend(source, max_depth).unwrap_or(Err(fault)))
 }
 
-/// Returns true if the text is no message at all: no object, or an object with none of the members by
-/// which a message is known.
+/// Returns true if the text is no message at all: no object, or an object with no member of a
+/// message.
 fn is_no_message(text: &[u8], max_depth: usize) -> bool {
     match members(text, &MEMBERS, max_depth) {
         Ok([_, id, method, _, result, error]) => {

@@ -3,8 +3,7 @@
 
 use wide::u8x16;
 
-/// Which of sixteen bytes end the plain part of a string: quotes, backslashes
-/// and control characters.
+/// Marks the bytes that end the plain part of a string: quotes, backslashes and control characters.
 #[inline]
 pub(super) fn special(bytes: &[u8; 16]) -> u32 {
     special_of(u8x16::new(*bytes)).to_bitmask()

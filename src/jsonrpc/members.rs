@@ -15,7 +15,7 @@ use super::JsonError;
 pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Reads an object whose members decide something: two readers of a duplicate could each use a
+    /// Reads an object for a decision. Duplicate keys are rejected: two readers could each use a
     /// different one.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Reads an object that is copied and not judged.
+    /// Reads an object that is only copied.
     ///
     /// # Errors
     /// If the text is not an object.
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for MemberKey<'de> {
     }
 }
 
-/// Whether one of these keys is there twice.
+/// Returns true if one of these keys is a duplicate.
 pub fn has_duplicate<K: Copy + Eq + Hash>(keys: impl ExactSizeIterator<Item = K> + Clone) -> bool {
     find_duplicate(keys).is_some()
 }
@@ -101,14 +101,14 @@ fn find_duplicate<K: Copy + Eq + Hash>(
         let mut seen = HashSet::with_capacity(keys.len());
         return keys.find(|key| !seen.insert(*key));
     }
-    // Cheaper than to hash them.
+    // Cheaper than hashing them.
     let all = keys.clone();
     keys.zip(0..)
         .find(|(key, place)| all.clone().take(*place).any(|it| it == *key))
         .map(|(key, _)| key)
 }
 
-/// So many keys are compared with one another.
+/// Up to this many keys are compared with one another.
 const FEW_KEYS: usize = 16;
 
 #[cfg(test)]

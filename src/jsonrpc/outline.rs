@@ -185,7 +185,7 @@ impl Outline {
         self.inside_of(spot).map(|inside| OutlineParts { text, marks: self.marks(inside) })
     }
 
-    /// Whether a value is a string with escapes; true if unknown.
+    /// Returns true if a value is a string with escapes, or if it is unknown.
     pub(super) fn is_escaped(&self, spot: Spot) -> bool {
         spot.mark.and_then(|mark| self.marks.get(usize::from(mark))).is_none_or(|mark| mark.escaped)
     }
@@ -258,7 +258,7 @@ impl<'a> OutlinePart<'a> {
         unescaped(raw).map(Cow::Owned).ok_or(ObjectError::Syntax(fault))
     }
 
-    /// Whether the value is a string with escapes.
+    /// Returns true if the value is a string with escapes.
     #[inline]
     pub fn is_escaped(&self) -> bool {
         self.mark.escaped

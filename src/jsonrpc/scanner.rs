@@ -99,12 +99,12 @@ impl Scanner {
         whole.then_some(&self.id)
     }
 
-    /// Whether the result has begun.
+    /// Returns true once the result has begun.
     pub fn has_result(&self) -> bool {
         self.results > 0
     }
 
-    /// Whether the response is complete.
+    /// Returns true once the response is complete.
     pub fn is_whole(&self) -> bool {
         self.place == ScanState::End
     }

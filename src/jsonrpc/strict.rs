@@ -11,7 +11,7 @@ use crate::text::clip;
 
 use super::within_depth;
 
-/// Why bytes are not strict JSON.
+/// Reason why bytes are not strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The bytes are not one JSON value.
@@ -64,7 +64,7 @@ pub fn check_depth(json: &[u8], max: usize) -> Result<(), JsonError> {
 
 #[derive(Clone, Copy)]
 struct StrictValue<'a> {
-    /// Where a duplicate key is reported: serde's errors carry only text.
+    /// Receives a duplicate key: serde's errors carry only text.
     duplicate: &'a RefCell<Option<String>>,
 }
 

@@ -68,7 +68,7 @@ impl FollowedValue {
         true
     }
 
-    /// Whether one of these closing brackets ends the value.
+    /// Returns true if one of these closing brackets ends the value.
     fn ends(&self, open: u64, mut close: u64) -> bool {
         let mut closed = 0;
         while close != 0 {
@@ -114,13 +114,12 @@ impl FollowedValue {
     }
 }
 
-/// The bytes after an odd number of backslashes, and whether the last byte
-/// escapes the byte after it. `first` says whether the first byte is escaped.
+/// The bytes after an odd number of backslashes, and true if the last byte escapes the byte after
+/// it. `first` is true if the first byte is escaped.
 ///
-/// In a run of backslashes every second one is escaped, counted from the
-/// beginning of the run: a subtraction carries through the run, and the
-/// position where it ends tells whether the run began at an odd position
-/// (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 3.1.1).
+/// In a run of backslashes every second one is escaped, counted from the beginning of the run. A
+/// subtraction carries through the run, and the position of its end shows if the run began at an
+/// odd position (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 3.1.1).
 #[inline]
 fn escaped(backslashes: u64, first: bool) -> (u64, bool) {
     let first = u64::from(first);

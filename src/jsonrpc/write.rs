@@ -11,7 +11,7 @@ pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Whole(params))
 }
 
-/// A request whose params are edited while it is written.
+/// A request with params that are edited while it is written.
 pub fn request_with(id: &Id, method: &str, params: Splice<'_>) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Edited(params))
 }
@@ -29,7 +29,7 @@ pub fn response(id: &Id, result: &[u8]) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Whole(result))
 }
 
-/// A successful response whose result is edited while it is written.
+/// A successful response with a result that is edited while it is written.
 pub fn response_with(id: &Id, result: Splice<'_>) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Edited(result))
 }

@@ -38,7 +38,7 @@ impl Brackets {
         self.last = self.before.pop().unwrap_or_default();
     }
 
-    /// Whether the innermost bracket is an object's; `None` if none is open.
+    /// Returns true if the innermost bracket is an object's; `None` if none is open.
     #[inline]
     pub(super) fn innermost(&self) -> Option<bool> {
         (self.depth > 0).then_some(self.last & 1 == 1)

@@ -9,7 +9,7 @@ use super::brackets::Brackets;
 use super::{Malformed, ObjectError, TooDeep};
 use crate::jsonrpc::masks::special;
 
-/// What was expected where the text is invalid.
+/// The element that was expected at an invalid position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkError {
     /// A key.
@@ -75,7 +75,7 @@ pub(crate) struct Quoted {
     pub start: usize,
     /// Before the closing quote.
     pub end: usize,
-    /// Whether the string contains escapes.
+    /// True if the string contains escapes.
     pub escaped: bool,
 }
 
@@ -178,8 +178,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Whether there is another member, or element, before `close`; moves to
-    /// it.
+    /// Returns true if there is another member, or element, before `close`, and moves to it.
     ///
     /// # Errors
     /// `wrong` if neither a comma nor the end follows.

@@ -17,7 +17,7 @@ use std::fmt;
 
 use super::TooDeep;
 
-/// Why a text is not a valid object.
+/// Reason why a text is not a valid object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectError {
     /// Invalid JSON.
@@ -31,7 +31,7 @@ pub enum ObjectError {
     Duplicate(&'static str),
 }
 
-/// Where a text stops being valid JSON, and what was expected there.
+/// The position of a text's first invalid byte, and the element that was expected there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
     /// The position, in bytes from the start.

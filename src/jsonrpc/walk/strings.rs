@@ -5,8 +5,7 @@ use crate::jsonrpc::masks::{BLOCK, special_in_block};
 use super::cursor::{Cursor, WalkError};
 
 impl<'a> Cursor<'a> {
-    /// Steps to the closing quote of a string; returns whether there are
-    /// escapes before it.
+    /// Steps to the closing quote of a string; returns true if there are escapes before it.
     pub(super) fn rest_of_string(&mut self) -> Result<bool, WalkError> {
         let (mut escaped, mut plain) = (false, 0);
         while let Some(block) = self.rest_of_text().first_chunk() {
@@ -49,8 +48,7 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Whether the string ends at the cursor. Otherwise steps over the escape
-    /// there.
+    /// Returns true if the string ends at the cursor. Otherwise steps over the escape there.
     #[inline]
     fn ends_string(&mut self) -> Result<bool, WalkError> {
         match self.byte() {
@@ -88,7 +86,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Whether a byte after a backslash completes the escape.
+/// Returns true if this byte, after a backslash, completes the escape.
 #[inline]
 fn is_simple(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
@@ -104,6 +102,5 @@ fn behind_plain(text: &[u8]) -> &[u8] {
     if has_control(plain) { text } else { rest }
 }
 
-/// How many plain blocks in a row make a string long enough for a search of its
-/// own.
+/// Plain blocks in a row after which a string is long enough for a search of its own.
 const LONG: usize = 4;
