@@ -35,8 +35,8 @@ pub const SERVER_UNAVAILABLE: i64 = 50_300;
 /// Trunkline: the server behind the gateway did not answer in time.
 pub const SERVER_TIMEOUT: i64 = 50_400;
 
-/// Whether only Modern servers send this code (2026-07-28, Versioning, "Backward Compatibility": a
-/// recognised modern error identifies a Modern server).
+/// Returns true if only Modern servers send this code (2026-07-28, Versioning, "Backward
+/// Compatibility": a recognised modern error identifies a Modern server).
 pub fn is_modern_code(code: i64) -> bool {
     matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
 }

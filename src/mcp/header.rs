@@ -1,5 +1,5 @@
-//! Header names of the Streamable HTTP transport, in the lower case of HTTP/2, and how a header
-//! that may be sent only once is read.
+//! Header names of the Streamable HTTP transport, in the lower case of HTTP/2, and the reading of
+//! headers that may be sent only once.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -15,7 +15,7 @@ pub const PARAM_PREFIX: &str = "mcp-param-";
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Legacy: the last event that a client has received of a stream that it resumes.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells reverse proxies not to buffer a stream's events.
+/// Asks reverse proxies not to buffer a stream's events.
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// W3C Trace Context.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -27,7 +27,7 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 #[error("duplicate header")]
 pub struct DuplicateHeader;
 
-/// The headers that say what a message is, found in one pass.
+/// The headers that describe a message, found in one pass.
 #[derive(Debug, Default)]
 pub struct MessageHeaders<'a> {
     /// `MCP-Protocol-Version`.
@@ -46,7 +46,7 @@ pub struct SentHeader<'a> {
 }
 
 impl<'a> MessageHeaders<'a> {
-    /// Finds them.
+    /// Finds the headers of a message.
     pub fn read(headers: &'a HeaderMap) -> Self {
         let mut found = Self::default();
         for (name, value) in headers {
@@ -88,7 +88,7 @@ pub fn single_value<'a>(
     name: &HeaderName,
 ) -> Result<Option<&'a HeaderValue>, DuplicateHeader> {
     let value = headers.get(name);
-    // Most requests have no duplicate of any header, which is cheaper to tell.
+    // Most requests have no duplicate of any header, which is cheaper to find out.
     let may_be_duplicate = value.is_some() && headers.len() > headers.keys_len();
     if may_be_duplicate && headers.get_all(name).iter().nth(1).is_some() {
         return Err(DuplicateHeader);

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-/// Why a header value cannot be decoded.
+/// Reason why a header value cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderValueError {
     /// A byte outside visible ASCII, space and tab.
@@ -51,20 +51,19 @@ pub fn decode_value(text: &str) -> Result<Cow<'_, str>, HeaderValueError> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| HeaderValueError::Utf8)
 }
 
-/// Whether a text may be sent literally. HTTP allows an empty value, but some
-/// proxies drop such a header, and the call would be rejected as a mismatch; so
-/// an empty text is encoded.
+/// Returns true if a text may be sent literally. HTTP allows an empty value, but some proxies drop
+/// such a header, and the call would be rejected as a mismatch; so an empty text is encoded.
 fn is_plain_value(text: &str) -> bool {
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     !text.is_empty() && is_visible(text) && !padded && !is_encoded_value(text)
 }
 
-/// Whether a text is visible ASCII, spaces and tabs only.
+/// Returns true if a text is visible ASCII, spaces and tabs only.
 fn is_visible(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
 }
 
-/// Whether a header value has the marks of the sentinel.
+/// Returns true if a header value has the marks of the sentinel.
 pub fn is_encoded_value(text: &str) -> bool {
     text.starts_with(PREFIX) && text.ends_with(SUFFIX)
 }

@@ -95,7 +95,7 @@ impl Method {
 
     /// The name as a header value.
     pub fn to_header(&self) -> HeaderValue {
-        // Nearly all requests are tool calls, whose value the compiler prepares.
+        // Nearly all requests are tool calls: the compiler prepares their value.
         if matches!(self, Self::ToolsCall) {
             return const { HeaderValue::from_static("tools/call") };
         }
@@ -135,7 +135,7 @@ impl Method {
         })
     }
 
-    /// Returns true for the methods that list what a server has.
+    /// Returns true for the methods that list a server's elements.
     pub fn is_list(&self) -> bool {
         matches!(
             self,
@@ -143,13 +143,12 @@ impl Method {
         )
     }
 
-    /// Whether only Modern peers know the method.
+    /// Returns true if only Modern peers know the method.
     pub fn is_modern_only(&self) -> bool {
         matches!(self, Self::Discover | Self::Listen)
     }
 
-    /// Whether the method is forwarded to a server, rather than answered by the
-    /// gateway.
+    /// Returns true if the method is forwarded to a server, rather than answered by the gateway.
     pub fn is_answered_by_servers(&self) -> bool {
         matches!(
             self,
@@ -163,7 +162,7 @@ impl Method {
         ) || self.is_task_request()
     }
 
-    /// Whether the request is about one task, by its id.
+    /// Returns true if the request is about one task, by its id.
     pub fn is_task_request(&self) -> bool {
         matches!(self, Self::TasksGet | Self::TasksUpdate | Self::TasksCancel | Self::TasksResult)
     }
@@ -217,9 +216,9 @@ pub mod notification {
     /// Modern: a subscription is active.
     pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
-    /// The filter of a `subscriptions/listen`: whether the lists of tools, prompts and resources
-    /// are in it, the URIs of resources, and the ids of tasks. Members that ask for nothing are
-    /// left out.
+    /// The filter of a `subscriptions/listen`: one member each for the lists of tools, prompts and
+    /// resources, the URIs of resources, and the ids of tasks. Members that select nothing are left
+    /// out.
     pub fn listen_filter(
         lists: [bool; 3],
         uris: Vec<Value>,

@@ -71,13 +71,13 @@ impl ProtocolVersion {
         if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
     }
 
-    /// Whether clients of this version accept events with an id and no message.
-    /// Older clients take the empty data for malformed JSON.
+    /// Returns true if clients of this version accept events with an id and no message. Older
+    /// clients take the empty data for malformed JSON.
     pub fn sends_priming_event(self) -> bool {
         self == Self::V2025_11_25
     }
 
-    /// Whether a body may be a JSON-RPC batch.
+    /// Returns true if a body may be a JSON-RPC batch.
     pub fn allows_batches(self) -> bool {
         self <= Self::V2025_03_26
     }
