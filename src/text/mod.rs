@@ -1,8 +1,8 @@
-//! Text that others wrote, made safe to repeat, and errors as text.
+//! Foreign text, made safe to repeat, and errors as text.
 //!
-//! Names, URIs and messages of clients and servers appear in errors and log
-//! lines. They are clipped first, so that nobody floods a log or a response.
-//! This module knows nothing but text; every module may use it.
+//! Names, URIs and messages of clients and servers appear in errors and log lines. They are clipped
+//! first, so that they cannot flood a log or a response. This module knows nothing but text; every
+//! module may use it.
 
 mod secret_names;
 mod sentences;
@@ -28,7 +28,7 @@ pub fn clip(text: &str, limit: usize) -> &str {
 }
 
 /// An error and its causes in one line of at most [`LONGEST_CHAIN`] bytes; the first cause comes
-/// last. Errors repeat what servers sent, so control characters are escaped.
+/// last. Errors repeat texts of servers, so control characters are escaped.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     error_chain_with(error, |chain| Cow::Borrowed(chain))
 }
@@ -72,8 +72,8 @@ pub fn escape_invisible(text: &str) -> String {
     out
 }
 
-/// Whether a character leaves no mark by itself: joiners, fillers, directional controls, variation
-/// selectors, tags and what Unicode calls default ignorable.
+/// Returns true if a character leaves no mark by itself: joiners, fillers, directional controls,
+/// variation selectors, tags and the characters that Unicode calls default ignorable.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

@@ -1,7 +1,6 @@
-//! Names that say that their value is a secret.
+//! Names that mark their value as a secret.
 
-/// Returns true if the name of a variable, header, option or parameter says that its value is a
-/// secret.
+/// Returns true if the name of a variable, header, option or parameter marks its value as a secret.
 pub fn names_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     // The value is the name of a variable.

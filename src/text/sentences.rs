@@ -23,7 +23,7 @@ pub fn split_sentence(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// Whether the full stop at this place belongs to an abbreviation.
+/// Returns true if the full stop at this position belongs to an abbreviation.
 fn ends_in_abbreviation(text: &str, at: usize) -> bool {
     let before = text.get(..at).unwrap_or_default();
     ["e.g", "i.e", "etc", "vs", "approx"].iter().any(|end| {
@@ -31,8 +31,8 @@ fn ends_in_abbreviation(text: &str, at: usize) -> bool {
     })
 }
 
-/// The text, or as many of its first sentences as have at most `most` characters; the first words of a
-/// first sentence that is longer. What is left out leaves an ellipsis, which is not counted.
+/// The text, or as many of its first sentences as have at most `most` characters; the first words
+/// of a first sentence that is longer. An ellipsis, which is not counted, marks the omission.
 pub fn shorten_text(text: &str, most: usize) -> Cow<'_, str> {
     if has_at_most(text, most) {
         return Cow::Borrowed(text);
@@ -61,7 +61,7 @@ pub fn cut_at_word(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end_matches([',', ';', ':', ' ', '\n']))
 }
 
-/// Whether a text has no more characters than this.
+/// Returns true if a text has at most this many characters.
 fn has_at_most(text: &str, most: usize) -> bool {
     text.len() <= most || text.chars().nth(most).is_none()
 }

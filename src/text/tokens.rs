@@ -34,7 +34,7 @@ impl TokenCounter {
     }
 }
 
-/// How long a token of a tool's definition is on average.
+/// Average length of a token in a tool's definition, in bytes.
 const BYTES_PER_TOKEN: usize = 4;
 
 #[cfg(test)]
