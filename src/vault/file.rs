@@ -32,7 +32,7 @@ pub(super) struct VaultFile {
 /// Held while the file is used. Other processes wait for it.
 pub(super) struct FileTurn(#[allow(dead_code, reason = "held for its drop")] File);
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStamp {
     inode: u64,
@@ -54,7 +54,7 @@ impl VaultFile {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
         }
-        // A file of its own: the vault is replaced now and then, and this one is not.
+        // A file of its own: the vault file is replaced from time to time, and this one is not.
         let file = open_own(&self.beside(".lock"))?;
         let since = clock::real_now();
         loop {
@@ -117,11 +117,11 @@ impl VaultFile {
         })
     }
 
-    /// Replaces the file by a new one with these rows. The old one is there until the new one is
-    /// whole.
+    /// Replaces the file by a new one with these rows. The old file remains until the new one is
+    /// complete.
     pub(super) fn replace_rows(&self, rows: &[(String, Vec<u8>)]) -> Result<(), VaultFault> {
         let draft = Self::new(&self.beside(".new"));
-        // One that a process left behind which was killed.
+        // A draft left behind by a process that was killed.
         let _ = fs::remove_file(&draft.path);
         let rows = rows.iter().map(|(name, sealed)| (name.as_str(), sealed.as_slice()));
         let written = draft.with(|database| insert_rows(database, rows));
@@ -187,8 +187,8 @@ fn insert_rows<'a>(
     Ok(transaction.commit()?)
 }
 
-/// Opens a file of the gateway's own user, and creates it if missing; only that user can read it
-/// then.
+/// Opens a file of the gateway's own user, and creates it if missing. Only that user can read a new
+/// file.
 fn open_own(path: &Path) -> Result<File, VaultFault> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -210,7 +210,7 @@ fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// An error of the store, or of what is done with it.
+/// An error of the store, or of the operation on it.
 enum StoreError {
     Store(redb::Error),
     Fault(VaultFault),
@@ -249,21 +249,21 @@ impl StoreError {
     }
 }
 
-/// Whether a file ends before it should, or begins with something else.
+/// Returns true if a file ends too early, or begins with unexpected bytes.
 fn is_short(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
-/// How long a process waits for its turn.
+/// Time limit for a process that waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
 const TURN_PAUSE: Duration = Duration::from_millis(20);
-/// The most rows, the most bytes of one, and of the file.
+/// The most rows, the most bytes of one row, and of the file.
 const MOST_ROWS: usize = 200_000;
 const LARGEST_ROW: usize = 256 << 10;
 const LARGEST_FILE: u64 = 1 << 30;
 /// The memory of the store while it is open, in bytes.
 const CACHE: usize = 1 << 20;
-/// The most bytes of the store's own reason.
+/// The most bytes of the store's own reason in an error.
 const LONGEST_REASON: usize = 200;
 /// The system's error for a symbolic link that is not followed.
 const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();

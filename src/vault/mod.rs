@@ -1,15 +1,15 @@
 //! The vault: secrets that outlive the process, sealed in one file.
 //!
-//! A row has a name and a value. The value is sealed with AES-256-GCM under a key that the
-//! configuration gives, with the name as associated data: a row that is moved to another owner or
-//! another server does not open. Names are readable in the file, values are not. This module knows
-//! nothing of OAuth; what the rows mean is `upstream::credentials`' affair. It differs from the kept
-//! lists of `upstream`, which may be lost, and are dropped when their key changes: nothing here is
-//! dropped unless its owner says so.
+//! A row has a name and a value. The value is sealed with AES-256-GCM under a key from the
+//! configuration, with the name as associated data: a row that is moved to another owner or another
+//! server does not open. Names are readable in the file, values are not. This module knows nothing
+//! of OAuth; `upstream::credentials` gives the rows their meaning. It differs from the kept lists
+//! of `upstream`, which may be lost, and are dropped when their key changes: the vault drops a row
+//! only at its owner's request.
 //!
-//! Processes share the file by turns: each operation locks it, opens it, and closes it again, so that
-//! `trunkline login` can write while a gateway runs. What is deleted, or sealed with an old key, is
-//! not left behind in free pages: the file is written anew and replaced.
+//! Processes share the file by turns: each operation locks it, opens it, and closes it again, so
+//! that `trunkline login` can write while a gateway runs. Rows that are deleted, or sealed with an
+//! old key, are not left behind in free pages: a new file is written and replaces the old one.
 
 mod file;
 mod seal;
@@ -36,14 +36,15 @@ use seal::VaultKeys;
 pub struct Vault {
     file: VaultFile,
     keys: VaultKeys,
-    /// The file as this process left it.
+    /// The file's state after the last operation of this process.
     left: Mutex<Option<FileStamp>>,
-    /// Set if another process has written between two operations of this one, until all rows are read.
+    /// Set if another process has written between two operations of this one, until all rows are
+    /// read.
     is_foreign: AtomicBool,
 }
 
-/// The name of a row: its kind, and what it belongs to. Written as one JSON array, so that no two
-/// names are the same text.
+/// The name of a row: its kind, and its owner's parts. Written as one JSON array, so that no two
+/// names have the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RowName(Vec<String>);
 
@@ -51,28 +52,28 @@ pub struct RowName(Vec<String>);
 pub struct VaultRow {
     /// Its name.
     pub name: RowName,
-    /// What was sealed. Not for a log.
+    /// The value before sealing. Never logged.
     pub value: Vec<u8>,
 }
 
-/// Why a vault cannot be used, or does not do what it should.
+/// Reason why a vault cannot be used, or an operation on it failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the vault {} cannot be used", path.display())]
 pub struct VaultError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The fault.
     #[source]
     pub fault: VaultFault,
 }
 
-/// What is wrong with a vault.
+/// A fault of a vault.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultFault {
     /// The system's error, such as a full disk. The file is as it was before.
     #[error("the system cannot read or write it; what it held before is unchanged")]
     System(#[from] io::Error),
-    /// The path names something that is no file, or another user may write to it.
+    /// The path names no regular file, or another user may write to it.
     #[error("expected a regular file that only the gateway's own user can write to")]
     Foreign,
     /// Another process uses it.
@@ -80,16 +81,16 @@ pub enum VaultFault {
         "another process is using it, for longer than {waited:?}: end that process, or try again"
     )]
     InUse {
-        /// How long this process has waited.
+        /// The time that this process has waited.
         waited: Duration,
     },
-    /// The file is no vault, or is damaged. It is left as it is.
+    /// The file is no vault, or is damaged. It is left unchanged.
     #[error(
         "it is damaged, or no vault ({reason}): restore it from a backup, or move it away to begin \
          with an empty one; nothing was changed"
     )]
     Damaged {
-        /// What the store says.
+        /// The store's own reason.
         reason: String,
     },
     /// A row is sealed with a key that is not configured.
@@ -112,7 +113,7 @@ pub enum VaultFault {
     TooLarge {
         /// The limit.
         limit: usize,
-        /// What is counted.
+        /// The unit of the limit: rows or bytes.
         unit: &'static str,
     },
     /// The cryptographic library refuses.
@@ -144,11 +145,11 @@ impl RowName {
 }
 
 impl Vault {
-    /// Opens a vault, and creates it if it is missing. Every row is opened, and sealed anew if it is
-    /// sealed with another key than the first. Blocks for as long as that takes.
+    /// Opens a vault, and creates it if it is missing. Opens every row, and seals those anew that
+    /// are sealed with another key than the first. Blocks while it does so.
     ///
     /// # Errors
-    /// [`VaultError`]; the file is left as it was.
+    /// [`VaultError`]; the file is left unchanged.
     pub fn open(path: &Path, keys: &[Secret]) -> Result<Self, VaultError> {
         let told = |fault| VaultError { path: path.to_owned(), fault };
         let keys = VaultKeys::new(keys).map_err(told)?;
@@ -162,7 +163,7 @@ impl Vault {
         Ok(vault)
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -224,7 +225,7 @@ impl Vault {
     /// Writes a row, or replaces it. When this returns, the row is on the disk.
     ///
     /// # Errors
-    /// [`VaultError`]; the row is as it was before then.
+    /// [`VaultError`]; the row is unchanged.
     ///
     /// # Cancel safety
     /// The row is written even if the future is dropped.
@@ -241,11 +242,11 @@ impl Vault {
         .await
     }
 
-    /// Replaces a row, if it is still there. False if another process has deleted it: nothing is
-    /// written then.
+    /// Replaces a row, if it still exists. Returns false if another process has deleted it: nothing
+    /// is written then.
     ///
     /// # Errors
-    /// [`VaultError`]; the row is as it was before then.
+    /// [`VaultError`]; the row is unchanged.
     ///
     /// # Cancel safety
     /// The row is written even if the future is dropped.
@@ -282,7 +283,7 @@ impl Vault {
                 return Ok(());
             }
             match vault.file.replace_rows(&rows) {
-                // A full disk has no room for a second file, and the row still has to go.
+                // A full disk has no room for a second file, but the row has to be deleted.
                 Err(VaultFault::System(_)) => vault.file.delete_row(&name),
                 other => other,
             }
@@ -290,7 +291,7 @@ impl Vault {
         .await
     }
 
-    /// Whether another process has written to the file since this one used it.
+    /// Returns true if another process has written to the file since this one used it.
     pub fn was_changed(&self) -> bool {
         let found = self.file.stamp();
         self.is_foreign.load(Ordering::Relaxed) || (found.is_some() && *self.left.lock() != found)

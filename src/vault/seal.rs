@@ -1,4 +1,4 @@
-//! Seals rows. A sealed row says by which key, so that keys can be rotated.
+//! Seals rows. A sealed row names its key, so that keys can be rotated.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
@@ -16,7 +16,7 @@ struct VaultKey {
     seal: RandomizedNonceKey,
 }
 
-/// Tells keys apart, and tells nothing of the key.
+/// Identifies a key without revealing it.
 type KeyId = [u8; 8];
 
 impl VaultKeys {
@@ -33,7 +33,7 @@ impl VaultKeys {
         Ok(Self(secrets.iter().map(key).collect::<Result<_, VaultFault>>()?))
     }
 
-    /// Whether a row is sealed with the key that seals now.
+    /// Returns true if a row is sealed with the newest key.
     pub(super) fn is_newest(&self, sealed: &[u8]) -> bool {
         let id = sealed.strip_prefix(FORMAT).and_then(<[u8]>::first_chunk::<8>);
         id.is_some() && id == self.0.first().map(|key| &key.id)
@@ -72,7 +72,7 @@ impl std::fmt::Debug for VaultKeys {
     }
 }
 
-/// What a sealed value is bound to: the format, the key and the row.
+/// The associated data of a sealed value: the format, the key and the row.
 fn associated(id: KeyId, name: &str) -> Vec<u8> {
     [FORMAT, &id, name.as_bytes()].concat()
 }

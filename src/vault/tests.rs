@@ -65,7 +65,7 @@ async fn what_another_process_has_deleted_is_noticed_and_not_written_again() {
     assert!(!own.was_changed());
     assert!(own.replace_row(name("ann"), b"2".to_vec()).await.unwrap());
     other.delete_row(name("ann")).await.unwrap();
-    // An operation of its own in between does not hide what the other has done.
+    // An operation of this process in between does not hide the other's change.
     own.write_row(name("bob"), b"2".to_vec()).await.unwrap();
     assert!(own.was_changed());
     assert!(!own.replace_row(name("ann"), b"3".to_vec()).await.unwrap());
@@ -184,7 +184,7 @@ async fn another_process_has_its_turn_and_one_that_never_ends_is_named() {
     }
     assert_eq!(vault.read_rows().await.unwrap().len(), 20);
     assert!(!vault.was_changed());
-    // It has not read what the first one has written.
+    // It has not read the rows of the first process.
     assert!(other.was_changed());
     assert_eq!(other.read_rows().await.unwrap().len(), 20);
     other.write_row(name("x"), vec![1]).await.unwrap();
