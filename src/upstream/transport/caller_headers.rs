@@ -1,5 +1,5 @@
-//! The headers of a call that its server gets from its client: those that are forwarded, and those
-//! that the configuration maps.
+//! Headers of a call that come from its client: forwarded ones, and those that the configuration
+//! maps.
 
 use std::borrow::Cow;
 
@@ -10,23 +10,23 @@ use crate::call::{Call, Context, Failure, find_claim};
 use crate::config::{CallText, CallTextPart, ServerConfig, ServerSecrets};
 use crate::mcp::header;
 
-/// Which headers of a server's calls come from the client.
+/// Selects the headers of a server's calls that come from the client.
 #[derive(Debug, Clone, Default)]
 pub(in crate::upstream) struct CallerHeaders {
     forwarded: Vec<HeaderName>,
     mapped: Vec<(HeaderName, CallText)>,
-    /// Where what is sent is noted: clients' credentials may be among it.
+    /// Records the sent values, because clients' credentials may be among them.
     secrets: ServerSecrets,
 }
 
 impl CallerHeaders {
-    /// Those of a server.
+    /// Returns the caller headers of a server.
     pub(in crate::upstream) fn of(config: &ServerConfig) -> Self {
         let (forwarded, mapped) = (config.forward_headers.clone(), config.call_headers.clone());
         Self { forwarded, mapped, secrets: config.secrets.clone() }
     }
 
-    /// Adds the client's trace context, and the headers that come from the client.
+    /// Adds the client's trace context and the headers that come from the client.
     pub(in crate::upstream::transport) fn add_to(&self, headers: &mut HeaderMap, call: &Call) {
         add_trace(headers, call);
         for name in &self.forwarded {
@@ -44,10 +44,10 @@ impl CallerHeaders {
     }
 }
 
-/// Checks that a call has the claims that its server is told.
+/// Checks that a call has the claims that the server's headers require.
 ///
 /// # Errors
-/// [`Failure::ClaimNeeded`] names the first that it lacks, or that no header may have.
+/// [`Failure::ClaimNeeded`] names the first claim that is missing or not allowed in a header.
 pub(in crate::upstream) fn check_claims(
     mapped: &[(HeaderName, CallText)],
     context: &Context,
@@ -56,7 +56,7 @@ pub(in crate::upstream) fn check_claims(
         for part in parts {
             match part {
                 CallTextPart::Claim(path) => drop(claim_text(path, context)?),
-                // A value that lacks a header is not sent.
+                // A mapped header is left out if the request lacks a header that it refers to.
                 CallTextPart::Header(name) if !context.headers.contains_key(name) => break,
                 CallTextPart::Header(_) | CallTextPart::Fixed(_) => {}
             }
@@ -65,7 +65,7 @@ pub(in crate::upstream) fn check_claims(
     Ok(())
 }
 
-/// The value of a mapped header; `None` if the request lacks a header that it refers to.
+/// Returns the value of a mapped header, or `None` if the request lacks a header that it refers to.
 fn header_value(
     CallText(parts): &CallText,
     context: &Context,
@@ -83,7 +83,7 @@ fn header_value(
             }
         }
     }
-    // Each part may be in a header, so the whole may.
+    // Each part is valid in a header, so the whole is too.
     let value = HeaderValue::try_from(bytes).ok();
     Ok(value.map(|mut value| {
         value.set_sensitive(true);
@@ -91,7 +91,7 @@ fn header_value(
     }))
 }
 
-/// A claim as a header has it: a text that no header splits, a number or a truth value.
+/// Returns a claim as a header value: a text without control characters, a number or a boolean.
 ///
 /// # Errors
 /// [`Failure::ClaimNeeded`].
@@ -104,11 +104,11 @@ fn claim_text<'a>(path: &str, context: &'a Context) -> Result<Cow<'a, str>, Fail
     }
 }
 
-/// Returns true if a claim can be a header: what `HeaderValue::from_str` accepts, within a bound and
-/// without surrounding blanks.
+/// Returns true if a claim can be a header: a value that `HeaderValue::from_str` accepts, of
+/// limited length and without surrounding blanks.
 fn is_header_text(text: &str) -> bool {
     let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
-    // Servers drop blanks around a value: the claim of one user would become that of another.
+    // Servers drop blanks around a value, so the claim of one user would become that of another.
     let is_trimmed = text.trim().len() == text.len();
     !text.is_empty() && is_trimmed && text.len() <= LONGEST_CLAIM && !text.bytes().any(is_control)
 }
@@ -128,8 +128,8 @@ fn add_trace(headers: &mut HeaderMap, call: &Call) {
     }
 }
 
-/// The most bytes of a client's `tracestate` that become a header (W3C Trace
-/// Context, "tracestate Limits"): servers reject requests of large headers.
+/// Maximum number of bytes of a client's `tracestate` in a header (W3C Trace Context, "tracestate
+/// Limits"). Servers reject requests with large headers.
 const LONGEST_TRACESTATE: usize = 512;
-/// The most bytes of a claim that become a header.
+/// Maximum number of bytes of a claim in a header.
 const LONGEST_CLAIM: usize = 4096;

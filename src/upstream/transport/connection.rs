@@ -16,13 +16,13 @@ use crate::upstream::transport::openapi::OpenApiServer;
 use crate::upstream::transport::peer::Peer;
 use crate::upstream::transport::stdio::StdioServer;
 
-/// A connection to a server whose era and capabilities are known.
+/// A connection to a server of known era and capabilities.
 pub(in crate::upstream) enum ServerConnection {
     /// Over the standard streams of a child.
     Stdio(Box<StdioServer>),
     /// Over Streamable HTTP.
     Http(HttpServer),
-    /// To a plain HTTP API, which the gateway speaks for.
+    /// To a plain HTTP API. The gateway acts as its MCP server.
     OpenApi(OpenApiServer),
 }
 
@@ -35,7 +35,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends a request of the gateway's own. The caller bounds the time.
+    /// Sends one of the gateway's own requests. The caller sets a time limit.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
@@ -72,8 +72,8 @@ impl ServerConnection {
         }
     }
 
-    /// What an operator should know about the server besides its lists, such as
-    /// what is left out of them.
+    /// Returns remarks for the operator besides the lists, such as operations that are left out of
+    /// them.
     pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
         match self {
             Self::Stdio(_) | Self::Http(_) => Vec::new(),
@@ -81,8 +81,8 @@ impl ServerConnection {
         }
     }
 
-    /// Whether the server's description could not be read when it was last asked for, so that its
-    /// lists may be old.
+    /// Returns true if the last attempt to read the server's description failed. Its lists may then
+    /// be outdated.
     pub(in crate::upstream) fn is_stale(&self) -> bool {
         matches!(self, Self::OpenApi(api) if api.is_stale())
     }
@@ -93,13 +93,13 @@ impl ServerConnection {
         match self {
             Self::Stdio(stdio) => stdio.closed().await,
             Self::Http(http) => http.closed().await,
-            // There is no connection to lose: each call opens what it needs.
+            // There is no connection to lose: each call opens its own.
             Self::OpenApi(_) => std::future::pending().await,
         }
     }
 
-    /// Closes the connection: the input of a child, or the session of a Legacy
-    /// HTTP server. Then stops the child, if there is one.
+    /// Closes the connection: the input of a child, or the session of a Legacy HTTP server. Then
+    /// stops the child, if there is one.
     pub(in crate::upstream) async fn close(&self, child: Option<Child>) {
         match self {
             Self::Stdio(stdio) => stdio.close(),
@@ -112,7 +112,7 @@ impl ServerConnection {
     }
 }
 
-/// The name of a transport in status and metrics.
+/// Returns the name of a transport in status and metrics.
 pub(in crate::upstream) fn transport_name(target: &Transport) -> &'static str {
     match target {
         Transport::Command(_) => "stdio",

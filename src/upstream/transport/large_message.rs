@@ -1,7 +1,7 @@
 //! Parsing of large messages away from the threads that serve clients.
 //!
-//! Parsing tens of megabytes of escaped text takes up to a second, in which a thread serves no other
-//! client.
+//! Parsing tens of megabytes of escaped text takes up to a second, during which a thread serves no
+//! other client.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::jsonrpc::{FrameFault, MAX_SERVER_DEPTH, ServerText, parse_from_server
 use crate::upstream::UpstreamError;
 use crate::upstream::fault::SetupFault;
 
-/// The result of a message that is parsed on a thread for blocking work.
+/// Result of a message that is parsed on a thread for blocking work.
 pub(super) type ParsingMessage = JoinHandle<Result<ServerText, FrameFault>>;
 
-/// Parses a text of a server, elsewhere if it is large.
+/// Parses a server's text, on another thread if it is large.
 ///
 /// # Errors
 /// [`UpstreamError::Frame`].
@@ -27,7 +27,7 @@ pub(super) async fn parse_message(data: Bytes) -> Result<ServerText, UpstreamErr
     finish_parsing(&mut begin_parsing(data)).await
 }
 
-/// Runs work on a message of a server, elsewhere if it is large.
+/// Runs work on a server's message, on another thread if it is large.
 ///
 /// # Errors
 /// [`UpstreamError`] if the work panicked.

@@ -1,11 +1,10 @@
-//! Transports: [`http`] for Streamable HTTP and the older HTTP+SSE of
-//! 2024-11-05, [`stdio`] for child processes, [`openapi`] for plain HTTP APIs.
+//! Transports: [`http`] for Streamable HTTP and the older HTTP+SSE of 2024-11-05, [`stdio`] for
+//! child processes, [`openapi`] for plain HTTP APIs.
 //!
-//! The first two speak both eras. All appear as a [`connection`] to the modules
-//! above: a permitted call in, a reply out. [`peer`] holds the identity and
-//! capabilities that a server has declared; [`request_ids`] issues the ids of
-//! requests to it. The supervisor decides when a
-//! connection is opened, and what happens when it is lost.
+//! The first two speak both eras. All appear as a [`connection`] to the modules above: a permitted
+//! call in, a reply out. [`peer`] holds the identity and capabilities that a server has declared.
+//! [`request_ids`] issues the ids of requests to it. The supervisor decides when a connection is
+//! opened and how its loss is handled.
 
 pub(in crate::upstream) mod caller_headers;
 pub mod child;

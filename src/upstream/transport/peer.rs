@@ -1,5 +1,5 @@
-//! A server's era, version and capabilities, and how its responses to
-//! `server/discover` and `initialize` are judged.
+//! A server's era, version and capabilities, and the interpretation of its responses to
+//! `server/discover` and `initialize`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,31 +18,31 @@ use crate::text::{clip, escape_controls};
 
 use crate::upstream::UpstreamError;
 
-/// A server's identity, as it declared it.
+/// Identity that a server declared.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The negotiated version, which implies the era.
     pub version: ProtocolVersion,
     /// Its raw `serverInfo`.
     pub info: Bytes,
-    /// The changes that it announces.
+    /// The changes that the server announces.
     pub tells: ChangeCapabilities,
     /// Its capabilities, and its instructions for models.
     pub offers: Arc<ServerOffers>,
-    /// The lists that a server without a capability for lists returned all the same, once it was asked.
+    /// Lists that a server without a capability for lists returned nevertheless.
     pub assumed: Arc<OnceLock<AssumedLists>>,
 }
 
-/// The lists of a server that declares none, as it returned them when it was first asked.
+/// Lists of a server that declares none, as it returned them to the first request.
 #[derive(Debug)]
 pub struct AssumedLists {
-    /// Its capabilities with those for the lists that it has.
+    /// The server's capabilities, including those for its undeclared lists.
     pub offers: Arc<ServerOffers>,
-    /// A sentence for the operator.
+    /// Remark for the operator, one sentence.
     pub remark: String,
 }
 
-/// The changes that a server announces with notifications.
+/// Changes that a server announces with notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct ChangeCapabilities {
@@ -73,34 +73,34 @@ impl ChangeCapabilities {
         }
     }
 
-    /// Whether it announces changes of any list.
+    /// Returns true if the server announces changes of any list.
     pub fn changes(self) -> bool {
         self.tools || self.prompts || self.resources
     }
 
-    /// Whether it announces anything.
+    /// Returns true if the server announces any change.
     pub fn anything(self) -> bool {
         self != Self::default()
     }
 }
 
 impl Peer {
-    /// The server's era.
+    /// Returns the server's era.
     pub fn era(&self) -> Era {
         self.version.era()
     }
 
-    /// Its capabilities, with those that it does not declare and has.
+    /// Returns the server's capabilities, including undeclared ones that it was found to have.
     pub fn known_offers(&self) -> &Arc<ServerOffers> {
         self.assumed.get().map_or(&self.offers, |assumed| &assumed.offers)
     }
 
-    /// Returns true if it has to be asked for each list, because it declares none.
+    /// Returns true if each list has to be requested, because the server declares none.
     pub fn awaits_assumption(&self) -> bool {
         self.assumed.get().is_none() && !self.offers.declares_lists()
     }
 
-    /// Its name and version from `serverInfo`, for status and logs.
+    /// Returns the name and version from `serverInfo`, for status and logs.
     pub fn name_and_version(&self) -> (String, String) {
         let info: Value = serde_json::from_slice(&self.info).unwrap_or_default();
         let text = |key: &str| {
@@ -148,7 +148,7 @@ struct DiscoverResult {
     metadata: Value,
 }
 
-/// Deserialises a value that decides something.
+/// Deserialises a value that is used for decisions, and refuses duplicate keys.
 fn without_duplicates<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     let raw = <&RawValue>::deserialize(deserializer)?;
     parse_strict(raw.get().as_bytes(), MAX_SERVER_DEPTH).map_err(D::Error::custom)
@@ -159,8 +159,8 @@ impl DiscoverResult {
         let info = self.metadata.get(meta::SERVER_INFO).cloned().or(self.server_info);
         let info = info.unwrap_or_else(|| json!({ "name": "unknown", "version": "0" }));
         let mut capabilities = self.capabilities;
-        // Each era has its own form of tasks, and does not use the other's
-        // (SEP-2663, "Backward Compatibility").
+        // Each era has its own form of tasks and does not use the other's (SEP-2663, "Backward
+        // Compatibility").
         match (version.era(), capabilities.as_object_mut()) {
             (Era::Modern, Some(all)) => drop(all.remove("tasks")),
             (Era::Legacy, Some(all)) => {
@@ -178,8 +178,8 @@ impl DiscoverResult {
     }
 }
 
-/// The raw `serverInfo`; of one that is too large only its name and version. It is kept as long as
-/// the server, and goes out with each result of a Legacy server.
+/// Returns the raw `serverInfo`, or only its name and version if it is too large. It is kept as
+/// long as the server, and is sent with each result of a Legacy server.
 fn bound_info(info: &Value) -> Bytes {
     let raw = info.to_string();
     if raw.len() <= LARGEST_INFO {
@@ -258,24 +258,24 @@ pub(in crate::upstream) fn judge_initialize(answer: &Answer) -> Result<Peer, Ups
     }
 }
 
-/// The longest name or version in the log and in the status, in bytes.
+/// Maximum length in bytes of a name or version in the log and in the status.
 const LONGEST_NAME: usize = 256;
-/// The most bytes of a `serverInfo` that is passed on whole.
+/// Maximum size in bytes of a `serverInfo` that is forwarded whole.
 const LARGEST_INFO: usize = 16 * 1024;
 
-/// The error for a server that offers only versions the gateway does not speak.
+/// Builds the error for a server that offers only versions that the gateway does not support.
 fn unsupported(offered: &[String]) -> UpstreamError {
     let offered = offered.iter().take(MOST_OFFERED).map(|version| clip(version, 32).to_owned());
     UpstreamError::Versions(VersionFault::Unsupported { offered: offered.collect() })
 }
 
-/// The error for a JSON-RPC error where a result was needed.
+/// Builds the error for a JSON-RPC error in place of a required result.
 pub(in crate::upstream) fn refused(error: &ErrorBody) -> UpstreamError {
     let message = clip(error.message(), 200).to_owned();
     UpstreamError::Refused { code: error.code(), message }
 }
 
-/// The params of `initialize`, with these raw client capabilities.
+/// Returns the params of `initialize`, with these raw client capabilities.
 pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
     json!({
         "protocolVersion": ProtocolVersion::LATEST_LEGACY.as_str(),
@@ -286,8 +286,8 @@ pub(in crate::upstream) fn initialize_params(told: &[u8]) -> Bytes {
     .into()
 }
 
-/// The params of the gateway's own requests to a Modern server: `members`, and
-/// the `_meta` that every request carries.
+/// Returns the params of the gateway's own requests to a Modern server: `members`, and the `_meta`
+/// that every request carries.
 pub(in crate::upstream) fn modern_params(version: ProtocolVersion, members: Value) -> Bytes {
     modern_params_for(version, b"{}", members)
 }
@@ -320,8 +320,8 @@ pub(in crate::upstream) fn modern_params_of(
     members.to_string().into()
 }
 
-/// The response to a server request that is passed to no client: an empty
-/// result for `ping`, an error otherwise.
+/// Returns the response to a server request that reaches no client: an empty result for `ping`, an
+/// error otherwise.
 pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     if method == "ping" {
         return jsonrpc::response(id, b"{}");
@@ -336,25 +336,25 @@ pub(in crate::upstream) fn answer_to_server(id: &Id, method: &str) -> Bytes {
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::METHOD_NOT_FOUND, &text))
 }
 
-/// The error for a server request that the client left unanswered.
+/// Returns the error for a server request that the client left unanswered.
 pub(in crate::upstream) fn unanswered(id: &Id) -> Bytes {
     let text = "the client did not answer before the call ended or its time was over";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INTERNAL_ERROR, text))
 }
 
-/// The error for a server request of more than `limit` bytes.
+/// Returns the error for a server request of more than `limit` bytes.
 pub(in crate::upstream) fn too_large(id: &Id, limit: usize) -> Bytes {
     let text = format!("the request is too large for a client: the limit is {limit} bytes");
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_PARAMS, &text))
 }
 
-/// The error for a server request beyond those that a call may have open.
+/// Returns the error for a server request beyond the number that a call may have pending.
 pub(in crate::upstream) fn too_many(id: &Id) -> Bytes {
     let text = "too many requests of this call are open, or one has this id";
     jsonrpc::error(Some(id), &jsonrpc::error_object(code::INVALID_REQUEST, text))
 }
 
-/// The error for a server request to a client that cannot be asked anything.
+/// Returns the error for a server request to a client that cannot answer any.
 pub(in crate::upstream) fn not_offered(id: &Id, question: &Question) -> Bytes {
     let missing = question.missing_capability(&Abilities::none());
     let text = missing.map(|missing| question.not_offered(missing));
@@ -371,9 +371,9 @@ fn value(raw: &[u8]) -> Value {
     serde_json::from_slice(raw).unwrap_or_else(|_| json!({}))
 }
 
-/// The most bytes of a server's method that an error repeats.
+/// Maximum length in bytes of a server's method in an error.
 const LONGEST_METHOD: usize = 200;
-/// The most versions of a server that an error repeats.
+/// Maximum number of a server's versions in an error.
 const MOST_OFFERED: usize = 8;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The ids of requests to a server: unique per connection, and not predictable.
+//! Ids of requests to a server: unique per connection and not predictable.
 //!
-//! A response is matched by its id. If ids counted up, a server, or anything on the way that can
-//! make it write one response too many, could prepare a response for the next request, which may
-//! be another client's.
+//! A response is matched by its id. If ids were sequential, a server, or an intermediary that can
+//! make it write one response too many, could prepare a response for the next request, which may be
+//! another client's.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ pub(in crate::upstream) struct RequestIds {
 }
 
 impl RequestIds {
-    /// An id that differs from the last 2^32 ones.
+    /// Returns an id that differs from the last 2^32 ones.
     pub(in crate::upstream) fn draw(&self) -> u64 {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let [.., a, b, c, d] = number.to_be_bytes();
         u64::from(self.encrypt([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]))
     }
 
-    /// How many ids have been issued: a request with a higher count is newer.
+    /// Returns the number of ids issued. A request with a higher count is newer.
     pub(in crate::upstream) fn issued(&self) -> u64 {
         self.issued.load(Ordering::Relaxed)
     }
@@ -46,8 +46,9 @@ fn join_halves(left: u16, right: u16) -> u32 {
     u32::from(left) << 16 | u32::from(right)
 }
 
-/// Three rounds of a pseudorandom function make a pseudorandom permutation (Luby and Rackoff). A fourth
-/// one would be for attackers who can have ids of their choice decrypted, which the gateway never does.
+/// Three rounds of a pseudorandom function make a pseudorandom permutation (Luby and Rackoff). A
+/// fourth round would protect against attackers who can have ids of their choice decrypted, which
+/// the gateway never does.
 const ROUNDS: u16 = 3;
 
 #[cfg(test)]

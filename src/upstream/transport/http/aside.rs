@@ -1,5 +1,5 @@
-//! Messages to a Legacy server that are no call of a client: answers to its requests, notifications
-//! and log levels.
+//! Messages to a Legacy server outside client calls: responses to its requests, notifications and
+//! log levels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::upstream::notifications::levels;
 use super::HttpShared;
 
 impl HttpShared {
-    /// Sets a Legacy server's log level to what its clients want.
+    /// Sets a Legacy server's log level to the most detailed one that its clients request.
     pub(super) async fn set_level(self: &Arc<Self>, wants: Option<LogLevel>) {
         if !self.peer.offers.has_capability("logging") || self.peer.era() == Era::Modern {
             return;
@@ -40,7 +40,7 @@ impl HttpShared {
         }
     }
 
-    /// Sends a Legacy server the answer to its request, within [`ASIDE`].
+    /// Sends a Legacy server the response to its request, within [`ASIDE`].
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let mut headers = HeaderMap::new();
         self.session.add_to(&mut headers);
@@ -53,7 +53,7 @@ impl HttpShared {
         }
     }
 
-    /// Sends a message outside of the calls. Messages over the limit are dropped.
+    /// Sends a message outside client calls. Drops it if [`ASIDES`] messages are in flight.
     pub(super) fn send_aside(self: &Arc<Self>, body: Bytes) {
         let Ok(place) = Arc::clone(&self.asides).try_acquire_owned() else {
             tracing::debug!(server = %self.server, "too many messages aside: one is dropped");
@@ -72,7 +72,7 @@ impl HttpShared {
     }
 }
 
-/// How long a message outside of a call may take.
+/// Time limit for a message outside client calls.
 pub(super) const ASIDE: Duration = Duration::from_secs(5);
-/// The most such messages in flight at once.
+/// Maximum number of such messages in flight.
 pub(super) const ASIDES: usize = 64;

@@ -1,4 +1,4 @@
-//! Requests with a token: sent, and sent again with another one if the server refuses it.
+//! Requests with an access token. If the server refuses one, the request is repeated with another.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use super::client::HttpClient;
 use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::RequestTarget;
 
-/// Which tokens go with the requests of a client.
+/// Source of the tokens for a client's requests.
 #[derive(Clone)]
 pub(in crate::upstream) struct RequestCredentials {
     pub(in crate::upstream) authorizer: Arc<ServerAuthorizer>,
-    /// Whose they are, where a request is made for no principal of its own.
+    /// Owner of the tokens for requests that have no principal of their own.
     pub(in crate::upstream) owner: GrantOwner,
 }
 
-/// The headers of a request, and its token.
+/// The headers of a request, together with its token.
 struct AuthorizedHeaders<'a, H> {
     headers: &'a H,
     grant: Option<&'a OauthGrant>,
@@ -35,7 +35,7 @@ struct AuthorizedHeaders<'a, H> {
 impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
     fn add_to(&self, headers: &mut HeaderMap) {
         self.headers.add_to(headers);
-        // What a client has sent under this name is not meant for the server.
+        // A client's own `Authorization` header is not meant for the server.
         match self.grant {
             Some(grant) => headers.insert(AUTHORIZATION, grant.authorization.clone()),
             None => headers.remove(AUTHORIZATION),
@@ -58,7 +58,7 @@ impl<H: RequestHeaders> RequestHeaders for AuthorizedHeaders<'_, H> {
 }
 
 impl HttpClient {
-    /// Sends a request with the token of its owner.
+    /// Sends a request with its owner's token.
     pub(super) async fn send_authorized(
         &self,
         credentials: &RequestCredentials,
@@ -94,7 +94,7 @@ impl HttpClient {
             }
             let challenge = find_challenge(response.headers()).unwrap_or_default();
             if challenge.needs_nonce() && has_new_nonce && nonces < MOST_NONCES {
-                // Only the proof was refused (RFC 9449, 9): the token is as good as before.
+                // The server refused only the proof (RFC 9449, 9). The token is still valid.
                 nonces += 1;
                 given = grant;
                 continue;
@@ -117,5 +117,5 @@ impl HttpClient {
     }
 }
 
-/// How often a request is sent again at most because a server wants a newer nonce.
+/// Maximum number of repetitions because the server requires a newer nonce.
 const MOST_NONCES: usize = 2;

@@ -1,4 +1,4 @@
-//! Requests that are signed for AWS (Signature Version 4): method, URL, all headers and the body.
+//! Requests signed for AWS (Signature Version 4): method, URL, all headers and the body.
 
 use std::time::SystemTime;
 
@@ -22,21 +22,21 @@ use super::client::HttpClient;
 use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::RequestTarget;
 
-/// Why a request cannot be signed. The texts hold no value of a header, and no key.
+/// Reason that a request cannot be signed. The texts contain no header value and no key.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SignatureFault {
-    /// A header whose value is not text.
+    /// A header value is not text.
     #[error("the request cannot be signed: the value of the header {name} is not plain text")]
     Header {
         /// The header.
         name: HeaderName,
     },
-    /// The request, or a setting, is not one that can be signed.
+    /// The request or a setting cannot be signed.
     #[error("the request cannot be signed for AWS")]
     Request,
 }
 
-/// What signs the requests to one server.
+/// Signs the requests to one server.
 #[derive(Debug)]
 pub(super) struct AwsSigner {
     credentials: Credentials,
@@ -56,7 +56,7 @@ impl AwsSigner {
         Self { credentials, region: aws.region.clone(), service: aws.service.clone() }
     }
 
-    /// The headers that sign a request which has these headers, at this time.
+    /// Returns the headers that sign a request with the given headers at the given time.
     fn sign(
         &self,
         request: &SignableRequest<'_>,
@@ -100,7 +100,7 @@ impl AwsSigner {
     }
 }
 
-/// The headers of a request, and its signature.
+/// The headers of a request, together with its signature.
 struct SignedHeaders<'a, H> {
     headers: &'a H,
     signer: &'a AwsSigner,
@@ -131,7 +131,7 @@ impl<H: RequestHeaders> RequestHeaders for SignedHeaders<'_, H> {
 }
 
 impl HttpClient {
-    /// Sends a request with a signature, and a new one after each redirect.
+    /// Sends a signed request, and signs it again after each redirect.
     pub(super) async fn send_signed(
         &self,
         signer: &AwsSigner,

@@ -21,7 +21,7 @@ pub struct ResponseBody(BodySource);
 
 #[derive(Debug)]
 enum BodySource {
-    /// The whole body has been read, the usual case.
+    /// The whole body has been read, which is the usual case.
     Whole(Option<Bytes>),
     /// An HTTP/1.1 body. `first` arrived with the head; `rest` is `None` at the
     /// end.
@@ -39,7 +39,7 @@ enum BodySource {
 struct Receiving {
     incoming: Incoming,
     connection: Http1Connection,
-    /// Takes the connection afterwards; `None` if it is to be closed.
+    /// Receives the connection afterwards. `None` if the connection is to be closed.
     idle: Option<IdleConnections>,
 }
 
@@ -57,8 +57,8 @@ impl ResponseBody {
         idle: &IdleConnections,
     ) -> Result<Response<Self>, TransportError> {
         let (head, incoming) = response.into_parts();
-        // A body whose length is known came without `Transfer-Encoding`, by which hyper would go. Of a
-        // response that has none, such as a 204, the headers tell.
+        // hyper reports a length only for bodies without `Transfer-Encoding`. A response without a
+        // body, such as a 204, is recognised by its headers.
         let may_have_two = incoming.size_hint().exact().is_none_or(|length| length == 0);
         let has_two_lengths = may_have_two
             && head.headers.contains_key(TRANSFER_ENCODING)
@@ -95,7 +95,7 @@ impl ResponseBody {
         response.map(|incoming| Self(BodySource::Http2(incoming)))
     }
 
-    /// Decodes the rest of the body. One without contents has no coding, whatever its head says.
+    /// Decodes the rest of the body. An empty body has no coding, even if its head names one.
     pub(super) fn decode(&mut self, coding: ContentCoding) {
         if !self.is_end_stream() {
             let encoded = std::mem::replace(self, Self::empty());
@@ -105,7 +105,7 @@ impl ResponseBody {
 }
 
 impl Receiving {
-    /// The next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, TransportError>>> {
         let Self { incoming, connection, .. } = self;
         loop {
@@ -120,8 +120,8 @@ impl Receiving {
         }
     }
 
-    /// Whether the body has ended, as far as it was read: after the last piece
-    /// no further read is needed.
+    /// Returns true if the body has ended, as far as it was read. After the last piece no further
+    /// read is needed.
     fn is_over(&mut self) -> bool {
         match self.incoming.size_hint().exact() {
             Some(left) => left == 0,
@@ -129,8 +129,8 @@ impl Receiving {
         }
     }
 
-    /// Keeps the connection for the next request, unless the server closes it
-    /// or has not read the whole last request.
+    /// Keeps the connection for the next request, unless the server closes it or has not read the
+    /// last request completely.
     fn finish(mut self) {
         if let Some(idle) = self.idle
             && (self.connection.is_ready() || self.connection.is_reusable())

@@ -35,31 +35,31 @@ use super::resolver::{AddressRule, HostResolver};
 pub struct HttpClient {
     pool: ConnectionPool,
     target: RequestTarget,
-    /// The fixed headers of POST requests and of all others: the configured
-    /// ones, and those that the transport requires.
+    /// The fixed headers of POST requests and of all others: those in the configuration, and those
+    /// that the transport requires.
     posts: HeaderMap,
     others: HeaderMap,
     see_other: SeeOther,
-    /// What authenticates requests besides the fixed headers; `None` for most servers.
+    /// Authenticates requests in addition to the fixed headers. `None` for most servers.
     authority: Option<RequestAuthority>,
 }
 
-/// What authenticates the requests to a server.
+/// Authentication of the requests to a server.
 enum RequestAuthority {
     Oauth(RequestCredentials),
     Aws(AwsSigner),
 }
 
-/// What `303 See Other` means after a request that changes something.
+/// Meaning of `303 See Other` in response to a request that changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SeeOther {
-    /// A fault: MCP answers at the place that was asked.
+    /// A fault: an MCP server responds at the requested URL.
     Refused,
-    /// The answer is at the other place (RFC 9110, 15.4.4).
+    /// The response is at the other URL (RFC 9110, 15.4.4).
     Fetched,
 }
 
-/// An extension of a response that was redirected: where it is from.
+/// Response extension with the URL to which the request was redirected.
 #[derive(Debug, Clone)]
 pub(in crate::upstream::transport) struct RedirectedTo(pub(in crate::upstream::transport) Uri);
 
@@ -86,9 +86,9 @@ impl HttpClient {
         Self::with_resolver(config, connect_timeout, HostResolver::new(None))
     }
 
-    /// Like [`plain`](Self::plain), for a host that the configuration does not name: connects to
-    /// those of its addresses alone that a rule permits. The rule is not asked about a URL whose host
-    /// is an address.
+    /// Like [`plain`](Self::plain), for a host that the configuration does not name. Connects only
+    /// to those of its addresses that the rule permits. The rule does not apply to a URL with an
+    /// address as its host.
     ///
     /// # Errors
     /// [`UpstreamError::Setup`] if a setting cannot be used.
@@ -100,8 +100,8 @@ impl HttpClient {
         Self::with_resolver(config, connect_timeout, HostResolver::new(Some(rule)))
     }
 
-    /// Closes the idle connections. A response with the id of another request shows that a server's
-    /// responses no longer belong to the requests before them.
+    /// Closes the idle connections. Call this when a response has the id of another request: the
+    /// server's responses no longer match the order of the requests.
     pub(super) fn close_idle_connections(&self) {
         self.pool.idle.close_all();
     }
@@ -140,7 +140,7 @@ impl HttpClient {
         Ok(Self { pool, target, posts: headers, others, see_other, authority })
     }
 
-    /// Has tokens sent with the requests.
+    /// Sends tokens with the requests.
     #[must_use]
     pub(in crate::upstream) fn with_credentials(self, credentials: RequestCredentials) -> Self {
         Self { authority: Some(RequestAuthority::Oauth(credentials)), ..self }
@@ -155,8 +155,9 @@ impl HttpClient {
         self.send_to(&self.target, &Method::POST, headers, body)
     }
 
-    /// Like [`post`](Self::post), for a message that may be sent twice: if a kept connection is lost
-    /// before the response, once more on a new one. The server may have closed it while it was idle.
+    /// Like [`post`](Self::post), for a message that may be sent twice. If a kept connection is
+    /// lost before the response, the message is sent once more on a new one: the server may have
+    /// closed the connection while it was idle.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -234,7 +235,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request as it is, and follows redirects.
+    /// Sends a request with its headers as they are, and follows redirects.
     pub(super) fn send_once(
         &self,
         target: &RequestTarget,
@@ -253,7 +254,7 @@ impl HttpClient {
         }
     }
 
-    /// Like [`send_once`](Self::send_once), with what depends on the whole request.
+    /// Like [`send_once`](Self::send_once), with a signature of the whole request.
     pub(super) async fn send_once_signed(
         &self,
         target: &RequestTarget,
@@ -293,7 +294,8 @@ impl HttpClient {
         Err(UpstreamError::Redirect { to: target.uri.path().to_owned() })
     }
 
-    /// The method of the request that follows a redirect; `None` if none does.
+    /// Returns the method of the request that follows a redirect, or `None` if the redirect is
+    /// refused.
     fn redirected_method(&self, status: StatusCode, method: &Method) -> Option<Method> {
         let is_read = matches!(*method, Method::GET | Method::HEAD);
         match status {
@@ -309,7 +311,7 @@ impl HttpClient {
         }
     }
 
-    /// A request with its headers and those that are fixed, which prevail.
+    /// Builds a request from its own headers and the fixed ones. The fixed headers prevail.
     fn request(
         &self,
         method: &Method,
@@ -321,7 +323,7 @@ impl HttpClient {
         *request.method_mut() = method.clone();
         let all = request.headers_mut();
         all.reserve(fixed.len() + USUAL_HEADERS);
-        // First, so that those of the configuration and of the client replace them.
+        // Inserted first, so that headers of the configuration and of the client replace them.
         all.insert(USER_AGENT, OWN_USER_AGENT);
         all.insert(ACCEPT_ENCODING, NO_ENCODING);
         headers.add_to(all);
@@ -331,7 +333,7 @@ impl HttpClient {
         request
     }
 
-    /// Like [`request`](Self::request), with what depends on the whole request.
+    /// Like [`request`](Self::request), with a signature of the whole request.
     fn signed_request(
         &self,
         target: &RequestTarget,
@@ -345,13 +347,13 @@ impl HttpClient {
         Ok(request)
     }
 
-    /// The server's URL.
+    /// Returns the server's URL.
     pub(super) fn uri(&self) -> &Uri {
         &self.target.uri
     }
 }
 
-/// Returns true if a request has failed with the connection that had been kept for it.
+/// Returns true if a request failed because its kept connection was lost.
 pub(super) fn is_kept_connection_lost(fault: &UpstreamError) -> bool {
     let UpstreamError::Broken(error) = fault else { return false };
     matches!(error.downcast_ref(), Some(TransportError::Kept(_)))
@@ -361,12 +363,13 @@ fn refused_redirect(to: &str) -> UpstreamError {
     UpstreamError::Redirect { to: clip(&hide_password(to), 200).to_owned() }
 }
 
-/// Whether a response names another place. `304 Not Modified` is of the same class, and names none.
+/// Returns true if a response redirects to another URL. `304 Not Modified` is in the same class,
+/// but names none.
 fn is_redirect(status: StatusCode) -> bool {
     status.is_redirection() && status != StatusCode::NOT_MODIFIED
 }
 
-/// Resolves a reference relative to `from`, if it stays within its origin.
+/// Resolves a reference relative to `from`. Refuses one to another origin.
 pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, UpstreamError> {
     let refused = || refused_redirect(to);
     let base = url::Url::parse(&from.to_string()).map_err(|_| refused())?;
@@ -377,13 +380,13 @@ pub(super) fn same_origin_as(from: &Uri, to: &str) -> Result<RequestTarget, Upst
     target.as_str().parse().ok().and_then(RequestTarget::new).ok_or_else(refused)
 }
 
-/// The TLS configuration for servers: the platform's root certificates, and
-/// those of a file.
+/// Returns the TLS configuration for servers: the platform's root certificates, and those of a
+/// file.
 ///
 /// # Errors
 /// [`UpstreamError::Setup`] if the file cannot be used.
 pub fn client_tls(ca: Option<&Path>) -> Result<ClientConfig, UpstreamError> {
-    // Most servers use only the platform's roots, and share this configuration.
+    // Most servers use only the platform's roots and share this configuration.
     static USUAL: OnceLock<ClientConfig> = OnceLock::new();
     match (ca, USUAL.get()) {
         (None, Some(usual)) => Ok(usual.clone()),
@@ -415,7 +418,7 @@ fn trusting(roots: RootCertStore) -> Result<ClientConfig, UpstreamError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The root certificates of the platform, read once.
+/// Returns the platform's root certificates, read once.
 fn platform_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
@@ -429,13 +432,12 @@ fn platform_roots() -> &'static RootCertStore {
     })
 }
 
-/// The headers of a usual call besides the fixed ones, with `Host`, `Content-Length` and the gateway's
-/// own: the
-/// request's map has room for them from the start.
+/// Number of headers in a usual call besides the fixed ones, including `Host`, `Content-Length` and
+/// the gateway's own. The request's map is created with room for them.
 const USUAL_HEADERS: usize = 8;
-/// The most redirects that are followed.
+/// Maximum number of redirects per request.
 const REDIRECTS: usize = 3;
-/// How often TCP keep-alive probes a silent connection.
+/// Interval of TCP keep-alive probes on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]

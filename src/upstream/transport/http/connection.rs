@@ -40,7 +40,7 @@ type Driver = http1::Connection<GuardedStream, Full<Bytes>>;
 /// The head of a response, and the connection that its body comes on.
 pub(super) type Answered = (Response<Incoming>, Http1Connection);
 
-/// Why a request has no response.
+/// Reason that a request has no response.
 pub(super) enum Unanswered {
     /// The server has read nothing of the request.
     Unsent(Box<Request<Full<Bytes>>>, TransportError),
@@ -56,9 +56,9 @@ impl Http1Connection {
         Ok(Self { sender, driver: Some(Box::new(driver)), awaited, is_used: false })
     }
 
-    /// Whether the connection accepts a request: the last exchange is over, and
-    /// the server has neither closed the connection nor sent unsolicited data.
-    /// Makes no system call while nothing has arrived.
+    /// Returns true if the connection accepts a request: the last exchange is over, and the server
+    /// has neither closed the connection nor sent unsolicited data. Makes no system call while
+    /// nothing has arrived.
     pub(super) fn is_reusable(&mut self) -> bool {
         advance(&mut self.driver, &mut Context::from_waker(Waker::noop()));
         self.sender.is_ready()
@@ -110,8 +110,8 @@ impl Http1Connection {
         }
     }
 
-    /// Whether the connection accepts a request, as far as is known without reading from its
-    /// socket.
+    /// Returns true if the connection accepts a request, as far as is known without reading from
+    /// its socket.
     pub(super) fn is_ready(&self) -> bool {
         self.sender.is_ready()
     }
@@ -162,5 +162,5 @@ fn advance(driver: &mut Option<Box<Driver>>, cx: &mut Context<'_>) {
     }
 }
 
-/// The most bytes of a response head, and of the trailers after its body.
+/// Maximum size in bytes of a response head, and of the trailers after its body.
 pub(super) const HEAD_LIMIT: usize = 64 * 1024;

@@ -62,10 +62,10 @@ pub(super) enum ContentCoding {
 }
 
 impl ContentCoding {
-    /// The only coding that the headers name; `None` for `identity`.
+    /// Returns the only coding that the headers name, or `None` for `identity`.
     ///
     /// # Errors
-    /// The codings, if there are several, or one that is not decoded.
+    /// The codings, if there are several, or one that is not supported.
     fn named_in(headers: &HeaderMap) -> Result<Option<Self>, String> {
         let values = headers.get_all(CONTENT_ENCODING).into_iter();
         let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -82,7 +82,7 @@ impl ContentCoding {
         }
     }
 
-    /// The name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -117,7 +117,7 @@ impl DecodedBody {
         Self { coding, decoder, is_over: false }
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,7 +125,8 @@ impl DecodedBody {
         if self.is_over {
             return Poll::Ready(None);
         }
-        // Little input may have much output, all of it ready: other tasks have their turn in between.
+        // A small input can produce much output without ever waiting. This lets other tasks run in
+        // between.
         let turn = ready!(coop::poll_proceed(cx));
         let mut piece = BytesMut::with_capacity(DECODED_PIECE);
         let read = ready!(poll_read_buf(self.decoder.as_mut(), cx, &mut piece));
@@ -138,7 +139,7 @@ impl DecodedBody {
         })
     }
 
-    /// The fault of the connection, or else of the coding.
+    /// Returns the fault of the connection, or otherwise of the coding.
     fn fault(&self, error: io::Error) -> TransportError {
         match error.downcast::<TransportError>() {
             Ok(fault) => fault,
@@ -189,8 +190,8 @@ impl Stream for EncodedPieces {
     }
 }
 
-/// Returns true for a header that RFC 7932 (9.1) forbids. The decoder takes it for that of an extension
-/// with windows of up to a gibibyte, where the standard has 16 MiB.
+/// Returns true for a header that RFC 7932 (9.1) forbids. The decoder reads it as an extension with
+/// windows of up to a gibibyte, where the standard allows 16 MiB.
 fn has_large_window(beginning: &[u8]) -> bool {
     beginning.first().is_some_and(|byte| byte & 0x7f == 0x11)
 }
@@ -199,9 +200,9 @@ fn has_large_window(beginning: &[u8]) -> bool {
 #[error("its window is larger than 16 MiB")]
 struct LargeWindow;
 
-/// The most bytes of a content coding in an error.
+/// Maximum length in bytes of a content coding in an error.
 const LONGEST_CODING: usize = 100;
-/// The most bytes that are decoded at once.
+/// Maximum number of bytes to decode at once.
 const DECODED_PIECE: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Sessions that a server may have lost without saying so.
+//! Sessions that a server may have lost without reporting it.
 //!
-//! Some servers answer a request of a lost session with 500, with 202 and nothing, or with 401. None of
-//! these means that the session is lost: a `ping` in the same session decides.
+//! Some servers respond to a request in a lost session with 500, with 202 and no content, or with
+//! 401. None of these proves that the session is lost, so the gateway sends a `ping` in the same
+//! session to find out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use super::session::{OpenSession, is_session_error};
 use super::{ASIDE, HttpShared};
 
 impl HttpShared {
-    /// Has the session checked, or opened again by the next call, if the reply to a request in it gives
-    /// reason to. The request itself is not sent again: it may have been carried out.
+    /// Checks the session if a reply gives reason to doubt it, or lets the next call reopen it. The
+    /// request itself is not repeated, because the server may have executed it.
     pub(super) fn note_doubtful_session(
         self: &Arc<Self>,
         used: &Arc<OpenSession>,
@@ -43,7 +44,7 @@ impl HttpShared {
         }
     }
 
-    /// Returns true, and notes the time, if there was no `ping` for a while.
+    /// Returns true if no `ping` was sent recently, and notes the time.
     fn may_ping(&self) -> bool {
         let (mut pinged, now) = (self.pinged.lock(), clock::now());
         if pinged.is_some_and(|at| now - at < BETWEEN_PINGS) {
@@ -53,7 +54,7 @@ impl HttpShared {
         true
     }
 
-    /// Sends a `ping` in the session, and has the next call open another if it is not answered.
+    /// Sends a `ping` in the session. If it is not answered, the next call opens another session.
     async fn ping_session(&self, used: &Arc<OpenSession>) {
         let id = self.number();
         match timeout(ASIDE, self.ping(&id, used)).await {
@@ -70,7 +71,7 @@ impl HttpShared {
         }
     }
 
-    /// Any answer to the `ping` shows that the session is known, an error as well.
+    /// Sends the `ping`. Any response shows that the server knows the session, even an error.
     async fn ping(&self, id: &Id, used: &OpenSession) -> Result<(), UpstreamError> {
         let mut headers = HeaderMap::new();
         used.add_to(&mut headers);
@@ -86,5 +87,5 @@ impl HttpShared {
     }
 }
 
-/// The least time between two pings.
+/// Minimum time between two pings.
 const BETWEEN_PINGS: Duration = Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! The headers of a request, written straight into it.
+//! Request headers, written straight into the request.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
@@ -9,21 +9,22 @@ use crate::upstream::UpstreamError;
 
 use super::HttpShared;
 
-/// The headers of one request, besides those that are fixed. Written straight into the request,
+/// The headers of one request, besides the fixed ones. They are written straight into the request,
 /// and once more for each redirect.
 pub(in crate::upstream::transport) trait RequestHeaders {
-    /// Adds the headers; one of the same name is replaced.
+    /// Adds the headers, and replaces those of the same name.
     fn add_to(&self, headers: &mut HeaderMap);
 
-    /// The context of the call that the request is made for, if there is one.
+    /// Returns the context of the call that causes the request, if there is one.
     fn caller(&self) -> Option<&Context> {
         None
     }
 
-    /// Adds what depends on the whole request and on all its other headers.
+    /// Adds headers that depend on the whole request and all its other headers, such as a
+    /// signature.
     ///
     /// # Errors
-    /// [`UpstreamError`] if that cannot be made.
+    /// [`UpstreamError`] if such a header cannot be made.
     fn sign(&self, _: &SignableRequest<'_>, _: &mut HeaderMap) -> Result<(), UpstreamError> {
         Ok(())
     }
@@ -45,7 +46,7 @@ impl RequestHeaders for HeaderMap {
     }
 }
 
-/// A request's headers, and those of the session that it belongs to, which prevail.
+/// A request's headers together with those of its session. The session's headers prevail.
 impl<H: RequestHeaders, S: RequestHeaders> RequestHeaders for (&H, Option<&S>) {
     fn add_to(&self, headers: &mut HeaderMap) {
         let (own, session) = self;
@@ -81,7 +82,7 @@ pub(super) struct CallHeaders<'a> {
     pub(super) shared: &'a HttpShared,
     pub(super) call: &'a Call,
     pub(super) target: &'a CallTarget,
-    /// The tool parameters that are sent as headers.
+    /// Tool parameters sent as headers.
     pub(super) mirrored: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -106,7 +107,7 @@ impl RequestHeaders for CallHeaders<'_> {
 }
 
 impl HttpShared {
-    /// The headers that come from the client, for a Legacy server's call.
+    /// Returns the client's headers for a Legacy server's call.
     pub(super) fn clients_own(&self, call: &Call) -> HeaderMap {
         let mut headers = HeaderMap::new();
         self.caller_headers.add_to(&mut headers, call);
@@ -114,7 +115,7 @@ impl HttpShared {
     }
 }
 
-/// The value of `Mcp-Name`, for a method that has a subject.
+/// Returns the value of `Mcp-Name`, for a method that has a subject.
 fn name_header(method: &mcp::Method, target: &CallTarget) -> Option<HeaderValue> {
     if let Some(tool) = &target.tool {
         return Some(tool.name_header.clone());
@@ -123,7 +124,7 @@ fn name_header(method: &mcp::Method, target: &CallTarget) -> Option<HeaderValue>
     name.map(|name| encode_value(name.as_str()))
 }
 
-/// The headers of a request without a subject to a Modern server.
+/// Returns the headers of a request without a subject to a Modern server.
 pub(super) fn modern_headers(version: ProtocolVersion, method: &mcp::Method) -> HeaderMap {
     let mut headers = HeaderMap::new();
     add_modern(&mut headers, version, method);

@@ -21,7 +21,7 @@ struct Shelves {
     by_thread: Box<[Mutex<Vec<IdleConnection>>]>,
     /// The number of sweeps so far.
     round: AtomicU64,
-    /// Whether a task sweeps.
+    /// True while a sweeping task runs.
     is_kept: AtomicBool,
 }
 
@@ -43,8 +43,8 @@ impl Default for IdleConnections {
 }
 
 impl IdleConnections {
-    /// Takes a connection that accepts a request, unless the server has closed it meanwhile:
-    /// sending shows that ([`Http1Connection::send`]).
+    /// Takes a connection that accepts a request. The server may have closed it meanwhile; sending
+    /// detects this ([`Http1Connection::send`]).
     pub(super) fn take(&self) -> Option<Http1Connection> {
         let mut here = self.0.shelf()?;
         while let Some(waiting) = here.pop() {
@@ -114,7 +114,7 @@ impl Drop for Keeper {
 }
 
 impl Shelves {
-    /// The connections of the calling thread.
+    /// Returns the connections of the calling thread.
     fn shelf(&self) -> Option<MutexGuard<'_, Vec<IdleConnection>>> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
@@ -125,8 +125,8 @@ impl Shelves {
         Some(own.lock())
     }
 
-    /// Drops connections that are closed, or have been idle for a whole round;
-    /// returns the number that are left.
+    /// Drops connections that are closed or have been idle for a whole round. Returns the number of
+    /// those left.
     fn sweep(&self) -> usize {
         let round = self.round.fetch_add(1, Ordering::Relaxed);
         let sweep = |shelf: &Mutex<Vec<IdleConnection>>| {
@@ -138,10 +138,9 @@ impl Shelves {
     }
 }
 
-/// The number of shelves; more threads than this share them.
+/// Number of shelves. If there are more threads, they share shelves.
 const SHELVES: usize = 32;
-/// The most idle connections on one shelf.
+/// Maximum number of idle connections on one shelf.
 const MOST: usize = 1024;
-/// The shortest time that an idle connection is kept; the longest is twice as
-/// much.
+/// Minimum time that an idle connection is kept. The maximum is twice as long.
 const ROUND: Duration = Duration::from_secs(45);

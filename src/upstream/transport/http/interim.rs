@@ -1,7 +1,7 @@
-//! The bytes that a server sends before its response.
+//! Bytes that a server sends before its response.
 //!
-//! Interim responses (1xx), which hyper reads one after the other and drops, are bounded. Bytes that
-//! arrive before a request on a used connection is written, such as a surplus response, close it.
+//! Interim responses (1xx), which hyper reads and drops one by one, are bounded. Bytes that arrive
+//! on a used connection before a request is written, such as a surplus response, close it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ pub(super) struct GuardedStream {
     count: Arc<AwaitedBytes>,
 }
 
-/// The number of bytes since the request, [`NOT_AWAITED`] or [`UNSENT`].
+/// Number of bytes since the request, [`NOT_AWAITED`] or [`UNSENT`].
 #[derive(Debug)]
 pub(super) struct AwaitedBytes(AtomicUsize);
 
@@ -40,7 +40,7 @@ struct TooMuchAhead {
 struct UnaskedData;
 
 impl AwaitedBytes {
-    /// Starts to count for the first request of a connection.
+    /// Starts to count for a connection's first request.
     pub(super) fn begin(&self) {
         self.0.store(0, Relaxed);
     }
@@ -50,7 +50,7 @@ impl AwaitedBytes {
         self.0.store(UNSENT, Relaxed);
     }
 
-    /// The head of its response has come.
+    /// Ends the count when the head of the response has arrived.
     pub(super) fn end(&self) {
         self.0.store(NOT_AWAITED, Relaxed);
     }
@@ -83,7 +83,7 @@ impl Read for GuardedStream {
         if before > MOST_AHEAD {
             return Poll::Ready(Err(io::Error::other(TooMuchAhead { limit: MOST_AHEAD })));
         }
-        // Through a buffer of its own: hyper's does not tell how much was read.
+        // Read through a separate buffer, because hyper's does not report the number of bytes read.
         let mut space = [MaybeUninit::uninit(); PIECE];
         let room = buffer.remaining().min(PIECE);
         let mut piece = ReadBuf::uninit(space.get_mut(..room).unwrap_or_default());
@@ -96,8 +96,8 @@ impl Read for GuardedStream {
 
 /// Returns true if the kernel holds unread bytes of the stream, or its end.
 ///
-/// Asks the kernel: the runtime learns of new bytes only when it polls the socket's events, which
-/// may be after the next request. With TLS a record that carries no data closes the connection, too.
+/// Asks the kernel, because the runtime notices new bytes only when it polls the socket's events,
+/// which may be after the next request. With TLS, a record without data also closes the connection.
 fn has_unread_data(stream: &ServerStream) -> bool {
     let socket = match stream {
         MaybeHttpsStream::Http(tcp) => tcp.inner(),
@@ -140,7 +140,7 @@ impl Write for GuardedStream {
 const NOT_AWAITED: usize = usize::MAX;
 /// A request waits to be written on a connection that has served another.
 const UNSENT: usize = usize::MAX - 1;
-/// The most bytes before the end of a response's head: as many again as the head may have.
+/// Maximum number of bytes before the end of a response's head: twice the limit of the head itself.
 const MOST_AHEAD: usize = 2 * HEAD_LIMIT;
-/// The most bytes that are read at once until the head is complete.
+/// Maximum number of bytes per read until the head is complete.
 const PIECE: usize = 8 * 1024;

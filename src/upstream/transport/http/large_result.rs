@@ -1,11 +1,10 @@
 //! Large JSON responses, streamed to the client.
 //!
-//! Most responses are small: they are read whole, checked, and rewritten where
-//! necessary. A response of [`PASS_FROM`] bytes or more is passed on piece by
-//! piece, so that it is neither buffered whole nor delayed; with a
-//! Content-Length, from the first piece on. It is passed on only if the id in
-//! the envelope comes before the result and matches: a result that begins
-//! before its id could be for another client, and is read whole.
+//! Most responses are small: they are read whole, checked, and rewritten where necessary. A
+//! response of [`PASS_FROM`] bytes or more is forwarded piece by piece, so that it is neither
+//! buffered whole nor delayed. With a `Content-Length`, forwarding starts with the first piece. The
+//! response is forwarded only if the id in its envelope precedes the result and matches. A result
+//! before its id could belong to another client, so such a response is read whole.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,14 +28,14 @@ use crate::upstream::transport::large_message::parse_message;
 
 use super::{HttpShared, ResponseBody, TransportError};
 
-/// A response of which only a part has arrived.
+/// A response that has arrived in part.
 pub(in crate::upstream::transport) struct PartialAnswer {
     head: Bytes,
     body: ResponseBody,
     limit: usize,
 }
 
-/// The bounds of the rest of a response: in time and in memory.
+/// Limits of time and memory for the rest of a response.
 pub(super) struct AnswerBounds {
     pub(super) deadline: Deadline,
     pub(super) charge: ResponseCharge,
@@ -50,8 +49,7 @@ pub(in crate::upstream::transport) async fn read(
     mut body: ResponseBody,
     limit: usize,
 ) -> Result<Result<Bytes, PartialAnswer>, BodyError<TransportError>> {
-    // Checked before the body is read, while an error can still be sent
-    // instead.
+    // Checked before the body is read, while an error response is still possible.
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge { limit });
     }
@@ -82,12 +80,11 @@ fn joined(mut head: BytesMut, data: &[u8]) -> Bytes {
 }
 
 impl PartialAnswer {
-    /// Passes the result on if it has begun. Reads the rest if it cannot be
-    /// passed on, as when the response begins with another member.
+    /// Forwards the result if it has begun. Reads the rest if it cannot be forwarded, for example
+    /// if the response begins with another member.
     ///
     /// # Errors
-    /// [`UpstreamError`] if the response does not match `id`, or cannot be
-    /// read.
+    /// [`UpstreamError`] if the response does not match `id`, or cannot be read.
     pub(super) async fn pass(
         mut self,
         id: &Id,
@@ -104,7 +101,8 @@ impl PartialAnswer {
             };
             begun = self.result(era);
         }
-        // A result is for this request only if its id says so: one that comes first is read whole.
+        // The id shows which request a result belongs to. A response with the result first is
+        // therefore read whole.
         let Some((scanner, first)) = begun.filter(|(scanner, _)| scanner.id().is_some()) else {
             let whole = tokio::select! {
                 whole = self.rest(Some(&mut charge)) => whole?,
@@ -129,12 +127,11 @@ impl PartialAnswer {
         Ok(Ok(passing.metered_by(PassingCharge { server, charge })))
     }
 
-    /// The part of the result that has arrived, if it can be passed on.
+    /// Returns the part of the result that has arrived, if it can be forwarded.
     ///
-    /// A result that asks for input is read whole, however large, because its
-    /// state is sealed. If it shows this neither at its beginning nor in the
-    /// first [`PASS_FROM`] bytes, its state stays unsealed and is rejected
-    /// later.
+    /// A result that requests input is read whole, however large, because its state is sealed. If
+    /// the request for input is visible neither at the beginning nor in the first [`PASS_FROM`]
+    /// bytes, the state stays unsealed and is rejected later.
     fn result(&self, era: Era) -> Option<(Scanner, Range<usize>)> {
         let mut scanner = Scanner::new(MAX_SERVER_DEPTH);
         let first = scanner.feed(&self.head).ok()?;
@@ -149,7 +146,7 @@ impl PartialAnswer {
         passes.then_some((scanner, first))
     }
 
-    /// Reads the part that is inspected before it is passed on, or everything.
+    /// Reads the part that is inspected before forwarding, or everything.
     async fn more(self) -> Result<Self, UpstreamError> {
         let Self { head, mut body, limit } = self;
         let mut head = BytesMut::from(head);
@@ -160,7 +157,7 @@ impl PartialAnswer {
     /// Reads everything. A response to a client's call is charged to the client.
     ///
     /// # Errors
-    /// [`UpstreamError`] if the response is too large, ends early, or finds no memory.
+    /// [`UpstreamError`] if the response is too large, ends early, or exceeds the memory limit.
     pub(in crate::upstream) async fn rest(
         self,
         mut charge: Option<&mut ResponseCharge>,
@@ -180,7 +177,7 @@ impl PartialAnswer {
     }
 }
 
-/// Adds the next piece; false at the end of the body.
+/// Adds the next piece. Returns false at the end of the body.
 async fn add_piece(
     whole: &mut BytesMut,
     body: &mut ResponseBody,
@@ -198,13 +195,13 @@ async fn add_piece(
     Ok(true)
 }
 
-/// The text after the opening brace of an object, if there is any.
+/// Returns the text after the opening brace of an object, if there is any.
 fn first_member(object: &[u8]) -> Option<&[u8]> {
     let inside = object.trim_ascii_start().strip_prefix(b"{")?.trim_ascii_start();
     (!inside.is_empty()).then_some(inside)
 }
 
-/// Whether the first member of a result says that it asks for no input.
+/// Returns true if the first member of a result states that no input is requested.
 fn is_complete(members: &[u8]) -> bool {
     let value = members.strip_prefix(b"\"resultType\"").map(<[u8]>::trim_ascii_start);
     let value = value.and_then(|value| value.strip_prefix(b":")).map(<[u8]>::trim_ascii_start);
@@ -280,16 +277,17 @@ fn check(scanner: &Scanner, id: &Id) -> Result<(), UpstreamError> {
     }
 }
 
-/// Returns true if the id is the number of the request, as text or with zeros behind a point.
+/// Returns true if the id is the request's number, written as text or with zeros after the decimal
+/// point.
 #[cold]
 fn is_written_otherwise(seen: &[u8], id: &Id) -> bool {
     let text = seen.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
     text == Some(id.raw()) || whole_number(seen) == Some(id.raw())
 }
 
-/// Members of a result that asks for input.
+/// Members of a result that requests input.
 const ASKS: [&[u8]; 2] = [b"\"inputRequests\"", b"\"input_required\""];
-/// Responses below this size are read whole.
+/// Responses below this size in bytes are read whole.
 const PASS_FROM: usize = 256 * 1024;
 
 #[cfg(test)]

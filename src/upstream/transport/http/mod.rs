@@ -1,9 +1,8 @@
 //! Servers over Streamable HTTP.
 //!
-//! Each call is an HTTP request of its own, so that its response, its progress
-//! and its cancellation need no bookkeeping: dropping the response cancels the
-//! call. Only a Legacy server's session is shared, and reopened when the server
-//! has lost it.
+//! Each call is an HTTP request of its own, so its response, progress and cancellation need no
+//! bookkeeping: dropping the response cancels the call. Calls share only a Legacy server's session,
+//! which is reopened when the server has lost it.
 
 mod aside;
 mod authorized;
@@ -72,17 +71,17 @@ use session::{LegacySession, OpenSession};
 pub use session::{SessionCell, is_session_lost};
 use streamed_call::{Head, LegacyCalls, ReplyStage, StreamedCall};
 
-/// A connection to an HTTP server whose era and capabilities are known.
+/// A connection to an HTTP server of known era and capabilities.
 pub(in crate::upstream) struct HttpServer {
     shared: Arc<HttpShared>,
-    /// The tasks that listen for changes, for as long as the connection lives.
+    /// Tasks that listen for changes while the connection lives.
     _listening: JoinSet<()>,
 }
 
-/// State that calls and the listening tasks share.
+/// State shared by the calls and the listening tasks.
 struct HttpShared {
     server: ServerName,
-    /// The instance that the connection belongs to.
+    /// The instance to which the connection belongs.
     owner: Arc<InstanceKey>,
     client: Arc<HttpClient>,
     peer: Peer,
@@ -93,39 +92,38 @@ struct HttpShared {
     caller_headers: CallerHeaders,
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
-    /// Why the connection is lost; `None` while it is not.
+    /// Reason that the connection is lost. `None` while it is in use.
     lost: cell::Sender<Option<UpstreamError>>,
-    /// The last error that may mean that the server's era has changed.
+    /// The last error that may indicate a change of the server's era.
     doubts: cell::Sender<Option<UpstreamError>>,
-    /// Calls in flight to a Legacy server, for requests that belong to them.
+    /// Calls in flight to a Legacy server, to which its requests can belong.
     calls: LegacyCalls,
-    /// Permits for messages outside of calls.
+    /// Permits for messages outside client calls.
     asides: Arc<Semaphore>,
     /// The time of the last `ping` that checked the session.
     pinged: Mutex<Option<Instant>>,
 }
 
-/// How a connection to an HTTP server is opened.
+/// Parameters for opening a connection to an HTTP server.
 pub(in crate::upstream) struct HttpOpening {
     pub(in crate::upstream) server: ServerName,
     pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) client: Arc<HttpClient>,
     pub(in crate::upstream) era: EraChoice,
-    /// How long a probe waits before it takes the server for Legacy.
+    /// Time limit for a probe, after which the server counts as Legacy.
     pub(in crate::upstream) patience: Duration,
-    /// The most bytes of a response or of one event.
+    /// Maximum size in bytes of a response or of one event.
     pub(in crate::upstream) limit: usize,
     /// Counts the memory of large responses.
     pub(in crate::upstream) memory: Arc<ResponseMemory>,
-    /// The headers of calls that come from their clients.
+    /// Call headers that come from the clients.
     pub(in crate::upstream) caller_headers: CallerHeaders,
-    /// Messages that the server sends outside of responses.
+    /// Receives the server's messages outside responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
 }
 
 impl HttpServer {
-    /// Detects the server's era and, if it is Legacy, opens a session. The
-    /// caller bounds the time.
+    /// Detects the server's era, and opens a session if it is Legacy. The caller sets a time limit.
     pub(in crate::upstream) async fn open(opening: HttpOpening) -> Result<Self, UpstreamError> {
         let client = opening.client;
         let modern = match opening.era {
@@ -171,7 +169,7 @@ impl HttpServer {
         &self.shared.peer
     }
 
-    /// Sends a request of the gateway's own.
+    /// Sends one of the gateway's own requests.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
@@ -181,8 +179,7 @@ impl HttpServer {
         Box::pin(self.shared.request(method, params)).await
     }
 
-    /// Sends a client's call. `mirrored` are the tool parameters that are sent
-    /// as headers.
+    /// Sends a client's call. `mirrored` holds the tool parameters sent as headers.
     pub(in crate::upstream) async fn call(
         &self,
         call: &Call,
@@ -209,7 +206,7 @@ impl HttpServer {
         fault.unwrap_or_else(|| UpstreamError::Down(Box::new(ServerFault::NotRunning)))
     }
 
-    /// Ends the Legacy session, if there is one. The wait for the server is bounded.
+    /// Ends the Legacy session, if there is one. Waits for the server only for a limited time.
     pub(in crate::upstream) async fn close(&self) {
         let closing = self.shared.session.close(&self.shared.client);
         let _ = tokio::time::timeout(ASIDE, closing).await;
@@ -263,9 +260,8 @@ impl HttpShared {
     ) -> Result<Reply, UpstreamError> {
         let CallHeaders { call, target, .. } = headers;
         let log = call.context.log;
-        // In flight from here on: a server that responds with plain JSON sends
-        // no head until it has finished, and still must learn of a
-        // cancellation.
+        // In flight from here on. A server that responds with plain JSON sends no head until it has
+        // finished, and must still receive a cancellation.
         let (mut coming, answers) = StreamedCall::of(self, &id, (call, target), deadline);
         if coming.questions.can_be() {
             let sent = Arc::clone(self).send(id, message, self.clients_own(call), log);
@@ -313,7 +309,7 @@ impl HttpShared {
         }
     }
 
-    /// The reply to a call whose result is large.
+    /// Returns the reply to a call with a large result.
     async fn reply_in_pieces(
         &self,
         begun: PartialAnswer,
@@ -326,7 +322,7 @@ impl HttpShared {
         })
     }
 
-    /// Sends a request of the gateway's own.
+    /// Sends one of the gateway's own requests.
     async fn request(
         self: &Arc<Self>,
         method: &Method,
@@ -354,7 +350,7 @@ impl HttpShared {
                 StreamItem::Frame(Frame::Notification { method, params }) => {
                     self.inbox.hear(&method, params.as_ref());
                 }
-                // The request belongs to no client's call.
+                // The request belongs to no client call.
                 StreamItem::Frame(Frame::Request { id, method, .. }) => {
                     self.send_aside(answer_to_server(&id, &method));
                 }
@@ -364,8 +360,8 @@ impl HttpShared {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// A stream of events that is resumed when its connection ends. Resumptions
-    /// carry the client's `own` headers.
+    /// Returns an event stream that is resumed when its connection ends. Resumptions carry the
+    /// client's `own` headers.
     fn resumable(
         self: &Arc<Self>,
         id: &Id,
@@ -378,12 +374,11 @@ impl HttpShared {
         Resumable::new(self, id, events, own)
     }
 
-    /// The message of a call, in the server's era.
+    /// Builds a call's message in the server's era.
     fn message(&self, call: &Call, target: &CallTarget, id: &Id) -> Bytes {
         let wanted = call.context.progress_token.as_ref();
         let params = match self.peer.era() {
-            // A stream of its own, so the client's progress token cannot
-            // collide.
+            // Each call has its own stream, so the client's progress token cannot collide.
             Era::Modern => lift::request(
                 call,
                 &target.edits,
@@ -409,7 +404,8 @@ impl HttpShared {
         })
     }
 
-    /// Sends a request of the gateway's own; a list once more on a new connection if a kept one is lost.
+    /// Sends one of the gateway's own requests. A list request is repeated once on a new connection
+    /// if a kept one is lost.
     async fn exchange_repeatable(
         self: &Arc<Self>,
         (id, method): (&Id, &Method),
@@ -426,8 +422,8 @@ impl HttpShared {
         }
     }
 
-    /// Sends one request and reads the head of the response. A session that the
-    /// server has lost is reopened, once; one that an earlier response has shown to be lost, first.
+    /// Sends one request and reads the head of the response. Reopens a session that the server has
+    /// lost, once. If an earlier response has shown the loss, reopens the session first.
     async fn exchange(
         self: &Arc<Self>,
         id: &Id,
@@ -456,9 +452,8 @@ impl HttpShared {
             let session = self.session.current();
             let reception = self.post(&(headers, session.as_deref()), again).await?;
             if !session::is_lost(&reception, id) {
-                // The lists may have changed with the session. A server
-                // that loses every session is not asked: the list request would
-                // lose the next one, and so on without end.
+                // The lists may have changed with the session. A server that loses every session is
+                // excluded: the list request would lose the next one, in an endless loop.
                 self.inbox.relist();
             }
             Ok(reception)
@@ -469,7 +464,7 @@ impl HttpShared {
     /// Opens a session in place of a lost one.
     async fn reopen(&self, lost: &Arc<OpenSession>) -> Result<(), UpstreamError> {
         let open = async {
-            // Once for all calls that the loss concerns.
+            // Logged once for all calls affected by the loss.
             tracing::info!(server = %self.server, "the server has lost the session, a new one is opened");
             session::open(&self.client, &self.owner.told.capabilities, self.limit).await
         };

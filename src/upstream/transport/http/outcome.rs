@@ -1,4 +1,4 @@
-//! The meaning of responses, for the call and for the state of the server.
+//! Meaning of responses for the call and for the server's state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use super::probe::discover;
 use super::reply::{HttpReply, answer_in, find_answer, refusal, status_error};
 
 impl HttpShared {
-    /// The answer in the HTTP reply to a call that is neither a stream nor too
-    /// large to be buffered.
+    /// Returns the answer in the reply to a call. The reply is neither a stream nor too large to be
+    /// buffered.
     pub(super) fn answer(&self, reply: HttpReply, id: &Id) -> Result<Answer, UpstreamError> {
         let answer = match reply {
             HttpReply::Message(frame) => answer_in(frame, id),
@@ -35,7 +35,7 @@ impl HttpShared {
         self.judge(answer)
     }
 
-    /// The same; a large answer is read elsewhere.
+    /// Like [`answer`](Self::answer), but parses a large answer on another thread.
     pub(super) async fn answer_large(
         &self,
         reply: HttpReply,
@@ -62,13 +62,12 @@ impl HttpShared {
         self.memory.charge(holder, self.limit)
     }
 
-    /// The bounds of the rest of a large response to a client.
+    /// Returns the limits for the rest of a large response to a client.
     pub(super) fn bound(&self, deadline: Deadline, holder: &Holder) -> AnswerBounds {
         AnswerBounds { deadline, charge: self.charge(holder) }
     }
 
-    /// Passes on a response that is too large to be buffered, if that is
-    /// possible.
+    /// Forwards a response that is too large to be buffered, if possible.
     pub(super) async fn pass(
         &self,
         begun: PartialAnswer,
@@ -84,14 +83,14 @@ impl HttpShared {
         }
     }
 
-    /// The outward form of an error.
+    /// Converts an error to its outward form.
     pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
         self.inbox.fail(&self.server, fault)
     }
 
-    /// The meaning of an HTTP error. If a Modern server sends an error without
-    /// an id, as Legacy servers do for a request outside of a session, a
-    /// different server has taken its place, and the connection is lost.
+    /// Interprets an HTTP error. A Modern server that sends an error without an id, as Legacy
+    /// servers do for a request outside a session, has been replaced by a different server, so the
+    /// connection is lost.
     fn refused(
         &self,
         status: StatusCode,
@@ -111,9 +110,9 @@ impl HttpShared {
         }
     }
 
-    /// Marks the connection as lost if an error shows that the server cannot be
-    /// reached, and has it checked if its era may have changed. Closes idle connections if
-    /// responses came in another order than requests.
+    /// Marks the connection as lost if an error shows that the server is unreachable, and requests
+    /// a check if the server's era may have changed. Closes idle connections if responses arrived
+    /// in another order than the requests.
     pub(super) fn doubt(&self, fault: &UpstreamError) {
         let may_have_changed = self.peer.era() == Era::Modern
             && matches!(fault, UpstreamError::Status { status, .. }
@@ -127,9 +126,9 @@ impl HttpShared {
         }
     }
 
-    /// Asks a Modern server who it is whenever a response gives reason to doubt
-    /// it, and marks the connection as lost unless the server is the same: one
-    /// call that it rejects must not take it from all clients.
+    /// Checks a Modern server's identity whenever a response gives reason to doubt it. Marks the
+    /// connection as lost unless the server is the same: one rejected call must not take the server
+    /// from all clients.
     pub(super) async fn settle_doubts(self: Arc<Self>) {
         let mut doubts = self.doubts.subscribe();
         while doubts.wait_for(Option::is_some).await.is_ok() {
@@ -151,14 +150,13 @@ impl HttpShared {
         });
     }
 
-    /// Adds the sender to a response; has the server checked, or its lists
-    /// requested again, if the response says so.
+    /// Adds the sender to a response. Checks the server or lists it again if the response requires
+    /// it.
     pub(super) fn checked(&self, answer: Answer) -> Result<Answer, UpstreamError> {
         if let Answer::Error(error) = &answer {
             match error.code() {
-                // This version was negotiated by the gateway: to the client the
-                // error would mean that the gateway does not support the
-                // client's version.
+                // The gateway negotiated this version. The client would misread the error as the
+                // gateway's refusal of its own version.
                 code::UNSUPPORTED_VERSION if self.peer.era() == Era::Modern => {
                     let fault = UpstreamError::Versions(VersionFault::Withdrawn);
                     self.doubts.send_replace(Some(fault.clone()));
@@ -173,7 +171,7 @@ impl HttpShared {
     }
 }
 
-/// How long a server that is checked may take.
+/// Time limit for a check of the server.
 const CHECK: Duration = Duration::from_secs(10);
-/// The least time between two checks, which clients can cause by their calls.
+/// Minimum time between two checks, because clients can cause them by their calls.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(1);

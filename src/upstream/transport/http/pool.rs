@@ -29,7 +29,7 @@ use super::resolver::HostResolver;
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     connector: HttpsConnector<HttpConnector<HostResolver>>,
-    /// How long connecting may take, including TLS.
+    /// Time limit for connecting, including TLS.
     connect_timeout: Duration,
     pub(super) idle: IdleConnections,
     /// The HTTP/2 connection, which all requests share.
@@ -49,7 +49,7 @@ pub(super) struct RequestTarget {
 }
 
 impl RequestTarget {
-    /// The target that an absolute URI names; `None` if it is not absolute.
+    /// Returns the target that an absolute URI names, or `None` if it is not absolute.
     pub(super) fn new(uri: Uri) -> Option<Self> {
         let origin_form = uri.path_and_query()?.clone().into();
         let host = uri.host()?;
@@ -61,7 +61,7 @@ impl RequestTarget {
         Some(Self { origin_form, host: host.ok()?, uri })
     }
 
-    /// Another path of the same origin.
+    /// Returns another path of the same origin.
     pub(super) fn with_path(&self, path: PathAndQuery) -> Option<Self> {
         let mut parts = self.uri.clone().into_parts();
         parts.path_and_query = Some(path);
@@ -106,7 +106,8 @@ impl ConnectionPool {
     ) -> impl Future<Output = Result<Response<ResponseBody>, TransportError>> {
         *request.uri_mut() = target.origin_form.clone();
         request.headers_mut().insert(HOST, target.host.clone());
-        // Handed over before the future exists, which otherwise would have to hold the request.
+        // Handed over before the future exists, so that the future does not have to hold the
+        // request.
         let begun = match self.idle.take() {
             Some(connection) => Ok(connection.send(request)),
             None => Err(Box::new(request)),
@@ -133,7 +134,8 @@ impl ConnectionPool {
         ResponseBody::receive(response, connection, &self.idle).map_err(Unanswered::Lost)
     }
 
-    /// Sends a request on the remaining idle connections in turn, or else on a shared or new one.
+    /// Sends a request on the remaining idle connections in turn, and otherwise on a shared or new
+    /// one.
     async fn send_on_another(
         &self,
         target: &RequestTarget,
@@ -214,14 +216,14 @@ async fn send_http2(
     Ok(ResponseBody::receive_http2(response))
 }
 
-/// The connection was not established in time.
+/// The connection was not established within the time limit.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection within {limit:?}")]
 struct ConnectTimeout {
     limit: Duration,
 }
 
-/// Why a request has no complete response.
+/// Reason that a request has no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// No connection could be opened.
@@ -233,7 +235,7 @@ pub enum TransportError {
     /// The response head is too large.
     #[error("the response head is larger than {limit} bytes")]
     HeadTooLarge {
-        /// The most bytes allowed.
+        /// Maximum number of bytes.
         limit: usize,
     },
     /// The response is not valid HTTP/1.1.
@@ -250,16 +252,16 @@ pub enum TransportError {
     Undecodable {
         /// The coding.
         coding: &'static str,
-        /// What is wrong with it.
+        /// The fault in the encoded data.
         source: io::Error,
     },
-    /// The connection that was lost was kept from an earlier request.
+    /// The lost connection had been kept from an earlier request.
     #[error(transparent)]
     Kept(Box<Self>),
 }
 
 impl TransportError {
-    /// The same fault, of a connection that was kept from an earlier request.
+    /// Marks the fault as one of a connection kept from an earlier request.
     #[cold]
     fn on_kept(self) -> Self {
         match self {

@@ -55,8 +55,7 @@ pub(super) async fn probe(
     limit: usize,
     patience: Duration,
 ) -> Result<Option<Peer>, UpstreamError> {
-    // A server that does not respond to the probe may still respond to
-    // `initialize`.
+    // A server that does not respond to the probe may still respond to `initialize`.
     match tokio::time::timeout(patience, discover(client, limit)).await {
         Err(_) => Ok(None),
         Ok(Err(fault)) if is_fallback_reason(&fault) => {
@@ -72,7 +71,7 @@ pub(super) async fn probe(
     }
 }
 
-/// Returns true if a server, or a firewall before it, may have taken offence at the probe itself.
+/// Returns true if the probe itself may have offended the server, or a firewall in front of it.
 fn is_fallback_reason(fault: &UpstreamError) -> bool {
     match fault {
         UpstreamError::Broken(_) => true,

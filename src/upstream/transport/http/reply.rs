@@ -29,7 +29,7 @@ use super::content_coding::decode_body;
 use super::large_result::{self, PartialAnswer};
 use super::{ResponseBody, TransportError};
 
-/// A response whose head has been read.
+/// A response with its head read.
 pub(super) enum HttpReply {
     /// A single message.
     Message(Frame),
@@ -93,7 +93,7 @@ impl HttpReply {
         }
     }
 
-    /// The message of a JSON body; a batch is a stream of its messages.
+    /// Converts a JSON body to a reply. A batch becomes a stream of its messages.
     fn from_text(text: ServerText, limit: usize) -> Result<Self, UpstreamError> {
         match text {
             ServerText::Message(frame) => Ok(Self::Message(frame)),
@@ -107,8 +107,7 @@ impl HttpReply {
         }
     }
 
-    /// The response to the gateway's own request `id`; other messages on a
-    /// stream are skipped.
+    /// Returns the response to the gateway's own request `id`. Skips other messages on a stream.
     pub(super) async fn answer(self, id: &Id) -> Result<Answer, UpstreamError> {
         match self {
             Self::Message(frame) => find_answer(frame, id).await,
@@ -130,7 +129,7 @@ impl HttpReply {
     }
 }
 
-/// The response in a frame, if it matches `id`; read elsewhere if it is large.
+/// Returns the response in a frame if it matches `id`. Parses a large one on another thread.
 pub(super) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match response_size(&frame) {
         0..=LARGE_MESSAGE => answer_in(frame, id),
@@ -141,7 +140,7 @@ pub(super) async fn find_answer(frame: Frame, id: &Id) -> Result<Answer, Upstrea
     }
 }
 
-/// The bytes of the result or error of a response.
+/// Returns the size in bytes of a response's result or error.
 pub(super) fn response_size(frame: &Frame) -> usize {
     match frame {
         Frame::Response {
@@ -151,11 +150,10 @@ pub(super) fn response_size(frame: &Frame) -> usize {
     }
 }
 
-/// The response in a frame, if it matches `id`.
+/// Returns the response in a frame if it matches `id`.
 pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> {
     match frame {
-        // An error without an id means that the server could not read the
-        // request as far as its id.
+        // An error without an id means that the server could not read the request up to its id.
         Frame::Response { id: Some(other), .. } if !other.answers(id) => {
             Err(UpstreamError::WrongId)
         }
@@ -167,8 +165,7 @@ pub(super) fn answer_in(frame: Frame, id: &Id) -> Result<Answer, UpstreamError> 
     }
 }
 
-/// The meaning of an HTTP error: the JSON-RPC error in its body, or its bare
-/// status.
+/// Interprets an HTTP error: the JSON-RPC error in its body, or its bare status.
 pub(super) fn refusal(
     status: StatusCode,
     frame: Option<Frame>,
@@ -181,13 +178,13 @@ pub(super) fn refusal(
     }
 }
 
-/// The error for a status, with the parts of the response that help its reader.
+/// Returns the error for a status, with the parts of the response that help the reader.
 pub(super) fn status_error(
     status: StatusCode,
     body: &[u8],
     retry_after: Option<&HeaderValue>,
 ) -> UpstreamError {
-    // The texts of 401 and 403 are about the gateway's credentials, which no model can change.
+    // The texts of 401 and 403 concern the gateway's credentials, which no model can change.
     let is_of_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let is_helpful = status.is_client_error() && !is_of_credentials;
     let text = short_text(body).filter(|_| is_helpful);
@@ -198,7 +195,7 @@ pub(super) fn status_error(
     UpstreamError::Status { status, note }
 }
 
-/// The message in the body of an error, if it is short and no page.
+/// Returns the message in an error body, if it is short and not an HTML page.
 fn short_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?.trim();
     let message = match serde_json::from_str::<serde_json::Value>(text) {
@@ -236,7 +233,7 @@ impl MessageStream {
         self.charge = Some(charge);
     }
 
-    /// The data of the next message; `None` at the end of the stream.
+    /// Returns the data of the next message, or `None` at the end of the stream.
     async fn next_data(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         loop {
             if let Some(data) = self.events.take_message()? {
@@ -254,7 +251,7 @@ impl MessageStream {
         }
     }
 
-    /// The next message; `None` at the end of the stream.
+    /// Returns the next message, or `None` at the end of the stream.
     ///
     /// # Cancel safety
     /// Safe.
@@ -281,7 +278,7 @@ impl MessageStream {
         }
     }
 
-    /// Queues the messages of an event. One without a message, such as a sign of life, is skipped, as
+    /// Queues the messages of an event. Skips an event without a message, such as a keep-alive, as
     /// the official SDKs do.
     fn take(&mut self, text: ServerText) {
         match text {
@@ -298,9 +295,8 @@ impl MessageStream {
         }
     }
 
-    /// Finishes a stream whose response has arrived. The connection can be
-    /// reused only if the stream is read to its end, which has usually been
-    /// sent already.
+    /// Finishes a stream after its response. The connection can be reused only if the stream is
+    /// read to its end, which usually has arrived already.
     pub(super) fn finish(self) {
         let mut body = self.events.into_body();
         if !matches!(body.frame().now_or_never(), Some(None | Some(Err(_)))) {
@@ -321,14 +317,14 @@ impl From<BodyError<TransportError>> for UpstreamError {
     }
 }
 
-/// How long a stream may continue after its response.
+/// Time limit for the rest of a stream after its response.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The most bytes of a plain text that is passed on: a longer one is a page.
+/// Maximum size in bytes of a plain text to forward. A longer one is an HTML page.
 const MAX_PLAIN_TEXT: usize = 500;
-/// The most characters of a message that are passed on, and of `Retry-After`.
+/// Maximum number of characters of a message to forward, and of `Retry-After`.
 const MAX_TEXT_CHARACTERS: usize = 200;
 const MAX_WAIT_CHARACTERS: usize = 40;
-/// The most bytes of an error body that are read.
+/// Maximum number of bytes to read from an error body.
 const REFUSAL: usize = 64 * 1024;
 
 #[cfg(test)]

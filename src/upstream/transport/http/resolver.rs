@@ -1,4 +1,4 @@
-//! Resolves the names of servers, and refuses addresses that a rule forbids.
+//! Resolution of server names, with refusal of forbidden addresses.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -10,12 +10,12 @@ use futures_util::future::BoxFuture;
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tower::Service;
 
-/// Which addresses may be connected to.
+/// Decides to which addresses connections are allowed.
 pub(in crate::upstream) trait AddressRule: Debug + Send + Sync {
-    /// Permits an address, or says why not.
+    /// Checks an address.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason to refuse it.
     fn check(&self, address: IpAddr) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
@@ -55,10 +55,10 @@ impl Service<Name> for HostResolver {
     }
 }
 
-/// The addresses that a rule permits.
+/// Returns the addresses that a rule permits.
 ///
 /// # Errors
-/// The reason of the first that it refuses, if there is none.
+/// The reason for the first refused address, if none is permitted.
 fn keep_permitted(
     found: Vec<SocketAddr>,
     rule: &dyn AddressRule,

@@ -1,11 +1,10 @@
-//! Response streams that are resumed when their connection ends early
-//! (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+//! Response streams that are resumed when their connection ends early (2025-11-25, Streamable HTTP,
+//! "Resumability and Redelivery").
 //!
-//! A Legacy server that sent an event id may close the connection, or lose it:
-//! the stream is then requested again with GET, after the last event received,
-//! once the server's reconnection delay has passed. Without an event id, or
-//! from a Modern server, the stream ends with its connection. The caller bounds
-//! the total time.
+//! A Legacy server that sent an event id may close the connection, or lose it. The gateway then
+//! waits for the server's reconnection delay and requests the stream again with GET, after the last
+//! event received. Without an event id, or from a Modern server, the stream ends with its
+//! connection. The caller limits the total time.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -35,7 +34,7 @@ pub(super) struct Resumable {
     /// The headers of resumptions, besides `Last-Event-ID`.
     headers: HeaderMap,
     stage: ResumeStage,
-    /// The client of the call, whom the memory of large events is charged to.
+    /// The client of the call, to which the memory of large events is charged.
     holder: Option<Holder>,
 }
 
@@ -61,13 +60,12 @@ enum ResumeAttempt {
 pub(super) enum StreamItem {
     /// A message.
     Frame(Frame),
-    /// The server closed the connection and wants to be asked again after this
-    /// time.
+    /// The server closed the connection and expects the next request after this time.
     Pause(Duration),
 }
 
 impl Resumable {
-    /// A stream whose first connection is open. Resumptions carry `headers`.
+    /// Creates a stream from its first open connection. Resumptions carry `headers`.
     pub(super) fn new(
         shared: &Arc<HttpShared>,
         id: &Id,
@@ -85,14 +83,14 @@ impl Resumable {
         self
     }
 
-    /// Has the open connection count the memory of its events.
+    /// Makes the open connection count the memory of its events.
     fn charge_events(&mut self) {
         if let (ResumeStage::Open(events), Some(holder)) = (&mut self.stage, &self.holder) {
             events.charge_to(self.shared.charge(holder));
         }
     }
 
-    /// The next item; `None` at the end of the stream.
+    /// Returns the next item, or `None` at the end of the stream.
     ///
     /// # Cancel safety
     /// Safe.
@@ -129,14 +127,15 @@ impl Resumable {
         }
     }
 
-    /// Finishes a stream whose response has arrived.
+    /// Finishes a stream after its response.
     pub(super) fn finish(self) {
         if let ResumeStage::Open(events) = self.stage {
             events.finish();
         }
     }
 
-    /// Has the next call open another session if the response is the error of a lost one.
+    /// Marks the session as lost if the response is the error of a lost session. The next call then
+    /// opens another.
     fn note_session_error(&self, frame: &Frame) {
         if let Frame::Response { response, .. } = frame
             && is_session_error(response)
@@ -146,15 +145,15 @@ impl Resumable {
         }
     }
 
-    /// Whether the frame is the response to another request: a server that
-    /// takes the GET for a stream outside of calls may send such responses on
-    /// it.
+    /// Returns true if the frame is the response to another request. A server that mistakes the GET
+    /// for a stream outside calls may send such responses on it.
     fn is_anothers(&self, frame: &Frame) -> bool {
         let Frame::Response { id: Some(id), .. } = frame else { return false };
         self.headers.contains_key(&header::LAST_EVENT_ID) && !id.answers(&self.id)
     }
 
-    /// Where to resume the stream whose connection has ended, if it can be.
+    /// Returns the point at which to resume the stream, if it can be resumed. Its connection has
+    /// ended.
     fn resume_point(&mut self) -> Option<ResumePoint> {
         let stage = std::mem::replace(&mut self.stage, ResumeStage::Over);
         let ResumeStage::Open(events) = stage else { return None };
@@ -188,8 +187,8 @@ impl Resumable {
         Err(UpstreamError::NoAnswer)
     }
 
-    /// Schedules a request for the stream from `point` on. Returns false if
-    /// there were too many, or the event id is no valid header value.
+    /// Schedules a request for the stream from `point` on. Returns false after too many attempts,
+    /// or if the event id is not a valid header value.
     fn attempt(&mut self, point: ResumePoint) -> bool {
         let (Some(value), Some(wait)) = (point.header(), point.wait()) else { return false };
         self.headers.insert(header::LAST_EVENT_ID, value);

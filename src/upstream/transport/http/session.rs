@@ -22,8 +22,7 @@ use super::client::HttpClient;
 use super::headers::RequestHeaders;
 use super::reply::HttpReply;
 
-/// The current Legacy session with a peer. Callers that lose it together open
-/// only one in its place.
+/// The current Legacy session with a peer. Callers that lose it together open only one replacement.
 pub struct SessionCell<S> {
     current: Mutex<Option<Arc<S>>>,
     /// Held while a session is opened.
@@ -40,7 +39,7 @@ impl<S> Default for SessionCell<S> {
 }
 
 impl<S> SessionCell<S> {
-    /// The open session, as far as is known.
+    /// Returns the open session, as far as is known.
     pub fn current(&self) -> Option<Arc<S>> {
         self.current.lock().clone()
     }
@@ -52,8 +51,7 @@ impl<S> SessionCell<S> {
         current.replace(open)
     }
 
-    /// Opens a session in place of the one that was lost. Returns `None` if
-    /// another caller has done so.
+    /// Opens a session in place of the lost one. Returns `None` if another caller has done so.
     ///
     /// # Errors
     /// The error of `open`, which leaves the lost session in its place.
@@ -81,12 +79,12 @@ pub(super) struct OpenSession {
     /// The server's session id. Some servers use none.
     id: Option<HeaderValue>,
     version: ProtocolVersion,
-    /// The server has lost it, so that the next call opens another.
+    /// True once the server has lost the session. The next call then opens another.
     is_lost: AtomicBool,
 }
 
 impl OpenSession {
-    /// Has the next call open another session.
+    /// Marks the session as lost, so that the next call opens another.
     pub(super) fn mark_lost(&self) {
         self.is_lost.store(true, Ordering::Relaxed);
     }
@@ -95,7 +93,7 @@ impl OpenSession {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Whether the session has an id, which the server can lose.
+    /// Returns true if the session has an id, which the server can lose.
     pub(super) fn can_be_lost(&self) -> bool {
         self.id.is_some()
     }
@@ -117,7 +115,7 @@ impl LegacySession {
         self.0.opened.subscribe()
     }
 
-    /// The number of the current session.
+    /// Returns the number of the current session.
     pub(super) fn number(&self) -> u64 {
         *self.0.opened.borrow()
     }
@@ -135,7 +133,7 @@ impl LegacySession {
         Ok((peer, session))
     }
 
-    /// The open session, as far as is known.
+    /// Returns the open session, as far as is known.
     pub(super) fn current(&self) -> Option<Arc<OpenSession>> {
         self.0.current()
     }
@@ -148,8 +146,8 @@ impl LegacySession {
         Some(open).filter(|open| open.can_be_lost())
     }
 
-    /// Opens a new session in place of a lost one, unless another call has done
-    /// so. Bounded in time, because all calls wait for it.
+    /// Opens a new session in place of a lost one, unless another call has done so. Limited in
+    /// time, because all calls wait for it.
     pub(super) async fn reopen(
         &self,
         lost: &Arc<OpenSession>,
@@ -191,14 +189,13 @@ pub(super) async fn open(
     Ok((peer, open))
 }
 
-/// Whether an HTTP error means that the server does not know the session: 404
-/// as the specification demands, 410, the error of the TypeScript SDK, or 400 with
-/// a text about sessions that is no
-/// response to the request. The reference servers send the latter as an error
-/// without an id, as an error with a made-up id, or as plain text; after a
-/// restart they report that the server is not initialized.
+/// Returns true if an HTTP error means that the server does not know the session: 404 as the
+/// specification demands, 410, the error of the TypeScript SDK, or 400 with a text about sessions
+/// that is not a response to the request. The reference servers send the last one as an error
+/// without an id, as an error with a made-up id, or as plain text. After a restart they report that
+/// the server is not initialized.
 ///
-/// `asked` is the request, if the message was one.
+/// `asked` is the id of the request; `None` for a message that is not a request.
 pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> bool {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => true,
@@ -214,8 +211,8 @@ pub fn is_session_lost(status: StatusCode, body: &Bytes, asked: Option<&Id>) -> 
     }
 }
 
-/// Returns true if a text is an error with the code and the message by which the TypeScript SDK reports
-/// a lost session. Its code alone is that of other errors, too.
+/// Returns true if a text is an error with the code and the message by which the TypeScript SDK
+/// reports a lost session. The code alone also denotes other errors.
 fn says_session_lost(body: &Bytes) -> bool {
     let frame = parse_from_server(body, MAX_SERVER_DEPTH).and_then(ServerText::into_response);
     matches!(frame, Ok(Frame::Response { response, .. }) if is_session_error(&response))
@@ -231,7 +228,7 @@ pub(super) fn is_session_error(response: &Response) -> bool {
     error.code() == SESSION_NOT_FOUND && LOST_WORDS.iter().any(|words| message.contains(words))
 }
 
-/// Whether a reply means that the server does not know the session.
+/// Returns true if a reply means that the server does not know the session.
 pub(super) fn is_lost(reply: &HttpReply, asked: &Id) -> bool {
     matches!(reply, HttpReply::Refused { status, body, .. } if is_session_lost(*status, body, Some(asked)))
 }
@@ -247,7 +244,7 @@ const LOST_WORDS: [&str; 6] = [
     "invalid session",
     "unknown session",
 ];
-/// How long a session may take to open in place of a lost one.
+/// Time limit for opening a session in place of a lost one.
 const OPENING: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

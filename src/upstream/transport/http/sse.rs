@@ -33,8 +33,8 @@ use crate::mcp::{MediaType, code, notification, quote_content_type};
 use crate::text::skip_byte_order_mark;
 use crate::upstream::UpstreamError;
 
-/// Whether the response to `initialize` may be that of an HTTP+SSE server
-/// (2025-11-25, Transports, "Backwards Compatibility").
+/// Returns true if the failure of `initialize` may be that of an HTTP+SSE server (2025-11-25,
+/// Transports, "Backwards Compatibility").
 pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
     matches!(fault, UpstreamError::Status { status, .. } if matches!(
         *status,
@@ -42,8 +42,8 @@ pub(in crate::upstream) fn may_be_old(fault: &UpstreamError) -> bool {
     ))
 }
 
-/// Returns the fault of the transport that the server speaks, if both were tried: that of HTTP+SSE if
-/// the server has opened a stream of events, or has to be logged in to there.
+/// Returns the fault to report after both transports were tried: that of HTTP+SSE if the server has
+/// opened an event stream there, or requires a login there.
 pub(in crate::upstream) fn choose_fault(
     streamable: UpstreamError,
     sse: UpstreamError,
@@ -91,9 +91,9 @@ pub(in crate::upstream) async fn open(
     Ok((input, output))
 }
 
-/// The URL for messages, from the first event that names one: comments, reconnection delays and other
-/// events may precede it. It must be of the server's own origin, because POST requests carry the
-/// configured credentials.
+/// Returns the URL for messages, from the first event that names one. Comments, reconnection delays
+/// and other events may precede it. It must be of the server's own origin, because POST requests
+/// carry the configured credentials.
 async fn find_endpoint(
     events: &mut SseReader<ResponseBody>,
     client: &HttpClient,
@@ -108,7 +108,7 @@ async fn find_endpoint(
     Err(UpstreamError::NoAnswer)
 }
 
-/// The events of a response.
+/// Returns the events of a response.
 fn events_of(
     mut response: Response<ResponseBody>,
     limit: usize,
@@ -123,11 +123,11 @@ fn events_of(
     Ok(SseReader::new(response.into_body(), limit))
 }
 
-/// Passes the server's messages on, to the end of its stream.
+/// Forwards the server's messages until its stream ends.
 async fn hear(mut events: SseReader<ResponseBody>, said: mpsc::Sender<Bytes>, server: &ServerName) {
     loop {
         match events.next_message().await.map_err(UpstreamError::from) {
-            // A sign of life, such as `ping`.
+            // A keep-alive, such as `ping`.
             Ok(Some(message)) if !may_be_message(&message) => events.count_skipped(),
             Ok(Some(message)) => {
                 if said.send(message).await.is_err() {
@@ -168,16 +168,16 @@ struct SsePoster {
     client: Arc<HttpClient>,
     endpoint: RequestTarget,
     server: ServerName,
-    /// Receives messages that do not come from the server's stream.
+    /// Receives messages from outside the server's stream.
     said: mpsc::Sender<Bytes>,
-    /// The most POSTs of requests under way.
+    /// Maximum number of concurrent POSTs of requests.
     most: usize,
 }
 
 impl SsePoster {
-    /// Posts every line, to the end of input or until the session is lost.
-    /// Requests are posted concurrently, because some servers respond to a POST
-    /// only when the request is done; other messages keep their order.
+    /// Posts every line until the input ends or the session is lost. Requests are posted
+    /// concurrently, because some servers respond to a POST only when the request is done. Other
+    /// messages keep their order.
     async fn all(&self, posted: DuplexStream) {
         let mut lines = LineReader::new(posted, usize::MAX);
         let mut requests = OpenPosts::default();
@@ -207,12 +207,12 @@ impl SsePoster {
                 }
                 _ => None,
             };
-            // Earlier requests go first. The wait is bounded, because their
-            // results may depend on this message.
+            // Earlier requests go first. The wait is limited, because their results may depend on
+            // this message.
             let earlier = async { while requests.next().await.is_some() {} };
             let _ = timeout(EARLIER, earlier).await;
             self.aside(line).await;
-            // Nobody waits for the request any longer: neither does its POST.
+            // The request has been cancelled, so its POST is closed too.
             if let Some(id) = cancelled {
                 requests.cancel(&id);
             }
@@ -286,7 +286,7 @@ impl<'a> OpenPosts<'a> {
         }
     }
 
-    /// The result of the next POST that ends; `None` if none is under way.
+    /// Returns the result of the next POST that ends, or `None` if there is none.
     ///
     /// # Cancel safety
     /// Safe.
@@ -297,24 +297,24 @@ impl<'a> OpenPosts<'a> {
     }
 }
 
-/// Whether a POST showed that the session is lost.
+/// True if a POST showed that the session is lost.
 struct SessionLost(bool);
 
-/// The most events that may precede the one that names the URL for messages.
+/// Maximum number of events before the one that names the URL for messages.
 const MAX_EVENTS_BEFORE_ENDPOINT: usize = 100;
 /// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 * 1024;
-/// The most messages that wait to be read. Few, because each may be as large as
-/// a response.
+/// Maximum number of messages that wait to be read. Few, because each may be as large as a
+/// response.
 const WAITING: usize = 2;
-/// How long a message other than a request waits for earlier requests, and how
-/// long its own POST may take.
+/// Time that a message other than a request waits for earlier requests, and time limit for its own
+/// POST.
 const EARLIER: Duration = Duration::from_secs(1);
 const ASIDE: Duration = Duration::from_secs(5);
-/// The most bytes of a response to a POST that are read, and how long they may
-/// take.
+/// Maximum number of bytes to read from the response to a POST, and the time limit for reading
+/// them.
 const REFUSAL: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The most POSTs under way besides those of the calls in flight: of the
-/// gateway's own requests, and of calls that have just ended.
+/// Maximum number of POSTs besides those of the calls in flight: for the gateway's own requests,
+/// and for calls that have just ended.
 const OTHERS: usize = 64;

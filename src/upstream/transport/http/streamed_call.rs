@@ -1,4 +1,4 @@
-//! Calls that are answered with an event stream.
+//! Calls with an event stream as their response.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -30,15 +30,14 @@ use super::HttpShared;
 use super::reply::{HttpReply, MessageStream, find_answer};
 use super::resume::{Resumable, StreamItem};
 
-/// Cancels a request when dropped before its end. A Legacy server is notified;
-/// for a Modern server the end of the response stream, which the drop causes,
-/// is the cancellation.
+/// Cancels a request when dropped before its end. A Legacy server receives a notification. For a
+/// Modern server the drop ends the response stream, which is the cancellation.
 pub(super) struct CancelOnDrop {
     shared: Arc<HttpShared>,
     /// `None` if there is nothing to cancel.
     id: Option<Id>,
     caller: InstanceScope,
-    /// How long the server may work on the request without progress.
+    /// Time limit for the server's work without progress.
     time: Duration,
 }
 
@@ -65,8 +64,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// A call that is answered with a stream, or whose server may send requests
-/// before it responds. Dropped before the response, it is cancelled.
+/// A call with a stream as its response, or to a server that may send requests before it responds.
+/// Dropping it before the response cancels the call.
 pub(super) struct StreamedCall {
     pub(super) shared: Arc<HttpShared>,
     pub(super) id: Id,
@@ -76,24 +75,24 @@ pub(super) struct StreamedCall {
     /// refusals of open questions.
     pub(super) under_way: CancelOnDrop,
     pub(super) questions: CallQuestions,
-    /// Its registration among the calls that requests of a Legacy server may
-    /// belong to, on whatever stream they arrive.
+    /// Registration of the call, so that a Legacy server's requests can be matched to it on any
+    /// stream.
     pub(super) in_call: Option<CallRegistration>,
     pub(super) hearing: LogForwarding,
-    /// The client, whom the memory of a large response is charged to.
+    /// The client, to which the memory of a large response is charged.
     pub(super) holder: Holder,
 }
 
 /// The future head of a response.
 pub(super) type Head = Pin<Box<dyn Future<Output = Result<HttpReply, UpstreamError>> + Send>>;
 
-/// How much of the response has arrived.
+/// Progress of the response.
 pub(super) enum ReplyStage {
     /// The call has not been sent.
     Unsent,
-    /// The head has not arrived. Meanwhile a server that responds with plain
-    /// JSON may send requests on the session's stream. The headers hold those
-    /// of the client, in case the response stream has to be resumed.
+    /// The head has not arrived. Meanwhile a server that responds with plain JSON may send requests
+    /// on the session's stream. The headers include the client's, in case the response stream has
+    /// to be resumed.
     Sent(Head, HeaderMap),
     /// The response is an event stream.
     Streaming(Resumable),
@@ -116,8 +115,8 @@ impl ReplyStage {
 }
 
 impl StreamedCall {
-    /// A call that is about to be sent, and the channel for answers to the
-    /// server's requests.
+    /// Creates a call that is about to be sent, with the channel for answers to the server's
+    /// requests.
     pub(super) fn of(
         shared: &Arc<HttpShared>,
         id: &Id,
@@ -142,7 +141,7 @@ impl StreamedCall {
         (coming, answers)
     }
 
-    /// The reply, event by event.
+    /// Returns the reply as a stream of events.
     pub(super) fn reply(self) -> Reply {
         Reply::stream(self.events())
     }
@@ -201,7 +200,7 @@ impl StreamedCall {
         }
     }
 
-    /// The event of a message that is not the response.
+    /// Returns the event for a message that is not the response.
     fn message(&mut self, frame: Frame) -> Option<Event> {
         match frame {
             Frame::Request { id, method, params } => {
@@ -218,7 +217,7 @@ impl StreamedCall {
         }
     }
 
-    /// Starts to read the stream whose head has arrived.
+    /// Starts to read the stream after its head.
     fn stream(&mut self, events: Box<MessageStream>) {
         let ReplyStage::Sent(_, own) = &mut self.stage else { return };
         let own = std::mem::take(own);
@@ -295,31 +294,31 @@ async fn next_aside(in_call: &mut Option<CallRegistration>) -> Option<SideMessag
     }
 }
 
-/// Selects the server's log lines that a call's client receives.
+/// Selects the server's log lines for a call's client.
 pub(super) struct LogForwarding {
     /// The lowest level that the client receives.
     least: Option<LogLevel>,
-    /// Lines that arrive on another stream than the call's.
+    /// Lines that arrive on a stream other than the call's.
     elsewhere: Option<Arc<CallLog>>,
 }
 
 impl LogForwarding {
     fn of(shared: &HttpShared, call: &Call) -> Self {
         let least = call.context.hears();
-        // On a stream that several clients share, a line may arrive when its
-        // call has ended and another client's has not.
+        // On a stream that several clients share, a line may arrive after its own call has ended,
+        // while another client's call is in flight.
         let own =
             shared.peer.era() == Era::Legacy && shared.owner.whose != InstanceScope::Everybody;
         let elsewhere = least.filter(|_| own).map(|least| Arc::new(CallLog::new(least)));
         Self { least, elsewhere }
     }
 
-    /// A line on the call's own stream.
+    /// Returns a line on the call's own stream.
     fn line(&self, method: String, params: Bytes) -> Option<Notice> {
         Notice::line(method, params, self.least?)
     }
 
-    /// Whether lines can arrive on another stream.
+    /// Returns true if lines can arrive on another stream.
     pub(super) fn elsewhere(&self) -> bool {
         self.elsewhere.is_some()
     }
@@ -332,7 +331,7 @@ impl LogForwarding {
         }
     }
 
-    /// The next line from another stream.
+    /// Returns the next line from another stream.
     async fn next(&self) -> Notice {
         match &self.elsewhere {
             Some(lines) => lines.next().await,
@@ -351,7 +350,7 @@ pub(super) struct LegacyCalls {
 /// The channels to a call for messages that arrive on another stream.
 struct RegisteredCall {
     caller: CallOrigin,
-    /// How many requests the server had been sent: newer calls have more.
+    /// Number of requests sent to the server before. Newer calls have a higher one.
     order: u64,
     /// Server requests.
     asks: Option<SideSender>,
@@ -404,7 +403,7 @@ impl LegacyCalls {
 }
 
 impl LegacyCalls {
-    /// The call that a log line outside of its stream belongs to.
+    /// Returns the call to which a log line outside its stream belongs.
     fn hears(&self) -> CallMatch<Arc<CallLog>> {
         let calls = self.lock();
         let calls = calls.values().map(|call| (call.order, &call.caller.whose, call.lines.clone()));

@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// A server that does what a test says.
+/// A server that follows a test's script.
 struct Scripted {
     url: url::Url,
     connections: Arc<AtomicUsize>,
@@ -140,7 +140,7 @@ fn result(asked: &Asked, result: &str) -> Answered {
     json(200, format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, asked.body["id"]))
 }
 
-/// The usual first responses of a Legacy server; `other` gives the rest.
+/// Returns the usual first responses of a Legacy server; `other` gives the rest.
 fn legacy(
     other: impl Fn(&Asked) -> Option<Answered> + Send + Sync + 'static,
 ) -> impl Fn(&Asked) -> Option<Answered> + Send + Sync + 'static {
@@ -301,8 +301,8 @@ async fn a_connection_is_used_again_after_an_answer_by_events() {
         assert!(matches!(reply.next().await, Some(Event::Answer(Ok(_)))));
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    // Occasionally a connection is opened while another is being returned. If
-    // each were closed after its response, there would be one per call.
+    // Occasionally a connection is opened while another is being returned. If each were closed
+    // after its response, there would be one per call.
     let connections = server.connections.load(Ordering::Relaxed);
     assert!(connections < CALLS, "{connections} connections");
 }

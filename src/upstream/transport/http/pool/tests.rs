@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{ConnectionPool, HostResolver, RequestTarget, ResponseBody, TransportError};
 
-/// A server that a test plays by hand.
+/// A server that a test controls by hand.
 struct Server {
     socket: TcpListener,
     target: RequestTarget,
@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// Reads a request whose body is `body`.
+/// Reads a request with the body `body`.
 async fn request(socket: &mut TcpStream, body: &[u8]) -> String {
     let (mut seen, mut buffer) = (Vec::new(), vec![0; 65536]);
     loop {
@@ -124,7 +124,7 @@ async fn a_connection_serves_one_request_after_the_other() {
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         ] {
             request(&mut socket, b"{}").await;
-            // In small pieces: it does not matter how a response is split.
+            // Sent in small pieces: the split of a response must not matter.
             for piece in answer.as_bytes().chunks(7) {
                 socket.write_all(piece).await.unwrap();
                 tokio::task::yield_now().await;
@@ -187,7 +187,7 @@ async fn what_may_have_reached_the_server_is_not_sent_twice() {
         let mut socket = server.accept().await;
         request(&mut socket, b"one").await;
         said(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-        // The second request is read, and not answered.
+        // The second request is read but not answered.
         request(&mut socket, b"two").await;
     };
     let asked = async {
