@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use super::ChildSpec;
 use crate::config::child_inherits;
 
-/// The environment of a child: the safe variables of `inherited`, those that
-/// the configuration passes, and those that it sets, which take precedence.
+/// Returns the environment of a child: the safe variables of `inherited`, those that the
+/// configuration passes, and those that it sets, which take precedence.
 pub(super) fn of(
     spec: &ChildSpec,
     inherited: impl IntoIterator<Item = (OsString, OsString)>,

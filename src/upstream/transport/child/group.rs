@@ -1,19 +1,17 @@
-//! The process group of a child: the child and the processes that it has
-//! started.
+//! Process group of a child: the child and the processes that it has started.
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-/// A process group, known by the id of its leader.
+/// A process group, identified by its leader's id.
 ///
-/// The id denotes this group as long as a member is left, zombies included.
-/// Once the last one is reaped, the kernel may reuse the id, so no signal is
-/// sent to a group after it was seen to be gone.
+/// The id denotes this group while a member exists, zombies included. Once the last one is reaped,
+/// the kernel may reuse the id. So no signal is sent to a group that was seen to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Group(Pid);
 
 impl Group {
-    /// The group led by process `id`; `None` for ids with another meaning: 0 is
-    /// the caller's own group, -1 and 1 are all processes.
+    /// Returns the group led by process `id`, or `None` for ids with another meaning: 0 is the
+    /// caller's own group, -1 and 1 are all processes.
     pub(super) fn led_by(id: i32) -> Option<Self> {
         if id > 1 { Pid::from_raw(id).map(Self) } else { None }
     }
@@ -22,7 +20,7 @@ impl Group {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to all members. A group without members is no error.
+    /// Sends a signal to all members. An empty group is not an error.
     pub(super) fn signal(self, signal: Signal) {
         let _gone = rustix::process::kill_process_group(self.0, signal);
     }
@@ -31,9 +29,8 @@ impl Group {
         rustix::process::test_kill_process_group(self.0) == Err(rustix::io::Errno::SRCH)
     }
 
-    /// Reaps members that this process has inherited: as process 1 of a
-    /// container it becomes the parent of orphans. Must be called only after
-    /// the leader has been reaped.
+    /// Reaps members that this process has inherited: as process 1 of a container it becomes the
+    /// parent of orphans. Must be called only after the leader has been reaped.
     pub(super) fn reap_inherited(self) {
         while let Ok(Some(_)) = rustix::process::waitpgid(self.0, WaitOptions::NOHANG) {}
     }

@@ -1,15 +1,12 @@
-//! The guardian: a helper process that outlives the gateway by at most two
-//! seconds and ends its children.
+//! Guardian: a helper process that outlives the gateway by at most two seconds and ends its
+//! children.
 //!
-//! Even a gateway that is killed by `SIGKILL` must leave no orphans, which it
-//! cannot ensure itself. The kernel's parent-death signal is tied to the thread
-//! that forked, which does not last in this runtime, and does not reach
-//! grandchildren. So the guardian reads from a pipe of which only the gateway
-//! holds the writing end: end of file means that the gateway is gone, however
-//! it ended.
+//! A gateway killed by `SIGKILL` must leave no orphans either, which it cannot ensure itself. The
+//! kernel's parent-death signal is tied to the forking thread, which does not last in this runtime,
+//! and does not reach grandchildren. So the guardian reads from a pipe with the gateway as its only
+//! writer: end of file means that the gateway is gone, however it ended.
 //!
-//! The protocol is one line per change: `+PGID` when a group is started,
-//! `-PGID` when it is gone.
+//! The protocol is one line per change: `+PGID` when a group is started, `-PGID` when it is gone.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
@@ -27,29 +24,29 @@ use crate::clock;
 
 use super::group::Group;
 
-/// A handle of the guardian. Clones share one helper process, which ends when
-/// the last clone is dropped.
+/// Handle of the guardian. Clones share one helper process, which ends when the last clone is
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct Guardian(Option<Arc<Mutex<Helper>>>);
 
 #[derive(Debug)]
 struct Helper {
     executable: PathBuf,
-    /// `None` before it is needed, or if it could not be started.
+    /// `None` until it is needed, or if it could not be started.
     process: Option<Child>,
     groups: HashSet<Group>,
 }
 
 impl Guardian {
-    /// Starts `executable guardian`. If this fails, a warning is logged and the
-    /// gateway runs without a guardian.
+    /// Starts `executable guardian`. If this fails, logs a warning, and the gateway runs without a
+    /// guardian.
     pub fn start(executable: &Path) -> Self {
         let guardian = Self::when_needed(executable);
         guardian.awake();
         guardian
     }
 
-    /// Starts the guardian with the first child: a gateway without children
+    /// Creates a handle that starts the guardian with the first child. A gateway without children
     /// needs none.
     pub fn when_needed(executable: &Path) -> Self {
         let executable = executable.to_path_buf();
@@ -57,8 +54,8 @@ impl Guardian {
         Self(Some(Arc::new(Mutex::new(helper))))
     }
 
-    /// Starts the helper if it is not running. Called before a child is
-    /// started, so that the child is guarded from the beginning.
+    /// Starts the helper if it is not running. Called before a child is started, so that the child
+    /// is guarded from the beginning.
     pub(super) fn awake(&self) {
         self.change(|helper| match helper.process {
             Some(_) => Ok(()),
@@ -66,18 +63,18 @@ impl Guardian {
         });
     }
 
-    /// No guardian: children outlive a gateway that is killed.
+    /// Creates a handle without a guardian: children outlive a killed gateway.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// The gateway's own program, which also launches children in sandboxes.
+    /// Returns the path of the gateway's own program, which also launches children in sandboxes.
     pub(super) fn executable(&self) -> PathBuf {
         let own = || std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
         self.0.as_ref().map_or_else(own, |helper| helper.lock().executable.clone())
     }
 
-    /// The process id of the helper, if it is running.
+    /// Returns the process id of the helper, if it is running.
     pub fn id(&self) -> Option<u32> {
         let helper = self.0.as_ref()?.lock();
         helper.process.as_ref().map(Child::id)
@@ -97,8 +94,8 @@ impl Guardian {
         });
     }
 
-    /// Applies a change. If the write shows that the helper has died, another
-    /// one is started with the same groups.
+    /// Applies a change. If the write shows that the helper has died, starts another one with the
+    /// same groups.
     fn change(&self, change: impl FnOnce(&mut Helper) -> io::Result<()>) {
         let Some(helper) = &self.0 else { return };
         let mut helper = helper.lock();
@@ -132,8 +129,7 @@ fn spawn(executable: &Path) -> io::Result<Child> {
         .arg("guardian")
         .env_clear()
         .stdin(Stdio::piped())
-        // Readers of the gateway's output must see its end when the gateway
-        // ends.
+        // Readers of the gateway's output must see its end when the gateway ends.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         // A process group of its own, so that Ctrl-C reaches only the gateway.
@@ -215,7 +211,7 @@ fn ignore_signals() -> io::Result<impl Sized> {
     Ok((runtime, heard))
 }
 
-/// The time between `SIGTERM` and `SIGKILL`.
+/// Time between `SIGTERM` and `SIGKILL`.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

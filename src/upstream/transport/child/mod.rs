@@ -1,25 +1,21 @@
 //! Child processes: spawn, run, stop, reap.
 //!
-//! This module knows processes only; the stdio transport speaks MCP over their
-//! pipes. It guarantees:
+//! This module knows processes only; the stdio transport speaks MCP over their pipes. It
+//! guarantees:
 //!
-//! - *No orphans.* A child leads a process group of its own, and the group ends
-//!   with it: when the child is stopped, when it exits by itself and leaves
-//!   others behind, when its [`Child`] is dropped, and, through the
-//!   [`Guardian`], when the gateway is killed. A process that leaves the group
-//!   on purpose (`setsid`) escapes, unless the child has a sandbox: then a
-//!   keeper between the gateway and the child ends all that the child has
-//!   started.
-//! - *No leaked secrets.* A child inherits a short list of variables that every
-//!   program needs, and those that its configuration names.
+//! - *No orphans.* A child leads a process group of its own, and the group ends with it: when the
+//!   child is stopped, when it exits by itself and leaves others behind, when its [`Child`] is
+//!   dropped, and, through the [`Guardian`], when the gateway is killed. A process that leaves the
+//!   group on purpose (`setsid`) escapes, unless the child has a sandbox: then a keeper between the
+//!   gateway and the child ends all processes that the child has started.
+//! - *No leaked secrets.* A child inherits a short list of variables that every program needs, and
+//!   those that its configuration names.
 //! - *No more rights than configured.* A child with a `sandbox` cannot do what its policy does not
 //!   allow, or does not run at all.
-//! - *No log floods.* Its standard error is logged line by line, escaped,
-//!   clipped and rate limited.
+//! - *No log floods.* Its standard error is logged line by line, escaped, clipped and rate limited.
 //!
-//! A child is always stopped in the same way: the caller drops its standard
-//! input, which is how MCP asks a server to exit, then `SIGTERM` is sent to the
-//! group, then `SIGKILL`, each after `stop_timeout`.
+//! A child is always stopped in the same way: the caller drops its standard input, which is MCP's
+//! request to exit. Then the group receives `SIGTERM`, then `SIGKILL`, each after `stop_timeout`.
 
 mod environment;
 mod group;
@@ -52,7 +48,7 @@ pub use sandbox::{
 #[cfg(target_os = "linux")]
 pub use sandbox::{can_restrict_ports, can_restrict_scopes};
 
-/// How to start a child, and how long it may take to end.
+/// Specification of a child: program, environment, limits and stop timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildSpec {
     /// The program: a path, or a name looked up in the child's `PATH`. A
@@ -67,16 +63,16 @@ pub struct ChildSpec {
     pub pass_env: Vec<String>,
     /// Its working directory; the gateway's own when `None`.
     pub cwd: Option<PathBuf>,
-    /// How long each step of [`Child::stop`] waits before the next, harsher one.
+    /// Time that each step of [`Child::stop`] waits before the next, harsher one.
     pub stop_timeout: Duration,
-    /// What is hidden in its output to standard error.
+    /// Secrets that are hidden in its output to standard error.
     pub secrets: ServerSecrets,
-    /// What it may do; everything when `None`.
+    /// Restrictions of the child. None apply when `None`.
     pub sandbox: Option<SandboxConfig>,
 }
 
 impl ChildSpec {
-    /// A program without arguments, with a stop timeout of five seconds.
+    /// Specifies a program without arguments, with a stop timeout of five seconds.
     pub fn new(program: &str) -> Self {
         Self {
             program: program.into(),
@@ -90,7 +86,7 @@ impl ChildSpec {
         }
     }
 
-    /// The child of a configured server.
+    /// Specifies the child of a configured server.
     pub fn for_server(server: &ServerConfig, command: &CommandConfig) -> Self {
         let env = command.env.iter();
         Self {
@@ -106,7 +102,7 @@ impl ChildSpec {
     }
 }
 
-/// Why a child could not be started.
+/// Reason that a child could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The program, or its interpreter, does not exist.
@@ -147,8 +143,7 @@ pub enum SpawnError {
 
 /// A running child, or one that has exited and was reaped.
 ///
-/// Dropping it kills its process group at once; [`Child::stop`] stops it
-/// gracefully.
+/// Dropping it kills its process group at once. [`Child::stop`] stops it gracefully.
 #[derive(Debug)]
 pub struct Child {
     /// Declared before the process, so that a drop kills the group before it
@@ -166,11 +161,11 @@ pub struct Child {
 impl Child {
     /// Starts `spec` as a process group of its own, registered with `guardian`.
     ///
-    /// Must be called within a tokio runtime, in which standard error is read
-    /// and the child is reaped. Blocks until the program runs.
+    /// Must be called within a tokio runtime, which reads standard error and reaps the child.
+    /// Blocks until the program runs.
     ///
     /// # Errors
-    /// [`SpawnError`] says what is wrong with the specification.
+    /// [`SpawnError`] names the fault in the specification.
     pub fn spawn(
         server: &ServerName,
         spec: &ChildSpec,
@@ -181,8 +176,8 @@ impl Child {
         Self::spawn_prepared(server, spec, prepared, guardian)
     }
 
-    /// Starts the gateway's own program with these arguments, as a child like any other, but without
-    /// any environment and in the root folder. The log of its standard error names `label`.
+    /// Starts the gateway's own program with these arguments, as a child like any other, but
+    /// without any environment and in the root folder. The log of its standard error names `label`.
     ///
     /// # Errors
     /// [`SpawnError`], like [`spawn`](Self::spawn).
@@ -227,13 +222,13 @@ impl Child {
         Ok((child, stdin, stdout))
     }
 
-    /// The process id, which is also the id of its group.
+    /// Returns the process id, which is also the id of its group.
     pub fn id(&self) -> i32 {
         self.lease.group.id()
     }
 
-    /// The last few lines of standard error, oldest first: usually the reason
-    /// for an exit. Complete once [`exited`](Self::exited) has returned.
+    /// Returns the last few lines of standard error, oldest first: usually the reason for an exit.
+    /// Complete once [`exited`](Self::exited) has returned.
     pub fn last_words(&self) -> Vec<String> {
         self.stderr.last_lines()
     }
@@ -254,8 +249,8 @@ impl Child {
     }
 
     /// Like [`exited`](Self::exited), except for a wrapper: a child that reports success and leaves
-    /// another process in its group, which may have its pipes. Then this waits forever, and the end of
-    /// the pipes tells when the other one is gone.
+    /// another process in its group, which may hold its pipes. In that case this waits forever, and
+    /// the end of the pipes shows when the other process is gone.
     ///
     /// # Cancel safety
     /// Safe.
@@ -271,11 +266,10 @@ impl Child {
         self.exited().await
     }
 
-    /// Stops the child. The caller has dropped its standard input, or does so
-    /// now: this is the first of three steps. After `stop_timeout` follows
-    /// `SIGTERM`, and after another one `SIGKILL`, both to the whole group. If
-    /// the leader exits earlier, the rest of its group receives the same two
-    /// signals.
+    /// Stops the child in three steps. The first one is the end of its standard input, which the
+    /// caller has dropped or drops now. After `stop_timeout` follows `SIGTERM`, and after the same
+    /// time again `SIGKILL`, both to the whole group. If the leader exits earlier, the rest of its
+    /// group receives the same two signals.
     pub async fn stop(mut self) -> ExitStatus {
         let patience = self.stop_timeout;
         let _obeyed = timeout(patience, self.leader_exited()).await;
@@ -311,24 +305,23 @@ impl Child {
             if self.lease.group.is_gone() {
                 return;
             }
-            // No event reports the end of a process that is not a child of this
-            // one.
+            // No event reports the end of a process that is not a child of this one.
             sleep(GROUP_POLL).await;
         }
     }
 }
 
-/// The right and duty to kill a group, which ends with its leader or when this
-/// value is dropped, whichever comes first.
+/// The right and duty to kill a group. It ends with the group's leader or when this value is
+/// dropped, whichever comes first.
 #[derive(Debug)]
 struct Lease {
     group: Group,
     guardian: Guardian,
-    /// The signal that ends all members.
+    /// Signal that ends all members.
     last_signal: Signal,
     ended: bool,
-    /// The group was killed, and members that this process has inherited have
-    /// not been reaped.
+    /// True if the group was killed and the members that this process has inherited are not yet
+    /// reaped.
     killed: bool,
 }
 
@@ -338,16 +331,15 @@ impl Lease {
         Self { group, guardian, last_signal: Signal::KILL, ended: false, killed: false }
     }
 
-    /// The lease of a keeper, which ends all processes of its child on `SIGQUIT`, and by itself when the
-    /// gateway is gone. A killed keeper could not.
+    /// Creates the lease of a keeper. The keeper ends all processes of its child on `SIGQUIT`, and
+    /// by itself when the gateway is gone. A killed keeper could not.
     fn of_keeper(group: Group) -> Self {
         let guardian = Guardian::none();
         Self { group, guardian, last_signal: Signal::QUIT, ended: false, killed: false }
     }
 
-    /// Kills the rest of the group. If its leader has been reaped, that was an
-    /// instant ago, and the id has not been reused: the kernel assigns ids in
-    /// turn.
+    /// Kills the rest of the group. If its leader has been reaped, that was an instant ago, and the
+    /// id has not been reused: the kernel assigns ids in sequence.
     fn kill(&mut self) {
         if !self.ended {
             self.group.signal(self.last_signal);
@@ -356,7 +348,7 @@ impl Lease {
         }
     }
 
-    /// Releases the group, which is gone: its id may be reused from now on.
+    /// Releases a group that is gone. Its id may be reused from now on.
     fn release(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.guardian.forget(self.group);
@@ -370,11 +362,11 @@ impl Drop for Lease {
     }
 }
 
-/// A child that can be started.
+/// A child that is ready to be started.
 struct Prepared {
     command: Command,
     temporary: Option<TemporaryFolder>,
-    /// The command is a keeper, and the child is started by that.
+    /// True if the command is a keeper, which starts the child.
     has_keeper: bool,
 }
 
@@ -417,14 +409,14 @@ fn prepare(
     Ok(Prepared { command, temporary: sandboxed.temporary, has_keeper: true })
 }
 
-/// What this system does not enforce of a server's sandbox, in words; `None` if there is nothing, or
-/// no sandbox.
+/// Returns a description of the restriction that this system cannot enforce for a server's sandbox.
+/// Returns `None` if everything is enforced, or without a sandbox.
 pub fn sandbox_gap(server: &ServerConfig) -> Option<&'static str> {
     let ServerKind::Command(command) = &server.target else { return None };
     find_gap(command.sandbox.as_ref()?)
 }
 
-/// Returns a sentence for each folder that a sandbox keeps from its child although programs usually
+/// Returns a sentence for each folder that a sandbox hides from its child although programs usually
 /// need it.
 pub fn sandbox_remarks(spec: &ChildSpec) -> Vec<String> {
     let Some(config) = &spec.sandbox else { return Vec::new() };
@@ -432,11 +424,11 @@ pub fn sandbox_remarks(spec: &ChildSpec) -> Vec<String> {
     withheld_folders(config, spec, &environment).iter().map(ToString::to_string).collect()
 }
 
-/// Finds out whether this system can enforce the sandbox of a child, without running its program.
-/// Does nothing for a child without one.
+/// Checks that this system can enforce the sandbox of a child, without running its program. Does
+/// nothing for a child without one.
 ///
 /// # Errors
-/// Why it cannot, in words.
+/// The reason, as a sentence.
 pub fn probe_sandbox(spec: &ChildSpec, launcher: &Path) -> Result<(), String> {
     let Some(config) = &spec.sandbox else { return Ok(()) };
     let environment = environment::of(spec, std::env::vars_os());
@@ -455,8 +447,7 @@ pub fn probe_sandbox(spec: &ChildSpec, launcher: &Path) -> Result<(), String> {
 fn with_pipes(mut command: Command, spec: &ChildSpec) -> Result<Command, SpawnError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     if let Some(cwd) = &spec.cwd {
-        // Checked here, because a failed spawn does not tell which of the two
-        // is missing.
+        // Checked here, because a failed spawn does not show which of the two is missing.
         if !cwd.is_dir() {
             return Err(SpawnError::Cwd { cwd: cwd.clone() });
         }

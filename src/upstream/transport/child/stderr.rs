@@ -21,8 +21,8 @@ use crate::text::escape_controls;
 pub(super) struct StderrLog {
     last: Arc<Mutex<VecDeque<String>>>,
     task: Option<JoinHandle<()>>,
-    /// Dropped with the child: the task then reads what is left and ends, even
-    /// if a process that left the group keeps the pipe open.
+    /// Dropped with the child. The task then reads the remaining output and ends, even if a process
+    /// that left the group keeps the pipe open.
     _child_lives: oneshot::Sender<()>,
 }
 
@@ -44,7 +44,7 @@ impl StderrLog {
         self.last.lock().iter().cloned().collect()
     }
 
-    /// Waits, briefly, until all output of an ended child is logged.
+    /// Waits briefly until all output of an ended child is logged.
     pub(super) async fn finish(&mut self) {
         if let Some(task) = &mut self.task {
             let _in_time = timeout(DRAIN, task).await;
@@ -142,17 +142,17 @@ impl LineRate {
     }
 }
 
-/// The most bytes of a line that are logged; longer lines are clipped.
+/// Maximum number of logged bytes per line. Longer lines are clipped.
 const MAX_LINE: usize = 4096;
-/// Enough for a stack trace, and few enough that one server's output does not
-/// bury that of the others.
+/// Enough for a stack trace, and few enough that one server's output does not bury that of the
+/// others.
 const BURST: f64 = 50.0;
 const PER_SECOND: f64 = 10.0;
-/// The most lines that are kept as last words.
+/// Maximum number of lines kept as last words.
 const LAST_LINES: usize = 5;
-/// How long the last lines of an ended child may take to arrive.
+/// Time limit for the last lines of an ended child to arrive.
 const DRAIN: Duration = Duration::from_millis(250);
-/// After this long without output, the number of suppressed lines is logged.
+/// Time without output after which the number of suppressed lines is logged.
 const QUIET: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -225,8 +225,8 @@ mod tests {
             let text = std::io::Cursor::new("one line of many\n".repeat(count).into_bytes());
             StderrLog::start(server.clone(), ServerSecrets::default(), text).finish().await;
         };
-        // If another test logs its first line just now, without a subscriber, tracing takes the
-        // event for one that nobody wants.
+        // If another test logs its first line just now, without a subscriber, tracing disables this
+        // event for all.
         log_lines(1).await;
         tracing::callsite::rebuild_interest_cache();
         log_lines(2_000).await;

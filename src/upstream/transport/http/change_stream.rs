@@ -225,6 +225,6 @@ async fn follow(
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
-/// How long the first call waits for the stream of a single client's instance.
+/// Time that the first call waits for the stream of an instance with a single client.
 const MIN_STREAM_WAIT: Duration = Duration::from_millis(100);
 const MAX_STREAM_WAIT: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
-//! Listens for a child's notifications. They arrive on the shared pipe,
-//! whatever they belong to. No request is pending for a stream, so a malformed
-//! line is never attributed to one.
+//! Listens for a child's notifications. They arrive on the shared pipe, regardless of the request
+//! that they concern. No request is pending for a stream, so a malformed line is never attributed
+//! to one.
 
 use std::sync::Arc;
 

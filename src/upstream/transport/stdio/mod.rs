@@ -1,8 +1,7 @@
 //! Servers that are child processes, over their standard streams.
 //!
-//! All calls share the two pipes. The gateway numbers requests itself and uses
-//! the numbers as progress tokens, so that equal ids or tokens of two clients
-//! do not collide.
+//! All calls share the two pipes. The gateway numbers requests itself and uses the numbers as
+//! progress tokens, so that equal ids or tokens of two clients do not collide.
 
 mod change_stream;
 mod outgoing;
@@ -45,36 +44,35 @@ pub(in crate::upstream) use reader::ChildOutput;
 use pending::{AwaitedReply, LogSubscription, PendingEvent, RequestInterest};
 use wire::{ChildLink, LinkSettings};
 
-/// A connection to a child whose era and capabilities are known.
+/// A connection to a child of known era and capabilities.
 pub(in crate::upstream) struct StdioServer {
     wire: Arc<ChildLink>,
     peer: Peer,
     levels: LogLevelControl,
-    /// The tasks that listen for changes, for as long as the connection lives.
+    /// Tasks that listen for changes while the connection lives.
     _listening: JoinSet<()>,
 }
 
-/// How a connection to a child is opened.
+/// Parameters for opening a connection to a child.
 pub(in crate::upstream) struct StdioOpening {
     pub(in crate::upstream) server: ServerName,
-    /// The instance that the child belongs to.
+    /// The instance to which the child belongs.
     pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) era: EraChoice,
-    /// How long a probe waits before `initialize` is tried as well.
+    /// Time that a probe waits before `initialize` is tried as well.
     pub(in crate::upstream) patience: Duration,
-    /// The most bytes of a line from the child.
+    /// Maximum size in bytes of a line from the child.
     pub(in crate::upstream) limit: usize,
     /// Counts the memory of large responses.
     pub(in crate::upstream) memory: Arc<ResponseMemory>,
-    /// Messages that the child sends outside of responses.
+    /// Receives the child's messages outside responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
-    /// What is hidden in lines that are logged.
+    /// Secrets that are hidden in logged lines.
     pub(in crate::upstream) secrets: ServerSecrets,
 }
 
 impl StdioServer {
-    /// Detects the child's era and introduces the gateway. The caller bounds
-    /// the time.
+    /// Detects the child's era and introduces the gateway. The caller sets a time limit.
     pub(in crate::upstream) async fn open(
         opening: StdioOpening,
         input: impl AsyncWrite + Send + 'static,
@@ -107,7 +105,7 @@ impl StdioServer {
         &self.peer
     }
 
-    /// Sends a request of the gateway's own.
+    /// Sends one of the gateway's own requests.
     pub(in crate::upstream) async fn request(
         &self,
         method: &str,
@@ -133,14 +131,13 @@ impl StdioServer {
         };
         let hears = call.context.hears();
         let lines = if hears.is_some() { LogSubscription::Heard } else { LogSubscription::Unheard };
-        // The child may write log lines for a call that wants none: they must
-        // not reach another call.
+        // The child may write log lines for a call that requested none. They must not reach another
+        // call.
         let caller = Some(CallOrigin::of(call, target));
         let (questions, answers) = CallQuestions::of(call, self.peer.era(), &self.wire);
         let asides = questions.can_be() || wanted.is_some();
         let wants = if asides { RequestInterest::Asides } else { RequestInterest::Answer };
-        // Registered before it is sent, so that it is cancelled however it
-        // ends.
+        // Registered before the call is sent, so that it is cancelled however it ends.
         let mut on_its_way = OnItsWay {
             waiting: self.wire.expect(id, caller, wants, lines),
             wire: Arc::clone(&self.wire),
@@ -163,8 +160,8 @@ impl StdioServer {
         Ok(reply.with_answers(answers))
     }
 
-    /// Sets a Legacy child's log level to what its clients want. The child
-    /// reads the request before the call that follows; its response is ignored.
+    /// Sets a Legacy child's log level to the most detailed one that its clients request. The child
+    /// reads the request before the call that follows. Its response is ignored.
     async fn set_level(&self, wants: Option<LogLevel>) -> Result<(), UpstreamError> {
         if self.peer.era() == Era::Modern || !self.peer.offers.has_capability("logging") {
             return Ok(());
@@ -185,7 +182,7 @@ impl StdioServer {
     }
 }
 
-/// A call in flight. Dropped before the response, it is cancelled.
+/// A call in flight. Dropping it before the response cancels it.
 struct OnItsWay {
     wire: Arc<ChildLink>,
     waiting: AwaitedReply,
@@ -195,7 +192,7 @@ struct OnItsWay {
     hears: Option<LogLevel>,
     era: Era,
     info: Bytes,
-    /// The client, whom the memory of a large response is charged to.
+    /// The client, to which the memory of a large response is charged.
     holder: Holder,
 }
 
@@ -234,7 +231,7 @@ impl OnItsWay {
                 .and_then(|answer| self.wire.charge(&self.holder, answer))
                 .map(|answer| answer.sent_by(&self.info))
                 .map_err(|fault| self.wire.fail(fault));
-            // Before the client has its answer: a call that timed out is cancelled here.
+            // Dropped before the client has its answer, because this cancels a call that timed out.
             drop(self);
             yield Event::Answer(answer);
         }
@@ -292,7 +289,7 @@ async fn ask(wire: &Arc<ChildLink>, method: &str, params: &[u8]) -> Result<Answe
     }
 }
 
-/// Forgets a request of the gateway's own when dropped.
+/// Forgets one of the gateway's own requests when dropped.
 struct Forget<'a> {
     wire: &'a ChildLink,
     id: u64,
@@ -347,9 +344,9 @@ async fn discover(wire: &Arc<ChildLink>) -> Result<Peer, UpstreamError> {
     Err(UpstreamError::Versions(VersionFault::NotModern))
 }
 
-/// Sends `server/discover` first. A child that is silent for `patience` may be
-/// a Legacy one that ignores the request, or one that starts slowly:
-/// `initialize` is sent as well, and the first conclusive response counts.
+/// Sends `server/discover` first. A child that is silent for `patience` may be a Legacy one that
+/// ignores the request, or one that starts slowly. In that case `initialize` is sent as well, and
+/// the first conclusive response counts.
 async fn probe(
     wire: &Arc<ChildLink>,
     told: &[u8],
@@ -380,8 +377,8 @@ async fn probe(
     }
 }
 
-/// Any failure means Legacy, because it is no recognised Modern response: a
-/// child that is alive may still respond to `initialize`.
+/// Interprets the response to a probe. Any failure means Legacy, because it is not a recognised
+/// Modern response: a live child may still respond to `initialize`.
 fn judge_probe(answer: Result<Answer, UpstreamError>) -> Result<DiscoverVerdict, UpstreamError> {
     match answer {
         Ok(answer) => Ok(judge_discover(&answer)),

@@ -1,5 +1,5 @@
-//! Lines to a child: written by their senders, or by a task if the child does
-//! not read them at once.
+//! Lines to a child: written by their senders, or by a task if the child does not read them at
+//! once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ struct OutgoingShared {
 }
 
 struct OutgoingLines {
-    /// `None` once it is closed.
+    /// `None` once the input is closed.
     input: Option<Input>,
-    /// Lines to be written; the child has taken the first `taken` bytes.
+    /// Lines to be written. The child has read the first `taken` bytes.
     left: Vec<u8>,
     taken: usize,
-    /// Whether the input is to be closed after them.
+    /// True if the input is to be closed after them.
     closing: bool,
     /// Wakes the task that writes the remaining lines.
     writer: Option<Waker>,
@@ -71,8 +71,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends a line unless the queue is full; returns whether the line was
-    /// sent.
+    /// Sends a line unless the queue is full. Returns true if the line was sent.
     ///
     /// # Errors
     /// [`InputClosed`].
@@ -167,10 +166,9 @@ impl OutgoingLines {
     }
 }
 
-/// The most bytes that are queued for a child that does not read, before the
-/// last line.
+/// Maximum number of queued bytes, before the last line, for a child that does not read.
 const MOST: usize = 256 * 1024;
-/// The capacity of the queue that is kept, in bytes.
+/// Capacity in bytes that the empty queue retains.
 const KEPT: usize = 4 * 1024;
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use crate::upstream::UpstreamError;
 use crate::upstream::interaction::questions::CallOrigin;
 use crate::upstream::interaction::side_queue::{SideReceiver, SideSender, side_queue};
 
-/// The sender's side of a request that waits for its response.
+/// Sender's side of a request that waits for its response.
 pub(super) struct PendingRequest {
     pub(super) asides: Option<SideSender>,
-    /// The call that the request belongs to, if it is a client's.
+    /// The client's call to which the request belongs, if there is one.
     pub(super) caller: Option<CallOrigin>,
-    /// How many requests the child had been sent: newer requests have more.
+    /// Number of requests sent to the child before. Newer requests have a higher one.
     pub(super) order: u64,
-    /// Whether the call receives lines of the child's log.
+    /// Selects the child's log lines that the call receives.
     pub(super) lines: LogSubscription,
     pub(super) answer: oneshot::Sender<PendingEvent>,
 }
@@ -23,12 +23,11 @@ pub(super) struct PendingRequest {
 pub(super) enum PendingEvent {
     /// The response.
     Answer(Result<Answer, UpstreamError>),
-    /// Messages precede the response: the channel for them, and a new one for
-    /// the response.
+    /// Messages precede the response. Carries the channel for them, and a new one for the response.
     Asides(SideReceiver, oneshot::Receiver<PendingEvent>),
 }
 
-/// The receiver's side of a request in flight.
+/// Receiver's side of a request in flight.
 pub(super) struct AwaitedReply {
     pub(super) id: u64,
     pub(super) asides: Option<SideReceiver>,
@@ -36,8 +35,8 @@ pub(super) struct AwaitedReply {
 }
 
 impl PendingRequest {
-    /// The channel for messages before the response, created when it is first
-    /// needed: most calls receive none.
+    /// Returns the channel for messages before the response. It is created on first use, because
+    /// most calls receive none.
     pub(super) fn asides(&mut self) -> &SideSender {
         self.asides.get_or_insert_with(|| {
             let (sender, receiver) = side_queue();
@@ -49,12 +48,12 @@ impl PendingRequest {
     }
 }
 
-/// Whether a call receives lines of the child's log.
+/// Subscription of a call to the child's log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogSubscription {
     /// No lines.
     Unheard,
-    /// The lines that are matched to the call.
+    /// The lines matched to the call.
     Heard,
 }
 

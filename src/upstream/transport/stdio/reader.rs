@@ -1,9 +1,9 @@
-//! The task that reads a child's lines, on the thread of its caller.
+//! Task that reads a child's lines, on the thread of its caller.
 //!
-//! A child is started on the runtime that all servers share, while its callers
-//! run on others. Read on the shared runtime, each of its responses would wake
-//! one thread there and then the caller's. So the task follows a sole caller of
-//! the child to the caller's runtime, together with the pipe.
+//! A child is started on the runtime that all servers share, while its callers run on others. If
+//! the shared runtime read the child's output, each response would wake one thread there and then
+//! the caller's. So the task follows a child's only caller to the caller's runtime, together with
+//! the pipe.
 
 use std::io;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ pub(in crate::upstream) struct ChildOutput {
 }
 
 impl ChildOutput {
-    /// The output of a child that was started on this runtime.
+    /// Registers the output of a child that was started on this runtime.
     ///
     /// # Errors
     /// The system's error, if the pipe cannot be registered.
@@ -75,7 +75,7 @@ impl AsyncRead for ChildOutput {
     }
 }
 
-/// The runtime of the task, and the means to call it to another.
+/// Runtime of the reading task, and the channel that calls the task to another one.
 #[derive(Default)]
 pub(super) struct ReaderTask(Mutex<ReaderTaskState>);
 
@@ -102,8 +102,7 @@ impl ReaderTask {
         }
     }
 
-    /// Records that the task is on this runtime; returns the channel that calls
-    /// it to another.
+    /// Records that the task is on this runtime. Returns the channel that calls it to another.
     fn settle(&self) -> oneshot::Receiver<Handle> {
         let (call, called) = oneshot::channel();
         let mut standing = self.standing();
@@ -122,7 +121,7 @@ impl ReaderTask {
     }
 }
 
-/// The reading task. The child is lost when it ends, for whatever reason.
+/// The reading task. When it ends, for any reason, the child is lost.
 pub(super) struct OutputReader<R> {
     wire: Arc<ChildLink>,
     lines: LineReader<R>,
@@ -179,5 +178,5 @@ impl<R> Drop for OutputReader<R> {
     }
 }
 
-/// The shortest time between two moves.
+/// Minimum time between two moves.
 const SETTLED: Duration = Duration::from_secs(1);

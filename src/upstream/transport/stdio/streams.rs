@@ -1,4 +1,4 @@
-//! The streams of a Modern child: requests that stay open, and the notifications that name them.
+//! Streams of a Modern child: requests that stay open, and the notifications that name them.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use crate::upstream::notifications::listen::{StreamPurpose, StreamSignal};
 
 use super::wire::ChildLink;
 
-/// The receivers of streams, by the ids of their requests.
+/// Receivers of streams, by the ids of their requests.
 pub(super) type OpenStreams = HashMap<u64, (mpsc::Sender<StreamSignal>, StreamPurpose)>;
 
 impl ChildLink {
-    /// Passes an acknowledgement to its stream.
+    /// Forwards an acknowledgement to its stream.
     pub(super) fn acknowledge(&self, params: Option<Bytes>) {
         let Some(params) = params else { return };
         let id = subscription_of(&params);
@@ -25,8 +25,8 @@ impl ChildLink {
         }
     }
 
-    /// Passes a notification to its stream, if that carries unknown
-    /// notifications; returns it otherwise.
+    /// Forwards a notification to its stream, if that stream carries unknown notifications. Returns
+    /// it otherwise.
     pub(super) fn carry(
         &self,
         method: String,
@@ -47,8 +47,7 @@ impl ChildLink {
         }
     }
 
-    /// Registers a stream, before it is requested. Its signals arrive until
-    /// `forget_stream`.
+    /// Registers a stream before it is requested. Its signals arrive until `forget_stream`.
     pub(super) fn expect_stream(
         &self,
         id: u64,
@@ -71,7 +70,7 @@ impl ChildLink {
     }
 }
 
-/// The stream that a notification belongs to, by the number of its request.
+/// Returns the stream to which a notification belongs, by the number of its request.
 fn subscription_of(params: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct SubscriptionMeta {

@@ -1,5 +1,5 @@
-//! The two pipes of a child, shared by all calls to it: lines out, lines in,
-//! and the pending requests.
+//! The two pipes of a child, shared by all calls to it: outgoing lines, incoming lines and pending
+//! requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,33 +43,33 @@ use super::streams::OpenStreams;
 pub(super) struct ChildLink {
     server: ServerName,
     secrets: ServerSecrets,
-    /// The most bytes of a line.
+    /// Maximum size in bytes of a line.
     limit: usize,
     memory: Arc<ResponseMemory>,
     outgoing: Outgoing,
-    /// The runtime that the output is read on.
+    /// The runtime that reads the output.
     pub(super) place: ReaderTask,
     pending: Mutex<HashMap<u64, PendingRequest>>,
     cancelled_calls: CancelledCalls,
     pub(super) ids: RequestIds,
-    /// Why the child is lost; `None` while it is not.
+    /// Reason that the child is lost. `None` while it is in use.
     closed: watch::Sender<Option<ExitCause>>,
-    /// Messages that the child sends outside of responses.
+    /// Receives the child's messages outside responses.
     pub(super) inbox: Arc<Inbox>,
     /// The streams of a Modern child, by the ids of their requests.
     pub(super) streams: Mutex<OpenStreams>,
 }
 
-/// The settings of the pipes of a child.
+/// Settings of a child's pipes.
 pub(super) struct LinkSettings {
     pub(super) server: ServerName,
-    /// Hidden in lines that are logged.
+    /// Secrets that are hidden in logged lines.
     pub(super) secrets: ServerSecrets,
-    /// The most bytes of a line from the child.
+    /// Maximum size in bytes of a line from the child.
     pub(super) limit: usize,
     /// Counts the memory of large responses.
     pub(super) memory: Arc<ResponseMemory>,
-    /// Messages that the child sends outside of responses.
+    /// Receives the child's messages outside responses.
     pub(super) inbox: Arc<Inbox>,
 }
 
@@ -110,14 +110,13 @@ impl ChildLink {
         Ok(answer.map_raw(|raw| charge.hold(raw)))
     }
 
-    /// The outward form of an error.
+    /// Converts an error to its outward form.
     pub(super) fn fail(&self, fault: UpstreamError) -> Failure {
         fault.into_failure(&self.server, &self.secrets)
     }
 
-    /// Registers a pending request, before it is sent. Messages that precede
-    /// the response are kept only if the caller asks for them. The caller must
-    /// call `forget` or `cancel` afterwards.
+    /// Registers a pending request before it is sent. Messages that precede the response are kept
+    /// only if the caller requests them. The caller must call `forget` or `cancel` afterwards.
     pub(super) fn expect(
         &self,
         id: u64,
@@ -146,8 +145,8 @@ impl ChildLink {
         AwaitedReply { id, asides: asides_rx, answer: answer_rx }
     }
 
-    /// Sends a request under `id`. Waits until the child has read enough of the
-    /// earlier lines: the caller bounds the time.
+    /// Sends a request under `id`. Waits until the child has read enough of the earlier lines. The
+    /// caller sets a time limit.
     ///
     /// # Cancel safety
     /// The request is sent whole or not at all.
@@ -165,7 +164,7 @@ impl ChildLink {
         sent.map_err(|InputClosed| ExitCause::InputClosed.into())
     }
 
-    /// Sends the child the answer to its request.
+    /// Sends the response to a child's request.
     pub(super) async fn respond(&self, id: &Id, response: &Response) -> Result<(), UpstreamError> {
         let line = questions::message(id, response);
         match timeout(RESPOND, self.outgoing.send(&line)).await {
@@ -182,14 +181,14 @@ impl ChildLink {
         let _ = self.outgoing.send(&line).await;
     }
 
-    /// Forgets the pending request `id`; false if there is none.
+    /// Forgets the pending request `id`. Returns false if there is none.
     pub(super) fn forget(&self, id: u64) -> bool {
         self.pending().remove(&id).is_some()
     }
 
-    /// Cancels the pending request `id` and notifies the child, which may work
-    /// on it for `time` nevertheless. A Legacy child's answer to a ping tells
-    /// when it has read the cancellation.
+    /// Cancels the pending request `id` and notifies the child, which may still work on it for
+    /// `time`. A Legacy child also receives a ping: the response shows that the child has read the
+    /// cancellation.
     pub(super) fn cancel(&self, id: u64, time: Duration, era: Era) {
         let mut pending = self.pending();
         let Some(call) = pending.remove(&id) else { return };
@@ -207,12 +206,11 @@ impl ChildLink {
 
     pub(super) fn send_cancelled(&self, id: u64) {
         let line = notification::cancelled(&Id::number(id));
-        // A full queue means that the child does not read, and so would not see
-        // a cancellation either.
+        // A full queue means that the child does not read, and would not see a cancellation either.
         let _ = self.outgoing.try_send(&line);
     }
 
-    /// Asks the child to exit by closing its input. Never waits.
+    /// Closes the child's input, which is the request to exit. Never waits.
     pub(super) fn close(&self) {
         self.outgoing.close();
     }
@@ -267,7 +265,7 @@ impl ChildLink {
         frames.for_each(|frame| self.dispatch(frame));
     }
 
-    /// Passes a message to its recipient.
+    /// Delivers a message to its recipient.
     fn dispatch(self: &Arc<Self>, frame: Frame) {
         match frame {
             Frame::Response { id: Some(id), response } => self.answer(&id, response),
@@ -286,7 +284,7 @@ impl ChildLink {
         }
     }
 
-    /// Handles a line that is no message.
+    /// Handles a line that is not a valid message.
     fn useless(&self, line: &[u8], fault: FrameFault) {
         if line.first() != Some(&b'{') {
             return self.printed(line);
@@ -387,21 +385,20 @@ impl ChildLink {
         }
     }
 
-    /// Never waits: a child that sends requests without reading must not block
-    /// the responses behind them.
+    /// Sends a line without waiting: a child that sends requests without reading must not block the
+    /// responses behind them.
     pub(super) fn write_aside(&self, line: &[u8]) {
         let _ = self.outgoing.try_send(line);
     }
 
-    /// The beginning of a line, for the log.
+    /// Returns the beginning of a line, for the log.
     pub(super) fn excerpt(&self, line: &[u8]) -> String {
         let cut = String::from_utf8_lossy(line.get(..EXCERPT).unwrap_or(line));
         self.secrets.hide_in_cut(&cut).escape_debug().to_string()
     }
 
-    /// Fails the call that a malformed response belongs to: the one with its
-    /// id, or else the only one in flight. With several in flight and no id,
-    /// the calls run into their deadlines.
+    /// Fails the call to which a malformed response belongs: the one with its id, or otherwise the
+    /// only one in flight. With several in flight and no id, the calls run into their deadlines.
     fn fail_one(&self, id: Option<u64>, fault: UpstreamError) {
         let mut pending = self.pending();
         let only = (pending.len() == 1).then(|| pending.keys().next().copied()).flatten();
@@ -411,7 +408,7 @@ impl ChildLink {
         }
     }
 
-    /// The number of pending requests.
+    /// Returns the number of pending requests.
     #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.pending().len()
@@ -441,12 +438,12 @@ impl LegacyConnection for ChildLink {
     }
 }
 
-/// The id at either end of a line over the limit.
+/// Returns the id at either end of a line over the limit.
 fn id_in(ends: &LineEnds) -> Option<u64> {
     find_id(&ends.head).or_else(|| find_id(&ends.tail))
 }
 
-/// The number after the first `"id":` of a text that is not a valid message.
+/// Returns the number after the first `"id":` of a text that is not a valid message.
 fn find_id(text: &[u8]) -> Option<u64> {
     let key = b"\"id\":";
     let at = memmem::find(text, key)? + key.len();
@@ -455,7 +452,7 @@ fn find_id(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
-/// How long an answer may wait for a child that does not read.
+/// Time that a response may wait for a child that does not read.
 const RESPOND: Duration = Duration::from_secs(5);
-/// The most bytes of an unusable line that are logged.
+/// Maximum number of logged bytes of an unusable line.
 const EXCERPT: usize = 120;

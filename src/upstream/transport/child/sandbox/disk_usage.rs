@@ -1,4 +1,4 @@
-//! The space that the files of a folder take, those included that are deleted and still open.
+//! Disk space of the files in a folder, including files that are deleted but still open.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::process::Pid;
 
-/// Returns true if the files below a folder take more than this many bytes. These processes may hold
-/// deleted ones open.
+/// Returns true if the files below a folder take more than `size` bytes. Includes deleted files
+/// that `processes` hold open.
 pub(super) fn exceeds_size(folder: &Path, size: u64, processes: Vec<Pid>) -> bool {
     let mut usage = DiskUsage { size, used: 0, seen: HashSet::new() };
     usage.add_folder(folder) || processes.into_iter().any(|pid| usage.add_open_files(folder, pid))
@@ -17,17 +17,17 @@ pub(super) fn exceeds_size(folder: &Path, size: u64, processes: Vec<Pid>) -> boo
 struct DiskUsage {
     size: u64,
     used: u64,
-    /// Files with several names, and those that are open more than once.
+    /// Files counted before, because a file may have several names or be open more than once.
     seen: HashSet<(u64, u64)>,
 }
 
 impl DiskUsage {
-    /// Adds the content of a folder, and returns true as soon as it is too much.
+    /// Adds the content of a folder. Returns true as soon as it exceeds the limit.
     fn add_folder(&mut self, folder: &Path) -> bool {
         let mut folders = vec![folder.to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                // Of a link, the link itself.
+                // Does not follow links.
                 let Ok(metadata) = entry.metadata() else { continue };
                 if self.add(&metadata) {
                     return true;
@@ -62,5 +62,5 @@ impl DiskUsage {
 
 /// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
-/// The least bytes that count for a file, so that their number has a bound, too.
+/// Minimum size counted for each file, so that the number of files is limited, too.
 const MIN_FILE_BYTES: u64 = 4096;

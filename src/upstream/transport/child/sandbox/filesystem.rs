@@ -1,4 +1,4 @@
-//! Landlock: which files and TCP ports the process may use from now on.
+//! Landlock: restricts the files and TCP ports that the process may use from now on.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use landlock::{
 
 use super::policy::{SandboxError, SandboxPolicy};
 
-/// Restricts this process, and all that it runs, to the files, ports and scopes of a policy. What the
-/// kernel cannot restrict is an error.
+/// Restricts this process, and all that it runs, to the files, ports and scopes of a policy. Fails
+/// if the kernel cannot enforce a restriction.
 pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -25,7 +25,7 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     let ruleset = if policy.scopes { ruleset.scope(scopes()).map_err(of_scopes)? } else { ruleset };
     let mut created = ruleset.create().map_err(of_files)?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // Root could make one of the disk, and read it all.
+    // Root could create a device of the disk and read all of it.
     let devices = AccessFs::MakeBlock | AccessFs::MakeChar;
     for (paths, access) in [
         (&policy.read, read),
@@ -47,24 +47,25 @@ pub(super) fn restrict_access(policy: &SandboxPolicy) -> Result<(), SandboxError
     Ok(())
 }
 
-/// Whether the kernel can restrict TCP ports. Restricts nothing.
+/// Returns true if the kernel can restrict TCP ports. Restricts nothing.
 pub fn can_restrict_ports() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.handle_access(AccessNet::ConnectTcp | AccessNet::BindTcp).is_ok()
 }
 
-/// Whether the kernel can restrict signals and abstract sockets. Restricts nothing.
+/// Returns true if the kernel can restrict signals and abstract sockets. Restricts nothing.
 pub fn can_restrict_scopes() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.scope(scopes()).is_ok()
 }
 
-/// Signals to processes outside of the sandbox, and their abstract sockets.
+/// Returns the restricted scopes: signals to processes outside the sandbox, and their abstract
+/// sockets.
 fn scopes() -> BitFlags<Scope> {
     Scope::AbstractUnixSocket | Scope::Signal
 }
 
-/// The uses of ports that the policy restricts.
+/// Returns the uses of ports that the policy restricts.
 fn network_access(policy: &SandboxPolicy) -> BitFlags<AccessNet> {
     let connect = policy.connect.as_ref().map(|_| AccessNet::ConnectTcp);
     let bind = policy.bind.as_ref().map(|_| AccessNet::BindTcp);
@@ -96,6 +97,6 @@ fn of_scopes(cause: landlock::RulesetError) -> SandboxError {
     SandboxError::Landlock { what: "signals and abstract sockets", cause: Box::new(cause) }
 }
 
-/// The rights to files that are restricted: with those to move and to truncate them, Linux 6.2. Ports
-/// need Linux 6.7, scopes Linux 6.12.
+/// The file rights that are restricted, including rename and truncate, need Linux 6.2. Ports need
+/// Linux 6.7, scopes Linux 6.12.
 const FILES: ABI = ABI::V3;

@@ -1,11 +1,12 @@
-//! The keeper: the parent of a child in a sandbox, which ends all that the child has started.
+//! Keeper: the parent of a child in a sandbox, which ends all processes that the child has started.
 //!
-//! A process that leaves its group and session (`setsid`) escapes signals to the group. As a subreaper
-//! the keeper becomes the parent of every orphan below it, so none is out of its reach. It is not in
-//! the sandbox, and so the child cannot signal it (Linux 6.12).
+//! A process that leaves its group and session (`setsid`) escapes signals to the group. As a
+//! subreaper the keeper becomes the parent of every orphan below it, so none is out of its reach.
+//! It runs outside the sandbox, so the child cannot signal it (Linux 6.12).
 //!
-//! It ends all of them when the child exits, when the gateway sends `SIGQUIT`, and when the gateway is
-//! gone, however that ended. `SIGTERM` is passed on to all of them. The keeper exits as the child did.
+//! It ends all of them when the child exits, when the gateway sends `SIGQUIT`, and when the gateway
+//! is gone, however it ended. `SIGTERM` is forwarded to all of them. The keeper exits with the
+//! child's status.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -30,7 +31,7 @@ use super::disk_usage::exceeds_size;
 use super::policy::TemporaryBound;
 use crate::clock;
 
-/// Starts the launcher with these arguments as the child, and returns as the child exits.
+/// Starts the launcher with these arguments as the child, and returns when the child exits.
 pub(super) fn keep_child(
     arguments: &[OsString],
     temporary: Option<TemporaryBound>,
@@ -52,7 +53,7 @@ struct Keeper {
     quit: SignalStream,
     temporary: Option<TemporaryBound>,
     measure: Interval,
-    /// Heard and ignored: a terminal sends them to the gateway, which decides.
+    /// Received and ignored: a terminal sends them to the gateway as well, which decides.
     _ignored: [SignalStream; 2],
 }
 
@@ -64,7 +65,7 @@ impl Keeper {
         let streams = (signal(SignalKind::child())?, signal(SignalKind::terminate())?);
         let quit = signal(SignalKind::quit())?;
         let ignored = [signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
-        // Its own program, even if another one has taken its place on disk.
+        // The running program itself, even if another one has taken its place on disk.
         let mut launcher = Command::new("/proc/self/exe");
         let child = launcher.args(arguments).process_group(0).spawn()?;
         let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -104,7 +105,7 @@ impl Keeper {
         }
     }
 
-    /// Returns true if the temporary files are too large, and says so.
+    /// Returns true if the temporary files are too large, and reports it on standard error.
     fn exceeds_temporary_files(&self) -> bool {
         let Some(TemporaryBound { folder, size }) = &self.temporary else { return false };
         let exceeds = exceeds_size(folder, *size, find_descendants());
@@ -136,7 +137,7 @@ impl Keeper {
         }
     }
 
-    /// Reaps what has exited, and returns the status of the child if it is among that.
+    /// Reaps the processes that have exited. Returns the child's status if the child is among them.
     fn reap(&self) -> Option<WaitStatus> {
         let mut found = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -148,15 +149,15 @@ impl Keeper {
     }
 }
 
-/// A descriptor that becomes readable when the process is gone.
+/// Returns a descriptor that becomes readable when the process is gone.
 fn watch_process(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let descriptor = pidfd_open(process, PidfdFlags::NONBLOCK)?;
     #[expect(deprecated, reason = "an OwnedFd keeps the promise that the new name asks for")]
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
-/// Closes the pipes of the child on this side, but for errors: the gateway has to see them end with the
-/// child.
+/// Closes the keeper's copies of the child's input and output, so that the gateway sees them end
+/// with the child. Standard error stays open.
 fn release_streams() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -164,8 +165,8 @@ fn release_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends every process below this one: each orphan becomes a child of this one, and is killed then. Some
-/// fork on and on to get away, so there is no pause while new children appear.
+/// Ends every process below this one. Each orphan becomes a child of this process and is then
+/// killed. Some keep forking to get away, so there is no pause while new children appear.
 async fn end_descendants() {
     let deadline = clock::now() + END_PATIENCE;
     let mut killed = HashSet::new();
@@ -182,7 +183,7 @@ async fn end_descendants() {
             return;
         }
         if fresh == 0 {
-            // Those that were killed need a moment to exit.
+            // Killed processes need a moment to exit.
             sleep(END_POLL).await;
         }
     }
@@ -194,7 +195,7 @@ fn signal_descendants(signal: Signal) {
     }
 }
 
-/// The processes below this one.
+/// Returns the processes below this one.
 fn find_descendants() -> Vec<Pid> {
     let mut found = vec![getpid()];
     let mut next = 0;
@@ -205,7 +206,7 @@ fn find_descendants() -> Vec<Pid> {
     found.split_off(1)
 }
 
-/// The children of all threads of a process.
+/// Returns the children of all threads of a process.
 fn find_children(parent: Pid) -> Vec<Pid> {
     if !Path::new("/proc/thread-self/children").exists() {
         return search_children(parent);
@@ -222,22 +223,22 @@ fn find_children(parent: Pid) -> Vec<Pid> {
     lists.flat_map(parse).collect()
 }
 
-/// Looks at all processes, on a kernel that does not list children.
+/// Searches all processes, on a kernel that does not list children.
 fn search_children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_nonzero().get();
     let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
     let children = folders.filter_map(|folder| {
         let pid = folder.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
         let stat = fs::read_to_string(folder.path().join("stat")).ok()?;
-        // The name of the program may contain anything, so the last parenthesis ends it.
+        // The program's name may contain anything, so it ends at the last parenthesis.
         let of: i32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
         (of == parent).then_some(pid)
     });
     children.collect()
 }
 
-/// Ends this process as the child ended. A signal that this process hears becomes the exit code that
-/// shells give it.
+/// Ends this process as the child ended. A signal that this process catches becomes the exit code
+/// that shells use for it.
 fn exit_as(status: Option<WaitStatus>) -> ExitCode {
     let Some(status) = status else { return ExitCode::from(KILLED_EXIT_CODE) };
     if let Some(code) = status.exit_status() {
@@ -252,12 +253,12 @@ fn exit_as(status: Option<WaitStatus>) -> ExitCode {
     )
 }
 
-/// The time that a child has to end once the gateway is gone.
+/// Time that a child has to end once the gateway is gone.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(2);
-/// The time after which processes that cannot be killed are left: they wait for a device.
+/// Time after which processes that cannot be killed are abandoned: they wait for a device.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// The interval at which temporary files are measured.
+/// Interval at which temporary files are measured.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 const END_POLL: Duration = Duration::from_millis(1);
-/// The exit code of a child that was killed.
+/// Exit code of a child that was killed.
 const KILLED_EXIT_CODE: u8 = 137;

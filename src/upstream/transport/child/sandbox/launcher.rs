@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use super::policy::{SandboxError, SandboxPolicy};
 use crate::text::error_chain;
 
-/// What the launcher does.
+/// Action of the launcher.
 #[derive(Debug)]
 pub enum SandboxCommand {
     /// Becomes this program.
@@ -17,18 +17,18 @@ pub enum SandboxCommand {
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// Starts this program as its child, and ends all that it has started.
+    /// Starts this program as its child, and ends all processes that the child has started.
     Keep {
         /// The program.
         program: OsString,
         /// Its arguments.
         args: Vec<OsString>,
     },
-    /// Only finds out whether the sandbox can be entered.
+    /// Only checks that the sandbox can be entered.
     Probe,
 }
 
-/// The body of the launcher and of the keeper. The launcher returns only if it runs no program.
+/// Runs the launcher or the keeper. The launcher returns only if it runs no program.
 pub fn run_launcher(policy: &str, command: SandboxCommand) -> ExitCode {
     let outcome = match command {
         SandboxCommand::Keep { program, args } => keep_program(policy, program, args),
@@ -81,10 +81,11 @@ fn enter_and_run(policy: &str, command: SandboxCommand) -> Result<(), SandboxErr
     Err(SandboxError::Run { program, user: policy.user, cause })
 }
 
-/// Restricts this process, and all that it runs, to a policy; its user stays the same.
+/// Restricts this process, and all that it runs, to a policy. Its user stays the same.
 ///
 /// # Errors
-/// [`SandboxError`] names what the system cannot enforce. The process may be restricted in part.
+/// [`SandboxError`] names the restriction that the system cannot enforce. The process may be
+/// restricted in part.
 #[cfg(target_os = "linux")]
 pub fn enter_sandbox(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     super::filesystem::restrict_access(policy)?;
@@ -93,7 +94,7 @@ pub fn enter_sandbox(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     set_bounds(policy)
 }
 
-/// Restricts this process: possible on Linux only.
+/// Fails: restricting this process is possible on Linux only.
 ///
 /// # Errors
 /// [`SandboxError::System`].
@@ -123,5 +124,5 @@ fn set_bounds(policy: &SandboxPolicy) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// The exit code of a launcher that could not enter the sandbox, or not run the program.
+/// Exit code of a launcher that could not enter the sandbox or run the program.
 const NOT_ENTERED: u8 = 126;

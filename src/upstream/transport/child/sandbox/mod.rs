@@ -1,12 +1,12 @@
-//! Sandboxes of child processes: what one is, and the launcher that enters it.
+//! Sandboxes of child processes: their policies, and the launcher that enters them.
 //!
-//! A restriction of a process is inherited by what it runs, and cannot be taken back. So the
-//! gateway starts its own program as a launcher, which restricts itself
-//! ([`run_launcher`]) and then becomes the child by `exec`: the group, the pipes and the environment
-//! are the child's from the beginning. Its parent is a keeper (`keeper`), which ends all that it starts.
+//! The programs that a process runs inherit its restrictions, and no process can undo them. So the
+//! gateway starts its own program as a launcher, which restricts itself ([`run_launcher`]) and then
+//! becomes the child by `exec`: the group, the pipes and the environment are the child's from the
+//! beginning. Its parent is a keeper (`keeper`), which ends all processes that the child starts.
 //!
-//! What the system cannot enforce ends the launcher with the reason, before the child runs. Nothing
-//! is skipped.
+//! If the system cannot enforce a restriction, the launcher exits with the reason before the child
+//! runs. No restriction is skipped.
 
 #[cfg(target_os = "linux")]
 mod filesystem;

@@ -13,7 +13,7 @@ use super::temporary::TemporaryFolder;
 use super::user::{find_user, own_user};
 use crate::config::SandboxConfig;
 
-/// What a child may do. The launcher enforces all of it or fails.
+/// Rights of a child. The launcher enforces all of it or fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxPolicy {
@@ -27,7 +27,7 @@ pub struct SandboxPolicy {
     pub connect: Option<BTreeSet<u16>>,
     /// TCP ports that it may listen on; all if `None`.
     pub bind: Option<BTreeSet<u16>>,
-    /// Whether signals to processes outside, and their abstract sockets, are out of its reach.
+    /// Blocks signals to processes outside, and access to their abstract sockets.
     pub scopes: bool,
     /// System calls that fail.
     pub denied: Vec<String>,
@@ -43,7 +43,7 @@ pub struct SandboxPolicy {
     pub temporary: Option<TemporaryBound>,
 }
 
-/// The most bytes that the files in a folder may take.
+/// Limit in bytes for all files in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TemporaryBound {
@@ -129,7 +129,7 @@ pub struct UserIds {
     pub group: u32,
 }
 
-/// Why a child cannot run in its sandbox.
+/// Reason that a child cannot run in its sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A configured path does not exist, or cannot be opened.
@@ -153,7 +153,7 @@ pub enum SandboxError {
     /// Only root can give a child another user.
     #[error("gateway.sandbox_uids needs a gateway that runs as root")]
     NotRoot,
-    /// Every number of the range belongs to another server.
+    /// All user numbers of the range belong to other servers.
     #[error("gateway.sandbox_uids has no number left for another server")]
     NoUserLeft,
     /// The home of a child belongs to a user outside of the range.
@@ -206,13 +206,13 @@ pub enum SandboxError {
         #[source]
         cause: io::Error,
     },
-    /// The process that ends all others cannot start.
+    /// The keeper, which ends all processes of the child, cannot start.
     #[error("cannot start the keeper of the child")]
     Keeper(#[source] io::Error),
     /// The system is not Linux.
     #[error("children have a sandbox on Linux only")]
     System,
-    /// The policy that was handed over cannot be read.
+    /// The launcher cannot read its policy.
     #[error("the policy of the sandbox is invalid")]
     Policy(#[source] serde_json::Error),
     /// The program cannot be run, or not as this user.
@@ -233,7 +233,7 @@ fn of_user(user: Option<UserIds>) -> String {
 }
 
 impl SandboxPolicy {
-    /// The policy as the launcher reads it.
+    /// Returns the policy as the launcher reads it.
     ///
     /// # Errors
     /// [`SandboxError::Policy`], for a path that is not UTF-8.
@@ -241,7 +241,7 @@ impl SandboxPolicy {
         serde_json::to_string(self).map_err(SandboxError::Policy)
     }
 
-    /// The policy for the log: of the denied system calls only the number.
+    /// Returns the policy for the log. Of the denied system calls it contains only the number.
     pub(in crate::upstream::transport::child) fn describe(&self) -> String {
         let Self { read, write, execute, connect, bind, scopes, denied, bounds, user, .. } = self;
         let (denied, sockets, groups) = (denied.len(), self.sockets, &self.groups);
@@ -252,7 +252,7 @@ impl SandboxPolicy {
     }
 }
 
-/// What a child is started with in a sandbox.
+/// A child's policy and its own folders.
 pub(in crate::upstream::transport::child) struct SandboxedChild {
     pub(in crate::upstream::transport::child) policy: SandboxPolicy,
     /// Its folder for temporary files, if it has one.
@@ -262,7 +262,7 @@ pub(in crate::upstream::transport::child) struct SandboxedChild {
 }
 
 impl SandboxedChild {
-    /// The variables that name its own folders.
+    /// Returns the variables that name its own folders.
     pub(in crate::upstream::transport::child) fn folders(&self) -> Vec<(&'static str, PathBuf)> {
         let temporary = self.temporary.iter().map(|it| ("TMPDIR", it.path().to_owned()));
         let homes = self.home.iter().flat_map(|home| {
@@ -274,7 +274,7 @@ impl SandboxedChild {
     }
 }
 
-/// The variables of a home, which the gateway's own environment may set to folders of its own user.
+/// Variables of a home, which the gateway's own environment may set to folders of its own user.
 const HOMES: [(&str, &str); 5] = [
     ("HOME", ""),
     ("XDG_CACHE_HOME", ".cache"),
@@ -283,7 +283,7 @@ const HOMES: [(&str, &str); 5] = [
     ("XDG_STATE_HOME", ".local/state"),
 ];
 
-/// Makes the policy of a child with this environment.
+/// Builds the policy of a child with this environment.
 pub(in crate::upstream::transport::child) fn prepare_sandbox(
     config: &SandboxConfig,
     spec: &ChildSpec,
@@ -320,7 +320,7 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
         user,
         temporary: None,
     };
-    // The others come from lists of what may be there.
+    // Only these paths must exist. The other lists contain paths that may be absent.
     for path in policy.read.iter().chain(&policy.write).chain(&policy.execute) {
         path.metadata().map_err(|cause| SandboxError::Path { path: path.clone(), cause })?;
     }
@@ -341,7 +341,8 @@ pub(in crate::upstream::transport::child) fn prepare_sandbox(
     Ok(SandboxedChild { policy, temporary, home })
 }
 
-/// Modes and times can be changed where files can be written: npm, uv and git need that.
+/// Returns the groups of system calls to refuse. Modes and times can be changed where files can be
+/// written: npm, uv and git need that.
 fn call_groups(config: &SandboxConfig, home: Option<&Path>) -> BTreeSet<CallGroup> {
     let modes = config.metadata.unwrap_or(!config.write.is_empty() || home.is_some());
     [
@@ -355,14 +356,16 @@ fn call_groups(config: &SandboxConfig, home: Option<&Path>) -> BTreeSet<CallGrou
     .collect()
 }
 
-/// What this system does not enforce of a sandbox that does not insist on it, in words.
+/// Returns a description of the restriction that this system does not enforce, if the sandbox does
+/// not insist on it.
 pub(in crate::upstream::transport::child) fn find_gap(
     config: &SandboxConfig,
 ) -> Option<&'static str> {
     (config.scopes.is_none() && !can_restrict_scopes()).then_some(SCOPES_MISSING)
 }
 
-/// Whether the kernel can keep a process from signals to others and from their abstract sockets.
+/// Returns true if the kernel can block a process's signals to others and its access to their
+/// abstract sockets.
 fn can_restrict_scopes() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -374,15 +377,15 @@ fn can_restrict_scopes() -> bool {
     }
 }
 
-/// What is said of a sandbox without them.
+/// Description of a sandbox without these restrictions.
 const SCOPES_MISSING: &str = "the sandbox does not keep the child from signals to other processes and \
                               from their abstract sockets, which needs Linux 6.12: with \
                               sandbox.scopes = true the server does not start without that, with \
                               false nothing is said of it";
 
-/// The system calls that fail in a sandbox: to look into or change other processes, to change what
-/// the system mounts, runs and trusts, and to leave the sandbox by a namespace. A `clone` that asks
-/// for a namespace fails like `unshare`.
+/// System calls that fail in a sandbox. They inspect or change other processes, change the system's
+/// mounts, programs and trust, or leave the sandbox through a namespace. A `clone` that requests a
+/// namespace fails like `unshare`.
 pub const DENIED_SYSCALLS: [&str; 50] = [
     "acct",
     "add_key",

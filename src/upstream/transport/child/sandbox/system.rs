@@ -1,4 +1,4 @@
-//! Files and folders of the system that every program needs, and those that a child's start implies.
+//! System files and folders that every program needs, and those that a child's start implies.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use super::super::ChildSpec;
 use super::policy::{SandboxPolicy, UserIds};
 use crate::config::SandboxConfig;
 
-/// Adds what programs of the system need, as far as it exists.
+/// Adds the paths that programs need from the system, as far as they exist.
 pub(super) fn add_system(
     policy: &mut SandboxPolicy,
     config: &SandboxConfig,
@@ -36,11 +36,11 @@ pub(super) fn add_system(
     let is_free = |folder: &PathBuf| !gateway_files.are_in(folder);
     let of_programs = folders.of_program.into_iter().chain(folders.of_path);
     policy.execute.extend(of_programs.filter(is_free));
-    // Not the gateway's own working directory: its configuration may be there.
+    // Not the gateway's own working directory, which may contain its configuration.
     policy.read.extend(spec.cwd.clone().filter(is_free));
 }
 
-/// A folder that a child is not given because it contains a file of the gateway.
+/// A folder that is withheld from a child because it contains a file of the gateway.
 pub(in crate::upstream::transport::child) struct WithheldFolder {
     folder: PathBuf,
     /// The rest of its content.
@@ -66,7 +66,7 @@ impl fmt::Display for WithheldFolder {
     }
 }
 
-/// Returns the folders that a child is not given.
+/// Returns the folders that are withheld from a child.
 pub(in crate::upstream::transport::child) fn withheld_folders(
     config: &SandboxConfig,
     spec: &ChildSpec,
@@ -88,7 +88,7 @@ pub(in crate::upstream::transport::child) fn withheld_folders(
 
 /// The files and folders that the start of a child implies.
 struct ImpliedFolders {
-    /// The program, and the file that it is a link to.
+    /// The program, and the file to which it links.
     program_files: Vec<PathBuf>,
     /// Their folders.
     of_program: Vec<PathBuf>,
@@ -116,7 +116,7 @@ fn runs_as_root(policy: &SandboxPolicy) -> bool {
     }
 }
 
-/// The program, and the file that it is a link to, as far as they exist.
+/// Returns the program, and the file to which it links, as far as they exist.
 fn find_program(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<PathBuf> {
     let found = if program.contains('/') {
         let file = cwd.unwrap_or(Path::new(".")).join(program);
@@ -133,8 +133,8 @@ fn find_program(program: &str, cwd: Option<&Path>, folders: &[PathBuf]) -> Vec<P
 /// Folders with programs and libraries.
 const PROGRAM_FOLDERS: [&str; 7] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"];
-/// Files that programs read: name resolution, certificates, libraries, users and time, and how many
-/// processors there are. Of `/etc` no more, because services keep credentials there.
+/// Files that programs read: name resolution, certificates, libraries, users, time, and the number
+/// of processors. No other files of `/etc`, because services keep credentials there.
 const READABLE_PATHS: [&str; 30] = [
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -167,8 +167,8 @@ const READABLE_PATHS: [&str; 30] = [
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 ];
-/// The parts of `/proc` that root reads: the child itself and the machine. Landlock keeps others from the
-/// environment of processes outside of the sandbox, but not root, which may look at all memory.
+/// Parts of `/proc` that root reads: the child itself and the machine. Landlock blocks access to
+/// the environment of processes outside the sandbox, but not for root, which can read all memory.
 const OWN_PROCESS: [&str; 10] = [
     "/proc/self",
     "/proc/cpuinfo",
@@ -181,7 +181,7 @@ const OWN_PROCESS: [&str; 10] = [
     "/proc/uptime",
     "/proc/version",
 ];
-/// Devices that give nothing away.
+/// Devices that reveal nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// The most paths that a warning names.
+/// Maximum number of paths that a warning names.
 const MAX_NAMED: usize = 20;

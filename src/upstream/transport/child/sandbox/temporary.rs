@@ -14,8 +14,8 @@ use rustix::process::geteuid;
 use super::policy::UserIds;
 use crate::crypto::random_bytes;
 
-/// The folder, which is removed with everything in it when this is dropped. If the process is killed,
-/// the next one that creates a folder removes it.
+/// The folder. Dropping this removes it with all its content. If the process is killed, the next
+/// one that creates a folder removes it.
 #[derive(Debug)]
 pub(in crate::upstream::transport::child) struct TemporaryFolder {
     path: PathBuf,
@@ -34,7 +34,8 @@ impl TemporaryFolder {
 
     fn create_in(parent: &Path, user: Option<UserIds>) -> io::Result<Self> {
         let name = HEXLOWER.encode(&random_bytes::<16>()?);
-        // Under this name until it is locked, so that no other gateway takes it for an abandoned one.
+        // The folder has this name until it is locked, so that no other gateway mistakes it for an
+        // abandoned one.
         let unlocked = parent.join(format!("{UNLOCKED_PREFIX}{name}"));
         DirBuilder::new().mode(0o700).create(&unlocked)?;
         let path = parent.join(format!("{LOCKED_PREFIX}{name}"));
@@ -75,7 +76,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Locks a folder, unless another process has.
+/// Locks a folder, unless another process has locked it.
 fn lock_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(path, flags, Mode::empty())?;

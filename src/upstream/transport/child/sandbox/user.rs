@@ -12,7 +12,7 @@ use super::policy::{SandboxError, UserIds};
 use crate::config::{ChildUser, OwnUser, UidRange};
 use crate::crypto::sha256;
 
-/// The numbers of a user.
+/// Returns the numbers of a user.
 pub(super) fn find_user(user: &ChildUser) -> Result<UserIds, SandboxError> {
     match user {
         ChildUser::Ids { user, group } => Ok(UserIds { user: *user, group: *group }),
@@ -35,8 +35,8 @@ fn find_name(users: &str, name: &str) -> Option<UserIds> {
     })
 }
 
-/// Finds the user of a server, and its home. The home says who it is: it belongs to that user. A server
-/// without a home gets one, and a number of the range that no other home has.
+/// Finds the user of a server, and its home. The owner of the home is the user. A server without a
+/// home gets one, with a number of the range that no other home has.
 pub(super) fn own_user(own: &OwnUser) -> Result<(UserIds, PathBuf), SandboxError> {
     if !rustix::process::geteuid().is_root() {
         return Err(SandboxError::NotRoot);
@@ -44,7 +44,7 @@ pub(super) fn own_user(own: &OwnUser) -> Result<(UserIds, PathBuf), SandboxError
     let home = own.folder.join(&own.server);
     let unusable = |cause| SandboxError::Home { folder: home.clone(), cause };
     DirBuilder::new().recursive(true).mode(0o755).create(&own.folder).map_err(unusable)?;
-    // Other servers start at the same time, also those of other gateways.
+    // Other servers start at the same time, including those of other gateways.
     let lock = File::open(&own.folder).map_err(unusable)?;
     flock(&lock, FlockOperation::LockExclusive).map_err(|errno| unusable(errno.into()))?;
     let UidRange { first, last } = own.range;
@@ -65,13 +65,13 @@ pub(super) fn own_user(own: &OwnUser) -> Result<(UserIds, PathBuf), SandboxError
     Ok((UserIds { user, group: user }, home))
 }
 
-/// The owners of all homes.
+/// Returns the owners of all homes.
 fn taken_users(folder: &Path) -> io::Result<HashSet<u32>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.uid())).collect()
 }
 
-/// Chooses by the name, so that the numbers do not depend on the order of starts, as far as the range has
-/// room.
+/// Chooses a number by the server's name, so that the numbers do not depend on the order of starts,
+/// as far as the range has room.
 fn choose_user(server: &str, range: UidRange, taken: &HashSet<u32>) -> Option<u32> {
     let UidRange { first, last } = range;
     let [a, b, c, d, ..] = sha256(server.as_bytes());
@@ -81,7 +81,8 @@ fn choose_user(server: &str, range: UidRange, taken: &HashSet<u32>) -> Option<u3
     users.filter_map(|user| u32::try_from(user).ok()).find(|user| !taken.contains(user))
 }
 
-/// Makes the home under another name first: one that exists has its owner.
+/// Creates the home under a temporary name first, so that a home with its final name always has its
+/// owner.
 fn make_home(home: &Path, user: u32) -> io::Result<()> {
     let unfinished = home.with_extension("new");
     let _earlier = fs::remove_dir(&unfinished);

@@ -1,10 +1,10 @@
-//! Namespaces by way of a new process.
+//! Namespaces through the creation of processes.
 
 use super::{ArgumentTest, RefusedCalls};
 use crate::upstream::transport::child::sandbox::policy::SandboxError;
 
-/// Refuses a `clone` that asks for a namespace. `clone3`, whose arguments a filter cannot see, fails as
-/// on a kernel that does not know it, and programs use `clone` instead.
+/// Refuses a `clone` that requests a namespace. A filter cannot see the arguments of `clone3`, so
+/// `clone3` fails as on a kernel without it, and programs use `clone` instead.
 pub(super) fn refuse_namespaces(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     refused.refuse(libc::ENOSYS, libc::SYS_clone3);
     for flag in [

@@ -1,4 +1,4 @@
-//! Metadata of files, which Landlock does not restrict, and programs in memory, which it does not see.
+//! File metadata, which Landlock does not restrict, and programs in memory, which it does not see.
 
 use libc::c_long;
 
@@ -25,8 +25,8 @@ pub(super) fn refuse_modes(refused: &mut RefusedCalls) {
     }
 }
 
-/// Refuses files in memory unless they are sealed against being run. The error is that of a kernel
-/// without such files, for which programs have another way.
+/// Refuses files in memory unless they are sealed against execution. The error is that of a kernel
+/// without such files, for which programs have a fallback.
 pub(super) fn refuse_executable_memory(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     let executable = ArgumentTest::masked(1, MFD_NOEXEC_SEAL, 0);
     refused.refuse_if(libc::ENOSYS, libc::SYS_memfd_create, &[executable])
@@ -62,5 +62,5 @@ const FCHMODAT2: c_long = 452;
 /// Requests of `ioctl` for an open file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_SETVERSION` in both,
 /// and `FS_IOC_FSSETXATTR`.
 const FLAG_REQUESTS: [i32; 5] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x4004_7602, 0x401c_5820];
-/// The file has no mode to be run with, and cannot be given one (Linux 6.3).
+/// The file is not executable and cannot become so (Linux 6.3).
 const MFD_NOEXEC_SEAL: i32 = 8;

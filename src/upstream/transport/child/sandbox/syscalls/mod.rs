@@ -1,8 +1,8 @@
 //! Seccomp: system calls that fail from now on, always or with certain arguments.
 //!
-//! A refused call fails with an error that programs know how to go on from, and never kills. Each
-//! errno takes a filter of its own. Of an argument of type `int` the kernel sees the lower half only,
-//! and so do the rules.
+//! A refused call never kills the process. It fails with an error that programs can recover from.
+//! Each errno needs a filter of its own. The kernel sees only the lower half of an `int` argument,
+//! so the rules test only that half.
 
 mod clone;
 mod files;
@@ -103,7 +103,7 @@ impl ArgumentTest {
         Self { index, operator: SeccompCmpOp::Ne, value: u64::from(value.cast_unsigned()) }
     }
 
-    /// The bits of `mask` are those of `value`.
+    /// Tests that the bits of `mask` equal those of `value`.
     fn masked(index: u8, mask: i32, value: i32) -> Self {
         let operator = SeccompCmpOp::MaskedEq(u64::from(mask.cast_unsigned()));
         Self { index, operator, value: u64::from(value.cast_unsigned()) }
@@ -120,8 +120,8 @@ fn unfiltered(cause: impl std::error::Error + Send + Sync + 'static) -> SandboxE
     SandboxError::Seccomp(Box::new(cause))
 }
 
-/// Fails every call of the x32 convention, whose numbers have this bit, as on a kernel without it.
-/// That has a number of its own for some calls.
+/// Fails every call of the x32 convention, as on a kernel without it. x32 numbers have this bit.
+/// Some calls have a separate x32 number.
 const X32_REFUSED: [sock_filter; 4] = [
     sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 },
     sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: 0x4000_0000 },
@@ -133,7 +133,7 @@ const X32_REFUSED: [sock_filter; 4] = [
     },
     sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
 ];
-/// Loads four bytes of the record of a call; the first four are its number.
+/// Loads four bytes of a call's record. The first four are the call's number.
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;

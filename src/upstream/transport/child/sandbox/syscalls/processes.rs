@@ -1,10 +1,11 @@
-//! Priorities, limits and processors: a child may change its own, and not to the disadvantage of others.
+//! Priorities, limits and processors: a child may change its own, but not to the disadvantage of
+//! others.
 
 use super::{ArgumentTest, RefusedCalls};
 use crate::upstream::transport::child::sandbox::policy::SandboxError;
 
-/// Refuses calls that name another process than the caller's own by 0, those that name groups and
-/// users, and those that ask for precedence over others, which root could have.
+/// Refuses calls that name a process other than the caller as 0, those that name groups and users,
+/// and those that request precedence over others, which root could have.
 pub(super) fn refuse_other_processes(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     let mut refuse = |call, test| refused.refuse_if(libc::EPERM, call, &[test]);
     for call in [
@@ -29,14 +30,14 @@ pub(super) fn refuse_other_processes(refused: &mut RefusedCalls) -> Result<(), S
         let policy = ArgumentTest::masked(1, !SCHED_RESET_ON_FORK, policy);
         refuse(libc::SYS_sched_setscheduler, policy)?;
     }
-    // Its policy is in memory, which a filter cannot see.
+    // The policy argument is in memory, which a filter cannot see.
     refused.refuse(libc::EPERM, libc::SYS_sched_setattr);
     Ok(())
 }
 
 const PRIO_PROCESS: i32 = 0;
 const IOPRIO_PROCESS: i32 = 1;
-/// The class within a priority of `ioprio_set`, and the one that starves all others.
+/// Mask of the class within a priority of `ioprio_set`, and the class that starves all others.
 const IOPRIO_CLASS: i32 = 0b111 << 13;
 const IOPRIO_REAL_TIME: i32 = 1 << 13;
 const SCHED_DEADLINE: i32 = 6;

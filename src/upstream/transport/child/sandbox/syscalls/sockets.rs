@@ -1,17 +1,17 @@
-//! Sockets: which families and protocols a child can use.
+//! Sockets: the families and protocols that a child can use.
 //!
-//! Landlock restricts the ports of plain TCP in `connect` and `bind`. Everything that reaches a network
-//! otherwise is refused here.
+//! Landlock restricts the ports of plain TCP in `connect` and `bind`. Every other way to a network
+//! is refused here.
 
 use super::{ArgumentTest, RefusedCalls};
 use crate::upstream::transport::child::sandbox::policy::{InetSockets, SandboxError, SocketPolicy};
 
-/// Refuses all sockets but the allowed ones, and pairs of sockets that can send elsewhere.
+/// Refuses all sockets except the allowed ones, and socket pairs that can send elsewhere.
 pub(super) fn refuse_others(
     allowed: SocketPolicy,
     refused: &mut RefusedCalls,
 ) -> Result<(), SandboxError> {
-    // It makes sockets and connects them where no filter sees it.
+    // io_uring creates and connects sockets out of a filter's sight.
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
         refused.refuse(libc::EPERM, call);
     }
@@ -23,7 +23,7 @@ pub(super) fn refuse_others(
         refuse_unseen_connections(refused)?;
     }
     if !allowed.listen {
-        // On a socket without a port the kernel chooses one, and Landlock does not see it.
+        // The kernel chooses a port for a socket without one, out of Landlock's sight.
         refused.refuse(libc::EACCES, libc::SYS_listen);
     }
     refuse_pairs(allowed, refused)
@@ -41,7 +41,7 @@ fn refuse_families(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<
     refused.refuse_if(libc::EACCES, libc::SYS_socket, &others)
 }
 
-/// Refuses MPTCP, raw sockets and the like: all but TCP, and UDP where it is allowed.
+/// Refuses MPTCP, raw sockets and the like: all except TCP, and UDP where it is allowed.
 fn refuse_protocols(
     family: i32,
     allowed: InetSockets,
@@ -67,15 +67,15 @@ fn refuse_protocols(
     } else {
         refuse(vec![family(), datagrams])?;
     }
-    // The numbers from 0 to 15 but for 1, a stream, and 2, datagrams.
+    // The numbers from 0 to 15 except 1, a stream, and 2, datagrams.
     for (mask, value) in [(0b1000, 0b1000), (0b100, 0b100), (0b11, 0b11), (0b11, 0b00)] {
         refuse(vec![family(), kind(mask, value)])?;
     }
     Ok(())
 }
 
-/// Refuses to connect by other calls than `connect`, or to another protocol than TCP: Landlock sees
-/// neither.
+/// Refuses connections by calls other than `connect`, or to a protocol other than TCP: Landlock
+/// sees neither.
 fn refuse_unseen_connections(refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         let fast_open = ArgumentTest::masked(flags, FAST_OPEN, FAST_OPEN);
@@ -85,8 +85,9 @@ fn refuse_unseen_connections(refused: &mut RefusedCalls) -> Result<(), SandboxEr
     refused.refuse_if(libc::EOPNOTSUPP, libc::SYS_setsockopt, &option)
 }
 
-/// Refuses pairs of other families than that of paths and, where sockets of paths are not allowed,
-/// pairs that exchange datagrams: each end can send to any path. `SOCK_RAW` means the same there.
+/// Refuses socket pairs of families other than `AF_UNIX`. Where Unix sockets are not allowed, also
+/// refuses pairs that exchange datagrams, because each end can send to any path. `SOCK_RAW` means
+/// the same there.
 fn refuse_pairs(allowed: SocketPolicy, refused: &mut RefusedCalls) -> Result<(), SandboxError> {
     let mut refuse = |test| refused.refuse_if(libc::EACCES, libc::SYS_socketpair, &[test]);
     refuse(ArgumentTest::is_not(FAMILY_ARGUMENT, libc::AF_UNIX))?;
@@ -102,7 +103,7 @@ const INET_FAMILIES: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 const FAMILY_ARGUMENT: u8 = 0;
 const KIND_ARGUMENT: u8 = 1;
 const PROTOCOL_ARGUMENT: u8 = 2;
-/// The bits of the kind; the others are flags.
+/// Bits of the kind. The others are flags.
 const KIND_MASK: i32 = 0xf;
 /// `MSG_FASTOPEN`: connects a TCP socket with its first bytes.
 const FAST_OPEN: i32 = 0x2000_0000;
