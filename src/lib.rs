@@ -1,12 +1,13 @@
 //! Trunkline: one URL in front of many MCP servers, of both protocol eras.
 //!
-//! The modules below are listed in the order in which a call travels, from the
-//! person at the terminal to the bytes on the wire. A module may use those
-//! listed after it, never one before it; `tests/architecture.rs` enforces that.
+//! The modules below are listed in the order in which a call travels, from the person at the
+//! terminal to the bytes on the wire. A module may use those listed after it, never one before it;
+//! `tests/architecture.rs` enforces that.
 //!
-//! Read [`pipeline`] first: it tells the story of one call.
+//! Start with [`pipeline`], which shows a call from beginning to end.
 
-// Here and not in Cargo.toml: the crates under tests/ share modules whose `pub` reaches nobody.
+// Set here and not in Cargo.toml: the crates under tests/ share modules with unreachable `pub`
+// items.
 #![warn(unreachable_pub)]
 
 pub mod cli;

@@ -1,18 +1,18 @@
-//! How the child confines itself before it reads any code.
+//! Confinement of the child before it reads any code.
 //!
-//! Three layers, each enough by itself against most of what a script could try if it took over the
-//! interpreter: Landlock allows no file, no TCP port, and no signal or abstract socket outside; the
-//! filter of system calls allows nothing but computing; resource limits bound what is left. Files and
-//! the filter are required: a kernel without them runs no code. TCP ports (Linux 6.7) and scopes (Linux
-//! 6.12) are restricted where the kernel can do it, because the filter allows no socket and no signal
-//! in the first place.
+//! There are three layers, each sufficient by itself against most attempts of a script that takes
+//! over the interpreter. Landlock allows no file, no TCP port, and no signal or abstract socket
+//! outside the process. The filter of system calls allows only computation. Resource limits bound
+//! the rest. Files and the filter are required: on a kernel without them no code runs. TCP ports
+//! (Linux 6.7) and scopes (Linux 6.12) are restricted where the kernel supports it; the filter
+//! allows no socket and no signal in the first place.
 
 use std::io;
 
 use super::ScriptLimits;
 use crate::upstream::child::SandboxError;
 
-/// Why the child cannot be confined.
+/// Error of confining the child.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfinementError {
     /// Files or resources cannot be restricted.
@@ -21,23 +21,23 @@ pub enum ConfinementError {
     /// System calls cannot be filtered.
     #[error("this kernel cannot filter system calls")]
     Filter(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The size of the process is not known.
+    /// The size of the process is unknown.
     #[error("cannot read the size of the process from /proc/self/status")]
     Size(#[source] io::Error),
     /// A resource limit cannot be set.
     #[error("cannot limit processor time")]
     CpuTime(#[source] io::Error),
-    /// The process cannot give way to others.
+    /// The priority of the process cannot be lowered.
     #[error("cannot lower the priority of the process")]
     Priority(#[source] io::Error),
 }
 
-/// Which layers a process is given. Only probes leave one out.
+/// Layers that apply to a process. Only probes leave one out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layers {
     All,
-    /// All but the filter of system calls and the limit of open files, so that the effect of the
-    /// others can be seen.
+    /// All but the filter of system calls and the limit of open files, so that a probe sees the
+    /// effect of the others.
     WithoutFilter,
 }
 
@@ -60,15 +60,15 @@ pub(super) fn confine_process(
         bounds: ResourceBounds {
             memory: Some(address_space(limits)?),
             processes: Some(0),
-            // The standard streams. A probe opens more, so that it sees what Landlock does.
+            // The standard streams. A probe opens more, so that it sees the effect of Landlock.
             open_files: (layers == Layers::All).then_some(3),
             file_size: Some(0),
-            // Set below, so that the first signal tells the cause.
+            // Set below, so that the first signal identifies the cause.
             cpu_time: None,
         },
         ..SandboxPolicy::default()
     };
-    // The first look at a clock asks the kernel where its clocks are, which the filter forbids.
+    // The first read of a clock asks the kernel for its clock data, which the filter forbids.
     let _found = crate::clock::thread_cpu_time();
     limit_cpu_time(limits)?;
     // The gateway and its servers come first.
@@ -81,8 +81,8 @@ pub(super) fn confine_process(
     }
 }
 
-/// The last stop, for what the interpreter does not interrupt: `SIGXCPU` a second late, and `SIGKILL`
-/// after another one.
+/// Limits the processor time in case the interpreter does not interrupt the code: `SIGXCPU` arrives
+/// a second after the script's own limit, `SIGKILL` another second later.
 #[cfg(target_os = "linux")]
 fn limit_cpu_time(limits: &ScriptLimits) -> Result<(), ConfinementError> {
     use rustix::process::{Resource, Rlimit, setrlimit};
@@ -91,8 +91,8 @@ fn limit_cpu_time(limits: &ScriptLimits) -> Result<(), ConfinementError> {
     setrlimit(Resource::Cpu, limit).map_err(|errno| ConfinementError::CpuTime(errno.into()))
 }
 
-/// Bytes of address space: what the process has now, which includes what its allocator has reserved,
-/// the heap with room for its gaps, the stack, and the messages.
+/// Returns the bytes of address space: the current size of the process, which includes its
+/// allocator's reservations, the heap with room for its gaps, the stack, and the messages.
 #[cfg(target_os = "linux")]
 fn address_space(limits: &ScriptLimits) -> Result<u64, ConfinementError> {
     let status = std::fs::read_to_string("/proc/self/status").map_err(ConfinementError::Size)?;
@@ -110,9 +110,9 @@ fn address_space(limits: &ScriptLimits) -> Result<u64, ConfinementError> {
     Ok(size.saturating_mul(1024).saturating_add(further))
 }
 
-/// A `nice` value: the share of a processor is a seventieth of the usual one.
+/// A `nice` value: a seventieth of the usual share of a processor.
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
-/// What the interpreter and its host need besides.
+/// Memory for the interpreter and its host.
 #[cfg(target_os = "linux")]
 const SLACK: usize = 16 << 20;

@@ -1,4 +1,4 @@
-//! Why a script did not run, and how it ended other than by returning.
+//! Errors of scripts that did not start, and faults of scripts that did not return.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::upstream::child::SpawnError;
 
-/// Why a script was not started.
+/// Reason that a script was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The code is longer than allowed.
@@ -24,7 +24,7 @@ pub enum ScriptError {
     /// The child could not be started.
     #[error("cannot start the process that runs code")]
     Spawn(#[from] SpawnError),
-    /// The child refused to run, or ended before it was ready.
+    /// The child refused to run, or exited before it was ready.
     #[error("the process that runs code did not start: {}", if last_words.is_empty() { "it did not say why" } else { last_words })]
     Refused {
         /// Its last lines on standard error.
@@ -33,54 +33,54 @@ pub enum ScriptError {
     /// The child was not ready in time.
     #[error("the process that runs code was not ready within {limit:?}")]
     Late {
-        /// The time it had.
+        /// Time limit of the start.
         limit: Duration,
     },
 }
 
-/// How a script ended, if it did not end by itself and without an error.
+/// Abnormal end of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ScriptFault {
     /// The code is not JavaScript.
     #[error("syntax error: {message}{}: JavaScript is expected, without types", at(*position))]
     Syntax {
-        /// What the interpreter says.
+        /// Message of the interpreter.
         message: String,
-        /// Where.
+        /// Position of the error.
         position: Option<CodePosition>,
     },
-    /// An error, or another value, was thrown and not caught.
+    /// The code threw an error, or another value, and did not catch it.
     #[error("{message}{}", at(*position))]
     Thrown {
-        /// Name and message of the error, or the value in words.
+        /// Name and message of the error, or the value as text.
         message: String,
-        /// Where the error was made.
+        /// Position at which the error was created.
         position: Option<CodePosition>,
     },
-    /// A promise was rejected, and nothing waited for it.
+    /// A promise was rejected, and no code awaited it.
     #[error("a promise was rejected and never awaited: {message}{}", at(*position))]
     Unhandled {
-        /// Name and message of the error, or the value in words.
+        /// Name and message of the error, or the value as text.
         message: String,
-        /// Where the error was made.
+        /// Position at which the error was created.
         position: Option<CodePosition>,
     },
-    /// The code waits, and no call is pending that could make it continue.
+    /// The code waits, and no pending call could make it continue.
     #[error("the code awaits a promise that nothing will ever settle")]
     NeverSettles,
-    /// The processor time is used up.
+    /// The processor time is exhausted.
     #[error("the code used more than {limit:?} of processor time")]
     CpuTime {
         /// The bound.
         limit: Duration,
     },
-    /// The processor time of all runs of the client is used up.
+    /// The processor time of all runs of the client is exhausted.
     #[error("the runs of this client used more than {limit:?} of processor time within a minute")]
     CpuBudget {
         /// The bound.
         limit: Duration,
     },
-    /// The time is used up.
+    /// The wall time is exhausted.
     #[error("the code was not done after {limit:?}")]
     WallTime {
         /// The bound.
@@ -92,10 +92,10 @@ pub enum ScriptFault {
         /// The bound.
         limit: usize,
     },
-    /// The returned value has no JSON.
+    /// The returned value has no JSON form.
     #[error("the returned value cannot be written as JSON: {message}")]
     NotJson {
-        /// What the interpreter says.
+        /// Message of the interpreter.
         message: String,
     },
     /// The returned value is too large.
@@ -108,24 +108,24 @@ pub enum ScriptFault {
         /// The bound.
         limit: usize,
     },
-    /// The child made a system call that it may not make, and was killed for it.
+    /// The child made a forbidden system call, and was killed for it.
     #[error("the process that ran the code made a forbidden system call and was killed")]
     ForbiddenCall,
-    /// The child sent what it may not send, and was killed for it.
+    /// The child sent a forbidden message, and was killed for it.
     #[error("the process that ran the code broke a rule and was killed: {0}")]
     Violation(ProtocolViolation),
-    /// The child ended by a signal, such as that of a system that has no memory left.
+    /// A signal ended the child, such as the one sent by a system without free memory.
     #[error("the process that ran the code was killed by signal {signal}{}", cause_of(*signal))]
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// The child ended without a word.
+    /// The child exited without a final message.
     #[error("the process that ran the code ended early")]
     Died,
 }
 
-/// What the child may not send.
+/// Forbidden message of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ProtocolViolation {
     /// A line that is too long.
@@ -134,10 +134,10 @@ pub enum ProtocolViolation {
     /// A line that is no message.
     #[error("a malformed message")]
     Malformed,
-    /// A call of a tool that does not exist, or whose id is in use.
+    /// A call of a tool that does not exist, or with an id that is in use.
     #[error("a call that does not exist")]
     Call,
-    /// More calls than allowed, in all or at once.
+    /// More calls than allowed, in total or at once.
     #[error("too many calls")]
     Calls,
     /// More printed text than allowed.
@@ -145,12 +145,12 @@ pub enum ProtocolViolation {
     Printed,
 }
 
-/// A place in the code of a script.
+/// A position in the code of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodePosition {
-    /// From 1 on.
+    /// Line, from 1.
     pub line: u32,
-    /// From 1 on.
+    /// Column, from 1.
     pub column: u32,
 }
 

@@ -1,9 +1,9 @@
-//! The system calls of the child: a list of those that the interpreter needs, with the arguments that
-//! it needs them with. Every other one kills the process.
+//! Filter of the child's system calls: a list of the calls that the interpreter needs, with their
+//! permitted arguments. Every other call kills the process.
 //!
-//! A kill and not an error, because the interpreter has no reason to make another call: one that does
-//! is under somebody else's control. The exceptions are calls by which the C library looks for files
-//! that it can do without (such as the time zone): they fail with `EPERM`.
+//! It is killed instead of getting an error, because the interpreter has no reason to make another
+//! call; a process that makes one is under an attacker's control. The exceptions are calls by which
+//! the C library looks for optional files (such as the time zone): they fail with `EPERM`.
 //!
 //! Descriptors other than the three standard streams, which a supervisor may have left open, can be
 //! neither read nor written.
@@ -20,8 +20,8 @@ use super::confinement::ConfinementError;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Leaves this process, which has one thread, nothing but what computing and talking to its parent
-/// take.
+/// Restricts this single-threaded process to the system calls for computing and for the messages to
+/// its parent.
 pub(super) fn allow_computing_only() -> Result<(), ConfinementError> {
     let probing = || PROBING.iter().map(|call| (*call, Vec::new()));
     let mut allowed: Rules = PLAIN.iter().map(|call| (*call, Vec::new())).collect();
@@ -32,10 +32,10 @@ pub(super) fn allow_computing_only() -> Result<(), ConfinementError> {
         (libc::SYS_writev, output_rules()?),
         (libc::SYS_mmap, vec![private_memory()?]),
         (libc::SYS_mprotect, vec![not_executable()?]),
-        // To end itself by `abort`.
+        // For `abort`, which ends the process.
         (libc::SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, std::process::id().into())?]),
     ]);
-    // First, because the second one forbids to install another.
+    // This filter goes first, because the second one forbids to install another.
     install(probing().collect(), SeccompAction::Allow, SeccompAction::Errno(EPERM))?;
     install(allowed, SeccompAction::KillProcess, SeccompAction::Allow)
 }
@@ -112,7 +112,7 @@ const PLAIN: [c_long; 16] = [
     libc::SYS_sigaltstack,
 ];
 
-/// By these the C library and the allocator look for what they can do without.
+/// Calls by which the C library and the allocator look for optional files.
 #[cfg(target_arch = "x86_64")]
 const PROBING: [c_long; 7] = [
     libc::SYS_access,

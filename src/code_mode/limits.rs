@@ -1,28 +1,28 @@
-//! The bounds of a script.
+//! Limits of a script.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The bounds of a script. None of them is optional.
+/// Limits of a script. All of them are required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptLimits {
-    /// Processor time, without what the start of the child takes. Waiting for tools takes none.
+    /// Processor time, without the start of the child. Waiting for tools uses none.
     pub cpu_time: Duration,
-    /// Time from the start to the end, waiting for tools included.
+    /// Time from the start to the end, including the wait for tools.
     pub wall_time: Duration,
     /// Bytes of the interpreter's heap.
     pub memory: usize,
     /// Bytes of the interpreter's stack; at most [`ScriptLimits::MAX_STACK`] are used.
     pub stack: usize,
-    /// Tool calls in all.
+    /// Tool calls in total.
     pub calls: usize,
     /// Tool calls at once; at least one. The child queues further ones.
     pub parallel: usize,
     /// Bytes of code.
     pub code: usize,
-    /// Bytes of printed text. What is printed beyond them is cut, and the script goes on.
+    /// Bytes of printed text. Further text is cut, and the script continues.
     pub printed: usize,
     /// Bytes of the returned value as JSON. A larger value is a fault.
     pub returned: usize,
@@ -33,7 +33,7 @@ pub struct ScriptLimits {
 }
 
 impl ScriptLimits {
-    /// The most bytes of stack: the rest of the usual 8 MiB is for the functions that the
+    /// Maximum bytes of stack. The rest of the usual 8 MiB is for the functions that the
     /// interpreter itself calls.
     pub const MAX_STACK: usize = 4 << 20;
 }

@@ -1,7 +1,7 @@
-//! What parent and child tell each other: one line of JSON a message.
+//! Messages between parent and child, each one line of JSON.
 //!
-//! The parent's first message is the script, once the child has said that it is ready; then it sends
-//! an answer for each call. Both sides bound the lines that they read.
+//! The parent sends the script after the child has reported that it is ready, and then an answer
+//! for each call. Both sides bound the lines that they read.
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use super::ScriptLimits;
 use super::fault::ScriptFault;
 
-/// A message of the child.
+/// Message of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
-    /// It is confined, and waits for the script.
+    /// The child is confined, and waits for the script.
     Ready,
     /// A piece of printed text, at most [`MAX_PIECE`] bytes.
     Printed(String),
-    /// What was printed beyond the limit is left out.
+    /// Further text beyond the limit is dropped.
     Cut,
-    /// A tool is called.
+    /// The script calls a tool.
     Call(CallMessage),
     /// The last message.
     Ended(EndMessage),
@@ -28,7 +28,7 @@ pub(super) enum WorkerMessage {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CallMessage {
     pub(super) id: u64,
-    /// The tool, by its place in [`ScriptRequest::tools`].
+    /// The tool, as an index into [`ScriptRequest::tools`].
     pub(super) tool: usize,
     pub(super) arguments: Box<RawValue>,
 }
@@ -45,7 +45,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A message of the parent, but for the script, which comes first and is the line of a [`Script`](super::ScriptRequest).
+/// Message of the parent after the script, which comes first as the line of a
+/// [`ScriptRequest`](super::ScriptRequest).
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AnswerMessage {
     pub(super) id: u64,
@@ -54,38 +55,38 @@ pub(super) struct AnswerMessage {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum CallAnswer {
-    /// The promise of the call resolves to this value.
+    /// Resolves the promise of the call to this value.
     Value(Box<RawValue>),
-    /// The promise of the call is rejected with an error that has this message.
+    /// Rejects the promise of the call with an error that has this message.
     Error(String),
 }
 
-/// A message as a line, its end included.
+/// Returns a message as a line, including its terminator.
 ///
 /// # Errors
-/// None in practice: the messages have no maps with keys that are not strings.
+/// None in practice: the messages have no maps with keys other than strings.
 pub(super) fn write_line(message: &impl Serialize) -> Result<Bytes, serde_json::Error> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line.into())
 }
 
-/// The longest line that the child sends.
+/// Returns the length of the longest line that the child sends.
 pub(super) fn longest_from_worker(limits: &ScriptLimits) -> usize {
     // A character takes up to six bytes in a JSON string.
     let piece = MAX_PIECE * 6;
     limits.arguments.max(limits.returned).max(piece).saturating_add(ENVELOPE)
 }
 
-/// The longest line that the parent sends after the script.
+/// Returns the length of the longest line that the parent sends after the script.
 pub(super) fn longest_answer(limits: &ScriptLimits) -> u64 {
     let longest = limits.result.max(MAX_PIECE * 6).saturating_add(ENVELOPE);
     u64::try_from(longest).unwrap_or(u64::MAX)
 }
 
-/// The most bytes of a piece of printed text, and of the message of an error.
+/// Maximum bytes of a piece of printed text, and of an error message.
 pub(super) const MAX_PIECE: usize = 4096;
-/// The most bytes of the line of a script: names and code, escaped.
+/// Maximum bytes of the line of a script: names and code, escaped.
 pub(super) const MAX_SCRIPT_LINE: u64 = 64 << 20;
-/// What a message has besides its content.
+/// Bytes of a message besides its content.
 const ENVELOPE: usize = 4096;

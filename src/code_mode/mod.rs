@@ -1,15 +1,15 @@
-//! Code mode: runs JavaScript that a model has sent, in a child process that can do nothing but
-//! compute and call tools.
+//! Code mode: runs JavaScript that a model has sent, in a child process that can only compute and
+//! call tools.
 //!
 //! The gateway starts its own program as a child for each script ([`RunningScript`]). The child
-//! confines itself ([`confinement`]) before it is handed the code, interprets the code with QuickJS,
-//! and asks its parent for each tool call, one line of JSON a message ([`messages`]). Whether and how
-//! a call is made is decided by the caller of this module: here is neither policy nor catalog, and
-//! `upstream` is used for its child processes only.
+//! confines itself ([`confinement`]) before it receives the code, interprets the code with QuickJS,
+//! and sends its parent a request for each tool call, one line of JSON a message ([`messages`]).
+//! The caller of this module decides about each call and makes it. This module knows neither policy
+//! nor catalog, and uses `upstream` for its child processes only.
 //!
-//! Every quantity has a bound ([`ScriptLimits`]). The child keeps to it so that the script learns of
-//! it; the parent enforces it once more where it can, because the child runs foreign code and is not
-//! trusted.
+//! Every quantity has a bound ([`ScriptLimits`]). The child enforces it so that the script gets an
+//! error; the parent enforces it once more where it can, because the child runs foreign code and is
+//! not trusted.
 
 mod confinement;
 mod fault;

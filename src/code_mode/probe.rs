@@ -1,4 +1,4 @@
-//! Probes: attempts at what the confinement forbids, to see that it does.
+//! Probes: attempts at forbidden operations, which verify the confinement.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,34 +6,34 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::str::FromStr;
 
-/// What a confined process tries, instead of running code.
+/// Attempt of a confined process that runs no code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// Nothing: whether the system can confine a process.
+    /// Nothing: checks that the system can confine a process.
     Nothing,
-    /// To read a file.
+    /// Reads a file.
     ReadFile,
-    /// To list a folder.
+    /// Lists a folder.
     ListFolder,
-    /// To write a file.
+    /// Writes a file.
     WriteFile,
-    /// To read a descriptor that was open before.
+    /// Reads a descriptor that was open before.
     ReadDescriptor,
-    /// To connect to a TCP port.
+    /// Connects to a TCP port.
     Connect,
-    /// To start a thread.
+    /// Starts a thread.
     StartThread,
-    /// To run a program.
+    /// Runs a program.
     RunProgram,
-    /// To signal the parent.
+    /// Signals the parent.
     SignalParent,
-    /// To use more memory than the limits allow.
+    /// Uses more memory than the limits allow.
     UseMemory,
-    /// To compute for ever, outside of the interpreter.
+    /// Computes forever, outside the interpreter.
     UseCpu,
 }
 
-/// The name is not that of a probe.
+/// Error of an unknown probe name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown probe {name:?}")]
 pub struct UnknownProbe {
@@ -49,14 +49,14 @@ impl FromStr for Probe {
     }
 }
 
-/// A probe that is ready: what it needs is open.
+/// A probe with its resources open.
 pub(super) struct ReadyProbe {
     probe: Probe,
     descriptor: Option<File>,
 }
 
 impl Probe {
-    /// Called before the process is confined.
+    /// Opens the resources of the probe. Called before the process is confined.
     pub(super) fn prepare(self) -> ReadyProbe {
         let descriptor = (self == Self::ReadDescriptor).then(|| File::open(FILE).ok()).flatten();
         ReadyProbe { probe: self, descriptor }
@@ -64,7 +64,8 @@ impl Probe {
 }
 
 impl ReadyProbe {
-    /// The attempt; an error is what the confinement makes of it, unless it kills the process.
+    /// Makes the attempt. Returns the error that the confinement causes, unless it kills the
+    /// process.
     pub(super) fn attempt(self) -> io::Result<()> {
         match self.probe {
             Probe::Nothing => Ok(()),
@@ -74,7 +75,7 @@ impl ReadyProbe {
             Probe::ReadDescriptor => {
                 let mut descriptor = self.descriptor.ok_or(io::ErrorKind::NotFound)?;
                 let read = descriptor.read_exact(&mut [0]);
-                // It may not be closed either, which is not what is tried.
+                // Closing it is forbidden too, and is not part of this probe.
                 std::mem::forget(descriptor);
                 read
             }
@@ -109,7 +110,7 @@ const NAMES: [(&str, Probe); 11] = [
     ("use-memory", Probe::UseMemory),
     ("use-cpu", Probe::UseCpu),
 ];
-/// A file that everybody may read.
+/// A world-readable file.
 const FILE: &str = "/etc/passwd";
-/// More than the limits of any script, and less than what the allocator may have reserved.
+/// More than the limits of any script, and less than the allocator may have reserved.
 const MUCH: usize = 8 << 30;

@@ -1,4 +1,4 @@
-//! The parent's side of a script: the child, what it sends, and when it has to end.
+//! The parent's side of a script: the child process, its messages, and its end.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -27,43 +27,43 @@ use crate::upstream::child::{Child, Guardian};
 /// A tool call of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptCall {
-    /// For the answer.
+    /// Id for the answer.
     pub id: u64,
     /// The public name of the tool.
     pub tool: String,
-    /// A JSON object, at most [`ScriptLimits::arguments`] bytes. It is as untrusted as that of a
-    /// client.
+    /// A JSON object of at most [`ScriptLimits::arguments`] bytes. It is as untrusted as the
+    /// arguments of a client.
     pub arguments: Bytes,
 }
 
-/// What a script does next.
+/// Event of a running script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptEvent {
-    /// It calls a tool, and waits for [`RunningScript::answer`].
+    /// The script calls a tool, and waits for [`RunningScript::answer`].
     Call(ScriptCall),
-    /// It has ended.
+    /// The script has ended.
     Ended(ScriptOutcome),
 }
 
-/// What a script leaves.
+/// Outcome of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptOutcome {
-    /// What it printed until its end, whatever the end was.
+    /// Text printed until the end, normal or not.
     pub printed: String,
-    /// Whether it printed more than [`ScriptLimits::printed`].
+    /// True if the script printed more than [`ScriptLimits::printed`].
     pub is_cut: bool,
     /// The returned value as JSON; `None` for `undefined`.
     pub returned: Option<Bytes>,
-    /// Why it ended, other than by its last line.
+    /// Reason of an abnormal end.
     pub fault: Option<ScriptFault>,
     /// Tool calls that reached the parent.
     pub calls: usize,
 }
 
-/// A script that runs in a child of its own.
+/// A script that runs in a child process of its own.
 ///
-/// Dropping it kills the child at once. Nothing runs unless [`next`](Self::next) is polled, but for
-/// the child itself.
+/// Dropping it kills the child at once. Only the child makes progress unless [`next`](Self::next)
+/// is polled.
 #[derive(Debug)]
 pub struct RunningScript {
     /// `None` after the end.
@@ -74,7 +74,7 @@ pub struct RunningScript {
     deadline: Instant,
     pending: HashSet<u64>,
     outcome: ScriptOutcome,
-    /// The processor time that the child had used at its end.
+    /// Processor time of the child at its end.
     final_cpu_time: Duration,
 }
 
@@ -96,16 +96,16 @@ impl fmt::Debug for RunningChild {
     }
 }
 
-/// What a child does next.
+/// Next step of a child.
 enum Step {
     Message(WorkerMessage),
-    /// It has closed its output.
+    /// The child has closed its output.
     Ended,
     Violation(ProtocolViolation),
 }
 
 impl RunningScript {
-    /// Starts a child, and hands it the script once it has confined itself.
+    /// Starts a child, and sends it the script once it has confined itself.
     ///
     /// # Errors
     /// [`ScriptError`]: the code is too long, or the system cannot start or confine the child.
@@ -140,7 +140,7 @@ impl RunningScript {
         Ok(Self { child: Some(child), limits, tools, deadline, pending, outcome, final_cpu_time })
     }
 
-    /// The next call, or the end. After the end it returns the same again.
+    /// Returns the next call, or the end. After the end it returns the same outcome again.
     ///
     /// # Cancel safety
     /// Safe: no event is lost.
@@ -163,8 +163,8 @@ impl RunningScript {
         ScriptEvent::Ended(self.outcome.clone())
     }
 
-    /// Answers a call: with a JSON value, or with the message of an error. An answer to no pending
-    /// call is ignored.
+    /// Answers a call with a JSON value or an error message. Ignores an answer without a pending
+    /// call.
     ///
     /// The call is rejected if the answer is larger than [`ScriptLimits::result`] or not JSON.
     pub fn answer(&mut self, id: u64, answer: Result<Bytes, String>) {
@@ -180,20 +180,20 @@ impl RunningScript {
         child.outgoing.extend(write_line(&AnswerMessage { id, answer }));
     }
 
-    /// The processor time that the child has used, its start included. It is correct to a few
+    /// Returns the child's processor time, including its start. It is accurate to a few
     /// milliseconds while the child runs.
     pub fn cpu_time(&self) -> Duration {
         self.child.as_ref().map_or(self.final_cpu_time, |child| read_cpu_time(child.process.id()))
     }
 
-    /// Ends the script, because the runs of its client have used all the time that they may.
+    /// Ends the script, because the runs of its client have exhausted their time budget.
     pub fn end_over_budget(&mut self, limit: Duration) {
         if self.child.is_some() {
             self.end_with(ScriptFault::CpuBudget { limit });
         }
     }
 
-    /// The process id of the child, until it has ended.
+    /// Returns the process id of the child; `None` after its end.
     pub fn process_id(&self) -> Option<i32> {
         self.child.as_ref().map(|child| child.process.id())
     }
@@ -265,9 +265,9 @@ impl RunningScript {
         self.child = None;
     }
 
-    /// Why the child ended without saying so.
+    /// Returns the fault of a child that ended without reporting its end.
     async fn find_cause(&mut self) -> ScriptFault {
-        // Later its id may be that of another process.
+        // Read now: later the id may belong to another process.
         self.final_cpu_time = self.cpu_time();
         let Some(child) = &mut self.child else { return ScriptFault::Died };
         let Ok(status) = timeout(END, child.process.exited()).await else {
@@ -286,7 +286,7 @@ fn cause_of_death(status: ExitStatus, words: &[String], limits: &ScriptLimits) -
             ScriptFault::CpuTime { limit: limits.cpu_time }
         }
         signal if signal == Signal::SYS.as_raw() => ScriptFault::ForbiddenCall,
-        // What the standard library prints before it aborts.
+        // Text of the standard library before it aborts.
         _ if words.iter().any(|line| line.starts_with("memory allocation of")) => {
             ScriptFault::Memory { limit: limits.memory }
         }
@@ -294,15 +294,15 @@ fn cause_of_death(status: ExitStatus, words: &[String], limits: &ScriptLimits) -
     }
 }
 
-/// The processor time of a process with one thread, which has not been reaped. Zero where the system
-/// does not say.
+/// Returns the processor time of a single-threaded process that has not been reaped. Zero where the
+/// system does not provide it.
 fn read_cpu_time(process: i32) -> Duration {
     let read = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap_or_default();
     let spent = read.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse().ok());
     spent.map_or(Duration::ZERO, Duration::from_nanos)
 }
 
-/// A value as the child reads it: JSON on one line.
+/// Returns a value in the child's format: JSON on one line.
 fn read_value(value: &Bytes, limit: usize) -> Result<Box<serde_json::value::RawValue>, String> {
     if value.len() > limit {
         let size = value.len();
@@ -333,9 +333,9 @@ impl RunningChild {
         Ok(Self { process, stdin, lines, outgoing: VecDeque::new() })
     }
 
-    /// The next message, while what has to be written is written.
+    /// Returns the next message, and meanwhile writes the pending lines.
     ///
-    /// Both at once, because a child that cannot write does not read.
+    /// Both run at once, because a child that cannot write does not read.
     ///
     /// # Cancel safety
     /// Safe.
@@ -348,7 +348,7 @@ impl RunningChild {
                     if !self.outgoing.is_empty() =>
                 {
                     if written.is_err() {
-                        // It has ended; the reason comes from the other pipe.
+                        // The child has exited; the reason comes from the other pipe.
                         self.outgoing.clear();
                     }
                     continue;
@@ -366,7 +366,7 @@ impl RunningChild {
     }
 }
 
-/// Writes a part of the first line, and removes it when it is written. Cancel safe.
+/// Writes a part of the first line, and removes the line once it is complete. Cancel safe.
 async fn write_first(stdin: &mut ChildStdin, lines: &mut VecDeque<Bytes>) -> std::io::Result<()> {
     let Some(line) = lines.front_mut() else { return Ok(()) };
     stdin.write_buf(line).await?;
@@ -376,9 +376,9 @@ async fn write_first(stdin: &mut ChildStdin, lines: &mut VecDeque<Bytes>) -> std
     Ok(())
 }
 
-/// The name of the children in the log.
+/// Name of the children in the log.
 const LABEL: &str = "run-code";
-/// How long a child may take to confine itself.
+/// Time limit for the child's confinement.
 const START: Duration = Duration::from_secs(20);
-/// How long a child may take to end, once it has closed its output.
+/// Time limit for the child's exit, once it has closed its output.
 const END: Duration = Duration::from_secs(2);

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 use super::probe::Probe;
 use crate::text::error_chain;
 
-/// What the child does once it is confined.
+/// Task of the child after its confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerCommand {
     /// Reads a script from standard input and runs it.
     Run,
-    /// Tries something that it may not do, and says what happened.
+    /// Tries a forbidden operation, and reports the result.
     Probe {
-        /// What to try.
+        /// Operation to try.
         probe: Probe,
         /// Leaves out the filter of system calls.
         unfiltered: bool,
     },
 }
 
-/// The body of the child. `limits` are [`ScriptLimits`](super::ScriptLimits) as JSON.
+/// Runs the child. `limits` are [`ScriptLimits`](super::ScriptLimits) as JSON.
 #[cfg(target_os = "linux")]
 pub fn run_worker(limits: &str, command: WorkerCommand) -> ExitCode {
     use super::ScriptLimits;
@@ -51,7 +51,7 @@ pub fn run_worker(limits: &str, command: WorkerCommand) -> ExitCode {
     }
 }
 
-/// The body of the child, on a system that cannot confine it.
+/// Runs the child on a system that cannot confine it.
 #[cfg(not(target_os = "linux"))]
 pub fn run_worker(_: &str, _: WorkerCommand) -> ExitCode {
     refuse(&super::ScriptError::System)
@@ -65,5 +65,5 @@ fn refuse(error: &(dyn std::error::Error + 'static)) -> ExitCode {
     ExitCode::from(REFUSED)
 }
 
-/// The exit code of a child that did not run its script.
+/// Exit code of a child that did not run its script.
 const REFUSED: u8 = 126;

@@ -1,4 +1,4 @@
-//! The functions of a script, and the calls that they make.
+//! Functions of a script, and the calls that they make.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use super::values::{describe, set_message};
 use crate::code_mode::messages::{AnswerMessage, CallAnswer, CallMessage, WorkerMessage};
 use crate::code_mode::{ScriptLimits, ScriptTool};
 
-/// The calls of one script.
+/// Tool calls of one script.
 pub(super) struct ToolCalls<'js> {
     limits: ScriptLimits,
     tools: Vec<ScriptTool>,
@@ -23,12 +23,12 @@ pub(super) struct ToolCalls<'js> {
 
 #[derive(Default)]
 struct CallState<'js> {
-    /// Calls so far, which is also the id of the last one.
+    /// Calls so far; equals the id of the latest one.
     count: usize,
-    /// Those that the parent knows of.
+    /// Calls that the parent has received.
     sent: HashMap<u64, Settling<'js>>,
-    /// Those that wait until fewer are sent. Their arguments are on the interpreter's heap, so that
-    /// its limit bounds them.
+    /// Calls that wait until fewer are pending. Their arguments are on the interpreter's heap, so
+    /// that its limit bounds them.
     queued: VecDeque<QueuedCall<'js>>,
 }
 
@@ -39,11 +39,11 @@ struct QueuedCall<'js> {
     settling: Settling<'js>,
 }
 
-/// How the promise of a call is settled.
+/// Functions that settle the promise of a call.
 struct Settling<'js> {
     resolve: Function<'js>,
     reject: Function<'js>,
-    /// The error that it is rejected with, made where the call was.
+    /// Error for a rejection, created at the place of the call.
     error: Object<'js>,
 }
 
@@ -56,7 +56,7 @@ impl<'js> ToolCalls<'js> {
         &self.limits
     }
 
-    /// Whether no call is pending.
+    /// Returns true if no call is pending.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         state.sent.is_empty() && state.queued.is_empty()
@@ -93,11 +93,11 @@ impl<'js> ToolCalls<'js> {
             line.push_str(&describe(ctx, value));
         }
         line.push('\n');
-        // If the parent is gone, so is the reader.
+        // Without the parent there is no reader either.
         let _ = self.outbox.print(&line);
     }
 
-    /// One call of a tool: a promise, also for a call that is not made.
+    /// Starts one call of a tool. Returns a promise, even for a call that is refused.
     fn call(
         &self,
         ctx: &Ctx<'js>,
@@ -123,7 +123,7 @@ impl<'js> ToolCalls<'js> {
         Ok(promise.into_value())
     }
 
-    /// The arguments of a call as JSON.
+    /// Returns the arguments of a call as JSON.
     fn write_arguments(
         &self,
         ctx: &Ctx<'js>,
@@ -142,7 +142,7 @@ impl<'js> ToolCalls<'js> {
             written.flatten().ok_or_else(|| takes_object(ctx, name))?
         };
         let text = written.to_string()?;
-        // `toJSON` may have made something else of it.
+        // `toJSON` may have turned it into another type.
         if !text.starts_with('{') {
             return Err(takes_object(ctx, name));
         }
@@ -152,7 +152,7 @@ impl<'js> ToolCalls<'js> {
             let message = format!("{name}: arguments of {size} bytes, at most {limit} are allowed");
             return Err(Exception::throw_range(ctx, &message));
         }
-        // Last, because the script's own code has run in between.
+        // Checked last, because the script's own code has run in between.
         let limit = self.limits.calls;
         if self.state.borrow().count >= limit {
             set_message(error, &format!("no more than {limit} tool calls are allowed"));
@@ -179,7 +179,7 @@ impl<'js> ToolCalls<'js> {
         }
     }
 
-    /// Settles the promise of a call. An answer to no call is ignored.
+    /// Settles the promise of a call. Ignores an answer without a pending call.
     pub(super) fn settle(&self, ctx: &Ctx<'js>, message: AnswerMessage) {
         let Some(settling) = self.state.borrow_mut().sent.remove(&message.id) else { return };
         let Settling { resolve, reject, error } = settling;
@@ -200,7 +200,7 @@ impl<'js> ToolCalls<'js> {
     }
 }
 
-/// What was thrown, or an error of the host as a value.
+/// Returns the thrown value, or an error of the host as a value.
 fn take_thrown<'js>(ctx: &Ctx<'js>, failure: &Error) -> Value<'js> {
     if failure.is_exception() {
         return ctx.catch();
@@ -217,7 +217,7 @@ fn takes_object(ctx: &Ctx<'_>, name: &str) -> Error {
     )
 }
 
-/// The message for a tool that does not exist, with the names of those that it may be.
+/// Returns the message for an unknown tool, with the names of similar tools.
 fn explain_unknown(tools: &[ScriptTool], name: &str) -> String {
     let name = crate::text::clip(name, MAX_NAME);
     let mut near: Vec<_> = tools
@@ -235,7 +235,7 @@ fn explain_unknown(tools: &[ScriptTool], name: &str) -> String {
 }
 
 fn nearness(tool: &ScriptTool, name: &str) -> f64 {
-    // A model often leaves out the server before a tool's name, or writes it in another case.
+    // A model often omits the server before a tool's name, or changes its case.
     let one = |known: &str| {
         let (known, name) = (known.to_lowercase(), name.to_lowercase());
         if known.ends_with(&name) && name.len() > 2 {
@@ -249,5 +249,5 @@ fn nearness(tool: &ScriptTool, name: &str) -> f64 {
 
 const NEAR: f64 = 0.85;
 const MAX_NEAR: usize = 3;
-/// The most bytes of an unknown name that are repeated.
+/// Maximum bytes of an unknown name in a message.
 const MAX_NAME: usize = 100;

@@ -1,7 +1,8 @@
 //! The child's side of a script: QuickJS, and the loop that waits for answers.
 //!
-//! One thread. It runs whatever can run, then reads one answer from standard input, settles the
-//! promise of that call, and begins again, until the code has ended and no call is left.
+//! The child has one thread. It runs all code that is ready, reads one answer from standard input,
+//! settles the promise of that call, and repeats this until the code has ended and no call is
+//! pending.
 
 mod calls;
 mod outbox;
@@ -29,10 +30,10 @@ use rejections::UnhandledRejections;
 use timer::CpuTimer;
 use values::{describe_syntax_error, describe_thrown, write_returned};
 
-/// Says that it is ready, reads a script, runs it, and says how it ended.
+/// Serves one script: reports readiness, reads the script, runs it, and reports its end.
 ///
 /// # Errors
-/// The streams fail, or the parent sends what it never sends.
+/// The streams fail, or the parent sends an invalid message.
 pub(super) fn serve_script(
     limits: &ScriptLimits,
     mut input: impl BufRead,
@@ -48,13 +49,13 @@ pub(super) fn serve_script(
     }
 }
 
-/// How the code came to its end. `None` stands for the end of the input.
+/// End of the code. `None` marks the end of the input.
 enum Ending {
-    /// The body has ended, and the calls with it.
+    /// The body and its calls have ended.
     Settled(Persistent<Promise<'static>>),
-    /// The body has thrown this.
+    /// The body threw this value.
     Thrown(Persistent<Value<'static>>),
-    /// The code cannot be compiled, which is this error.
+    /// The code cannot be compiled; this is the error.
     NoCode(Persistent<Value<'static>>),
     NeverSettles,
     Interrupted,
@@ -81,10 +82,10 @@ fn run_script(
         calls.install(&ctx).map_err(|error| io::Error::other(error.to_string()))?;
         drive(&ctx, &script.code, input, &calls, &timer)
     })?;
-    // To describe an end, also one for lack of memory.
+    // Room to describe the end, even after the heap was full.
     runtime.set_memory_limit(limits.memory.saturating_add(GRACE));
     let end = context.with(|ctx| conclude(&ctx, ending, limits, &timer, &rejections));
-    // The functions of the host and the heap refer to each other. The process ends soon.
+    // The functions of the host and the heap refer to each other. The process exits soon.
     mem::forget((context, runtime));
     Ok(end)
 }
@@ -132,8 +133,8 @@ fn drive<'js>(
     }
 }
 
-/// The code as an async function: one expression, whose value is the result and is called if it is a
-/// function, or else a body.
+/// Compiles the code as an async function. The code is one expression, whose value is the result (a
+/// function is called first), or otherwise a function body.
 fn compile<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     let code = without_fence(code);
     let expression = code.trim_end().trim_end_matches(';');
@@ -145,7 +146,7 @@ fn compile<'js>(ctx: &Ctx<'js>, code: &str) -> Result<Function<'js>, Error> {
     evaluate(ctx, format!("{BEFORE_BODY}\n{code}\n}})"))
 }
 
-/// The code within a fence of Markdown, which models often write around code.
+/// Returns the code inside a Markdown fence, which models often write around code.
 fn without_fence(code: &str) -> &str {
     let inner = code.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     inner.and_then(|inner| inner.split_once('\n')).map_or(code, |(_, code)| code)
@@ -153,7 +154,7 @@ fn without_fence(code: &str) -> &str {
 
 fn evaluate<'js>(ctx: &Ctx<'js>, source: String) -> Result<Function<'js>, Error> {
     let mut options = EvalOptions::default();
-    // Models leave declarations out.
+    // Models omit declarations.
     options.strict = false;
     options.filename = Some(values::CODE_FILE.to_owned());
     ctx.eval_with_options(source, options)
@@ -199,7 +200,7 @@ fn conclude(
     Some(end)
 }
 
-/// A line without its end; `None` at the end of the input.
+/// Reads a line without its terminator; `None` at the end of the input.
 fn read_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     input.by_ref().take(limit).read_until(b'\n', &mut line)?;
@@ -212,7 +213,7 @@ fn read_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Vec<u8>>
     Ok(None)
 }
 
-/// What is written before the code, on a line of its own.
+/// Text before the code, on a line of its own.
 const BEFORE_BODY: &str = "(async () => {";
 const BEFORE_EXPRESSION: &str =
     "(async () => ((result) => typeof result === \"function\" ? result(tools) : result)((";

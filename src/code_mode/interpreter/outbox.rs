@@ -1,4 +1,4 @@
-//! The messages to the parent.
+//! Messages to the parent.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::code_mode::messages::{MAX_PIECE, WorkerMessage, write_line};
 use crate::text::clip;
 
-/// Writes messages, and counts what is printed.
+/// Writes messages, and counts the printed bytes.
 pub(super) struct Outbox {
     output: RefCell<Box<dyn Write>>,
-    /// Bytes that may still be printed.
+    /// Bytes that the script may still print.
     left: Cell<usize>,
     is_cut: Cell<bool>,
 }
@@ -28,7 +28,7 @@ impl Outbox {
         output.flush()
     }
 
-    /// Sends a text at once, as much of it as may be printed.
+    /// Sends a text at once, cut to the bytes that are left.
     pub(super) fn print(&self, text: &str) -> io::Result<()> {
         if self.is_cut.get() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Promises that were rejected without anybody waiting for them.
+//! Rejected promises that no code awaits.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,19 +11,20 @@ use super::values::describe_unhandled;
 use crate::code_mode::ScriptLimits;
 use crate::code_mode::fault::ScriptFault;
 
-/// The first few rejections that nothing handles.
+/// The first few unhandled rejections.
 #[derive(Clone, Default)]
 pub(super) struct UnhandledRejections(Rc<RefCell<Vec<Rejection>>>);
 
 struct Rejection {
-    /// Of the promise, which lives as long as this.
+    /// Identity of the promise, which lives as long as this entry.
     identity: u64,
     _promise: Persistent<Value<'static>>,
     reason: Persistent<Value<'static>>,
 }
 
 impl UnhandledRejections {
-    /// What the interpreter tells of each rejection, and again if it is handled after all.
+    /// Returns the callback that the interpreter invokes for each rejection, and again if it is
+    /// handled later.
     pub(super) fn tracker(&self) -> RejectionTracker {
         let rejections = Rc::clone(&self.0);
         Box::new(move |ctx, promise, reason, is_handled| {
@@ -58,5 +59,5 @@ fn identify(value: &Value<'_>) -> u64 {
     hasher.finish()
 }
 
-/// Enough to tell of one, also if others before it are handled late.
+/// Large enough to report one even if the earlier ones are handled late.
 const MAX_KEPT: usize = 64;

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::code_mode::ScriptTool;
 
-/// What the child writes.
+/// Output of the child.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -22,7 +22,7 @@ impl Write for Written {
     }
 }
 
-/// The messages of a child that reads this script and these answers, without any confinement.
+/// Returns the messages of an unconfined child that reads this script and these answers.
 fn interpret(code: &str, answers: &[Json]) -> Vec<Json> {
     let limits = ScriptLimits { cpu_time: Duration::from_millis(200), ..ScriptLimits::default() };
     let tools = vec![ScriptTool { name: "a-b".into(), function: "a_b".into() }];
@@ -32,7 +32,7 @@ fn interpret(code: &str, answers: &[Json]) -> Vec<Json> {
     let written = Written::default();
     let output = written.clone();
     let (ended, end) = mpsc::sync_channel(1);
-    // The stack of a main thread.
+    // The stack size of a main thread.
     let child = std::thread::Builder::new().stack_size(8 << 20);
     child
         .spawn(move || ended.send(serve_script(&limits, input.as_bytes(), output).is_ok()))
@@ -70,7 +70,7 @@ fn messages_are_those_of_the_protocol() {
             json!({"Ended": {"returned": [1, 2], "fault": null}}),
         ]
     );
-    // Without its parent a child ends and says nothing.
+    // Without its parent a child ends without a message.
     assert_eq!(interpret(code, &[]).len(), 3);
 }
 

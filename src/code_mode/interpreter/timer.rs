@@ -1,4 +1,4 @@
-//! The processor time of a script.
+//! Processor time of a script.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::clock;
 
 /// Counts the processor time of this thread from the start of a script.
 pub(super) struct CpuTimer {
-    /// In the thread's own time.
+    /// End of the budget, on the thread's own clock.
     end: Duration,
     over: Cell<bool>,
 }
@@ -17,7 +17,7 @@ impl CpuTimer {
         Self { end: clock::thread_cpu_time().saturating_add(limit), over: Cell::new(false) }
     }
 
-    /// Asks the clock.
+    /// Reads the clock, and returns true if the time is exhausted.
     pub(super) fn is_over(&self) -> bool {
         if clock::thread_cpu_time() > self.end {
             self.over.set(true);
@@ -25,7 +25,8 @@ impl CpuTimer {
         self.over.get()
     }
 
-    /// Whether it was over when it was asked last: the interpreter asks every few thousand steps.
+    /// Returns the result of the last [`is_over`](Self::is_over). The interpreter calls that every
+    /// few thousand steps.
     pub(super) fn was_over(&self) -> bool {
         self.over.get()
     }

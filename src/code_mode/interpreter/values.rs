@@ -1,4 +1,4 @@
-//! Values of a script in words: what is printed, thrown and returned.
+//! Text for the values of a script: printed, thrown and returned ones.
 
 use rquickjs::{Coerced, Ctx, Error, Object, Type, Value};
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use crate::code_mode::ScriptLimits;
 use crate::code_mode::fault::{CodePosition, ScriptFault};
 use crate::text::clip;
 
-/// A value as `console.log` shows it. What a getter or `toJSON` throws is part of the text.
+/// Formats a value like `console.log`. An error thrown by a getter or `toJSON` is part of the text.
 pub(super) fn describe<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     match value.type_of() {
         Type::String => value.as_string().map(|text| text_of(ctx, text)).unwrap_or_default(),
@@ -32,7 +32,7 @@ pub(super) fn describe<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     }
 }
 
-/// A string. Halves of surrogate pairs are written as in JSON.
+/// Returns a string as text. Unpaired surrogates are written as in JSON.
 fn text_of<'js>(ctx: &Ctx<'js>, text: &rquickjs::String<'js>) -> String {
     text.to_string().unwrap_or_else(|_| {
         let json = ctx.json_stringify(text.clone()).ok().flatten();
@@ -46,7 +46,7 @@ fn coerce<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Option<String> {
     forget_thrown(ctx, text).map(|text| text_of(ctx, &text.0))
 }
 
-/// Name and message of an error; other values as they are printed.
+/// Returns name and message of an error; other values as they are printed.
 fn describe_error<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     let Some(error) = value.as_object().filter(|_| value.is_error()) else {
         return if value.is_object() {
@@ -63,7 +63,7 @@ fn describe_error<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     }
 }
 
-/// A property as text. What a getter throws is forgotten.
+/// Reads a property as text. Drops an error that a getter throws.
 fn read_text<'js>(ctx: &Ctx<'js>, object: &Object<'js>, name: &str) -> Option<String> {
     let value = forget_thrown(ctx, object.get::<_, Value>(name))?;
     if value.is_undefined() || value.is_null() { None } else { coerce(ctx, &value) }
@@ -73,13 +73,13 @@ fn forget_thrown<T>(ctx: &Ctx<'_>, result: Result<T, Error>) -> Option<T> {
     result.inspect_err(|_| drop(ctx.catch())).ok()
 }
 
-/// Gives an error another message.
+/// Replaces the message of an error.
 pub(super) fn set_message(error: &Object<'_>, message: &str) {
-    // The script cannot reach the error before it is rejected with it, so this does not fail.
+    // Cannot fail: the script has no access to the error before the rejection.
     let _ = forget_thrown(error.ctx(), error.set("message", message));
 }
 
-/// The fault for a value that was thrown and not caught.
+/// Returns the fault for a thrown value that was not caught.
 pub(super) fn describe_thrown<'js>(
     ctx: &Ctx<'js>,
     value: &Value<'js>,
@@ -90,7 +90,7 @@ pub(super) fn describe_thrown<'js>(
         return ScriptFault::Memory { limit: limits.memory };
     }
     if value.is_null() {
-        // The interpreter throws it if there is not even memory for an error.
+        // The interpreter throws it when the memory does not suffice for an error.
         let limit = limits.memory;
         let message = format!(
             "null was thrown, by the code or for lack of memory (the limit is {limit} bytes)"
@@ -100,7 +100,7 @@ pub(super) fn describe_thrown<'js>(
     ScriptFault::Thrown { message, position }
 }
 
-/// The fault for the reason of a rejected promise.
+/// Returns the fault for an unhandled rejection.
 pub(super) fn describe_unhandled<'js>(
     ctx: &Ctx<'js>,
     value: &Value<'js>,
@@ -112,7 +112,7 @@ pub(super) fn describe_unhandled<'js>(
     }
 }
 
-/// The fault for code that was not compiled.
+/// Returns the fault for code that does not compile.
 pub(super) fn describe_syntax_error<'js>(
     ctx: &Ctx<'js>,
     value: &Value<'js>,
@@ -127,7 +127,7 @@ pub(super) fn describe_syntax_error<'js>(
     }
 }
 
-/// The returned value as JSON; `None` for `undefined` and for functions.
+/// Writes the returned value as JSON; `None` for `undefined` and for functions.
 pub(super) fn write_returned<'js>(
     ctx: &Ctx<'js>,
     value: Value<'js>,
@@ -165,18 +165,18 @@ impl Thrown {
     }
 }
 
-/// The first place of a stack that is in the script's code.
+/// Returns the first position of a stack trace that is in the script's code.
 fn find_position(stack: &str) -> Option<CodePosition> {
     let (_, place) = stack.split_once(CODE_FILE)?;
     let mut numbers = place.strip_prefix(':')?.split(|c: char| !c.is_ascii_digit());
     let (line, column) = (numbers.next()?.parse::<u32>().ok()?, numbers.next()?.parse().ok()?);
-    // The first line is not the script's.
+    // The first line belongs to the host.
     Some(CodePosition { line: line.saturating_sub(1).max(1), column })
 }
 
-/// The name of the code in stacks.
+/// File name of the code in stack traces.
 pub(super) const CODE_FILE: &str = "code.js";
-/// The error of a heap that is full.
+/// Error of a full heap.
 const OUT_OF_MEMORY: &str = "InternalError: out of memory";
-/// The most bytes of a message.
+/// Maximum bytes of a message.
 const MAX_MESSAGE: usize = 2048;
