@@ -1,4 +1,4 @@
-//! Receives an answer, and detects everything that can be wrong with it.
+//! Receives an answer, and detects all its faults.
 
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,15 @@ pub(super) struct ReceivedAnswer {
     pub media: AnswerMedia,
     /// The JSON-RPC message, or the body that was received instead.
     pub message: Bytes,
-    /// When the message was complete.
+    /// Time at which the message was complete.
     pub arrived: Instant,
     /// The method of a request that the server sent instead of an answer.
     pub asked: Option<String>,
-    /// Whether the connection may be used for the next request.
+    /// True if the connection can carry the next request.
     pub reusable: bool,
 }
 
-/// Why an operation failed.
+/// Error of an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The connection could not be opened.
@@ -49,7 +49,7 @@ pub enum AnswerError {
         /// The beginning of the body.
         body: String,
     },
-    /// The body is neither JSON nor server-sent events.
+    /// The body is not JSON and not a stream of server-sent events.
     #[error("expected JSON or an event stream, got {media:?}")]
     Media {
         /// The declared media type.
@@ -90,7 +90,7 @@ pub enum AnswerError {
 }
 
 impl AnswerError {
-    /// The label that errors of this kind are counted under.
+    /// Returns the label for counting errors of this kind.
     pub fn kind(&self) -> String {
         match self {
             Self::Connect(_) => "connect".into(),
@@ -179,7 +179,7 @@ pub(super) async fn exchange(
 }
 
 impl ReceivedAnswer {
-    /// Handles a message of a stream; returns whether it is the last relevant one.
+    /// Receives a message of a stream. Returns true for the last relevant one.
     fn take(&mut self, message: Bytes, number: u64) -> bool {
         match jsonrpc::parse(&message, MAX_SERVER_DEPTH) {
             Ok(Frame::Notification { .. }) => return false,
@@ -192,18 +192,18 @@ impl ReceivedAnswer {
         true
     }
 
-    /// The beginning of the message, for people.
+    /// Returns the beginning of the message, for people.
     pub(super) fn text(&self) -> String {
         excerpt(&self.message)
     }
 }
 
-/// Whether an id is this number.
+/// Returns true if the id is this number.
 pub(super) fn is(id: Option<&Id>, number: u64) -> bool {
     id.and_then(Id::as_number) == Some(number)
 }
 
-/// The beginning of a text, for people.
+/// Returns the beginning of a text, for people.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.get(..2048).unwrap_or(bytes));
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -213,7 +213,7 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
     text.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
-/// The largest event that is read.
+/// Maximum bytes of an event.
 const MOST_EVENT: usize = 256 * 1024 * 1024;
-/// How long a stream may stay open after its answer.
+/// Time limit for the end of a stream after its answer.
 const AFTERWARDS: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ pub(super) struct AnswerChecker {
 pub struct Expect(Vec<String>);
 
 impl Expect {
-    /// Parses a text in which `{{n}}` stands for the number.
+    /// Parses a text with `{{n}}` as the placeholder for the number.
     pub fn new(text: &str) -> Self {
         Self(text.split("{{n}}").map(str::to_owned).collect())
     }
@@ -137,7 +137,7 @@ fn judge_result(result: &Bytes) -> Result<CorrectAnswer, AnswerError> {
     }
 }
 
-/// The largest answer that is kept for comparison.
+/// Maximum bytes of an answer that is kept for comparison.
 const MOST_KNOWN: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]

@@ -12,28 +12,28 @@ use super::plan::{Load, LoadPace};
 /// The clock of a run, shared by all connections.
 #[derive(Debug)]
 pub struct RunClock {
-    /// When the run began.
+    /// Start of the run.
     pub begun: Instant,
-    /// When the warm-up ends and counting begins.
+    /// End of the warm-up and start of counting.
     pub counted: Instant,
-    /// When the run ends, if its duration is known.
+    /// End of the run, if its duration is known.
     pub end: Option<Instant>,
     pace: LoadPace,
-    /// The most counted operations that may begin.
+    /// Maximum number of counted operations.
     most: u64,
     tickets: AtomicU64,
     stopped: AtomicBool,
     stop: CancellationToken,
-    /// How many operations succeeded so far, for the progress line.
+    /// Number of successful operations so far, for the progress line.
     pub done: AtomicU64,
-    /// How many operations failed so far.
+    /// Number of failed operations so far.
     pub failed: AtomicU64,
 }
 
 /// The right to begin an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ScheduledStart {
-    /// When it is due; `None` in a closed loop.
+    /// Due time; `None` in a closed loop.
     pub due: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl RunClock {
         self.stop.cancel();
     }
 
-    /// Whether the run was ended early.
+    /// Returns true if the run was ended early.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
     }
@@ -110,19 +110,19 @@ impl RunClock {
         self.stop.cancelled().await;
     }
 
-    /// Takes the ticket of a counted operation; `false` if there are none left.
+    /// Takes the ticket of a counted operation. Returns false if there are none left.
     fn take(&self) -> bool {
         self.most == u64::MAX || self.tickets.fetch_add(1, Relaxed) < self.most
     }
 
-    /// The most operations that may begin in an open loop, warm-up included.
+    /// Returns the maximum number of operations in an open loop, including the warm-up.
     fn open_tickets(&self, per_second: f64) -> u64 {
         let warm = self.counted.duration_since(self.begun).as_secs_f64() * per_second;
         self.most.saturating_add(whole(warm.ceil()))
     }
 }
 
-/// When a ticket of an open loop is due, from the start of the run.
+/// Returns the due time of a ticket in an open loop, from the start of the run.
 fn at(ticket: u64, per_second: f64) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "nobody makes 2^52 calls")]
     let seconds = ticket as f64 / per_second;
@@ -136,9 +136,9 @@ fn whole(value: f64) -> u64 {
 
 pub(super) use alarm::PreciseTimer;
 
-/// Tokio's timers have millisecond resolution, which is longer than a call
-/// takes: calls that wait for them begin late, and the delay would count as the
-/// server's. The kernel's timers are precise.
+/// Tokio's timers have millisecond resolution, which is longer than the duration of a call. Calls
+/// that wait for them begin late, and the delay would be attributed to the server. The kernel's
+/// timers are precise.
 #[cfg(target_os = "linux")]
 mod alarm {
     use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! An HTTP/1.1 connection to the server under test, on hyper.
 //!
 //! The task that sends a request also polls hyper's connection, together with the response and its
-//! body: nothing is spawned and nothing waits in a channel between tasks, because the load
-//! generator's own cost reduces the load that it can generate.
+//! body. No task is spawned, and no message passes between tasks, because the load generator's own
+//! cost reduces the load that it can generate.
 
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
@@ -33,7 +33,7 @@ use super::BenchFault;
 pub struct Dialer {
     /// The server's address.
     pub address: SocketAddr,
-    /// The TLS settings, and the server name that the certificate must prove.
+    /// TLS settings, and the server name that the certificate must prove.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -43,7 +43,7 @@ pub struct BenchConnection {
     driver: Driver,
 }
 
-/// Why a connection is no longer usable.
+/// Reason that a connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchConnectionError {
     /// The socket or TLS failed in the middle of an answer.
@@ -93,7 +93,7 @@ impl Dialer {
     }
 }
 
-/// The TLS settings of a client that trusts the system's roots and those in `ca`.
+/// Builds the TLS settings of a client that trusts the system's roots and those in `ca`.
 ///
 /// # Errors
 /// [`BenchFault::Tls`] for a file without certificates.
@@ -185,7 +185,7 @@ impl BenchConnection {
 struct Driver {
     /// `None` once it is closed: only then does hyper refuse further requests.
     connection: Option<Box<HttpConnection>>,
-    /// Whether it was closed after a partial response head.
+    /// True if it was closed after a partial response head.
     has_unread: bool,
 }
 
@@ -194,8 +194,8 @@ impl Driver {
     async fn drive<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // The first poll queues what the connection is to write, or requests what it is to
-            // read; the second takes what it has read.
+            // The first poll queues the request's bytes for writing, or requests a read; the second
+            // poll takes the bytes that were read.
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(output);
             }
@@ -240,7 +240,7 @@ impl From<hyper::Error> for BenchConnectionError {
     }
 }
 
-/// The largest response head that is read.
+/// Maximum bytes of a response head.
 const MOST_HEAD: usize = 64 * 1024;
-/// The largest body that is read.
+/// Maximum bytes of a body.
 const MOST_BODY: usize = 256 * 1024 * 1024;

@@ -1,10 +1,8 @@
-//! A contest: several servers take turns under the same load, and their costs
-//! are compared.
+//! A contest: several servers take turns under the same load, and their costs are compared.
 //!
-//! They take turns within every round, so that other activity of the machine
-//! affects all of them alike. A ratio is computed within a round; the reported
-//! ratio is the median of the rounds, and the lowest and the highest show how
-//! reliable it is.
+//! They take turns within every round, so that other activity of the machine affects all of them
+//! alike. A ratio is computed within a round. The reported ratio is the median of the rounds; the
+//! lowest and the highest show its reliability.
 
 use std::sync::Arc;
 
@@ -44,8 +42,8 @@ pub struct Contest {
     pub rounds: Vec<Vec<Leg>>,
     /// The index of the contender that the others are compared with.
     pub base: usize,
-    /// The index of the direct contender, which the others forward to, if there
-    /// is one: its cost is subtracted from theirs.
+    /// Index of the direct contender, to which the others forward, if there is one: its cost is
+    /// subtracted from theirs.
     pub direct: Option<usize>,
 }
 
@@ -56,7 +54,7 @@ pub struct ContestRules {
     pub rounds: usize,
     /// The index of the contender that the others are compared with.
     pub base: usize,
-    /// The index of the direct contender, which the others forward to.
+    /// Index of the direct contender, to which the others forward.
     pub direct: Option<usize>,
 }
 
@@ -114,8 +112,8 @@ impl Contest {
         ratio(self.pairs(place, self.base, read))
     }
 
-    /// How much a contender adds to the direct figure, and the ratio of that to
-    /// what the base adds.
+    /// Returns a contender's overhead over the direct figure, and the ratio of that to the base's
+    /// overhead.
     pub fn added(
         &self,
         place: usize,
@@ -143,8 +141,8 @@ impl Contest {
     }
 }
 
-/// The spread of the ratios by round. A base of zero or less, which happens on
-/// a busy machine, has no ratio and is left out.
+/// Returns the spread of the ratios by round. A base of zero or less, which happens on a busy
+/// machine, has no ratio and is omitted.
 fn ratio(pairs: Vec<(f64, f64)>) -> Option<Spread> {
     let pairs = pairs.into_iter().filter(|(_, base)| *base > 0.0);
     Spread::of(pairs.map(|(own, base)| own / base).collect())
@@ -162,7 +160,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of some values; `None` if there are none.
+    /// Computes the spread of some values; `None` if there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);

@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::connection::BenchConnectionError;
 use crate::mcp::ProtocolVersion;
 
-/// Why a run could not begin. Each message says what would help.
+/// Reason that a run could not begin. Each message contains a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchFault {
     /// The address is not a testable URL.
@@ -95,7 +95,7 @@ pub enum BenchFault {
         url: String,
         /// The request.
         during: &'static str,
-        /// How long the bench waited.
+        /// Seconds that the bench waited.
         seconds: u64,
     },
     /// The answer to a first request is an error.
@@ -118,7 +118,7 @@ pub enum BenchFault {
         /// Similar names, in a sentence.
         near: String,
     },
-    /// No tool was chosen, and none is safe to call.
+    /// No tool was chosen, and the server has no tool that is safe to call.
     #[error("{url}: choose a tool with --tool NAME: {why}")]
     NoTool {
         /// The URL.

@@ -1,4 +1,4 @@
-//! The handshake before the measurement: finds the server's era, version and tools in the order of
+//! Handshake before the measurement: determines the server's era, version and tools in the order of
 //! any client: `server/discover` first, then `initialize`.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Handshake {
     pub writer: RequestWriter,
     /// The server's name and version.
     pub server: String,
-    /// The id of the session that it opened.
+    /// Id of the opened session.
     pub session: Option<HeaderValue>,
     connection: Option<BenchConnection>,
     patience: Duration,
@@ -33,12 +33,12 @@ pub(super) struct ListedTool {
     pub name: String,
     /// The tool's input schema.
     pub schema: Value,
-    /// Whether the tool declares `readOnlyHint`.
+    /// True if the tool declares `readOnlyHint`.
     pub reads: bool,
 }
 
 impl Handshake {
-    /// Completes a handshake with a server, in the given era or in the one it speaks.
+    /// Completes a handshake with a server, in the given era or in the server's own.
     ///
     /// # Errors
     /// [`BenchFault`] if the endpoint is not an MCP server of that era.
@@ -62,7 +62,7 @@ impl Handshake {
         Ok(hello)
     }
 
-    /// All tools, page by page.
+    /// Lists all tools, page by page.
     ///
     /// # Errors
     /// [`BenchFault`] if the list is malformed.
@@ -94,7 +94,7 @@ impl Handshake {
         }
     }
 
-    /// Tries the Modern era; the inner error says why the server does not speak it.
+    /// Tries the Modern era. The inner error is the reason that the server does not speak it.
     async fn modern(&mut self) -> Result<Result<(), String>, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_MODERN;
         let request = self.writer.discover();
@@ -117,7 +117,7 @@ impl Handshake {
         Ok(Ok(()))
     }
 
-    /// Tries the Legacy era; the inner error says why the server does not speak it.
+    /// Tries the Legacy era. The inner error is the reason that the server does not speak it.
     async fn legacy(&mut self) -> Result<Result<(), String>, BenchFault> {
         self.writer.version = ProtocolVersion::LATEST_LEGACY;
         let request = self.writer.initialize();
@@ -229,7 +229,7 @@ impl ListedTool {
     }
 }
 
-/// The result of an answer, or a description of what was received instead.
+/// Returns the result of an answer, or a description of the message that arrived instead.
 fn result(received: &ReceivedAnswer) -> Result<Value, String> {
     let status = received.head.status;
     if !status.is_success() {
@@ -253,5 +253,5 @@ fn name(info: Option<&Value>) -> String {
     all.trim().chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-/// The most pages of a list.
+/// Maximum number of pages of a list.
 const MOST_PAGES: usize = 1000;

@@ -1,20 +1,18 @@
 //! The load tester: `trunkline bench`, for any MCP server or gateway.
 //!
-//! It measures the gateway, and anything else that speaks MCP over HTTP, from
-//! outside, as a client. Its connections ([`connection`]) are hyper's own and
-//! not those of [`crate::upstream`]: a load tester must cost little, must not
-//! share the bugs of what it measures, and has to time each answer from the
-//! right moment. It shares the protocol's vocabulary with the gateway, the
-//! JSON-RPC parser and the schemas.
+//! It measures the gateway, or any other endpoint that speaks MCP over HTTP, from outside, as a
+//! client. Its connections ([`connection`]) are hyper's own and not those of [`crate::upstream`]: a
+//! load tester must cost little, must not share bugs with the measured server, and has to time each
+//! answer from the right moment. It shares the protocol's vocabulary with the gateway, the JSON-RPC
+//! parser and the schemas.
 //!
-//! A run: [`handshake`] finds the server's era and version, [`tools`] chooses the
-//! tool, [`script`] prepares every request, [`threads`] opens the connections,
-//! [`worker`] sends and receives on each of them when the [`clock`] says so,
+//! A run: [`handshake`] finds the server's era and version, [`tools`] chooses the tool, [`script`]
+//! prepares every request, [`threads`] opens the connections,
+//! [`worker`] sends and receives on each of them on the schedule of the [`clock`],
 //! [`answer_check`] checks every answer, [`tally`] counts, [`report`] prints. A
 //! [`contest`] has several servers take turns.
 //!
-//! It must not use configurations, snapshots or policy: it works with any
-//! server.
+//! It must not use configurations, snapshots or policy: it works with any server.
 
 mod answer;
 mod arguments;
@@ -68,7 +66,7 @@ impl Interrupt {
         self.0.send_replace(true);
     }
 
-    /// Whether the end was requested.
+    /// Returns true if the end was requested.
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }

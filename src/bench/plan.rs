@@ -1,4 +1,4 @@
-//! The plan of a run: which operations in which mix, how fast, for how long.
+//! The plan of a run: the mix of operations, the pace and the duration.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::mcp::Era;
 /// The parameters of a run, from the command line.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// The era to speak; `None` for the server's own.
+    /// Protocol era; `None` for the server's own.
     pub era: Option<Era>,
     /// The operations to perform.
     pub mix: Mix,
@@ -17,7 +17,7 @@ pub struct Load {
     pub tool: Option<String>,
     /// Raw arguments; `None` to generate them from the schema.
     pub arguments: Option<String>,
-    /// Whether to send arguments that violate the schema.
+    /// True to send arguments that violate the schema.
     pub unchecked: bool,
     /// The seed of all random choices.
     pub seed: u64,
@@ -29,13 +29,13 @@ pub struct Load {
     pub connections: usize,
     /// The number of threads.
     pub threads: usize,
-    /// The duration of the warm-up, which is not counted.
+    /// Duration of the warm-up, which is not counted.
     pub warmup: Duration,
     /// The duration of the counted part.
     pub duration: Option<Duration>,
     /// The number of counted operations.
     pub requests: Option<u64>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub timeout: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation is part of another, which already counts it.
+    /// Returns true if the operation is part of another, which already counts it.
     pub fn is_part(self) -> bool {
         self > Self::Session
     }
@@ -104,7 +104,7 @@ impl Mix {
     /// Parses `call=8,list=1,session=1`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that describes the fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut all: Vec<(Op, u32)> = Vec::new();
         for part in text.split(',') {
@@ -126,12 +126,12 @@ impl Mix {
         Ok(Self(all))
     }
 
-    /// Whether the mix contains an operation.
+    /// Returns true if the mix contains an operation.
     pub fn has(&self, op: Op) -> bool {
         self.0.iter().any(|(known, _)| *known == op)
     }
 
-    /// Every operation as often as its weight, in an order determined by the seed.
+    /// Returns every operation as often as its weight, in an order determined by the seed.
     pub fn schedule(&self, seed: u64) -> Vec<Op> {
         let many = |(op, weight): &(Op, u32)| std::iter::repeat_n(*op, *weight as usize);
         let mut all: Vec<Op> = self.0.iter().flat_map(many).collect();

@@ -1,5 +1,5 @@
-//! Requests prepared before the run: between them only a number of ten digits and the session id
-//! change.
+//! Requests prepared before the run: only a number of ten digits and the session id differ between
+//! them.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -20,7 +20,7 @@ pub struct RequestTemplate {
     /// All headers except the session's; hyper adds `Content-Length`.
     headers: HeaderMap,
     body: Vec<u8>,
-    /// The positions of the number in the body: as the id, and wherever the arguments ask for it.
+    /// Positions of the number in the body: as the id, and at the placeholders of the arguments.
     places: Vec<usize>,
 }
 
@@ -110,8 +110,8 @@ impl RequestWriter {
         self.request("tools/list", params)
     }
 
-    /// Calls a tool. `arguments` is raw JSON, in which the string `"{{n}}"` stands for the
-    /// request's number.
+    /// Calls a tool. `arguments` is raw JSON, in which the string `"{{n}}"` is the placeholder for
+    /// the request's number.
     pub fn call(&self, tool: &str, arguments: &str, mirrored: &[ParamHeader]) -> RequestTemplate {
         let params = json!({ "name": tool, "arguments": Value::Null });
         let mut headers = self.method_headers("tools/call");

@@ -27,7 +27,7 @@ pub struct RunOutcome {
     pub usage: Option<Usage>,
     /// The CPU usage of the load generator: seconds of CPU per second and thread.
     pub busy: f64,
-    /// Whether the run was ended early.
+    /// True if the run was ended early.
     pub interrupted: bool,
 }
 
@@ -37,7 +37,7 @@ impl RunOutcome {
         ratio(self.tally.whole().in_time, self.elapsed.as_secs_f64())
     }
 
-    /// The latency at a quantile, in microseconds; `None` if no operation succeeded.
+    /// Returns the latency at a quantile, in microseconds; `None` if no operation succeeded.
     pub fn micros(&self, quantile: f64) -> Option<f64> {
         let whole = self.tally.whole();
         let found = whole.latency.value_at_quantile(quantile);
@@ -150,7 +150,7 @@ pub(super) fn as_float(count: u64) -> f64 {
     count
 }
 
-/// How often the watcher is called.
+/// Interval between the calls of the watcher.
 const TICK: Duration = Duration::from_millis(200);
 /// Longer than any run.
 const FOREVER: Duration = Duration::from_hours(24 * 365);

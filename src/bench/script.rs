@@ -32,7 +32,7 @@ pub struct Script {
     schedule: Vec<Op>,
     /// The text that every answer to a call must contain.
     pub expect: Option<Expect>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub timeout: Duration,
 }
 
@@ -99,5 +99,5 @@ impl Script {
     }
 }
 
-/// How long each answer of the handshake may take.
+/// Time limit for each answer of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -43,19 +43,19 @@ pub struct OpTally {
     pub service: Histogram<u64>,
 }
 
-/// When an operation was due, sent and answered.
+/// Times of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was due.
+    /// Due time.
     pub due: Instant,
-    /// When it was sent.
+    /// Time of sending.
     pub sent: Instant,
-    /// When its answer was complete.
+    /// Time at which the answer was complete.
     pub arrived: Instant,
 }
 
 impl Tally {
-    /// Empty counts of a run whose counted part begins at `counted`.
+    /// Creates empty counts for a run with a counted part that begins at `counted`.
     pub fn new(counted: Instant) -> Self {
         Self {
             ops: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Default for OpTally {
     }
 }
 
-/// The run in slices of equal width, which grows with the run.
+/// The run in slices of equal width, which grows with the duration of the run.
 #[derive(Debug, Clone)]
 pub struct Slices {
     counted: Instant,
@@ -235,9 +235,9 @@ fn nanoseconds(later: Instant, earlier: Instant) -> u64 {
 
 /// The initial width of a slice.
 const WIDTH: Duration = Duration::from_millis(100);
-/// The most slices.
+/// Maximum number of slices.
 const MOST_SLICES: usize = 240;
-/// The most kinds of failures that are distinguished.
+/// Maximum number of distinguished kinds of failures.
 const MOST_KINDS: usize = 32;
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl BenchTarget {
     /// Resolves the host, and loads the root certificates for TLS.
     ///
     /// # Errors
-    /// [`BenchFault`] says which part cannot be used.
+    /// [`BenchFault`] names the unusable part.
     pub async fn new(
         url: &Url,
         headers: &[(HeaderName, HeaderValue)],
@@ -58,7 +58,7 @@ impl BenchTarget {
         Ok(Self { url: url.clone(), dialer, path, headers: all })
     }
 
-    /// The target of a redirect; `None` if it is on another server.
+    /// Returns the target of a redirect; `None` if it is on another server.
     pub fn redirected(&self, location: &str) -> Option<Self> {
         let url = self.url.join(location).ok()?;
         let same = url.origin() == self.url.origin() && url != self.url;
@@ -67,7 +67,7 @@ impl BenchTarget {
     }
 }
 
-/// The given headers, as a map whose entries replace those of another map.
+/// Returns the given headers as a map. Its entries replace those of another map.
 fn given_headers(headers: &[(HeaderName, HeaderValue)]) -> HeaderMap {
     let mut given = HeaderMap::new();
     for (name, value) in headers {

@@ -19,7 +19,7 @@ type Manner = Arc<dyn Fn(usize, &Value) -> Said + Send + Sync>;
 struct Said {
     after: Duration,
     bytes: Vec<u8>,
-    /// Whether it then closes the connection.
+    /// True if it then closes the connection.
     closes: bool,
 }
 

@@ -21,7 +21,7 @@ use super::worker::{LoadWorker, ThreadCounts};
 pub(super) struct LoadThreads {
     reports: mpsc::Receiver<ThreadReport>,
     go: watch::Sender<Option<Arc<RunClock>>>,
-    /// How many threads are still running.
+    /// Number of running threads.
     left: usize,
     tally: Option<Tally>,
     last: Option<Instant>,
@@ -29,7 +29,7 @@ pub(super) struct LoadThreads {
 
 /// A message from a thread.
 enum ThreadReport {
-    /// All connections are open; or the number of open ones, and why the next failed.
+    /// All connections are open; or the number of open ones, and the error of the next.
     Open(Result<(), (usize, AnswerError)>),
     /// The thread has finished, with its counts and the time of its last answer.
     Done(Box<Tally>, Instant),
@@ -88,7 +88,7 @@ impl LoadThreads {
         }
     }
 
-    /// The sum of the threads' counts, and when the last thread finished.
+    /// Returns the sum of the threads' counts, and the time at which the last thread finished.
     ///
     /// # Errors
     /// [`BenchFault::Thread`].
@@ -191,7 +191,7 @@ impl LoadThread {
     }
 
     async fn say(&self, report: ThreadReport) {
-        // If the receiver is gone, nobody needs the report.
+        // If the receiver is gone, the report is no longer needed.
         let _ = self.report.send(report).await;
     }
 }
@@ -209,9 +209,9 @@ async fn over(clock: &RunClock, grace: Duration) {
     tokio::time::sleep(if clock.is_stopped() { grace.min(IN_HASTE) } else { grace }).await;
 }
 
-/// How long the last answers may take.
+/// Time limit for the last answers.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the last answers may take after Ctrl-C.
+/// Time limit for the last answers after Ctrl-C.
 const IN_HASTE: Duration = Duration::from_millis(500);
 /// The number of connections that are opened concurrently.
 const AT_ONCE: usize = 64;

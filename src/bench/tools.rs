@@ -12,7 +12,7 @@ use crate::catalog::{ArgumentSchema, ParamHeader, find_param_headers};
 pub(super) struct ChosenTool {
     /// The tool's name.
     pub name: String,
-    /// Raw arguments; after the last one the first is used again.
+    /// Raw arguments; used in turn.
     pub arguments: Vec<String>,
     /// The parameters that are mirrored into headers.
     pub mirrored: Vec<ParamHeader>,
@@ -44,8 +44,8 @@ impl ChosenTool {
     }
 }
 
-/// The tool of this name; or the only one whose name ends in it, after a
-/// gateway's prefix.
+/// Returns the tool of this name, or the only one with a name that ends in it, after a gateway's
+/// prefix.
 fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
     if let Some(exact) = tools.iter().find(|tool| tool.name == name) {
         return Some(exact);
@@ -59,7 +59,7 @@ fn named<'a>(tools: &'a [ListedTool], name: &str) -> Option<&'a ListedTool> {
     found.next().filter(|_| found.next().is_none())
 }
 
-/// A read-only tool: the user chose none, and may not know what the others do.
+/// Returns a read-only tool: the user chose none, and may not know the effects of the others.
 fn harmless(tools: &[ListedTool]) -> Result<&ListedTool, String> {
     match tools {
         [] => Err("it lists no tools".into()),
@@ -128,7 +128,7 @@ fn generated(tool: &ListedTool, seed: u64) -> Result<Vec<String>, BenchFault> {
 
 /// The number of generated arguments.
 const VARIANTS: usize = 64;
-/// The most tools that an error names.
+/// Maximum number of tools in an error.
 const MOST_NAMED: usize = 8;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(super) struct ThreadCounts {
     pub tally: RefCell<Tally>,
     /// The number of operations in flight.
     pub under_way: Cell<u64>,
-    /// When the last answer arrived.
+    /// Time of the last answer.
     pub last: Cell<Instant>,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct ThreadCounts {
 pub(super) struct LoadWorker {
     script: Arc<Script>,
     connection: Option<BenchConnection>,
-    /// Whether the connection has had an answer: only then may the server have
-    /// closed it because it was idle.
+    /// True if the connection has had an answer: only then may the server have closed it because it
+    /// was idle.
     used: bool,
     session: WorkerSession,
     number: u64,
@@ -275,8 +275,7 @@ impl LoadWorker {
         Ok(())
     }
 
-    /// Recovers after an error. A broken connection is already closed; the next
-    /// call opens another.
+    /// Recovers after an error. A broken connection is already closed; the next call opens another.
     async fn recover(&mut self, next: Recovery) {
         match next {
             Recovery::Anew if matches!(self.session, WorkerSession::Open(_)) => {
@@ -305,7 +304,7 @@ impl LoadWorker {
     }
 }
 
-/// How a worker continues after an error.
+/// Recovery of a worker after an error.
 #[derive(Clone, Copy)]
 enum Recovery {
     /// Unchanged: the server answered, with an error.
@@ -335,9 +334,9 @@ pub(super) struct Turn<'a> {
     pub clock: &'a RunClock,
     /// The counts to add to.
     pub desk: &'a ThreadCounts,
-    /// When the operation was due.
+    /// Due time of the operation.
     pub slot: ScheduledStart,
-    /// When the operation began.
+    /// Time at which the operation began.
     pub begun: Instant,
 }
 
@@ -370,5 +369,5 @@ impl Turn<'_> {
 
 /// The pause after a failed connection attempt.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long the end of a session may take.
+/// Time limit for the end of a session.
 const FAREWELL: Duration = Duration::from_secs(1);

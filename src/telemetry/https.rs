@@ -1,5 +1,6 @@
-//! Requests to services that the operator names: the connector of those to a collector or a receiver of
-//! events, and [`JsonService`], which interceptors and embeddings are asked by.
+//! Requests to services that the operator names: the connector for collectors and event receivers,
+//! and
+//! [`JsonService`], the client for interceptors and embeddings.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use url::Url;
 use crate::codec::body::{BodyError, collect};
 use crate::text::error_chain;
 
-/// Why TLS cannot be set up.
+/// Error of setting up TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsSetupError {
     /// The platform's root certificates cannot be read.
@@ -31,14 +32,14 @@ pub enum TlsSetupError {
     Tls(#[from] rustls::Error),
 }
 
-/// A connector for this URL, by HTTP/1.1 or HTTP/2.
+/// Builds a connector for HTTP/1.1 and HTTP/2.
 pub fn https_connector(tls: ClientConfig) -> HttpsConnector<HttpConnector> {
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     connector.enable_http1().enable_http2().build()
 }
 
-/// The settings of TLS towards a URL, with the platform's roots of trust. Blocks for as long as
-/// reading them takes.
+/// Builds the TLS settings for a URL, with the platform's root certificates. Blocks while it reads
+/// them.
 ///
 /// # Errors
 /// [`TlsSetupError`].
@@ -59,27 +60,27 @@ pub fn platform_tls_config(url: &Url) -> Result<ClientConfig, TlsSetupError> {
     Ok(config?.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// A service that is sent JSON, and answers with 200 and JSON. No redirect is followed.
+/// A service that receives JSON, and answers with status 200 and JSON. Redirects are not followed.
 #[derive(Debug)]
 pub struct JsonService {
     url: Url,
     headers: HeaderMap,
-    /// How many idle connections are kept.
+    /// Maximum number of idle connections.
     most_idle: usize,
-    /// Built with the first request: reading the roots of trust takes milliseconds.
+    /// Built with the first request: reading the root certificates takes milliseconds.
     client: OnceCell<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>,
 }
 
-/// Why a service has not answered. The texts have nothing of what was sent or answered.
+/// Reason that a service has not answered. The texts contain no part of the request or the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonServiceFault {
-    /// There is no connection, or it broke off.
+    /// No connection could be opened, or the connection broke off.
     #[error("the service cannot be reached: {cause}")]
     Unreachable {
         /// The error and its causes, for the log.
         cause: String,
     },
-    /// The answer is not 200.
+    /// The status of the answer is not 200.
     #[error("the service answered {status}")]
     Status {
         /// The status.
@@ -94,7 +95,7 @@ pub enum JsonServiceFault {
 }
 
 impl JsonService {
-    /// A service at this URL, which is sent these headers.
+    /// Creates a service at this URL. Every request carries these headers.
     pub fn new(url: Url, mut headers: HeaderMap, most_idle: usize) -> Self {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(header::USER_AGENT).or_insert(OWN_USER_AGENT);
@@ -102,13 +103,13 @@ impl JsonService {
         Self { url, headers, most_idle, client: OnceCell::new() }
     }
 
-    /// Sends a body, and returns that of the answer, of at most `limit` bytes.
+    /// Sends a body, and returns the body of the answer, which has at most `limit` bytes.
     ///
     /// # Errors
     /// [`JsonServiceFault`].
     ///
     /// # Cancel safety
-    /// The request is given up.
+    /// The request is aborted.
     pub async fn post(&self, body: Vec<u8>, limit: usize) -> Result<Bytes, JsonServiceFault> {
         let client = self.client.get_or_try_init(|| self.build_client()).await?;
         let mut request = Request::post(self.url.as_str())
@@ -144,10 +145,10 @@ fn unreachable(error: &(dyn Error + 'static)) -> JsonServiceFault {
     JsonServiceFault::Unreachable { cause: error_chain(error) }
 }
 
-/// The gateway's name in every request that it sends: some firewalls refuse requests without one.
+/// `User-Agent` of every request of the gateway: some firewalls refuse requests without one.
 pub const OWN_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("trunkline/", env!("CARGO_PKG_VERSION")));
 /// The value of `Accept-Encoding`: without one, a server may choose any coding (RFC 9110, 12.5.3).
 pub const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
-/// How long an idle connection is kept.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(30);

@@ -1,8 +1,8 @@
-//! Text, numbers and times of log records, written by hand.
+//! Text, numbers and times of log records, written without a serializer.
 //!
 //! Each call pays for its records, and a serializer costs several times as much as these functions.
-//! Texts are escaped as JSON demands; so are characters that a terminal may interpret or a viewer may
-//! show as a line break (DEL, C1, U+2028 and U+2029).
+//! Texts are escaped as required by JSON. Characters that a terminal may interpret or a viewer may
+//! show as a line break (DEL, C1, U+2028 and U+2029) are escaped as well.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -86,7 +86,7 @@ pub(super) fn push_digits(out: &mut Vec<u8>, value: u64) {
     push_raw(out, itoa::Buffer::new().format(value));
 }
 
-/// Appends a number with as many digits as there are `zeros`, at least.
+/// Appends a number, padded with zeros to at least the number of digits in `zeros`.
 #[inline]
 pub(super) fn push_padded(out: &mut Vec<u8>, zeros: &str, value: u64) {
     let mut buffer = itoa::Buffer::new();
@@ -95,7 +95,7 @@ pub(super) fn push_padded(out: &mut Vec<u8>, zeros: &str, value: u64) {
     push_raw(out, digits);
 }
 
-/// The text of the last second that was written, which many records share.
+/// Cached text of the latest second, which many records share.
 #[derive(Debug)]
 pub(super) struct SecondText {
     /// The second since 1970 that `text` shows.
@@ -109,7 +109,7 @@ impl SecondText {
         Self { second: None, text: String::new() }
     }
 
-    /// The second of a time since 1970: RFC 3339 in UTC, without the fraction and the `Z`.
+    /// Formats the second of a time since 1970: RFC 3339 in UTC, without the fraction and the `Z`.
     pub(super) fn of(&mut self, now: Duration) -> &str {
         let second = now.as_secs();
         if self.second != Some(second) {
@@ -125,8 +125,8 @@ impl SecondText {
     }
 }
 
-/// Whether `text` needs no escapes between quotes: visible ASCII without quotes
-/// and backslashes. Eight bytes at a time; the last eight overlap those before.
+/// Returns true if `text` needs no escapes between quotes: it is visible ASCII without quotes and
+/// backslashes. Checks eight bytes at a time; the last eight overlap the preceding ones.
 #[inline]
 pub(super) fn needs_no_escape(text: &str) -> bool {
     let text = text.as_bytes();
@@ -137,14 +137,14 @@ pub(super) fn needs_no_escape(text: &str) -> bool {
     words.iter().fold(odd_bytes(*last), |odd, word| odd | odd_bytes(*word)) == 0
 }
 
-/// Not 0 if any of the eight bytes needs an escape.
+/// Returns a value other than 0 if any of the eight bytes needs an escape.
 fn odd_bytes(word: [u8; 8]) -> u64 {
-    /// The same byte in each position.
+    /// Repeats the byte in each position.
     const fn all(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    /// Sets the high bit of each position whose byte in `word` is below `byte`.
-    /// A borrow may set further bits, but only if some byte was below.
+    /// Sets the high bit of each position at which `word` has a byte below `byte`. A borrow may set
+    /// further bits, but only if some byte was below.
     const fn below(word: u64, byte: u8) -> u64 {
         word.wrapping_sub(all(byte)) & !word
     }

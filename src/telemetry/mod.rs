@@ -1,22 +1,21 @@
 //! Observability: the log, the access log, the audit log, metrics, traces and lifecycle events.
 //!
-//! Every module that knows the protocol may use this one, and it knows none of them: names, methods,
-//! versions and reasons are plain text and numbers. Two rules follow. A metric's
-//! label is either `&'static str` or a name from the configuration or the
-//! catalog, never a client's input, so that clients cannot create series. And no
-//! argument, result, header, session id or secret is ever an input, so that none
-//! can leak; [`audit`] alone is given arguments, for their digest and, where the operator asks for
-//! them, for their redacted values.
+//! Modules that know the protocol may use this one; it uses none of them. Names, methods, versions
+//! and reasons are plain text and numbers. Two rules follow. First, a metric's label is either
+//! `&'static str` or a name from the configuration or the catalog, never a client's input, so that
+//! clients cannot create series. Second, no argument, result, header, session id or secret is ever
+//! an input, so that none can leak. Only [`audit`] receives arguments, for their digest and, at the
+//! operator's request, for their redacted values.
 //!
-//! A measurement is recorded once, into handles that the caller keeps
-//! ([`metrics`]), and exported in two ways: scraped from `/metrics`, or pushed
-//! over OTLP ([`otel`]). The push adds no cost to a call. The sampling decision
-//! comes before a trace is built: an unsampled call pays for one branch.
+//! A measurement is recorded once, into handles that the caller keeps ([`metrics`]), and exported
+//! in two ways: scraped from `/metrics`, or pushed over OTLP ([`otel`]). The push adds no cost to a
+//! call. The sampling decision comes before a trace is built: an unsampled call pays for one
+//! branch.
 //!
-//! [`events`] sends what happens to a receiver of the operator's: a webhook, a program or a file.
+//! [`events`] sends lifecycle events to a receiver of the operator: a webhook, a program or a file.
 //!
-//! [`log`] owns standard error. Lines go through a bounded buffer that a separate
-//! thread writes, so a blocked reader loses lines but never delays calls.
+//! [`log`] owns standard error. Lines go through a bounded buffer that a separate thread writes, so
+//! a blocked reader loses lines but never delays calls.
 
 pub mod audit;
 pub mod events;
@@ -53,5 +52,5 @@ impl Transport {
     }
 }
 
-/// The longest piece of client-given text in a log line or an attribute, in bytes.
+/// Maximum bytes of client-provided text in a log line or an attribute.
 const CLIP: usize = 128;

@@ -1,4 +1,4 @@
-//! How a call ended, and its record for the access log.
+//! Outcome of a call, and its record for the access log.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use crate::text::clip;
 
 use super::{CLIP, CallSubject, log};
 
-/// How a call ended. Labels are `&'static str` so that the set of series in
-/// the metrics is fixed by the code.
+/// Outcome of a call. Labels are `&'static str` so that the set of series in the metrics is fixed
+/// by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The server answered with a result.
     Ok,
-    /// The result says `isError`: the tool failed, or its arguments broke the schema.
+    /// The result has `isError`: the tool failed, or its arguments broke the schema.
     ToolError,
     /// The gateway rejected the call.
     Refused {
@@ -53,7 +53,7 @@ impl CallOutcome {
         }
     }
 
-    /// Why the call was refused or failed.
+    /// Returns the reason of a refusal or failure.
     pub fn failure_reason(&self) -> Option<&'static str> {
         match self {
             Self::Refused { reason } => Some(reason),
@@ -82,8 +82,7 @@ impl CallOutcome {
     }
 }
 
-/// The access log record of one call. No field holds arguments, results, headers or a session id,
-/// and none may.
+/// Access log record of one call. No field may hold arguments, results, headers or a session id.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRecord<'a> {
     /// The caller, once authenticated.
@@ -100,7 +99,7 @@ pub struct CallRecord<'a> {
     pub native: CallSubject<'a>,
     /// The server the call was routed to.
     pub server: Option<&'a str>,
-    /// How it ended.
+    /// Outcome of the call.
     pub outcome: CallOutcome,
     /// From the request's last byte to the reply's last byte.
     pub duration: Duration,

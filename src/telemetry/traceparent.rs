@@ -10,8 +10,7 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// Why a text is not a `traceparent`. The specification requires ignoring such
-/// a header.
+/// Error of an invalid `traceparent`. The specification requires ignoring such a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TraceParentError {
     /// Not of the fixed form `VERSION-TRACE-SPAN-FLAGS`.
@@ -77,7 +76,7 @@ impl TraceParent {
         self.span_id
     }
 
-    /// Whether the caller records this trace.
+    /// Returns [`Sampled::Yes`] if the caller records this trace.
     pub fn sampled(&self) -> Sampled {
         if self.flags & 1 == 1 { Sampled::Yes } else { Sampled::No }
     }
@@ -88,7 +87,7 @@ impl TraceParent {
     }
 }
 
-/// Whether a trace is recorded.
+/// Sampling decision of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampled {
     /// Spans are recorded and exported.

@@ -1,8 +1,8 @@
-//! Arguments generated from a tool's `inputSchema`, the same ones for the same seed.
+//! Arguments generated from a tool's `inputSchema`, identical for the same seed.
 //!
-//! The generator follows what a schema prescribes directly: types, bounds, choices, references,
-//! patterns. Rules that only exclude (`not`, `if`, `oneOf`) are left to chance: everything
-//! generated is validated against the compiled schema, and generated again until it is valid.
+//! The generator follows the direct rules of a schema: types, bounds, choices, references and
+//! patterns. Rules that only exclude values (`not`, `if`, `oneOf`) are left to chance: every
+//! generated value is validated against the compiled schema, and generated again until it is valid.
 
 mod merge;
 mod object;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::{ArgumentSchema, SchemaError};
 
-/// Why no arguments can be generated.
+/// Error of generating arguments.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GenerateError {
     /// The schema is invalid.
@@ -62,7 +62,7 @@ impl Generator {
 struct ArgumentMaker<'a> {
     root: &'a Value,
     rng: &'a mut Rng,
-    /// How many more schemas may be visited: references may be recursive.
+    /// Number of schemas that may still be visited: references may be recursive.
     fuel: usize,
 }
 
@@ -126,7 +126,7 @@ impl ArgumentMaker<'_> {
         self.rng.u32(..n.max(1)) == 0
     }
 
-    /// Consumes fuel; returns whether there is any left for one more schema.
+    /// Consumes fuel. Returns true if there is enough for one more schema.
     fn burn(&mut self) -> bool {
         self.fuel = self.fuel.saturating_sub(1);
         self.fuel > 0

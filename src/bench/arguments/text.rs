@@ -124,7 +124,7 @@ fn one_of(class: &regex_syntax::hir::Class, rng: &mut Rng) -> Option<char> {
     Some(rng.char(low..=high))
 }
 
-/// Whether a pattern has an end anchor.
+/// Returns true if a pattern has an end anchor.
 fn ends(pattern: &Hir) -> bool {
     pattern.properties().look_set_suffix().contains(regex_syntax::hir::Look::End)
 }

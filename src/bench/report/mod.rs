@@ -65,7 +65,7 @@ impl BenchReport<'_> {
         )
     }
 
-    /// Remarks that affect how far the figures can be trusted.
+    /// Returns remarks about the reliability of the figures.
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         let (mut busiest, mut unsent, mut unfinished, mut interrupted) = (0.0_f64, 0, 0, false);

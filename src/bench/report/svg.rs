@@ -20,7 +20,7 @@ pub(super) struct Axis {
     pub low: f64,
     /// The highest value.
     pub high: f64,
-    /// Whether the axis is logarithmic.
+    /// True for a logarithmic axis.
     pub log: bool,
     /// The positions and labels of the ticks.
     pub ticks: Vec<(f64, String)>,
@@ -30,7 +30,7 @@ pub(super) struct Axis {
 pub(super) struct ChartLine {
     /// The index of one of the page's colours.
     pub color: usize,
-    /// Whether it is the less important of two curves of one colour.
+    /// True for the less important of two curves of one colour.
     pub faint: bool,
     /// The points of the curve.
     pub points: Vec<(f64, f64)>,

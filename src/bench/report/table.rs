@@ -172,7 +172,7 @@ fn compared(out: &mut String, contest: &Contest) {
     troubles(out, contest);
 }
 
-/// Writes what the contenders add to the direct one.
+/// Writes the overhead of the contenders over the direct one.
 fn additions(out: &mut String, contest: &Contest, wide: usize) {
     let base = contest.contenders.get(contest.base).map(|base| base.name.as_str());
     let base = base.unwrap_or_default();
@@ -192,8 +192,8 @@ fn additions(out: &mut String, contest: &Contest, wide: usize) {
     }
 }
 
-/// What a contender adds to the direct one at a quantile, and the ratio of that
-/// to what the base adds.
+/// Returns a contender's overhead over the direct one at a quantile, and the ratio of that to the
+/// base's overhead.
 pub(super) fn added(contest: &Contest, place: usize, at: f64) -> (Option<Spread>, Option<Spread>) {
     contest.added(place, |leg| leg.micros(at))
 }

@@ -1,8 +1,8 @@
-//! The chain of records: each carries the hash of the one before.
+//! The chain of records: each record carries the hash of its predecessor.
 //!
-//! A line is `{"seq":7,…,"prev":"…","hash":"…"}`. Its hash is that of the bytes before
-//! `,"hash":`, which contain the number and the hash of the record before. A keyed chain has `hmac`
-//! in place of `hash`.
+//! A line is `{"seq":7,…,"prev":"…","hash":"…"}`. Its hash covers the bytes before `,"hash":`,
+//! which contain the record's number and the hash of its predecessor. A keyed chain has `hmac` in
+//! place of `hash`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::telemetry::json_text::{push_digits, push_raw};
 pub struct ChainKey(Arc<hmac::Key>);
 
 impl ChainKey {
-    /// A key from at least [`ChainKey::SHORTEST`] bytes; `None` from fewer.
+    /// Creates a key from at least [`ChainKey::SHORTEST`] bytes; `None` from fewer.
     pub fn new(secret: &[u8]) -> Option<Self> {
         (secret.len() >= Self::SHORTEST)
             .then(|| Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, secret))))
     }
 
-    /// The fewest bytes of a key.
+    /// Minimum bytes of a key.
     pub const SHORTEST: usize = 32;
 }
 
@@ -35,24 +35,24 @@ impl fmt::Debug for ChainKey {
     }
 }
 
-/// The last record of a log: what the next one refers to.
+/// The last record of a log, to which the next one refers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ChainEnd {
     /// The number of the last record; 0 before the first.
     pub(super) number: u64,
-    /// Its hash; `None` if it has none.
+    /// Its hash; `None` for a record without one.
     pub(super) hash: Option<String>,
 }
 
 impl ChainEnd {
-    /// The end that a line leaves, as far as the line tells.
+    /// Reads the end of the chain from a line, as far as the line contains it.
     pub(super) fn of_line(line: &[u8]) -> Option<Self> {
         let number = read_number(line)?;
         let hash = ChainedLine::parse(line).map(|line| line.hash.to_owned());
         Some(Self { number, hash })
     }
 
-    /// Appends the next line, with its line end, and returns the end that it leaves.
+    /// Appends the next line, including its line end, and returns the new end of the chain.
     pub(super) fn append(&self, json: &[u8], mode: &ChainMode, out: &mut Vec<u8>) -> Self {
         let (number, begin) = (self.number + 1, out.len());
         let members = json.strip_prefix(b"{").and_then(|json| json.strip_suffix(b"}"));
@@ -76,7 +76,7 @@ impl ChainEnd {
     }
 }
 
-/// The member that holds the hash, up to its value, and the hash of a line without it.
+/// Returns the member that holds the hash, up to its value, and the hash of a line without it.
 fn hash_line(line: &[u8], mode: &ChainMode) -> (&'static str, String) {
     match mode {
         ChainMode::Keyed(key) => (HMAC, HEXLOWER.encode(hmac::sign(&key.0, line).as_ref())),
@@ -87,18 +87,18 @@ fn hash_line(line: &[u8], mode: &ChainMode) -> (&'static str, String) {
 /// The parts of a line of a chain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChainedLine<'a> {
-    /// What the hash covers.
+    /// The bytes that the hash covers.
     covered: &'a [u8],
-    /// The hash of the record before.
+    /// Hash of the preceding record.
     pub(super) prev: &'a str,
-    /// The hash that the line claims.
+    /// Hash that the line claims.
     pub(super) hash: &'a str,
-    /// Whether the hash has a key.
+    /// True if the hash is keyed.
     pub(super) is_keyed: bool,
 }
 
 impl<'a> ChainedLine<'a> {
-    /// Takes a line without its end apart; `None` if it has no hash.
+    /// Parses a line without its line end; `None` if it has no hash.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         [(HASH, false), (HMAC, true)].into_iter().find_map(|(member, is_keyed)| {
             let (rest, hash) = split_hash(line.strip_suffix(b"\"}")?)?;
@@ -108,7 +108,7 @@ impl<'a> ChainedLine<'a> {
         })
     }
 
-    /// Whether the hash is that of the line.
+    /// Returns true if the hash matches the line.
     pub(super) fn is_genuine(&self, mode: &ChainMode) -> bool {
         match mode {
             // In constant time, though a log is no oracle.
@@ -119,7 +119,7 @@ impl<'a> ChainedLine<'a> {
         }
     }
 
-    /// Whether the line begins a chain.
+    /// Returns true if the line begins a chain.
     pub(super) fn is_first(&self) -> bool {
         self.prev == GENESIS
     }
@@ -132,14 +132,14 @@ fn split_hash(text: &[u8]) -> Option<(&[u8], &str)> {
     hash.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')).then_some((rest, hash))
 }
 
-/// The number of a record.
+/// Returns the number of a record.
 pub(super) fn read_number(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(b"{\"seq\":")?;
     let end = digits.iter().position(|byte| *byte == b',')?;
     str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
-/// What the first record of a chain refers to.
+/// The predecessor's hash in the first record of a chain.
 const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const PREV: &str = ",\"prev\":\"";
 const HASH: &str = ",\"hash\":\"";

@@ -1,15 +1,16 @@
 //! The audit log: one JSON record per decision, for auditors.
 //!
-//! The access log says how calls went, to operators, and may lose lines. The audit log says who was
-//! allowed what, by which check or rule, and counts what it loses: callers put finished records into
-//! a bounded queue ([`queue`]) and never wait; one thread ([`writer`]) numbers them, chains them
-//! ([`chain`]) and writes them to a file ([`rotation`]), standard output or syslog ([`syslog`]). A
-//! record that cannot be written stays until it can be; meanwhile the queue fills, what does not
-//! fit is counted, and a record in the log itself says how many were lost.
+//! The access log reports the outcome of calls to operators, and may lose lines. The audit log
+//! records the permissions of each principal with the deciding check or rule, and counts lost
+//! records. Callers put finished records into a bounded queue ([`queue`]) and never wait. One
+//! thread ([`writer`]) numbers the records, chains them ([`chain`]) and writes them to a file
+//! ([`rotation`]), standard output or syslog ([`syslog`]). A record that cannot be written is
+//! retried until it can. Meanwhile the queue fills, further records are counted as lost, and a
+//! record in the log itself gives their number.
 //!
-//! Unlike the rest of `telemetry`, it may hold arguments, if the operator asks for them, redacted
-//! ([`redaction`]). Keys, tokens and session ids are never an input: only what tells one from
-//! another.
+//! Unlike the rest of `telemetry`, the audit log may hold arguments, if the operator asks for them,
+//! redacted ([`redaction`]). Keys, tokens and session ids are never an input, only values that
+//! distinguish them.
 
 mod arguments;
 mod chain;
@@ -54,25 +55,25 @@ use queue::AuditQueue;
 use record::{RecordId, RecordTime};
 use writer::{AuditWriter, WriterState};
 
-/// What is recorded, and where.
+/// Settings of the audit log.
 #[derive(Debug)]
 pub struct AuditSettings {
-    /// Where records are written.
+    /// Destination of the records.
     pub sink: AuditSinkSettings,
-    /// The most bytes of records that wait.
+    /// Maximum bytes of pending records.
     pub queue_size: usize,
-    /// How records are chained.
+    /// Mode of the chain.
     pub chain: ChainMode,
-    /// The digest of arguments that is recorded.
+    /// Digest of arguments in the records.
     pub digest: ArgumentsDigest,
-    /// How values of arguments are recorded; `None` if they are not.
+    /// Recording of argument values; `None` omits them.
     pub arguments: Option<ArgumentRecording>,
 }
 
 /// A digest of a call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentsDigest {
-    /// None.
+    /// No digest.
     Off,
     /// SHA-256.
     Sha256,
@@ -80,10 +81,10 @@ pub enum ArgumentsDigest {
     Blake2b,
 }
 
-/// Where records are written.
+/// Destination of the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditSinkSettings {
-    /// A file, and when the next one begins.
+    /// A file, and the conditions for its rotation.
     File(PathBuf, FileRotation),
     /// Standard output.
     Stdout,
@@ -91,27 +92,27 @@ pub enum AuditSinkSettings {
     Syslog(SyslogAddress),
 }
 
-/// How each record refers to the one before.
+/// Reference of each record to its predecessor.
 #[derive(Debug, Clone)]
 pub enum ChainMode {
-    /// Not at all.
+    /// No reference.
     Off,
-    /// By its SHA-256.
+    /// The predecessor's SHA-256.
     Plain,
-    /// By an HMAC-SHA256, which only the owner of the key can make.
+    /// An HMAC-SHA256, which only the owner of the key can make.
     Keyed(ChainKey),
 }
 
-/// How the values of arguments are recorded.
+/// Settings for recording the values of arguments.
 #[derive(Debug)]
 pub struct ArgumentRecording {
-    /// About how many bytes of one call's arguments are shown.
+    /// Approximate bytes that are shown of one call's arguments.
     pub size: usize,
-    /// What is replaced in them.
+    /// Rules by which secrets are replaced.
     pub redaction: RedactionRules,
 }
 
-/// The handle through which records are written. Clones share one log.
+/// Handle for writing records. Clones share one log.
 #[derive(Debug, Clone)]
 pub struct AuditTrail(Arc<TrailState>);
 
@@ -119,7 +120,7 @@ pub struct AuditTrail(Arc<TrailState>);
 struct TrailState {
     on: AtomicBool,
     settings: ArcSwapOption<AuditSettings>,
-    /// Begins all ids of this run.
+    /// Prefix of all ids of this run.
     run: String,
     recorded: AtomicU64,
     queue: Arc<AuditQueue>,
@@ -127,25 +128,25 @@ struct TrailState {
     started: Mutex<bool>,
 }
 
-/// How the log stands, for `/status`.
+/// State of the log, for `/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditOverview {
-    /// Records that were written.
+    /// Written records.
     pub written: u64,
-    /// Records that were lost.
+    /// Lost records.
     pub dropped: u64,
-    /// Bytes of records that wait.
+    /// Bytes of pending records.
     pub queued: usize,
-    /// The number of the last record.
+    /// Number of the last record.
     pub last_number: u64,
-    /// The hash of the last record, if records are chained.
+    /// Hash of the last record, if records are chained.
     pub last_hash: Option<String>,
-    /// Why the last attempt to write failed; `None` once one succeeds.
+    /// Error of the last attempt to write; `None` once an attempt succeeds.
     pub fault: Option<String>,
 }
 
 impl AuditTrail {
-    /// A log that is off until [`AuditTrail::apply`] is called.
+    /// Creates a log that is off until [`AuditTrail::apply`] is called.
     pub fn new(counts: AuditCounts) -> Self {
         let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
         Self(Arc::new(TrailState {
@@ -159,7 +160,7 @@ impl AuditTrail {
         }))
     }
 
-    /// Whether anything is recorded.
+    /// Returns true if the log is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.0.on.load(Relaxed)
@@ -187,14 +188,14 @@ impl AuditTrail {
         let _ = SCRATCH.try_with(|kept| kept.set(scratch));
     }
 
-    /// The id of a record that is written later.
+    /// Returns the id of a record that is written later.
     pub fn next_id(&self) -> String {
         let number = self.0.recorded.fetch_add(1, Relaxed);
         format!("{}-{number}", self.0.run)
     }
 
-    /// Puts settings in force. Records that wait are written where the new settings say, in order.
-    /// `None` turns the log off, once those that wait are written.
+    /// Puts settings in force. Pending records go to the new destination, in order. `None` turns
+    /// the log off once the pending records are written.
     ///
     /// # Errors
     /// The thread that writes cannot be started.
@@ -221,12 +222,12 @@ impl AuditTrail {
         Ok(())
     }
 
-    /// Has the file opened again: another program has moved it away.
+    /// Requests that the file is opened again, because another program has moved it.
     pub fn reopen(&self) {
         self.0.queue.request_reopening();
     }
 
-    /// How the log stands; `None` if it is off.
+    /// Returns the state of the log; `None` if it is off.
     pub fn overview(&self) -> Option<AuditOverview> {
         self.is_on().then(|| {
             let written = self.0.writer.snapshot();
@@ -241,8 +242,8 @@ impl AuditTrail {
         })
     }
 
-    /// Writes what waits, within this time, and ends the thread. Blocks. What is left then is
-    /// counted as dropped, and the log of the gateway says so.
+    /// Writes pending records within this time, and ends the thread. Blocks. The remaining records
+    /// are counted as lost and reported in the gateway's log.
     pub fn finish(&self, within: Duration) {
         self.0.on.store(false, Relaxed);
         if *self.0.started.lock() {
@@ -261,7 +262,7 @@ thread_local! {
     static SCRATCH: Cell<RecordScratch> = const { Cell::new(RecordScratch::new()) };
 }
 
-/// What a thread keeps between two records.
+/// Memory that a thread keeps between two records.
 struct RecordScratch {
     json: Vec<u8>,
     second: SecondText,
@@ -279,5 +280,5 @@ impl Default for RecordScratch {
     }
 }
 
-/// The most memory that a thread keeps for the next record.
+/// Maximum bytes that a thread keeps for the next record.
 const KEPT_SCRATCH: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What is known of a request's caller and of the decision about it, for its audit record.
+//! Facts about a request's caller and about the decision, for the request's audit record.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,16 +6,16 @@ use parking_lot::Mutex;
 
 use super::AuditTrail;
 
-/// How a caller has proved who it is. Never the secret itself.
+/// Proof of the caller's identity. Never the secret itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditCredential {
     /// The kind of proof: `key`, `none`, `parent`.
     pub kind: &'static str,
-    /// What tells it from others of its kind: the first digits of a key's SHA-256.
+    /// Identifier among proofs of its kind: the first digits of a key's SHA-256.
     pub id: Option<Arc<str>>,
 }
 
-/// What the context of a request carries for its audit record, if there is an audit log.
+/// Notes for the audit record in the context of a request, if the audit log is on.
 #[derive(Debug, Default)]
 pub struct AuditNotes {
     credential: AuditCredential,
@@ -25,13 +25,13 @@ pub struct AuditNotes {
     change: OnceLock<DecidingRule>,
     confirmation: Mutex<Option<ConfirmationNote>>,
     condition_fault: OnceLock<Box<str>>,
-    /// The id of the record, if calls are made for the request.
+    /// Id of the record, if calls are made for the request.
     id: OnceLock<Arc<str>>,
-    /// The id of the record of the request that this call is made for.
+    /// Id of the parent request's record.
     parent: Option<Arc<str>>,
 }
 
-/// What a user was asked about a call, and answered.
+/// Confirmation by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfirmationNote {
     /// The user was asked.
@@ -65,19 +65,19 @@ pub struct DecidingRule {
 }
 
 impl AuditNotes {
-    /// The notes of a request with this credential, which these actors have used.
+    /// Creates the notes of a request with this credential and these actors.
     pub fn new(credential: AuditCredential, actors: Arc<[String]>) -> Arc<Self> {
         Self { credential, actors, ..Self::default() }.into()
     }
 
-    /// Notes for a call that is made on behalf of this request: it is decided about anew, and its
-    /// record names that of the request.
+    /// Creates notes for a call on behalf of this request. The call gets a decision of its own, and
+    /// its record names the record of this request.
     pub fn for_inner_call(&self, trail: &AuditTrail) -> Arc<Self> {
         let parent = Some(Arc::clone(self.id.get_or_init(|| trail.next_id().into())));
         Self { parent, ..self.of_same_caller() }.into()
     }
 
-    /// Notes for a part of this request that is decided about anew.
+    /// Creates notes for a part of this request that gets a decision of its own.
     pub fn for_part(&self) -> Arc<Self> {
         self.of_same_caller().into()
     }
@@ -87,72 +87,75 @@ impl AuditNotes {
         Self { credential, actors, ..Self::default() }
     }
 
-    /// The id that the record has to have, because others name it.
+    /// Returns the id for the record, if others refer to it.
     pub fn id(&self) -> Option<&str> {
         self.id.get().map(|id| &**id)
     }
 
-    /// The id of the record of the request that this call is made for.
+    /// Returns the id of the parent request's record.
     pub fn parent(&self) -> Option<&str> {
         self.parent.as_deref()
     }
 
-    /// How the caller has proved who it is.
+    /// Returns the proof of the caller's identity.
     pub fn credential(&self) -> &AuditCredential {
         &self.credential
     }
 
-    /// Who acts for the caller, the current actor first.
+    /// Returns the actors on behalf of the caller, the current one first.
     pub fn actors(&self) -> &[String] {
         &self.actors
     }
 
-    /// Says which rule permits the request, unless another check refuses it. The first one counts.
+    /// Sets the rule that permits the request unless another check refuses it. The first one
+    /// counts.
     pub fn set_permission(&self, rule: DecidingRule) {
         let _ = self.permission.set(rule);
     }
 
-    /// The rule that permits the request, if one said so.
+    /// Returns the rule that permits the request, if there is one.
     pub fn permission(&self) -> Option<&DecidingRule> {
         self.permission.get()
     }
 
-    /// Says which rule has changed the request, unless another check refuses it. The first one counts.
+    /// Sets the rule that changed the request, unless another check refuses it. The first one
+    /// counts.
     pub fn set_change(&self, rule: DecidingRule) {
         let _ = self.change.set(rule);
     }
 
-    /// The rule that has changed the request, if one did.
+    /// Returns the rule that changed the request, if there is one.
     pub fn change(&self) -> Option<&DecidingRule> {
         self.change.get()
     }
 
-    /// Says what the user was asked or has answered. The last one counts.
+    /// Sets the state of the user's confirmation. The last one counts.
     pub fn set_confirmation(&self, note: ConfirmationNote) {
         *self.confirmation.lock() = Some(note);
     }
 
-    /// What the user was asked or has answered.
+    /// Returns the state of the user's confirmation.
     pub fn confirmation(&self) -> Option<ConfirmationNote> {
         *self.confirmation.lock()
     }
 
-    /// Notes the rule whose condition could not be evaluated, and its fault. The first one counts.
+    /// Sets the rule with a condition that could not be evaluated, and its fault. The first one
+    /// counts.
     pub fn set_condition_fault(&self, fault: Box<str>) {
         let _ = self.condition_fault.set(fault);
     }
 
-    /// The rule whose condition could not be evaluated, and its fault.
+    /// Returns the rule with a condition that could not be evaluated, and its fault.
     pub fn condition_fault(&self) -> Option<&str> {
         self.condition_fault.get().map(|fault| &**fault)
     }
 
-    /// Says which rule decided. The first one counts.
+    /// Sets the deciding rule. The first one counts.
     pub fn set_rule(&self, rule: DecidingRule) {
         let _ = self.rule.set(rule);
     }
 
-    /// The rule that decided, if one said so.
+    /// Returns the deciding rule, if there is one.
     pub fn rule(&self) -> Option<&DecidingRule> {
         self.rule.get()
     }

@@ -1,4 +1,4 @@
-//! The records that wait for the writer: bounded in bytes, in the order in which they were made.
+//! Queue of pending records: bounded in bytes, in order of creation.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct AuditQueue {
     waiting: Mutex<WaitingRecords>,
     /// Wakes the writer.
     writer: Condvar,
-    /// Wakes [`AuditQueue::close`]: the writer has ended.
+    /// Wakes [`AuditQueue::close`] when the writer has ended.
     ended: Condvar,
     counts: AuditCounts,
 }
@@ -25,22 +25,22 @@ pub(super) struct AuditQueue {
 struct WaitingRecords {
     /// In order, before `filling`.
     full: VecDeque<RecordBatch>,
-    /// The batch that records are added to.
+    /// The batch that receives new records.
     filling: RecordBatch,
-    /// An empty batch, whose memory the next one uses.
+    /// An empty batch. The next batch reuses its memory.
     spare: RecordBatch,
-    /// The size of all records, with those that the writer holds.
+    /// Bytes of all records, including those that the writer holds.
     bytes: usize,
-    /// The most bytes.
+    /// Maximum bytes.
     limit: usize,
-    /// Records that were lost after the last entry.
+    /// Records lost after the last entry.
     lost: u64,
     settings: Option<Arc<AuditSettings>>,
     reopening: bool,
     stage: QueueStage,
-    /// What the writer holds: it is writing it, or could not write it.
+    /// Records that the writer holds: it is writing them, or could not write them.
     held: HeldRecords,
-    /// The writer waits for the next record, however long that takes.
+    /// The writer waits for the next record without a time limit.
     is_idle: bool,
 }
 
@@ -57,7 +57,7 @@ enum QueueStage {
     Open,
     /// The writer writes the remaining records, as long as it succeeds.
     Closing,
-    /// The writer has ended, or is given up.
+    /// The writer has ended, or missed the time limit.
     Ended,
 }
 
@@ -65,18 +65,18 @@ enum QueueStage {
 #[derive(Debug, Default)]
 pub(super) struct RecordBatch {
     entries: VecDeque<QueueEntry>,
-    /// The records, as JSON, one after the other.
+    /// The records as consecutive JSON.
     bytes: Vec<u8>,
-    /// Where the first of `entries` begins.
+    /// Offset of the first of `entries`.
     read: usize,
 }
 
-/// What is to be written.
+/// Entry to write.
 #[derive(Debug, Clone, Copy)]
 enum QueueEntry {
-    /// A record of so many bytes.
+    /// A record with its number of bytes.
     Record(usize),
-    /// The number of records that were lost here, and when that was noticed.
+    /// The number of records lost at this position, and the time at which the loss was noticed.
     Lost(u64, SystemTime),
 }
 
@@ -85,20 +85,20 @@ enum QueueEntry {
 pub(super) enum BatchEntry<'a> {
     /// A record, as JSON.
     Record(&'a [u8]),
-    /// The number of records that were lost here, and when that was noticed.
+    /// The number of records lost at this position, and the time at which the loss was noticed.
     Lost(u64, SystemTime),
 }
 
-/// What the writer is to do next.
+/// Next task of the writer.
 #[derive(Debug)]
 pub(super) enum WriterTask {
-    /// Write where these settings say.
+    /// Write to the destination of these settings.
     Configure(Arc<AuditSettings>),
     /// Open the file again.
     Reopen,
-    /// Write what it holds.
+    /// Write the held records.
     Write,
-    /// End.
+    /// Exit.
     End,
 }
 
@@ -112,7 +112,7 @@ impl AuditQueue {
         &self.counts
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes of pending records.
     pub(super) fn bytes(&self) -> usize {
         self.waiting.lock().bytes
     }
@@ -130,8 +130,8 @@ impl AuditQueue {
         self.writer.notify_one();
     }
 
-    /// Adds a record, or counts it as lost if there is no room. Records about strangers have half of
-    /// the room, so that a flood of them displaces no others.
+    /// Adds a record, or counts it as lost if there is no room. Records about unknown callers get
+    /// half of the room, so that a flood of them displaces no others.
     pub(super) fn push(&self, json: &[u8], is_of_stranger: bool) {
         let mut waiting = self.waiting.lock();
         let limit = if is_of_stranger { waiting.limit / 2 } else { waiting.limit };
@@ -163,10 +163,10 @@ impl AuditQueue {
         self.counts.count(AuditFate::Dropped, 1);
     }
 
-    /// Waits for the writer's next task. A writer that holds records, because it could not write
-    /// them, gets no others, and tries again after the `pause`. Another one rests for the `pause`, unless
-    /// many records wait, so that it writes them together; the first record after a longer rest is
-    /// written at once.
+    /// Waits for the writer's next task. A writer that still holds records after a failure gets no
+    /// others, and tries again after the `pause`. Otherwise the writer rests for the `pause`,
+    /// unless many records are pending, so that it writes several together. The first record after
+    /// a longer rest is written at once.
     pub(super) fn next_task(&self, held: &mut RecordBatch, pause: Duration) -> WriterTask {
         let until = clock::real_now() + pause;
         let mut waiting = self.waiting.lock();
@@ -210,7 +210,7 @@ impl AuditQueue {
         self.ended.notify_all();
     }
 
-    /// Has the remaining records written, within this time; the number of those that were not.
+    /// Lets the writer finish within this time, and returns the number of records that remain.
     pub(super) fn close(&self, within: Duration) -> u64 {
         let mut waiting = self.waiting.lock();
         if waiting.stage == QueueStage::Open {
@@ -231,12 +231,12 @@ impl AuditQueue {
 }
 
 impl WaitingRecords {
-    /// With this many bytes the writer does not wait for more.
+    /// Returns the number of bytes at which the writer stops waiting for more.
     fn enough(&self) -> usize {
         ENOUGH.min(self.limit / 4)
     }
 
-    /// The batch that the next record goes into.
+    /// Returns the batch for the next record.
     fn batch_for(&mut self, bytes: usize) -> &mut RecordBatch {
         if !self.filling.is_empty() && self.filling.bytes.len() + bytes > BATCH {
             let next = std::mem::take(&mut self.spare);
@@ -245,7 +245,7 @@ impl WaitingRecords {
         &mut self.filling
     }
 
-    /// Gives the writer, which holds nothing, the first batch; `false` if there is none.
+    /// Moves the first batch to the writer, which holds none. Returns false if the queue is empty.
     fn give_batch(&mut self, held: &mut RecordBatch) -> bool {
         if self.full.is_empty() && self.filling.is_empty() {
             match std::mem::take(&mut self.lost) {
@@ -262,7 +262,7 @@ impl WaitingRecords {
         true
     }
 
-    /// Notes how much of what the writer was given it still holds.
+    /// Updates the number of records and bytes that the writer still holds.
     fn note_written(&mut self, held: &RecordBatch) {
         let left = HeldRecords { records: held.records(), bytes: held.bytes.len() - held.read };
         self.bytes = self.bytes.saturating_sub(self.held.bytes.saturating_sub(left.bytes));
@@ -284,12 +284,12 @@ impl RecordBatch {
         self.entries.is_empty()
     }
 
-    /// The number of records, without what was lost.
+    /// Returns the number of records, without the lost ones.
     pub(super) fn records(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry, QueueEntry::Record(_))).count()
     }
 
-    /// The entries that are not written yet.
+    /// Returns the entries that are not written yet.
     pub(super) fn entries(&self) -> impl Iterator<Item = BatchEntry<'_>> {
         let mut rest = self.bytes.get(self.read..).unwrap_or_default();
         self.entries.iter().map(move |entry| match *entry {
@@ -302,7 +302,7 @@ impl RecordBatch {
         })
     }
 
-    /// Removes the first entries; how many of them were records.
+    /// Removes the first entries, and returns the number of records among them.
     pub(super) fn remove_first(&mut self, entries: usize) -> u64 {
         let mut records = 0;
         for entry in self.entries.drain(..entries.min(self.entries.len())) {
@@ -314,7 +314,7 @@ impl RecordBatch {
         records
     }
 
-    /// Removes everything, and keeps the memory unless it is large.
+    /// Removes all entries, and keeps the memory unless it is large.
     fn empty(&mut self) {
         self.entries.clear();
         self.bytes.clear();
@@ -323,7 +323,7 @@ impl RecordBatch {
     }
 }
 
-/// The most bytes of records that are written together, unless one has more.
+/// Maximum bytes of records in one batch; a single record may exceed it.
 const BATCH: usize = 64 << 10;
-/// With this many bytes the writer does not wait for more.
+/// Number of bytes at which the writer stops waiting for more.
 const ENOUGH: usize = BATCH / 2;

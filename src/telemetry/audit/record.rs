@@ -16,27 +16,27 @@ use crate::text::clip;
 use super::arguments::mark_unread;
 use super::{ArgumentBounds, ArgumentsDigest, AuditCredential, AuditSettings, ConfirmationNote};
 
-/// What a record is about.
+/// Subject of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditKind {
-    /// A call of a method that servers answer.
+    /// A call to a method that servers answer.
     Call,
-    /// A list that was shown.
+    /// A list that was returned.
     List,
-    /// A subscription that was granted, or left out of what was granted.
+    /// A subscription that was granted, or omitted from the grant.
     Subscribe,
     /// A request that was refused before it became a call.
     Request,
 }
 
-/// What was decided.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditDecision {
     /// The request was served.
     Allow,
     /// The request was refused.
     Deny,
-    /// The user was asked first.
+    /// The user had to confirm first.
     Confirm,
     /// The client left before a decision.
     None,
@@ -67,21 +67,21 @@ impl AuditDecision {
 /// The record of one decision. Texts are as the client wrote them.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditRecord<'a> {
-    /// What it is about.
+    /// Kind of the decision's subject.
     pub kind: AuditKind,
-    /// Its id, if that was known before ([`AuditTrail::next_id`](super::AuditTrail::next_id)).
+    /// Id that was known before ([`AuditTrail::next_id`](super::AuditTrail::next_id)).
     pub id: Option<&'a str>,
-    /// The id of the record of the call that this one was made for.
+    /// Id of the parent call's record.
     pub parent: Option<&'a str>,
-    /// Who asked; `None` if that could not be found out.
+    /// The caller; `None` if it is unknown.
     pub principal: Option<&'a str>,
-    /// How the caller has proved that.
+    /// Proof of the caller's identity.
     pub credential: &'a AuditCredential,
-    /// Who acts for the principal, the current actor first.
+    /// Actors on behalf of the principal, the current one first.
     pub actors: &'a [String],
     /// The client's address; `None` for a client on standard streams.
     pub address: Option<IpAddr>,
-    /// The profile that was asked for.
+    /// The requested profile.
     pub profile: &'a str,
     /// The method.
     pub method: &'a str,
@@ -91,19 +91,19 @@ pub struct AuditRecord<'a> {
     pub native: CallSubject<'a>,
     /// The server that the call was routed to.
     pub server: Option<&'a str>,
-    /// What was decided.
+    /// The decision.
     pub decision: AuditDecision,
     /// The check that decided.
     pub check: &'a str,
     /// The rule or limit within the check, if it has several.
     pub rule: Option<&'a str>,
-    /// The rule whose condition could not be evaluated, and its fault.
+    /// Rule with a condition that could not be evaluated, and its fault.
     pub condition_fault: Option<&'a str>,
-    /// What the user was asked, and answered; `None` if nobody was asked.
+    /// Confirmation by the user; `None` if the user was not asked.
     pub confirmation: Option<ConfirmationNote>,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: &'a str,
-    /// Why it was refused or failed.
+    /// Reason of a refusal or failure.
     pub reason: Option<&'a str>,
     /// The JSON-RPC error code, if there is one.
     pub code: Option<i64>,
@@ -111,9 +111,9 @@ pub struct AuditRecord<'a> {
     pub duration: Option<Duration>,
     /// The part of the duration spent waiting for the server.
     pub upstream: Option<Duration>,
-    /// The size of the request's params, or of the body that was refused.
+    /// Size of the request's params, or of the refused body.
     pub request_bytes: Option<usize>,
-    /// The size of the result or error.
+    /// Size of the result or error.
     pub response_bytes: Option<u64>,
     /// The Legacy session, by [`session_digest`].
     pub session: Option<&'a str>,
@@ -121,13 +121,13 @@ pub struct AuditRecord<'a> {
     pub trace_id: Option<&'a str>,
     /// The call's arguments.
     pub arguments: Option<&'a [u8]>,
-    /// The size and digest of the list that was shown.
+    /// Size and digest of the returned list.
     pub shown: Option<(usize, &'a [u8])>,
 }
 
 impl AuditRecord<'_> {
-    /// Whether it is about a request of a caller that nobody knows: such records may not displace
-    /// those of others.
+    /// Returns true for a request of an unknown caller. Such records may not displace those of
+    /// others.
     pub(super) fn is_of_stranger(&self) -> bool {
         self.principal.is_none()
     }
@@ -187,20 +187,20 @@ impl AuditRecord<'_> {
 /// The id of a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RecordId<'a> {
-    /// One that was known before.
+    /// A known id.
     Known(&'a str),
-    /// That of the run of the gateway, and a number.
+    /// Prefix of the gateway's run, and a number.
     New(&'a str, u64),
 }
 
-/// When a record is made: the text of the second, and the microseconds.
+/// Time of a record: the text of the second, and the microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordTime<'a> {
     pub(super) second: &'a str,
     pub(super) micros: u32,
 }
 
-/// Writes the members of a record. Each key brings its comma and its colon.
+/// Writes the members of a record. Each key includes its comma and its colon.
 struct RecordWriter<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -239,7 +239,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    /// A constant; the key brings the first quote.
+    /// Writes a constant; the key includes the first quote.
     fn write_word(&mut self, key: &str, word: &'static str) {
         push_raw(self.out, key);
         push_raw(self.out, word);
@@ -268,7 +268,7 @@ impl RecordWriter<'_> {
         push_raw(self.out, "}");
     }
 
-    /// The key brings the bracket.
+    /// Writes a list; the key includes the bracket.
     fn write_list(&mut self, key: &str, texts: &[String]) {
         push_raw(self.out, key);
         for (place, text) in texts.iter().enumerate() {
@@ -332,19 +332,20 @@ fn whole_microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// RFC 3339 in UTC, with microseconds.
+/// Formats a time as RFC 3339 in UTC, with microseconds.
 pub(super) fn format_time(at: SystemTime) -> String {
     format!("{:.6}", Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// What tells one Legacy session from another: a reader of the log cannot enter the session.
+/// Returns a digest that distinguishes Legacy sessions. A reader of the log cannot enter a session
+/// with it.
 pub fn session_digest(id: &str) -> String {
     let digest = sha256(id.as_bytes());
     let head: [u8; 8] = digest.first_chunk().copied().unwrap_or_default();
     HEXLOWER.encode(&head)
 }
 
-/// The check that refuses with this failure, by the failure's label.
+/// Returns the check that refuses with this failure, by the failure's label.
 pub fn check_of_failure(label: &str) -> &'static str {
     match label {
         "key_missing" | "key_unknown" | "key_expired" => "key",
@@ -368,8 +369,8 @@ pub fn check_of_failure(label: &str) -> &'static str {
     }
 }
 
-/// The largest arguments whose values are read for a record, in bytes: a call waits for that.
+/// Maximum bytes of arguments that are parsed for a record: a call waits for that.
 const MAX_READ: usize = 256 << 10;
 const NULL: &str = "null";
-/// What most records take, without their hashes.
+/// Size of most records, without their hashes.
 const USUAL_SIZE: usize = 1024;

@@ -1,4 +1,4 @@
-//! Secrets in arguments, and the text in place of them.
+//! Replacement of secrets in arguments.
 
 use std::borrow::Cow;
 
@@ -6,24 +6,24 @@ use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
 use super::arguments::ArgumentTree;
 
-/// The rules by which values are replaced.
+/// Rules by which values are replaced.
 #[derive(Debug)]
 pub struct RedactionRules {
-    /// Those of the configuration.
+    /// Key patterns of the configuration.
     keys: RegexSet,
     /// The expressions of `values`, all at once.
     is_secret: RegexSet,
     values: Vec<Regex>,
 }
 
-/// Why an expression cannot be used.
+/// Error of an expression that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("not a regular expression")]
 pub struct RedactionError(#[from] regex::Error);
 
 impl RedactionRules {
-    /// The built-in rules, and these: members whose key matches one of `keys`, and texts in which
-    /// one of `values` matches, are replaced.
+    /// Builds the rules: the built-in ones, and these. They replace members with a key that matches
+    /// one of `keys`, and texts that match one of `values`.
     ///
     /// # Errors
     /// An expression does not parse, or is too large.
@@ -94,12 +94,12 @@ impl RedactionRules {
     }
 }
 
-/// The meaning of the key of a value.
+/// Meaning of a value's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ValueKey {
-    /// Nothing.
+    /// No secret.
     Other,
-    /// A text is a secret: a number of tokens is none.
+    /// Texts are secrets, and numbers are not: a number of tokens is no secret.
     SecretText,
     /// Texts and numbers are secrets.
     Secret,
@@ -130,7 +130,7 @@ fn kind_of_key(name: &str) -> ValueKey {
     if is_key { ValueKey::Secret } else { ValueKey::Other }
 }
 
-/// The words of a key in lower case: of `x-api-key`, `apiKey` and `API_KEY2`.
+/// Splits a key into words in lower case, such as `x-api-key`, `apiKey` and `API_KEY2`.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -156,7 +156,7 @@ fn redacted(secret: &str) -> Cow<'static, str> {
     }
 }
 
-/// The last words of keys whose values are secrets. They may be joined with another: `dbpassword`.
+/// Last words of keys with secret values. They may be joined with another word: `dbpassword`.
 const SECRET_WORDS: [&str; 9] = [
     "password",
     "passwd",
@@ -168,7 +168,7 @@ const SECRET_WORDS: [&str; 9] = [
     "apikey",
     "privatekey",
 ];
-/// The words before `key` with which it is a secret.
+/// Words before `key` that mark a secret.
 const KEY_KINDS: [&str; 6] = ["api", "private", "secret", "access", "signing", "encryption"];
 /// Words that may follow those of a secret.
 const SECRET_QUALIFIERS: [&str; 20] = [
@@ -194,7 +194,7 @@ const SECRET_QUALIFIERS: [&str; 20] = [
     "hex",
 ];
 
-/// Texts that are secrets, or contain one, whatever their key. The group `secret` is the secret part.
+/// Texts that are or contain a secret under any key. The group `secret` is the secret part.
 pub(super) const BUILT_IN_VALUES: [&str; 6] = [
     r"(?i)\b(?:bearer|basic)\s+(?P<secret>[a-z0-9+/=._~-]{8,})",
     r"\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
@@ -204,13 +204,13 @@ pub(super) const BUILT_IN_VALUES: [&str; 6] = [
     r"://(?P<secret>[^/\s:@]+:[^/\s@]+)@",
 ];
 
-/// The name of the group that is the secret part of a text.
+/// Name of the group that matches the secret part of a text.
 const SECRET_GROUP: &str = "secret";
 /// The text in place of a secret.
 const REDACTED: &str = "[redacted]";
-/// The longest secret whose length is not told, in bytes.
+/// Maximum bytes of a secret with a hidden length.
 const LONGEST_SECRET: usize = 256;
-/// The most bytes of all compiled expressions of one kind.
+/// Maximum bytes of all compiled expressions of one kind.
 const EXPRESSIONS_SIZE: usize = 4 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A file of records that begins anew when it is large or old.
+//! A file of records with rotation by size or age.
 //!
-//! `audit.jsonl` is the current file, `audit.jsonl.1` the one before, and so on. A file that another
-//! program has moved away is noticed before the next record, and a new one begins.
+//! `audit.jsonl` is the current file, `audit.jsonl.1` the one before, and so on. Before each record
+//! the file is checked: if another program has moved it away, a new one begins.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -15,14 +15,14 @@ use super::chain::ChainEnd;
 use super::sink::Lines;
 use crate::clock;
 
-/// When the next file begins, and how many are kept.
+/// Conditions for the next file, and the number of kept files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRotation {
-    /// The most bytes of a file; `None` if size does not matter.
+    /// Maximum bytes of a file; `None` for no limit.
     pub size: Option<u64>,
-    /// The greatest age of a file; `None` if age does not matter.
+    /// Maximum age of a file; `None` for no limit.
     pub age: Option<Duration>,
-    /// The number of files that are kept besides the current one.
+    /// Number of kept files besides the current one.
     pub keep: usize,
 }
 
@@ -49,8 +49,8 @@ impl RotatingFile {
         Self { path, rotation, open: None }
     }
 
-    /// The last record of the log, and whether a piece of a further one, which a crash has left,
-    /// was removed.
+    /// Returns the last record of the log, and true if an incomplete record was removed, which a
+    /// crash had left.
     pub(super) fn find_end(&mut self) -> io::Result<(ChainEnd, bool)> {
         let path = self.path.clone();
         let log = self.opened()?;
@@ -71,8 +71,8 @@ impl RotatingFile {
         Ok((end.unwrap_or_default(), had_torn_line))
     }
 
-    /// Appends as many of these lines as fit into the file, and returns how many: into the next file if
-    /// this one is full or old, and at least one.
+    /// Appends as many of these lines as fit into the file, at least one, and returns their number.
+    /// Begins the next file if this one is full or old.
     pub(super) fn append_lines(&mut self, lines: Lines<'_>) -> io::Result<usize> {
         if self.is_moved() {
             self.open = None;
@@ -82,14 +82,14 @@ impl RotatingFile {
         if log.is_due(lines.first(1).len() as u64, rotation)
             && let Err(error) = self.rotate()
         {
-            // Better in a large file than nowhere.
+            // A large file is better than a lost record.
             tracing::warn!(%error, "the audit log could not be rotated");
         }
         let log = self.opened()?;
         let count = log.count_fitting(lines, rotation);
         match log.append(lines.first(count)) {
             Ok(()) => Ok(count),
-            // There may be room for one where there is none for all.
+            // One line may fit even if all of them do not.
             Err(_) if count > 1 => log.append(lines.first(1)).map(|()| 1),
             Err(error) => Err(error),
         }
@@ -109,7 +109,7 @@ impl RotatingFile {
         Ok(self.open.insert(log))
     }
 
-    /// Whether the path no longer leads to the open file.
+    /// Returns true if the path no longer leads to the open file.
     fn is_moved(&self) -> bool {
         self.open.as_ref().is_some_and(|log| {
             let there = fs::metadata(&self.path);
@@ -165,8 +165,8 @@ impl OpenLog {
         rotation.age.is_some_and(|most| age() >= most)
     }
 
-    /// How many of these lines are written together: one into what is no regular file, which may take a
-    /// part of several and keep it.
+    /// Returns the number of lines to write together. It is one for other than regular files, which
+    /// may accept only a part of several lines and keep it.
     fn count_fitting(&self, lines: Lines<'_>, rotation: FileRotation) -> usize {
         if !self.is_regular || self.is_old(rotation) {
             return 1;
@@ -178,7 +178,7 @@ impl OpenLog {
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(lines) {
             if self.is_regular {
-                // No half line before the next attempt.
+                // Remove the partial line before the next attempt.
                 let _ = self.file.set_len(self.length);
             }
             return Err(error);
@@ -189,14 +189,14 @@ impl OpenLog {
     }
 }
 
-/// The length of a last line without an end.
+/// Returns the length of an unterminated last line.
 fn torn_length(path: &Path, length: u64) -> io::Result<u64> {
     let tail = read_tail(path, length)?;
     let torn = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
     Ok(torn as u64)
 }
 
-/// The last bytes of a file, as many as a line may have.
+/// Returns the last bytes of a file, up to the maximum length of a line.
 fn read_tail(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
@@ -205,7 +205,7 @@ fn read_tail(path: &Path, length: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// The last complete line of a file, without its end.
+/// Returns the last complete line of a file, without its line end.
 fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let tail = read_tail(path, fs::metadata(path)?.len())?;
     let Some(tail) = tail.strip_suffix(b"\n") else { return Ok(None) };
@@ -220,14 +220,14 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// The path of an earlier file.
+/// Returns the path of an earlier file.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
 }
 
-/// Records name people and what they did.
+/// Records name people and their actions.
 const FILE_MODE: u32 = 0o600;
-/// The most bytes of a line.
+/// Maximum bytes of a line.
 pub(super) const LONGEST_LINE: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! Where the writer writes lines: a file, standard output or syslog.
+//! Destinations of the writer: a file, standard output or syslog.
 
 use std::io::{self, Write as _};
 
@@ -15,13 +15,13 @@ pub(super) enum AuditSink {
     Syslog(SyslogConnection),
 }
 
-/// Lines with their ends, at least one.
+/// Lines with their line ends, at least one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines<'a> {
     pub(super) text: &'a [u8],
-    /// Where the first line begins in `text`.
+    /// Offset of the first line in `text`.
     pub(super) begin: usize,
-    /// Where each line ends in `text`.
+    /// Offset of each line's end in `text`.
     pub(super) ends: &'a [usize],
 }
 
@@ -30,19 +30,19 @@ impl<'a> Lines<'a> {
         self.ends.len()
     }
 
-    /// The text of the first lines.
+    /// Returns the text of the first lines.
     pub(super) fn first(&self, lines: usize) -> &'a [u8] {
         let end = lines.checked_sub(1).and_then(|last| self.ends.get(last).copied());
         self.text.get(self.begin..end.unwrap_or(self.begin)).unwrap_or_default()
     }
 
-    /// How many of the first lines have at most so many bytes.
+    /// Counts the first lines that fit into this many bytes.
     pub(super) fn count_within(&self, bytes: u64) -> usize {
         self.ends.partition_point(|end| (end - self.begin) as u64 <= bytes)
     }
 }
 
-/// Lines for standard output, of which a part may have been written.
+/// Lines for standard output, which may be partly written.
 #[derive(Debug, Default)]
 pub(super) struct PartialLine {
     written: usize,
@@ -61,7 +61,8 @@ impl AuditSink {
         }
     }
 
-    /// The last record of the log, where it can be read, and whether an incomplete one was removed.
+    /// Returns the last record of the log, where it can be read, and true if an incomplete record
+    /// was removed.
     pub(super) fn find_end(&mut self) -> io::Result<(ChainEnd, bool)> {
         match self {
             Self::File(file) => file.find_end(),
@@ -69,8 +70,8 @@ impl AuditSink {
         }
     }
 
-    /// Writes the first of these lines, one or more, and returns how many. After a failure the same lines
-    /// have to be tried again first.
+    /// Writes the first of these lines, at least one, and returns their number. After a failure the
+    /// caller retries the same lines first.
     pub(super) fn write_lines(&mut self, lines: Lines<'_>) -> io::Result<usize> {
         match self {
             Self::File(file) => file.append_lines(lines),

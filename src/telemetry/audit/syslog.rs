@@ -1,7 +1,7 @@
-//! Records as syslog messages of RFC 5424, to a socket of this machine, by UDP or by TCP.
+//! Records as syslog messages of RFC 5424, over a local socket, UDP or TCP.
 //!
-//! Written here because it is one line of text: the crates for it bring a logger of their own, and
-//! leave timeouts and reconnection to their users.
+//! Implemented here because a message is one line of text: the crates for syslog bring a logger of
+//! their own, and leave timeouts and reconnection to their users.
 
 use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _, UdpSocket};
@@ -13,18 +13,18 @@ use std::time::Duration;
 use super::record::format_time;
 use crate::clock;
 
-/// A syslog receiver.
+/// Address of a syslog receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyslogAddress {
-    /// A socket of this machine, such as `/dev/log`.
+    /// A local socket, such as `/dev/log`.
     Unix(PathBuf),
-    /// `HOST:PORT`, one datagram for each message: lost ones are not noticed.
+    /// `HOST:PORT`, one datagram for each message; losses are not noticed.
     Udp(String),
-    /// `HOST:PORT`, each message with its length before it (RFC 6587, 3.4.1).
+    /// `HOST:PORT`, each message prefixed with its length (RFC 6587, 3.4.1).
     Tcp(String),
 }
 
-/// A connection to a receiver, opened when it is needed.
+/// A connection to a receiver, opened on demand.
 #[derive(Debug)]
 pub(super) struct SyslogConnection {
     address: SyslogAddress,
@@ -50,7 +50,7 @@ impl SyslogConnection {
             Some(socket) if socket.is_alive() => socket,
             _ => SyslogSocket::connect(&self.address)?,
         };
-        // After a failure, which may have left half a message, the connection is not used again.
+        // A failure may leave half a message, so that the connection is not reused after it.
         socket.send(&write_message(record))?;
         self.open = Some(socket);
         Ok(())
@@ -92,7 +92,7 @@ impl SyslogSocket {
         }
     }
 
-    /// Whether the receiver has not closed the connection: what is written after that is lost
+    /// Returns true while the receiver keeps the connection open. Later writes would be lost
     /// without an error.
     fn is_alive(&self) -> bool {
         let look = |stream: &mut dyn io::Read, nonblocking: &dyn Fn(bool) -> io::Result<()>| {
@@ -115,7 +115,7 @@ impl SyslogSocket {
         match self {
             Self::Datagram(socket) => socket.send(message).map(drop),
             Self::Udp(socket) => socket.send(message).map(drop),
-            // A local stream separates messages by line ends; a record contains none.
+            // On a local stream, line ends separate messages; a record contains none.
             Self::Stream(stream) => stream.write_all(&[message, b"\n"].concat()),
             Self::Tcp(stream) => {
                 let length = format!("{} ", message.len());
@@ -125,7 +125,7 @@ impl SyslogSocket {
     }
 }
 
-/// RFC 5424, section 6: the header, no structured data, and the record.
+/// Formats a message by RFC 5424, section 6: the header, no structured data, and the record.
 fn write_message(record: &[u8]) -> Vec<u8> {
     let time = format_time(clock::wall_now());
     let header = format!("<{PRIORITY}>1 {time} - trunkline {} audit - ", process::id());
@@ -140,7 +140,7 @@ fn resolve(host: &str) -> io::Result<std::net::SocketAddr> {
 
 /// Facility 13 (log audit), severity 6 (informational).
 const PRIORITY: u8 = 13 * 8 + 6;
-/// How long connecting and sending may take.
+/// Time limit for connecting and sending.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// `EPROTOTYPE`: the socket is a stream.
 const WRONG_TYPE: i32 = rustix::io::Errno::PROTOTYPE.raw_os_error();

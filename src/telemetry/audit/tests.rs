@@ -1,4 +1,4 @@
-//! The log as a whole: what is written, lost, counted and verified.
+//! The log as a whole: written, lost, counted and verified records.
 
 mod records;
 
@@ -76,7 +76,7 @@ fn write(trail: &AuditTrail, tools: &[&str]) {
     }
 }
 
-/// The members of a record.
+/// Returns the members of a record.
 fn written(
     record: &AuditRecord<'_>,
     digest: ArgumentsDigest,
@@ -117,7 +117,7 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
     PathBuf::from(format!("{}.{number}", path.display()))
 }
 
-/// A file with a chain of four records.
+/// Writes a file with a chain of four records.
 fn chained(folder: &Path, mode: ChainMode) -> PathBuf {
     let path = folder.join("audit.jsonl");
     let (trail, _) = started(to_file(&path, ONE_FILE, mode));
@@ -219,7 +219,7 @@ fn a_chain_tells_what_was_done_to_it() {
     let other = String::from_utf8(other).unwrap();
     let replaced = after(format!("{}\n{other}", four[0]));
     assert_eq!(replaced.0, [(2, ChainFault::Unlinked { number: 2 })]);
-    // Only a record that is known from elsewhere shows that the end is missing.
+    // Only a record known from elsewhere reveals the missing end.
     let (faults, _) = after(join(&four[..3]));
     assert_eq!(faults, []);
     let mut verifier = LogVerifier::new(ChainMode::Plain);

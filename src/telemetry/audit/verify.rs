@@ -1,4 +1,4 @@
-//! Verifies the chain of a log: which record was altered, is missing, or is at another place.
+//! Verification of a log's chain: finds altered, missing and misplaced records.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -6,22 +6,22 @@ use super::ChainMode;
 use super::chain::{ChainEnd, ChainedLine, read_number};
 use super::rotation::LONGEST_LINE;
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
-    /// The line is no record of a chain.
+    /// The line is not a record of a chain.
     #[error("not a record of a chain")]
     NotChained,
-    /// The chain has a key, and none was given, or the other way round.
+    /// The chain is keyed and no key was given, or a key was given for a chain without one.
     #[error("the chain is {}", if *.keyed { "keyed: give its key" } else { "not keyed" })]
     OtherKind {
-        /// Whether the line's hash has a key.
+        /// True if the line's hash is keyed.
         keyed: bool,
     },
-    /// The hash is not that of the line.
+    /// The hash does not match the line.
     #[error("record {number} was altered, or chained with another key")]
     Altered {
-        /// The number that it claims.
+        /// The number that the record claims.
         number: u64,
     },
     /// Records are missing before this one.
@@ -32,7 +32,7 @@ pub enum ChainFault {
         /// The number of this record.
         number: u64,
     },
-    /// The record belongs to an earlier place.
+    /// The record belongs to an earlier position.
     #[error("records are out of order: {number} follows {before}")]
     Reordered {
         /// The number of the record before.
@@ -52,7 +52,7 @@ pub enum ChainFault {
         /// The number of this record.
         number: u64,
     },
-    /// The last line has no end.
+    /// The last line is not terminated.
     #[error("the line is incomplete")]
     Torn,
     /// The log ends before the expected record.
@@ -60,10 +60,10 @@ pub enum ChainFault {
     Truncated {
         /// The number of the last record.
         found: u64,
-        /// The expected one.
+        /// The expected number.
         expected: u64,
     },
-    /// The last record has another hash than expected.
+    /// The last record has a different hash than expected.
     #[error("record {number} has another hash than expected")]
     OtherEnd {
         /// The number of the last record.
@@ -74,7 +74,7 @@ pub enum ChainFault {
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChainReport {
-    /// Records that were read.
+    /// Records read.
     pub records: u64,
     /// The number of the first record.
     pub first: Option<u64>,
@@ -82,7 +82,7 @@ pub struct ChainReport {
     pub last: u64,
     /// The hash of the last record.
     pub last_hash: Option<String>,
-    /// The sum of all records that the log itself reports as lost.
+    /// Sum of the lost records that the log itself reports.
     pub lost: u64,
 }
 
@@ -95,17 +95,17 @@ pub struct LogVerifier {
 }
 
 impl LogVerifier {
-    /// A verifier of a chain of this mode.
+    /// Creates a verifier for a chain of this mode.
     pub fn new(mode: ChainMode) -> Self {
         Self { mode, end: None, report: ChainReport::default() }
     }
 
-    /// What was read so far.
+    /// Returns the report of the records so far.
     pub fn report(&self) -> &ChainReport {
         &self.report
     }
 
-    /// Reads one file; calls `tell` with the number of each line that has a fault, and the fault.
+    /// Reads one file, and calls `tell` with the line number and the fault of each faulty line.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -132,7 +132,7 @@ impl LogVerifier {
         Ok(())
     }
 
-    /// Compares the end of the log with a record that is known from elsewhere.
+    /// Compares the end of the log with a record known from elsewhere.
     pub fn expect_end(&self, number: u64, hash: &str) -> Option<ChainFault> {
         let ChainReport { last, last_hash, .. } = &self.report;
         match last_hash {
@@ -180,7 +180,7 @@ impl LogVerifier {
     }
 }
 
-/// The number of the first record of a file: files are sorted by it.
+/// Returns the number of the first record of a file, by which files are sorted.
 ///
 /// # Errors
 /// It cannot be read.
@@ -190,7 +190,7 @@ pub fn first_number(mut file: impl BufRead) -> io::Result<Option<u64>> {
     Ok(read_number(&line))
 }
 
-/// How many records a line reports as lost.
+/// Returns the number of lost records that a line reports.
 fn read_loss(line: &[u8]) -> u64 {
     #[derive(serde::Deserialize)]
     struct Loss<'a> {

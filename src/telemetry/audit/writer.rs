@@ -1,4 +1,4 @@
-//! The thread that numbers, chains and writes records, one after the other.
+//! The thread that numbers, chains and writes records.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::backoff::Backoff;
 use crate::telemetry::metrics::AuditFate;
 use crate::text::error_chain;
 
-/// What `/status` tells of the writer.
+/// State of the writer, for `/status`.
 #[derive(Debug, Default)]
 pub(super) struct WriterState(Mutex<WriterReport>);
 
-/// The last record, and the fault that keeps the next one waiting.
+/// The last record, and the fault that blocks the next one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WriterReport {
     pub(super) number: u64,
@@ -33,7 +33,7 @@ impl WriterState {
     }
 }
 
-/// The writer. What cannot be written is held until it can be.
+/// The writer. It retains records until they are written.
 pub(super) struct AuditWriter {
     queue: Arc<AuditQueue>,
     state: Arc<WriterState>,
@@ -53,12 +53,12 @@ struct WritableLog {
     lines: PreparedLines,
 }
 
-/// Lines as they are written, and where each of them ends.
+/// Formatted lines, and the end of each.
 #[derive(Default)]
 struct PreparedLines {
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// What the log's end is after each line.
+    /// End of the log after each line.
     chain: Vec<ChainEnd>,
 }
 
@@ -68,7 +68,7 @@ impl AuditWriter {
         Self { queue, state, log: None, held: RecordBatch::default(), backoff, dice }
     }
 
-    /// The thread's loop.
+    /// Runs the loop of the thread.
     pub(super) fn write_records(mut self) {
         let mut pause = Duration::ZERO;
         loop {
@@ -101,7 +101,7 @@ impl AuditWriter {
         }
     }
 
-    /// Tries to write what is held; how long to wait before the next attempt, or the next batch.
+    /// Tries to write the held records. Returns the pause before the next attempt or batch.
     fn write_held(&mut self) -> Duration {
         let Some(log) = &mut self.log else { return FIRST_PAUSE };
         if self.held.is_empty() {
@@ -150,7 +150,7 @@ impl AuditWriter {
 }
 
 impl WritableLog {
-    /// Writes the records of a batch, and removes from it those that were written.
+    /// Writes the records of a batch, and removes the written ones from it.
     fn write_batch(&mut self, batch: &mut RecordBatch, queue: &AuditQueue) -> io::Result<()> {
         let end = self.take_end(queue)?;
         self.lines.prepare(batch, &end, &self.settings.chain);
@@ -167,7 +167,7 @@ impl WritableLog {
         Ok(())
     }
 
-    /// The last record of the log, which is read first if it is not known.
+    /// Returns the last record of the log. Reads it first if it is unknown.
     fn take_end(&mut self, queue: &AuditQueue) -> io::Result<ChainEnd> {
         if let Some(end) = self.end.take() {
             return Ok(end);
@@ -201,17 +201,17 @@ impl PreparedLines {
     }
 }
 
-/// The record that says how many were lost where it stands.
+/// Returns the record that reports a loss at its position.
 fn write_loss(records: u64, at: SystemTime) -> Vec<u8> {
     let time = format_time(at);
     format!("{{\"time\":\"{time}\",\"event\":\"lost\",\"records\":{records}}}").into_bytes()
 }
 
-/// The pause after the first failure.
+/// Pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// How long records are collected after a write, as for the access log.
+/// Time for which records are collected after a write, as for the access log.
 const GATHER: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts.
+/// Maximum pause between two attempts.
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// `EMSGSIZE`.
 const TOO_LONG: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();

@@ -1,5 +1,5 @@
-//! The task that delivers: one event after the other, each until the receiver has taken it or the
-//! time for it is over.
+//! The delivery task: delivers the events in order, each until the receiver accepts it or its time
+//! has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::text::error_chain;
 /// The settings in force; `None` while events are off.
 pub(super) type LiveEventSettings = watch::Receiver<Option<Arc<EventSettings>>>;
 
-/// Delivers until `finish` is told, and then what is in the queue, or until it is dropped.
+/// Delivers events until `finish` fires, and then the rest of the queue. Stops at once when it is
+/// dropped.
 pub(super) async fn deliver_events(
     queue: Arc<EventQueue>,
     mut settings: LiveEventSettings,
@@ -60,7 +61,7 @@ pub(super) async fn deliver_events(
     }
 }
 
-/// Delivers to one receiver, without end.
+/// Delivers to one receiver in an endless loop.
 async fn deliver_to(queue: &EventQueue, settings: &EventSettings, sink: &mut EventSink) {
     let mut attempts = Attempts::new();
     loop {
@@ -74,11 +75,11 @@ async fn deliver_to(queue: &EventQueue, settings: &EventSettings, sink: &mut Eve
     }
 }
 
-/// The attempts at one receiver.
+/// Delivery attempts for one receiver.
 struct Attempts {
     backoff: Backoff,
     dice: fastrand::Rng,
-    /// Whether the last attempt failed: only changes are logged.
+    /// True if the last attempt failed: only changes are logged.
     is_failing: bool,
 }
 
@@ -88,7 +89,7 @@ impl Attempts {
         Self { backoff, dice: fastrand::Rng::new(), is_failing: false }
     }
 
-    /// Delivers one event, until it is taken or given up.
+    /// Delivers one event, until it is accepted or dropped.
     async fn deliver(
         &mut self,
         event: &Arc<QueuedEvent>,
@@ -135,9 +136,9 @@ impl Attempts {
     }
 }
 
-/// The first pause after a failed attempt.
+/// Pause after the first failed attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause between two attempts.
+/// Maximum pause between two attempts.
 const LAST_PAUSE: Duration = Duration::from_mins(1);
-/// How often an event is sent to a receiver that rejects it.
+/// Maximum attempts for an event that the receiver rejects.
 const MOST_REJECTIONS: u32 = 5;

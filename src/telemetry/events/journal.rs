@@ -1,7 +1,7 @@
-//! The queue on disk: what was not delivered is sent again after a restart.
+//! The queue on disk: undelivered events are sent again after a restart.
 //!
-//! One file, to which lines are appended: an event, or `-ID` once the event is no longer in the
-//! queue. It survives the end of the process, not that of the system: nothing waits for the disk.
+//! One file, to which lines are appended: an event, or `-ID` once the event has left the queue. It
+//! survives the end of the process, but not a crash of the system: writes are not synced to disk.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -22,7 +22,7 @@ use crate::clock;
 use crate::codec::file::{FileError, FileReader, is_own, read_own_file};
 use crate::text::error_chain;
 
-/// Why no queue is kept in a folder.
+/// Error of a queue folder.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JournalError {
     #[error("cannot create, read or write it")]
@@ -40,13 +40,13 @@ pub(super) enum JournalError {
 pub(super) struct Journal {
     path: PathBuf,
     file: Option<File>,
-    /// Held for as long as the gateway runs.
+    /// Held until the gateway exits.
     _lock: File,
 }
 
 impl Journal {
-    /// Opens the journal in a folder, which is created if missing, and reads the events that an
-    /// earlier run has left.
+    /// Opens the journal in a folder, which is created if missing, and reads the events of an
+    /// earlier run.
     pub(super) fn open(
         folder: &Path,
         limit: usize,
@@ -92,8 +92,8 @@ impl Journal {
     }
 }
 
-/// Writes the changes of a queue to its journal until it is to end. A write that is under way is finished
-/// then: it holds the folder.
+/// Writes the changes of a queue to its journal until `end` is cancelled. A running write is
+/// completed first: it holds the folder.
 pub(super) async fn keep_journal(
     queue: Arc<EventQueue>,
     mut journal: Journal,
@@ -120,7 +120,7 @@ pub(super) async fn keep_journal(
                 queue.note_saved(number);
             }
             Err(error) => {
-                // What the file lacks is written with the next change.
+                // The next change writes the lines that the file lacks.
                 queue.keep_journal();
                 if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!("events are not kept on disk: {}", error_chain(&error));
@@ -131,8 +131,8 @@ pub(super) async fn keep_journal(
     }
 }
 
-/// Opens the journal on a blocking thread, within a bound of time. A folder that is in use is tried again
-/// for a moment: the lock of a gateway that has just ended lasts until programs that were being started
+/// Opens the journal on a blocking thread, with a time limit. Briefly retries a folder that is in
+/// use: the lock of a gateway that has just ended lasts until programs that were being started
 /// beside it run.
 pub(super) async fn open_journal(
     folder: &Path,
@@ -153,8 +153,8 @@ pub(super) async fn open_journal(
     }
 }
 
-/// The events that were added and not removed. Lines that are not understood, such as one that was
-/// cut in the middle, are left out.
+/// Returns the events that were added and not removed. Skips lines that do not parse, such as a
+/// truncated one.
 fn read_events(bytes: &[u8]) -> Vec<QueuedEvent> {
     let lines = || bytes.split(|byte| *byte == b'\n');
     let removed: HashSet<_> = lines().filter_map(|line| line.strip_prefix(REMOVED)).collect();
@@ -182,14 +182,14 @@ const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const EVENTS: &str = "events.queue";
 const LOCK: &str = "events.lock";
-/// The largest journal that is read, in bytes, unless the queue may be larger.
+/// Maximum bytes of a journal that is read, unless the queue may be larger.
 const LARGEST: usize = 64 << 20;
-/// How long reading the journal may take.
+/// Time limit for reading the journal.
 const OPEN_TIME: Duration = Duration::from_secs(2);
-/// How long to wait for a folder that is in use, and between two attempts.
+/// Time limit for a folder that is in use, and pause between two attempts.
 const IN_USE_TIME: Duration = Duration::from_secs(1);
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait after a failed write.
+/// Pause after a failed write.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_long_journal_is_read_without_a_search_for_each_line() {
         let added = (0..50_000).map(|number| line(&format!("e{number}")) + "\n");
-        // Any gateway may have written it, so the order of the removals is nothing to rely on.
+        // Any gateway may have written it, so the order of the removals is arbitrary.
         let removed = (1..50_000).rev().map(|number| format!("-e{number}\n"));
         let text: String = added.chain(removed).collect();
         let begun = clock::now();

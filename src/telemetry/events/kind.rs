@@ -1,21 +1,21 @@
-//! The types of lifecycle events: the one table of their names.
+//! Types of lifecycle events, in one table of their names.
 
 /// The type of a lifecycle event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
     /// A server takes calls.
     ServerReady,
-    /// A server that took calls, or that starts, does not.
+    /// A server that took calls, or is starting, does not take calls.
     ServerLost,
-    /// A child process failed too often and is left alone for a while.
+    /// A child process failed too often and is not restarted for a while.
     ServerFailed,
     /// Calls of a server are refused for a while, because calls before them have failed.
     BreakerOpened,
     /// Calls are sent to the server again.
     BreakerClosed,
-    /// Clients see other lists than before.
+    /// The lists of clients have changed.
     ListChanged,
-    /// Definitions of a server have changed, or a scan has found something in them.
+    /// Definitions of a server have changed, or a scan has matched them.
     DefinitionsFound,
     /// A call was received.
     CallBegun,
@@ -49,7 +49,7 @@ impl EventType {
         Self::ConfigRejected,
     ];
 
-    /// Its name in the setting `events.types`; in an event it follows [`TYPE_PREFIX`].
+    /// Returns the name in the setting `events.types`; in an event it follows [`TYPE_PREFIX`].
     pub fn name(self) -> &'static str {
         match self {
             Self::ServerReady => "server.ready",
@@ -68,12 +68,12 @@ impl EventType {
         }
     }
 
-    /// Whether there is one for each call: the first to go when the queue is full.
+    /// Returns true for the events of each call, which are dropped first when the queue is full.
     pub(super) fn is_of_calls(self) -> bool {
         matches!(self, Self::CallBegun | Self::CallEnded)
     }
 
-    /// The type of an event that was written with this `type`.
+    /// Parses the `type` of a written event.
     pub(super) fn parse(written: &str) -> Option<Self> {
         let name = written.strip_prefix(TYPE_PREFIX)?;
         Self::ALL.into_iter().find(|one| one.name() == name)
@@ -96,5 +96,5 @@ impl FromIterator<EventType> for EventTypes {
     }
 }
 
-/// What precedes the name in the `type` of an event.
+/// Prefix of the name in the `type` of an event.
 pub(super) const TYPE_PREFIX: &str = "trunkline.";

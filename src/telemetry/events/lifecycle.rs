@@ -1,4 +1,4 @@
-//! What an event tells: plain names and numbers.
+//! Content of events: plain names and numbers.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::kind::EventType;
 use crate::telemetry::{CLIP, CallOutcome, CallSubject};
 use crate::text::clip;
 
-/// One lifecycle event. No field holds arguments, results, headers, URIs, a session id or the text of
-/// a server's error, and none may.
+/// One lifecycle event. No field may hold arguments, results, headers, URIs, a session id or the
+/// text of a server's error.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(untagged)]
 pub enum LifecycleEvent<'a> {
@@ -17,7 +17,7 @@ pub enum LifecycleEvent<'a> {
     ServerReady {
         /// Its name in the configuration.
         server: &'a str,
-        /// The protocol version that it speaks.
+        /// Its protocol version.
         protocol_version: Option<&'static str>,
         /// The number of its tools.
         tools: usize,
@@ -53,9 +53,9 @@ pub enum LifecycleEvent<'a> {
     DefinitionsFound {
         /// Its name in the configuration.
         server: &'a str,
-        /// How many definitions clients do not see until they are approved.
+        /// Number of definitions that are hidden from clients until they are approved.
         held: usize,
-        /// How many are reported only.
+        /// Number of definitions that are only reported.
         reported: usize,
     },
     /// [`EventType::CallBegun`].
@@ -65,10 +65,10 @@ pub enum LifecycleEvent<'a> {
         /// The call.
         #[serde(flatten)]
         call: CallFacts<'a>,
-        /// The server that it was routed to.
+        /// The server that the call was routed to.
         #[serde(skip_serializing_if = "Option::is_none")]
         server: Option<&'a str>,
-        /// How it ended.
+        /// Outcome of the call.
         #[serde(flatten, serialize_with = "write_outcome")]
         outcome: CallOutcome,
         /// From the request's last byte to the reply's last byte.
@@ -82,26 +82,26 @@ pub enum LifecycleEvent<'a> {
         /// The client.
         #[serde(flatten)]
         client: ClientFacts<'a>,
-        /// How long the session was open.
+        /// Duration of the session.
         #[serde(rename = "lasted_ms", serialize_with = "write_milliseconds")]
         lasted: Duration,
     },
     /// [`EventType::ConfigApplied`].
     ConfigApplied {
-        /// Servers that continue.
+        /// Servers that continue unchanged.
         kept: usize,
-        /// Servers that were started anew.
+        /// Servers that were restarted.
         replaced: usize,
         /// New servers.
         added: usize,
-        /// Servers that are gone.
+        /// Removed servers.
         removed: usize,
     },
     /// [`EventType::ConfigRejected`].
     ConfigRejected {
-        /// The number of faults; the log tells each.
+        /// Number of faults; the log contains each.
         faults: usize,
-        /// The number of protections that it would remove or weaken; the log tells each.
+        /// Number of protections that it would remove or weaken; the log contains each.
         losses: usize,
     },
 }
@@ -109,7 +109,7 @@ pub enum LifecycleEvent<'a> {
 /// A call, in both of its events.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CallFacts<'a> {
-    /// The same in both events of a call, and in no other.
+    /// Id that is shared by both events of a call, and unique otherwise.
     pub call: &'a str,
     /// The caller's name in the configuration, or `anonymous`.
     pub client: &'a str,
@@ -128,10 +128,10 @@ pub struct CallFacts<'a> {
 pub struct ClientFacts<'a> {
     /// Its name in the configuration, or `anonymous`.
     pub client: &'a str,
-    /// The name of its software, as it says; truncated when long.
+    /// Name of its software, as reported by the client; truncated when long.
     #[serde(serialize_with = "write_clipped", skip_serializing_if = "str::is_empty")]
     pub name: &'a str,
-    /// The version of its software, likewise.
+    /// Version of its software, likewise.
     #[serde(serialize_with = "write_clipped", skip_serializing_if = "str::is_empty")]
     pub version: &'a str,
     /// The protocol version of the session.
@@ -157,7 +157,7 @@ impl LifecycleEvent<'_> {
         }
     }
 
-    /// The name that the event is about, for receivers that filter: a server or a client.
+    /// Returns the server or client of the event, for receivers that filter.
     pub(super) fn subject(&self) -> Option<&str> {
         match self {
             Self::ServerReady { server, .. }
@@ -183,7 +183,7 @@ fn write_milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S
     serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A URI may be a secret, so it is left out.
+/// Omits a URI, which may be a secret.
 fn write_subject<S: Serializer>(
     subject: &CallSubject<'_>,
     serializer: S,
@@ -211,5 +211,5 @@ fn write_outcome<S: Serializer>(outcome: &CallOutcome, serializer: S) -> Result<
     OutcomeFields { outcome: outcome.label(), reason, code }.serialize(serializer)
 }
 
-/// The most servers that one event names.
+/// Maximum number of servers in one event.
 pub const MOST_SERVERS: usize = 100;

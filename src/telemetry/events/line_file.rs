@@ -1,4 +1,4 @@
-//! A file to which events are appended.
+//! A file that receives events as lines.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,8 +14,8 @@ use super::sink::DeliveryError;
 
 /// The file, one line for each event.
 ///
-/// The system cannot cancel a write that hangs. It keeps its thread, and the next one waits for it, so
-/// that no more than one thread hangs.
+/// The system cannot cancel a write that hangs. Such a write keeps its thread, and the next one
+/// waits for it, so that at most one thread hangs.
 pub(super) struct LineFile {
     path: PathBuf,
     append: AppendLine,
@@ -25,7 +25,7 @@ pub(super) struct LineFile {
 /// Appends a line to a file; blocks.
 type AppendLine = Arc<dyn Fn(&Path, &[u8]) -> Result<(), DeliveryError> + Send + Sync>;
 
-/// An append that has not ended yet.
+/// An append in progress.
 struct RunningAppend {
     event: Arc<QueuedEvent>,
     task: JoinHandle<Result<(), DeliveryError>>,
@@ -36,10 +36,10 @@ impl LineFile {
         Self { path, append: Arc::new(append), running: None }
     }
 
-    /// Appends an event. The file is opened for each, so that it can be rotated.
+    /// Appends an event. The file is opened for each event, so that it can be rotated.
     ///
     /// # Cancel safety
-    /// If it is dropped early, the append goes on; a further attempt with the same event gets its
+    /// If it is dropped early, the append continues. A further attempt with the same event gets its
     /// result, and one with another event begins after it.
     pub(super) async fn append_line(
         &mut self,
@@ -62,7 +62,7 @@ impl LineFile {
         RunningAppend { event: Arc::clone(event), task }
     }
 
-    /// Waits for the append that is running; its event and its result.
+    /// Waits for the running append; returns its event and its result.
     async fn finish_running(&mut self) -> Option<(Arc<QueuedEvent>, Result<(), DeliveryError>)> {
         let running = self.running.as_mut()?;
         let appended = (&mut running.task).await;
@@ -85,7 +85,7 @@ fn append(path: &Path, line: &[u8]) -> Result<(), DeliveryError> {
         return Err(DeliveryError::NotRegular);
     }
     file.write_all(&[line, b"\n"].concat()).map_err(|error| {
-        // No half line before the next attempt.
+        // Remove the partial line before the next attempt.
         let _ = file.set_len(metadata.len());
         error.into()
     })

@@ -1,14 +1,15 @@
-//! Lifecycle events for the operator's own programs: which servers are there, which lists changed,
-//! who is connected, and what is called.
+//! Lifecycle events for the operator's own programs: available servers, changed lists, connected
+//! clients and calls.
 //!
-//! Events are CloudEvents 1.0 as JSON. Any module sends one through an [`EventSender`], which builds
-//! it only if its type is chosen, puts it into a bounded queue and returns: delivery has tasks of its
-//! own, so that no receiver delays a call. Delivery is in order and at least once: an event leaves the
-//! queue when the receiver has taken it, when its time is over, or when the queue is full. The queue is
-//! in memory and, with a folder, in a journal on disk as well.
+//! Events are CloudEvents 1.0 as JSON. Any module sends one through an [`EventSender`], which
+//! builds it only if its type is enabled, puts it into a bounded queue and returns. Delivery has
+//! tasks of its own, so that no receiver delays a call. Delivery is in order and at least once: an
+//! event leaves the queue when the receiver has accepted it, when its time has expired, or when the
+//! queue is full. The queue is in memory and, with a folder, in a journal on disk as well.
 //!
-//! It differs from the log, which is text for people, and from metrics, which count. As in all of
-//! `telemetry`, no argument, result, header, session id or secret is ever an input.
+//! Unlike the log, which is text for people, and metrics, which count, events describe single
+//! changes. As in all of `telemetry`, no argument, result, header, session id or secret is ever an
+//! input.
 
 mod delivery;
 mod journal;
@@ -49,24 +50,24 @@ use queue::{EventQueue, QueuedEvent};
 pub use signature::{SigningKey, SigningKeyError};
 pub use sink::{EventProgram, EventReceiver, RunningProgram};
 
-/// What is sent, and how.
+/// Settings of event delivery.
 #[derive(Debug)]
 pub struct EventSettings {
-    /// The types that are sent.
+    /// Enabled types.
     pub types: EventTypes,
-    /// The `source` of all events.
+    /// `source` of all events.
     pub source: String,
-    /// Where they are sent.
+    /// Destination of the events.
     pub receiver: EventReceiver,
-    /// The most bytes of events that wait.
+    /// Maximum bytes of pending events.
     pub queue_size: usize,
-    /// The age at which an event is not sent again.
+    /// Age at which an event is no longer retried.
     pub retry_for: Duration,
-    /// How long one attempt may take.
+    /// Time limit for one attempt.
     pub timeout: Duration,
 }
 
-/// The handle through which modules send events. Clones share one queue.
+/// Handle for sending events. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct EventSender(Arc<EventHub>);
 
@@ -75,19 +76,19 @@ struct EventHub {
     /// The bits of [`EventTypes`].
     types: AtomicU32,
     source: ArcSwap<String>,
-    /// Begins all ids of this run.
+    /// Prefix of all ids of this run.
     run: String,
     sent: AtomicU64,
     calls: AtomicU64,
     queue: Arc<EventQueue>,
 }
 
-/// The id of a call in its events.
+/// Id of a call in its events.
 #[derive(Debug)]
 pub struct CallTag(String);
 
 impl CallTag {
-    /// The text in the events.
+    /// Returns the text for the events.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -108,7 +109,7 @@ struct CloudEvent<'a> {
 }
 
 impl EventSender {
-    /// A sender of no events, until [`EventDelivery::apply`] is called.
+    /// Creates a sender that sends no events until [`EventDelivery::apply`] is called.
     fn new(counts: EventCounts) -> Self {
         let run = random_bytes::<8>().unwrap_or_else(|_| clock::unix_now().as_secs().to_be_bytes());
         Self(Arc::new(EventHub {
@@ -121,18 +122,18 @@ impl EventSender {
         }))
     }
 
-    /// A sender that nothing receives from.
+    /// Creates a sender without a receiver.
     pub fn disabled() -> Self {
         Self::new(EventCounts::default())
     }
 
-    /// Whether events of a type are sent at all.
+    /// Returns true if events of this type are enabled.
     #[inline]
     pub fn wants(&self, kind: EventType) -> bool {
         self.types().has(kind)
     }
 
-    /// An id for the events of one call; `None` if none of them is sent.
+    /// Returns an id for the events of one call; `None` if none of them is sent.
     #[inline]
     pub fn tag_call(&self) -> Option<CallTag> {
         let types = self.types();
@@ -140,7 +141,7 @@ impl EventSender {
             .then(|| self.next_tag())
     }
 
-    /// Sends an event, if its type is chosen. Never waits.
+    /// Sends an event, if its type is enabled. Never waits.
     pub fn send(&self, event: &LifecycleEvent<'_>) {
         if self.wants(event.kind()) {
             self.enqueue(event, clock::wall_now());
@@ -191,7 +192,8 @@ fn write_event(
     })
 }
 
-/// The running delivery. Dropping it stops it; [`EventDelivery::finish`] delivers first.
+/// The running delivery. Dropping it stops it; [`EventDelivery::finish`] delivers pending events
+/// first.
 #[derive(Debug)]
 pub struct EventDelivery {
     sender: EventSender,
@@ -199,7 +201,7 @@ pub struct EventDelivery {
     running: Mutex<Option<DeliveryTasks>>,
 }
 
-/// The tasks, which are aborted when this is dropped, and how to have them deliver the rest.
+/// The tasks, which are aborted on drop, and the signal to deliver the rest.
 #[derive(Debug)]
 struct DeliveryTasks {
     finish: Option<oneshot::Sender<()>>,
@@ -207,7 +209,7 @@ struct DeliveryTasks {
     journal: Option<JournalTask>,
 }
 
-/// The task that keeps the journal, and how to have it end.
+/// The task that keeps the journal, and the token that ends it.
 #[derive(Debug)]
 struct JournalTask {
     task: JoinHandle<()>,
@@ -224,9 +226,9 @@ impl Drop for DeliveryTasks {
 }
 
 impl EventDelivery {
-    /// Starts the delivery on the current runtime. With a folder, events that wait are kept there,
-    /// and those that an earlier run has left come first. Without the folder events are only lost
-    /// more easily, so no fault of it keeps the gateway from starting.
+    /// Starts the delivery on the current runtime. With a folder, pending events are kept there,
+    /// and those of an earlier run are delivered first. A fault of the folder does not keep the
+    /// gateway from starting: without it, events are only lost more easily.
     pub async fn start(
         settings: Option<EventSettings>,
         folder: Option<PathBuf>,
@@ -262,13 +264,13 @@ impl EventDelivery {
         delivery
     }
 
-    /// The handle for the modules that send events.
+    /// Returns the handle for the modules that send events.
     pub fn sender(&self) -> &EventSender {
         &self.sender
     }
 
-    /// Puts settings in force; events that wait go to the new receiver. `None` turns events off, and
-    /// those that wait stay in the queue.
+    /// Puts settings in force. Pending events go to the new receiver. `None` turns events off;
+    /// pending events stay in the queue.
     pub fn apply(&self, settings: Option<EventSettings>) {
         let hub = &self.sender.0;
         if let Some(settings) = &settings {
@@ -280,7 +282,7 @@ impl EventDelivery {
         self.settings.send_replace(settings.map(Arc::new));
     }
 
-    /// Delivers what waits, within this time, and stops.
+    /// Delivers pending events within this time, and stops.
     ///
     /// # Cancel safety
     /// If it is dropped early, the delivery stops.
@@ -294,12 +296,12 @@ impl EventDelivery {
         }
         if let Some(journal) = &mut tasks.journal {
             let _ = tokio::time::timeout(JOURNAL_PATIENCE, self.sender.0.queue.saved()).await;
-            // Its folder is free for the next gateway once the task has ended.
+            // The folder is free for the next gateway once the task has ended.
             journal.end.cancel();
             let _ = tokio::time::timeout(JOURNAL_PATIENCE, &mut journal.task).await;
         }
     }
 }
 
-/// How long the last write of the journal may take.
+/// Time limit for the last write of the journal.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);

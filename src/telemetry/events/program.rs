@@ -6,8 +6,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::sink::{DeliveryError, EventProgram, RunningProgram};
 
-/// The standard input of a program, which is started with the first event, and again when it has
-/// ended.
+/// The standard input of a program. The program is started with the first event, and again after it
+/// has exited.
 pub(super) struct ProgramInput {
     program: Arc<dyn EventProgram>,
     running: Option<Box<dyn RunningProgram>>,

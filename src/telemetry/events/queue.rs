@@ -1,4 +1,4 @@
-//! The events that wait for their receiver: bounded in bytes, in the order in which they happened.
+//! Queue of pending events: bounded in bytes, in order of occurrence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tokio::sync::{Notify, watch};
 use super::kind::EventType;
 use crate::telemetry::metrics::{EventCounts, EventFate};
 
-/// An event that waits.
+/// A pending event.
 #[derive(Debug)]
 pub(super) struct QueuedEvent {
     pub(super) id: Box<str>,
     pub(super) kind: EventType,
-    /// When it happened.
+    /// Time of the event.
     pub(super) at: SystemTime,
     /// The event as one line of JSON, without a line end.
     pub(super) json: Bytes,
@@ -32,42 +32,42 @@ pub(super) struct EventQueue {
     pub(super) unsaved: Notify,
     /// Notified when the last event has left.
     emptied: Notify,
-    /// The number of changes that the journal has.
+    /// Number of changes that the journal contains.
     saved: watch::Sender<u64>,
     counts: EventCounts,
 }
 
 #[derive(Debug, Default)]
 struct WaitingEvents {
-    /// Events of calls: the first to be dropped.
+    /// Events of calls, which are dropped first.
     of_calls: VecDeque<NumberedEvent>,
     /// All other events.
     others: VecDeque<NumberedEvent>,
-    /// The number of events that were added.
+    /// Number of events that were added.
     added: u64,
     bytes: usize,
-    /// The most bytes.
+    /// Maximum bytes.
     limit: usize,
-    /// Whether events were dropped since the queue was last empty.
+    /// True if events were dropped since the queue was last empty.
     has_dropped: bool,
-    /// The number of events that came and left.
+    /// Number of events that were added or removed.
     changes: u64,
     journal: Option<JournalChanges>,
 }
 
-/// An event, and its place in the order of all that were added.
+/// An event, and its position in the order of all additions.
 type NumberedEvent = (u64, Arc<QueuedEvent>);
 
-/// What has changed since the journal was last written.
+/// Changes since the last write to the journal.
 #[derive(Debug, Default)]
 pub(super) struct JournalChanges {
     /// Lines to append.
     pub(super) lines: Vec<u8>,
-    /// Bytes of the file, as it will be.
+    /// Bytes of the file after these changes.
     file: usize,
-    /// Whether the file is to be written anew, instead.
+    /// True if the file is rewritten instead.
     pub(super) rewrite: bool,
-    /// The number of changes that the journal has with these.
+    /// Number of changes that the journal contains after these.
     pub(super) number: u64,
 }
 
@@ -83,7 +83,7 @@ impl EventQueue {
         }
     }
 
-    /// Sets the most bytes; what is more is dropped.
+    /// Sets the maximum bytes. Drops events beyond it.
     pub(super) fn set_limit(&self, limit: usize) {
         let mut waiting = self.waiting.lock();
         waiting.limit = limit;
@@ -94,15 +94,15 @@ impl EventQueue {
         }
     }
 
-    /// Has the queue kept in a journal from now on.
+    /// Keeps the queue in a journal from now on.
     pub(super) fn keep_journal(&self) {
         let rewrite = JournalChanges { rewrite: true, ..JournalChanges::default() };
         self.waiting.lock().journal = Some(rewrite);
         self.unsaved.notify_one();
     }
 
-    /// Adds an event. If there is no room, the oldest events of calls are dropped, and then the
-    /// oldest of all.
+    /// Adds an event. If there is no room, the oldest events of calls are dropped first, and then
+    /// the oldest of the others.
     pub(super) fn push(&self, event: QueuedEvent) {
         let mut waiting = self.waiting.lock();
         let is_lesser = event.kind.is_of_calls() && waiting.of_calls.is_empty();
@@ -118,12 +118,12 @@ impl EventQueue {
         self.unsaved.notify_one();
     }
 
-    /// The event that is next.
+    /// Returns the next event.
     pub(super) fn first(&self) -> Option<Arc<QueuedEvent>> {
         self.waiting.lock().first().cloned()
     }
 
-    /// Removes the first event, which was delivered or given up, unless it was dropped meanwhile.
+    /// Removes the first event, delivered or not, unless it was dropped meanwhile.
     pub(super) fn remove(&self, event: &Arc<QueuedEvent>, fate: EventFate) {
         let mut waiting = self.waiting.lock();
         if !waiting.first().is_some_and(|first| Arc::ptr_eq(first, event)) {
@@ -145,7 +145,7 @@ impl EventQueue {
     /// Waits until the queue is empty.
     pub(super) async fn drained(&self) {
         loop {
-            // Taken before the look, so that no notification falls between the two.
+            // Registered before the check, so that no notification is lost in between.
             let emptied = self.emptied.notified();
             if self.waiting.lock().is_empty() {
                 return;
@@ -154,7 +154,7 @@ impl EventQueue {
         }
     }
 
-    /// The changes to write to the journal, with all lines of the queue if it is to be written anew.
+    /// Takes the changes for the journal, with all lines of the queue if the file is rewritten.
     pub(super) fn take_changes(&self) -> Option<JournalChanges> {
         let mut waiting = self.waiting.lock();
         let lines = waiting.journal.as_ref()?.rewrite.then(|| waiting.all_lines());
@@ -172,12 +172,12 @@ impl EventQueue {
         Some(changes)
     }
 
-    /// Records that the journal has these changes.
+    /// Records that the journal contains these changes.
     pub(super) fn note_saved(&self, number: u64) {
         self.saved.send_replace(number);
     }
 
-    /// Waits until the journal has all changes.
+    /// Waits until the journal contains all changes.
     pub(super) async fn saved(&self) {
         let number = self.waiting.lock().changes;
         // The sender is part of `self`, so it cannot be dropped.
@@ -211,7 +211,7 @@ impl WaitingEvents {
         self.in_order().next()
     }
 
-    /// All events, in the order in which they were added.
+    /// Returns all events in the order of their addition.
     fn in_order(&self) -> impl Iterator<Item = &Arc<QueuedEvent>> {
         let (mut of_calls, mut others) = (self.of_calls.iter(), self.others.iter());
         let (mut of_call, mut other) = (of_calls.next(), others.next());
@@ -225,7 +225,8 @@ impl WaitingEvents {
         .map(|(_, event)| event)
     }
 
-    /// Drops events until there is room for one of this length; returns how many.
+    /// Drops events until there is room for one of this length; returns the number of dropped
+    /// events.
     fn make_room(&mut self, length: usize) -> u64 {
         let mut dropped = 0;
         while self.bytes + length > self.limit && !self.is_empty() {
@@ -255,7 +256,7 @@ impl WaitingEvents {
         let Some((_, event)) = removed else { return };
         self.bytes -= event.json.len();
         if self.is_empty() {
-            // An empty file says the same, and is the shortest.
+            // An empty file has the same meaning, and is the shortest.
             if let Some(journal) = &mut self.journal {
                 journal.rewrite = true;
             }
@@ -263,8 +264,8 @@ impl WaitingEvents {
         self.note_change(&[REMOVED, event.id.as_bytes(), b"\n"]);
     }
 
-    /// Notes a line for the journal. The file has at most twice the bytes of the queue: then it is
-    /// written anew, which also bounds what waits for a slow disk.
+    /// Adds a line for the journal. The file has at most twice the bytes of the queue. Beyond that
+    /// it is rewritten, which also bounds the changes that wait for a slow disk.
     fn note_change(&mut self, pieces: &[&[u8]]) {
         self.changes += 1;
         let limit = self.limit.saturating_mul(2);
@@ -292,12 +293,12 @@ impl WaitingEvents {
     }
 }
 
-/// Whether an event of a call comes before one that is of none.
+/// Returns true if an event of a call precedes another event.
 fn precedes(of_call: Option<&NumberedEvent>, other: Option<&NumberedEvent>) -> bool {
     of_call.is_some_and(|of_call| other.is_none_or(|other| of_call.0 < other.0))
 }
 
-/// What precedes the id of an event that is no longer in the queue, in a line of the journal.
+/// Prefix of a journal line with the id of an event that has left the queue.
 pub(super) const REMOVED: &[u8] = b"-";
 
 #[cfg(test)]

@@ -7,17 +7,17 @@ use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The key that signs webhooks. Never printed.
+/// Key for signing webhooks. Never printed.
 #[derive(Clone)]
 pub struct SigningKey(Arc<hmac::Key>);
 
-/// A text that is not a key: `whsec_` and 24 to 64 bytes in Base64.
+/// Error of an invalid key: expected are `whsec_` and 24 to 64 bytes in Base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected `whsec_` and 24 to 64 bytes in Base64")]
 pub struct SigningKeyError;
 
 impl SigningKey {
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
     /// [`SigningKeyError`].
@@ -30,7 +30,7 @@ impl SigningKey {
         Ok(Self(Arc::new(hmac::Key::new(HMAC_SHA256, &bytes))))
     }
 
-    /// The value of `webhook-signature` for a message with this id, sent at this time, in seconds
+    /// Returns the value of `webhook-signature` for a message with this id and time, in seconds
     /// since 1970.
     pub(super) fn sign(&self, id: &str, at: u64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
@@ -52,7 +52,7 @@ const PREFIX: &str = "whsec_";
 mod tests {
     use super::*;
 
-    /// The example that the libraries of the specification are tested with.
+    /// The test vector of the specification's libraries.
     #[test]
     fn a_signature_is_the_one_that_receivers_expect() {
         let key = SigningKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

@@ -1,4 +1,4 @@
-//! The receiver of events: a webhook, a program or a file.
+//! Receivers of events: a webhook, a program or a file.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use super::signature::SigningKey;
 use super::webhook::Webhook;
 use crate::telemetry::TlsSetupError;
 
-/// Where events are sent.
+/// Destination of the events.
 #[derive(Debug, Clone)]
 pub enum EventReceiver {
     /// A webhook, one request for each event.
@@ -31,11 +31,11 @@ pub enum EventReceiver {
     },
     /// The standard input of a program, one line for each event.
     Program(Arc<dyn EventProgram>),
-    /// A file to which lines are appended.
+    /// A file that receives appended lines.
     File(PathBuf),
 }
 
-/// A program that reads events. Processes are started elsewhere: this module knows none.
+/// A program that reads events. Another module starts processes: this one knows none.
 #[async_trait]
 pub trait EventProgram: fmt::Debug + Send + Sync {
     /// Starts the program.
@@ -45,17 +45,17 @@ pub trait EventProgram: fmt::Debug + Send + Sync {
     async fn start(&self) -> io::Result<Box<dyn RunningProgram>>;
 }
 
-/// A program that was started; it is killed when this is dropped.
+/// A started program; it is killed on drop.
 #[async_trait]
 pub trait RunningProgram: Send + Sync {
     /// Its standard input.
     fn input(&mut self) -> &mut (dyn AsyncWrite + Send + Sync + Unpin);
 
-    /// Closes its standard input, and waits until it has ended.
+    /// Closes its standard input, and waits for its exit.
     async fn stop(self: Box<Self>);
 }
 
-/// Why an event was not delivered.
+/// Error of a delivery.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeliveryError {
     #[error("no answer within {after:?}")]
@@ -77,8 +77,8 @@ pub(super) enum DeliveryError {
 }
 
 impl DeliveryError {
-    /// Whether the receiver answered that it does not take this event, rather than that it cannot
-    /// take events now.
+    /// Returns true if the receiver rejects this event, and false if it only cannot take events
+    /// now.
     pub(super) fn is_rejection(&self) -> bool {
         match self {
             Self::Status { status } => {
@@ -94,7 +94,7 @@ impl DeliveryError {
     }
 }
 
-/// An open receiver.
+/// An open destination.
 pub(super) enum EventSink {
     Webhook(Box<Webhook>),
     Program(ProgramInput),
@@ -114,7 +114,7 @@ impl EventSink {
         }
     }
 
-    /// Delivers one event, within a limit of time.
+    /// Delivers one event within a time limit.
     pub(super) async fn deliver(
         &mut self,
         event: &Arc<QueuedEvent>,
@@ -125,7 +125,7 @@ impl EventSink {
             Self::Program(program) => {
                 let written = within(limit, program.write_line(&event.json)).await;
                 if written.is_err() {
-                    // It may have read a part of the line.
+                    // The program may have read a part of the line.
                     program.kill();
                 }
                 written
@@ -134,7 +134,7 @@ impl EventSink {
         }
     }
 
-    /// Ends a program, once it has read what was written.
+    /// Stops a program once it has read all its input.
     pub(super) async fn close(self) {
         if let Self::Program(program) = self {
             program.stop().await;
@@ -142,7 +142,7 @@ impl EventSink {
     }
 }
 
-/// Waits for a step of a delivery, for so long at most.
+/// Awaits a step of a delivery, with a time limit.
 pub(super) async fn within<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, DeliveryError>>,

@@ -38,8 +38,8 @@ impl Webhook {
         Self { url, key, client: None }
     }
 
-    /// Sends one event, and decides by the status alone, which has to come within a limit of time.
-    /// Redirects are not followed.
+    /// Sends one event. The status alone decides, and has to arrive within a time limit. Redirects
+    /// are not followed.
     pub(super) async fn post(
         &mut self,
         event: &Arc<QueuedEvent>,
@@ -90,7 +90,7 @@ impl Webhook {
 
 /// CloudEvents 1.0, HTTP Protocol Binding, "Structured Content Mode".
 pub(super) const CONTENT_TYPE: &str = "application/cloudevents+json; charset=utf-8";
-/// How long the body of a response is waited for: it says nothing.
+/// Time limit for the body of a response, which is ignored.
 const BODY_TIME: Duration = Duration::from_millis(500);
-/// The most bytes of it that are read.
+/// Maximum bytes that are read of it.
 const MAX_BODY: usize = 64 << 10;

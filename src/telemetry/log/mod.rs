@@ -1,14 +1,13 @@
 //! The log: lines on standard error, for people or for machines.
 //!
-//! Levels and formats come from `tracing-subscriber`; writing is our own
-//! ([`sink`]): a bounded buffer that a separate thread writes every 20 ms. A line
-//! costs the caller an append under a short lock; the thread is woken once per
-//! 20 ms, not once per line. If standard error is not read, lines are dropped and
-//! counted, and calls continue. The price: the lines of the last 20 ms are lost when
-//! the process is killed. Dropping [`LogHandle`] writes the remaining lines.
+//! Levels and formats come from `tracing-subscriber`. Writing is our own ([`sink`]): a bounded
+//! buffer that a separate thread writes every 20 ms. A line costs the caller an append under a
+//! short lock; the thread is woken once per 20 ms, not once per line. If standard error is not
+//! read, lines are dropped and counted, and calls continue. The price: the lines of the last 20 ms
+//! are lost when the process is killed. Dropping [`LogHandle`] writes the remaining lines.
 //!
-//! The access log, which every call pays for, bypasses `tracing` and goes
-//! straight into that buffer ([`access`]).
+//! The access log, which every call pays for, bypasses `tracing` and goes straight into that buffer
+//! ([`access`]).
 
 mod access;
 mod sink;
@@ -41,8 +40,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether the access log ([`CallRecord`]) is written. Independent of the levels:
-/// `warn` together with the access log is a common wish.
+/// Switch of the access log ([`CallRecord`]). It is independent of the levels: `warn` together with
+/// the access log is a common wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessLogSwitch {
     /// One line per call.
@@ -51,19 +50,19 @@ pub enum AccessLogSwitch {
     Off,
 }
 
-/// What is logged.
+/// Settings of the log's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLevels<'a> {
     /// A level, `TARGET=LEVEL` pairs, or both: `info,trunkline::upstream=debug`.
     pub directives: &'a str,
-    /// Whether the access log is written.
+    /// Switch of the access log.
     pub access: AccessLogSwitch,
 }
 
-/// Why the log could not be set up or changed.
+/// Error of setting up or changing the log.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// A directive has neither a known level nor the shape `TARGET=LEVEL`.
+    /// A directive has neither a known level nor the form `TARGET=LEVEL`.
     #[error(
         "`{directive}` is no log level: say off, error, warn, info, debug or trace, \
          or TARGET=LEVEL"
@@ -104,7 +103,7 @@ pub fn init_log(levels: LogLevels<'_>, format: LogFormat) -> Result<LogHandle, L
     init_log_into(stderr(), levels, format, colours)
 }
 
-/// Sends the process's log to `out`, which a separate thread writes to.
+/// Sends the process's log to `out` through a separate thread.
 ///
 /// # Errors
 /// As [`init_log`].
@@ -123,7 +122,7 @@ pub fn init_log_into(
 }
 
 impl LogHandle {
-    /// Changes what is logged, from the next line on.
+    /// Changes the levels, from the next line on.
     ///
     /// # Errors
     /// [`LogError::Directive`] names the invalid directive; the levels stay unchanged.
@@ -140,7 +139,7 @@ pub fn check_directives(directives: &str) -> Result<(), LogError> {
     parse_targets(LogLevels { directives, access: AccessLogSwitch::Off }).map(drop)
 }
 
-/// Whether lines for people are coloured.
+/// Switch for colours in lines for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
     /// For a terminal that supports colours.

@@ -1,4 +1,4 @@
-//! The buffer between callers that log and the thread that writes.
+//! The buffer between logging callers and the writing thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::LogFormat;
 
-/// The most bytes of queued lines; further lines are dropped.
+/// Maximum bytes of queued lines; further lines are dropped.
 const CAPACITY: usize = 1 << 20;
 
 /// With this many bytes queued, the writer stops waiting for more.
 const ENOUGH: usize = CAPACITY / 8;
 
-/// How long the writer collects lines after a write. The first line after a pause
-/// is written at once: it may be the address of a gateway that just started.
+/// Time for which the writer collects lines after a write. The first line after a pause is written
+/// at once: it may be the address of a gateway that just started.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How long the process waits for the last lines when it ends.
+/// Time limit for the last lines when the process exits.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Accepts whole lines and never waits for the file descriptor.
@@ -89,7 +89,7 @@ impl SinkState {
         }
     }
 
-    /// The writer thread's loop.
+    /// Runs the loop of the writer thread.
     fn write_all(&self, mut out: impl Write, format: LogFormat) {
         let mut lines = Vec::new();
         while let Some(lost) = self.take(&mut lines) {
@@ -105,7 +105,7 @@ impl SinkState {
         self.ended.notify_all();
     }
 
-    /// Waits for lines and takes them all; `None` when no more will come.
+    /// Waits for lines and takes them all; `None` after the last ones.
     fn take(&self, lines: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.lock();
         self.writer.wait_while(&mut waiting, |w| w.lines.is_empty() && w.stage == SinkStage::Open);

@@ -30,7 +30,7 @@ impl Kept {
     }
 }
 
-/// The log of what `say` logs, with these `levels` and this `format`.
+/// Returns the log output of `say` with these `levels` and this `format`.
 fn logged(levels: LogLevels<'_>, format: LogFormat, say: impl FnOnce()) -> String {
     let kept = Kept::default();
     let (sink, flusher) = sink::start_sink(kept.clone(), format).unwrap();

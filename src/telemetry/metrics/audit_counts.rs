@@ -1,9 +1,9 @@
-//! The counts of audit records.
+//! Counts of audit records.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// What became of an audit record, or of an attempt to write one.
+/// Fate of an audit record, or of an attempt to write one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditFate {
     /// It was written.
@@ -15,7 +15,7 @@ pub enum AuditFate {
 }
 
 impl AuditFate {
-    /// The value of the label `outcome`.
+    /// Returns the value of the label `outcome`.
     fn label(self) -> &'static str {
         match self {
             Self::Written => "written",
@@ -25,7 +25,7 @@ impl AuditFate {
     }
 }
 
-/// The counters of all fates.
+/// Counters for all fates.
 #[derive(Debug, Clone, Default)]
 pub struct AuditCounts(Family<[(&'static str, &'static str); 1], Counter>);
 
@@ -35,7 +35,7 @@ impl AuditCounts {
         self.0.get_or_create(&[("outcome", fate.label())]).inc_by(records);
     }
 
-    /// How many there were.
+    /// Returns the number of records with this fate.
     pub fn of(&self, fate: AuditFate) -> u64 {
         self.0.get_or_create(&[("outcome", fate.label())]).get()
     }

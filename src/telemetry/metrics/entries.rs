@@ -1,5 +1,5 @@
-//! The table of servers and tools that are counted; each entry becomes a series of several families
-//! in the registry.
+//! Table of the counted servers and tools. Each entry becomes a series of several families in the
+//! registry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Label names and values, as a family writes them.
+/// Label names and values, in the form of a family.
 pub(in crate::telemetry) type Labels<'a> = [(&'static str, &'a str)];
 
 /// A visitor of all series.
@@ -19,7 +19,7 @@ pub(in crate::telemetry) type MetricVisit<'a, M> = &'a mut dyn FnMut(&Labels<'_>
 
 /// An entry with labels that all its series carry.
 pub(super) trait LabelledEntry {
-    /// The labels, in the order in which they are written.
+    /// Returns the labels in output order.
     fn labels(&self) -> Vec<(&'static str, &str)>;
 }
 
@@ -35,7 +35,7 @@ struct EntryTable<V> {
 }
 
 impl<V> Entries<V> {
-    /// The entry of a key; made if there is none alive.
+    /// Returns the entry of a key. Creates it if none is alive.
     pub(super) fn get_or_insert(&self, key: &[&str], make: impl FnOnce() -> V) -> Arc<V> {
         let key: Box<[Box<str>]> = key.iter().map(|part| Box::from(*part)).collect();
         let mut table = self.0.write();
@@ -51,7 +51,7 @@ impl<V> Entries<V> {
         entry
     }
 
-    /// All live entries, sorted by key.
+    /// Returns all live entries, sorted by key.
     pub(super) fn live_entries(&self) -> Vec<Arc<V>> {
         let table = self.0.read();
         table.entries.values().filter_map(Weak::upgrade).collect()
@@ -131,7 +131,7 @@ pub(super) fn encode_with(
 pub(super) struct EventCount(AtomicU64);
 
 impl EventCount {
-    /// Counts an event; how many there were before it.
+    /// Counts an event; returns the count before it.
     pub(super) fn increment(&self) -> u64 {
         self.0.fetch_add(1, Relaxed)
     }

@@ -1,21 +1,21 @@
-//! The counts of lifecycle events, by how they left the queue.
+//! Counts of lifecycle events, by fate.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// How an event left the queue.
+/// Fate of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFate {
-    /// The receiver took it.
+    /// The receiver accepted it.
     Delivered,
     /// The queue was full.
     Dropped,
-    /// The receiver did not take it in time, or rejected it.
+    /// The receiver did not accept it in time, or rejected it.
     GivenUp,
 }
 
 impl EventFate {
-    /// The value of the label `outcome`.
+    /// Returns the value of the label `outcome`.
     fn label(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
@@ -25,7 +25,7 @@ impl EventFate {
     }
 }
 
-/// The counters of all fates.
+/// Counters for all fates.
 #[derive(Debug, Clone, Default)]
 pub struct EventCounts(Family<[(&'static str, &'static str); 1], Counter>);
 

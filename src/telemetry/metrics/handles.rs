@@ -1,5 +1,4 @@
-//! The handles that other modules keep: per server, per tool, and levels that
-//! rise and fall.
+//! Handles that other modules keep: per server, per tool, and levels that rise and fall.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +63,8 @@ impl ServerMetrics {
         &self.instances
     }
 
-    /// Records whether the server can take calls; an idle server, which the
-    /// next call starts, can.
+    /// Records the availability of the server. An idle server, which the next call starts, is
+    /// available.
     pub fn set_availability(&self, availability: Availability) {
         self.up.set(i64::from(availability == Availability::Up));
     }
@@ -75,18 +74,18 @@ impl ServerMetrics {
         self.restarts.increment();
     }
 
-    /// Counts a server log message that is tied to no client's call.
+    /// Counts a server's log message that belongs to no client's call.
     pub fn count_lost_line(&self) {
         self.lost_lines.increment();
     }
 
-    /// Counts a line on the standard output of a child that is no message; how many there were
-    /// before it.
+    /// Counts a line on a child's standard output that is not a message; returns the count before
+    /// it.
     pub fn count_stdout_line(&self) -> u64 {
         self.stdout_lines.increment()
     }
 
-    /// The lines on the standard output of children that were no messages.
+    /// Returns the number of lines on the standard output of children that were not messages.
     pub fn stdout_lines(&self) -> u64 {
         self.stdout_lines.value()
     }
@@ -99,12 +98,12 @@ impl ServerMetrics {
         }
     }
 
-    /// Counts a token or login that was asked for because the server wanted more scopes.
+    /// Counts a token or login that was requested because the server required more scopes.
     pub fn count_step_up(&self) {
         self.step_ups.increment();
     }
 
-    /// Counts a large result that its client got a reference to.
+    /// Counts a large result that was replaced by a reference for its client.
     pub fn count_repeated_result(&self) {
         self.repeated_results.increment();
     }
@@ -114,7 +113,7 @@ impl ServerMetrics {
         self.definition_tokens.set(tokens);
     }
 
-    /// Records how long a Legacy session with this server lasted.
+    /// Records the duration of a Legacy session with this server.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.observe_duration(lasted);
     }
@@ -196,7 +195,7 @@ impl LabelledEntry for ServerMetrics {
     }
 }
 
-/// The state of a circuit breaker, as its metric shows it.
+/// State of a circuit breaker, with its value in the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerLevel {
     /// Calls are sent.
@@ -207,7 +206,7 @@ pub enum BreakerLevel {
     Open = 2,
 }
 
-/// Whether a server can take calls.
+/// Availability of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     /// The server accepts calls.
@@ -308,7 +307,7 @@ fn show_by_outcome(calls: &[EventCount; CallOutcome::COUNT], visit: MetricVisit<
     }
 }
 
-/// A number of tokens, which is shown once it is known.
+/// A number of tokens, which appears once it is known.
 #[derive(Debug, Default)]
 struct TokenGauge(Gauge);
 
@@ -329,7 +328,7 @@ impl TokenGauge {
 pub struct Level(Gauge);
 
 impl Level {
-    /// Counts one more until the returned guard is dropped.
+    /// Increments the level until the returned guard is dropped.
     #[must_use = "the count falls again when this is dropped"]
     pub fn enter(&self) -> Entered {
         self.0.inc();
@@ -340,13 +339,13 @@ impl Level {
         self.0.clone()
     }
 
-    /// The current number; never below zero.
+    /// Returns the current number; never below zero.
     pub fn value(&self) -> usize {
         usize::try_from(self.0.get()).unwrap_or_default()
     }
 }
 
-/// A guard that counts in a [`Level`] until it is dropped.
+/// Guard that counts in a [`Level`] until it is dropped.
 #[derive(Debug)]
 pub struct Entered(Gauge);
 

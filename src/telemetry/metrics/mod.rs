@@ -50,7 +50,7 @@ pub use operation::Operation;
 /// The media type of [`Metrics::encode_text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything the gateway counts.
+/// All metrics of the gateway.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -89,7 +89,7 @@ pub enum ReloadOutcome {
 }
 
 impl ReloadOutcome {
-    /// The value of the label `outcome`.
+    /// Returns the value of the label `outcome`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Applied => "applied",
@@ -101,7 +101,7 @@ impl ReloadOutcome {
 }
 
 impl Metrics {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new(version: &'static str) -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
@@ -171,8 +171,8 @@ impl Metrics {
         self.limits.get_or_create(&[("limit", limit.to_owned())]).inc();
     }
 
-    /// Counts a server's definitions in which something was found: those that are held, and those
-    /// that are reported only.
+    /// Counts a server's definitions with findings: the held ones, and those that are only
+    /// reported.
     pub fn count_definitions(&self, server: &str, [held, reported]: [usize; 2]) {
         for (action, count) in [("held", held), ("reported", reported)] {
             if count > 0 {
@@ -198,7 +198,7 @@ impl Metrics {
         &self.events
     }
 
-    /// Records when the active configuration was loaded.
+    /// Records the load time of the active configuration.
     pub fn record_config_load(&self, at: SystemTime) {
         let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.config_loaded.set(since_epoch.as_secs_f64());
@@ -224,13 +224,14 @@ impl Metrics {
         &self.connections
     }
 
-    /// Records how long a client's Legacy session lasted.
+    /// Records the duration of a client's Legacy session.
     pub fn record_session(&self, lasted: Duration) {
         self.session_durations.0.observe_duration(lasted);
     }
 
-    /// Encodes all metrics in the OpenMetrics text format, which Prometheus reads; its media type
-    /// is [`CONTENT_TYPE`].
+    /// Encodes all metrics in the OpenMetrics text format, which Prometheus reads. Its media type
+    /// is
+    /// [`CONTENT_TYPE`].
     pub fn encode_text(&self) -> String {
         self.servers.prune();
         self.tools.prune();

@@ -16,9 +16,8 @@ use super::{OtelError, OtelSettings};
 use crate::telemetry::https::{OWN_USER_AGENT, https_connector, platform_tls_config};
 use crate::text::error_chain;
 
-/// Sends to the collector from any thread: the SDK exports spans from its own
-/// thread, which has no runtime, so the request itself runs on the gateway's
-/// runtime.
+/// Client of the collector for any thread. The SDK exports spans from its own thread, which has no
+/// runtime, so the request itself runs on the gateway's runtime.
 #[derive(Debug, Clone)]
 pub(super) struct OtlpClient(Arc<OtlpClientState>);
 
@@ -27,8 +26,7 @@ struct OtlpClientState {
     http: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether the last request failed: only changes are logged, not each
-    /// failure.
+    /// True if the last request failed: only changes are logged, not each failure.
     failing: AtomicBool,
 }
 

@@ -1,15 +1,13 @@
-//! OpenTelemetry: sampled traces and the conventional metrics, pushed as OTLP
-//! over HTTP. Off until the configuration names an endpoint.
+//! OpenTelemetry: sampled traces and the conventional metrics, pushed as OTLP over HTTP. Off until
+//! the configuration names an endpoint.
 //!
-//! Spans are built with the SDK directly, never through `tracing`: whether a
-//! call is sampled is decided first, with one branch, and only a sampled call
-//! pays for ids, attributes and clocks ([`trace`]). Metrics are not recorded a
-//! second time: the push reads the handles that `/metrics` reads ([`push`]).
-//! Both leave through one client on the gateway's own runtime ([`client`]).
+//! Spans are built with the SDK directly, never through `tracing`. The sampling decision comes
+//! first and costs one branch. Only a sampled call pays for ids, attributes and clocks ([`trace`]).
+//! Metrics are not recorded a second time: the push reads the handles that `/metrics` reads
+//! ([`push`]). Both leave through one client on the gateway's own runtime ([`client`]).
 //!
-//! A slow or unavailable collector never delays calls: spans wait in a bounded
-//! queue and are dropped beyond it; metrics are cumulative, so the next push
-//! includes the values of a lost one.
+//! A slow or unavailable collector never delays calls: spans wait in a bounded queue and are
+//! dropped beyond it; metrics are cumulative, so the next push includes the values of a lost one.
 
 mod client;
 mod push;
@@ -45,24 +43,24 @@ pub struct OtelSettings {
     pub endpoint: Url,
     /// Headers for the collector, usually its key. Never printed.
     pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
-    /// The fraction of calls without a `traceparent` to be traced, from 0 to 1. A call with a
+    /// Fraction of calls without a `traceparent` that are traced, from 0 to 1. A call with a
     /// `traceparent` follows its sampling decision.
     pub sample_ratio: f64,
     /// `service.name`.
     pub service_name: String,
-    /// How often metrics are pushed.
+    /// Interval between pushes of metrics.
     pub metrics_every: Duration,
-    /// How often spans are sent.
+    /// Interval between exports of spans.
     pub traces_every: Duration,
-    /// How long one request to the collector may take.
+    /// Time limit for one request to the collector.
     pub timeout: Duration,
     /// Roots and client certificate for `https`; `None` means the platform's roots.
     pub tls: Option<rustls::ClientConfig>,
 }
 
 impl OtelSettings {
-    /// The defaults of the OpenTelemetry specification for an endpoint: every call traced, metrics
-    /// every minute, spans every five seconds.
+    /// Returns the defaults of the OpenTelemetry specification for an endpoint: every call is
+    /// traced, metrics are pushed every minute, spans every five seconds.
     pub fn new(endpoint: Url) -> Self {
         Self {
             endpoint,
@@ -93,7 +91,7 @@ impl fmt::Debug for OtelSettings {
     }
 }
 
-/// Why the export cannot be started.
+/// Error of starting the export.
 #[derive(Debug, thiserror::Error)]
 pub enum OtelError {
     /// The endpoint is not `http` or `https`, or has a query, fragment, user or password.

@@ -28,7 +28,7 @@ use crate::clock;
 use crate::telemetry::CallOutcome;
 use crate::telemetry::metrics::{self, BOUNDS, Labels, Metrics};
 
-/// What is pushed, with its resource and client.
+/// Metrics to push, with their resource and client.
 pub(super) struct PushSource {
     pub(super) metrics: Arc<Metrics>,
     pub(super) resource: Resource,

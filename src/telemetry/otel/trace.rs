@@ -49,9 +49,9 @@ pub struct CallStart<'a> {
     pub client: Option<SocketAddr>,
     /// `traceparent` in `_meta`: the parent.
     pub parent: Option<TraceParent>,
-    /// `traceparent` of the HTTP request: linked, or the parent when `_meta` has none.
+    /// `traceparent` of the HTTP request: a link, or the parent when `_meta` has none.
     pub http_parent: Option<TraceParent>,
-    /// `tracestate` from the same place as the parent. It is left out if it is malformed or exceeds
+    /// `tracestate` from the same source as the parent. It is omitted if it is malformed or exceeds
     /// the specification's 512 characters.
     pub tracestate: Option<&'a str>,
 }
@@ -83,9 +83,9 @@ impl Tracing {
         Self(Some(Arc::new(TracerState { tracer, sample_ratio })))
     }
 
-    /// Starts the trace of a call. A call with a parent is sampled if its parent is, another by the
-    /// configured ratio. So a client may have all its calls traced; the queue of spans bounds the
-    /// cost.
+    /// Starts the trace of a call. A call with a parent follows the parent's sampling decision; any
+    /// other call is sampled by the configured ratio. So a client may have all its calls traced;
+    /// the queue of spans bounds the cost.
     pub fn start(&self, call: &CallStart<'_>) -> CallTrace {
         let parent = call.parent.or(call.http_parent);
         let recorded = self
@@ -122,12 +122,12 @@ struct RecordedCall {
 }
 
 impl CallTrace {
-    /// Whether spans are recorded.
+    /// Returns [`Sampled::Yes`] if spans are recorded.
     pub fn sampled(&self) -> Sampled {
         if self.recorded.is_some() { Sampled::Yes } else { Sampled::No }
     }
 
-    /// The id of the trace that the call belongs to: the recorded one, or the client's.
+    /// Returns the id of the call's trace: the recorded one, or the client's.
     pub fn trace_id(&self) -> Option<TraceIdText> {
         let recorded = self.recorded.as_ref().and_then(|r| traceparent_of(r.span.span_context()));
         recorded.or(self.parent).map(|parent| parent.trace_id_text())
@@ -196,16 +196,16 @@ pub struct ClientTrace {
 }
 
 impl ClientTrace {
-    /// The `traceparent` to send: this span's if it is recorded, otherwise the client's. `None`
-    /// without either: the gateway starts no trace that it does not record.
+    /// Returns the `traceparent` to send: this span's if it is recorded, otherwise the client's.
+    /// Returns `None` without either: the gateway starts no trace that it does not record.
     pub fn traceparent(&self) -> Option<TraceParent> {
         let recorded = self.span.as_ref().and_then(|span| traceparent_of(span.span_context()));
         // After the export has stopped, the SDK's spans have no ids.
         recorded.or(self.parent)
     }
 
-    /// Whether [`Self::traceparent`] differs from the client's, which must then be replaced;
-    /// otherwise it is forwarded unchanged.
+    /// Returns [`Sampled::Yes`] if [`Self::traceparent`] differs from the client's, which must then
+    /// be replaced; otherwise it is forwarded unchanged.
     pub fn sampled(&self) -> Sampled {
         if self.span.is_some() { Sampled::Yes } else { Sampled::No }
     }
@@ -242,8 +242,8 @@ fn span_name(method: &str, subject: CallSubject<'_>) -> String {
     }
 }
 
-/// The attributes of both kinds of span. Never `mcp.session.id`: a session's id grants access to
-/// the session.
+/// Returns the attributes of both kinds of span. Never `mcp.session.id`: a session's id grants
+/// access to the session.
 fn common_attributes(
     method: &str,
     subject: CallSubject<'_>,
@@ -314,7 +314,7 @@ fn end_span(span: &mut Span, outcome: &CallOutcome) {
             span.set_attribute(KeyValue::new("rpc.response.status_code", code.to_string()));
             span.set_status(Status::error(*label));
         }
-        // The client asked for it, so this is not an error.
+        // The client requested it, so this is not an error.
         CallOutcome::Cancelled => span.set_attribute(KeyValue::new("error.type", outcome.label())),
     }
     span.end();

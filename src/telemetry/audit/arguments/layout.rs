@@ -1,4 +1,4 @@
-//! The space that each value of arguments gets in a text with a bound.
+//! Space for each value of arguments in a text of bounded length.
 
 use crate::telemetry::json_text::{push_raw, push_text};
 
@@ -6,7 +6,7 @@ use super::describe_bytes;
 use super::texts::{show_text, shown_len};
 use super::tree::ArgumentTree;
 
-/// A value, and the space that it takes as a whole.
+/// A value, and the space that it takes in full.
 pub(super) struct Layout<'a> {
     value: &'a ArgumentTree<'a>,
     size: usize,
@@ -39,13 +39,13 @@ impl<'a> Layout<'a> {
         Self { value, size, parts }
     }
 
-    /// The space with which each part shows something of its value.
+    /// Returns the space in which each part shows something of its value.
     pub(super) fn least_size(&self) -> usize {
         let parts = self.parts.iter();
         parts.map(|part| part.overhead() + part.layout.size.min(LEAST_SHARE)).sum::<usize>() + 2
     }
 
-    /// Appends the value in about `most` bytes. Returns true if no part of it was left out.
+    /// Appends the value in about `most` bytes. Returns true if the value is complete.
     pub(super) fn write_value(&self, most: usize, out: &mut Vec<u8>) -> bool {
         match self.value {
             ArgumentTree::Word(word) => push_raw(out, word),
@@ -72,8 +72,8 @@ impl<'a> Layout<'a> {
         has_all
     }
 
-    /// Writes the first and the last parts, and a mark in place of the others. Returns true if there are
-    /// no others.
+    /// Writes the first and the last parts, and a mark in place of the omitted ones. Returns true
+    /// if none is omitted.
     fn write_ends(&self, most: usize, out: &mut Vec<u8>) -> bool {
         let half = most.saturating_sub(MARK_SIZE) / 2;
         let needs = |part: &LayoutPart<'_>| part.overhead() + part.layout.size.min(LEAST_SHARE);
@@ -109,7 +109,7 @@ impl<'a> Layout<'a> {
 }
 
 impl LayoutPart<'_> {
-    /// The space of the name and the punctuation.
+    /// Returns the space of the name and the punctuation.
     fn overhead(&self) -> usize {
         self.name.map_or(1, |name| shown_len(name).min(MAX_NAME) + 4)
     }
@@ -127,7 +127,8 @@ fn write_all(parts: &[LayoutPart<'_>], share: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The largest share of each part with which all of them fit: small parts leave the rest to large ones.
+/// Returns the largest share of each part with which all of them fit. Large parts get the space
+/// that small parts leave.
 fn share_of(parts: &[LayoutPart<'_>], mut room: usize) -> usize {
     let mut sizes: Vec<_> = parts.iter().map(|part| part.layout.size).collect();
     sizes.sort_unstable();
@@ -141,7 +142,7 @@ fn share_of(parts: &[LayoutPart<'_>], mut room: usize) -> usize {
     usize::MAX
 }
 
-/// The number of these sizes that fit one after the other.
+/// Counts how many of these sizes fit in sequence.
 fn count_within(most: usize, sizes: impl Iterator<Item = usize>) -> usize {
     let mut sum = 0_usize;
     sizes
@@ -152,9 +153,9 @@ fn count_within(most: usize, sizes: impl Iterator<Item = usize>) -> usize {
         .count()
 }
 
-/// With less space a value does not show its beginning and end, its size and its SHA-256.
+/// Minimum space in which a value shows its beginning and end, its size and its SHA-256.
 const LEAST_SHARE: usize = 160;
-/// The space of a mark in place of several parts.
+/// Space of a mark in place of several parts.
 const MARK_SIZE: usize = 120;
-/// The longest name that is shown as a whole, in bytes.
+/// Maximum bytes of a name that is shown in full.
 const MAX_NAME: usize = 160;

@@ -1,8 +1,9 @@
-//! The arguments of a call as a text for people: in the question before a call, and in the audit log.
+//! Arguments of a call as readable text: for confirmations by the user, and for the audit log.
 //!
-//! The text is JSON without secrets. It has a bound, and nothing disappears in it: a long value shows its
-//! beginning and end, its size and its SHA-256; filler is folded, and invisible characters have names.
-//! Marks are in `⟨` and `⟩`, which a value cannot contain: there they have names, too.
+//! The text is JSON without secrets. Its length is bounded, and every omission is visible: a long
+//! value shows its beginning and end, its size and its SHA-256; filler is folded, and invisible
+//! characters are written as names. Marks are in `⟨` and `⟩`. A value cannot contain these
+//! brackets, because there they are written as names, too.
 
 mod layout;
 mod texts;
@@ -19,12 +20,12 @@ use layout::Layout;
 
 pub(super) use tree::ArgumentTree;
 
-/// The length of a text that shows arguments, in bytes. Escapes and marks may add to it.
+/// Length of the text for arguments, in bytes. Escapes and marks may exceed it.
 #[derive(Debug, Clone, Copy)]
 pub struct ArgumentBounds {
-    /// The usual one.
+    /// The usual length.
     pub usual: usize,
-    /// The longest one, if the names of all arguments need it.
+    /// Maximum length, if the names of all arguments need it.
     pub most: usize,
 }
 
@@ -33,14 +34,15 @@ pub struct ArgumentBounds {
 pub struct ShownArguments {
     /// JSON.
     pub json: String,
-    /// Every argument is there, if only by its name and a part of its value.
+    /// True if every argument is present, at least by its name and a part of its value.
     pub has_all: bool,
 }
 
 /// Arguments that cannot be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RenderFault {
-    /// They are no JSON, have a duplicate key or a number that is out of range, or are nested too deeply.
+    /// They are not JSON, have a duplicate key or a number that is out of range, or are nested too
+    /// deeply.
     #[error("a duplicate key, a number that is out of range, or nested too deeply")]
     Unreadable,
     /// They consist of too many values.
@@ -49,7 +51,7 @@ pub enum RenderFault {
 }
 
 impl RedactionRules {
-    /// Shows arguments.
+    /// Renders arguments.
     ///
     /// # Errors
     /// [`RenderFault`].
@@ -64,22 +66,22 @@ impl RedactionRules {
         let most = layout.least_size().clamp(bounds.usual, bounds.most.max(bounds.usual));
         let mut json = Vec::new();
         let has_all = layout.write_value(most, &mut json);
-        // The writer appends whole texts alone.
+        // The writer appends only complete texts.
         Ok(ShownArguments { json: String::from_utf8_lossy(&json).into_owned(), has_all })
     }
 }
 
-/// The mark of bytes that are left out.
+/// Describes omitted bytes.
 fn describe_bytes(bytes: &[u8]) -> String {
     format!("{} bytes, SHA-256 {}", bytes.len(), HEXLOWER.encode(&sha256(bytes)))
 }
 
-/// A mark in place of arguments that are not read.
+/// Returns a mark in place of unread arguments.
 pub(super) fn mark_unread(raw: &[u8], reason: impl fmt::Display) -> String {
     format!("⟨left out: {reason}: {}⟩", describe_bytes(raw))
 }
 
-/// The most values of arguments that are shown.
+/// Maximum number of values in the arguments.
 const MAX_VALUES: usize = 100_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Arguments that hide something, and those that do not.
+//! Arguments with and without hidden content.
 
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};

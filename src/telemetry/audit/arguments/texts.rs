@@ -1,4 +1,5 @@
-//! Texts in arguments: filler folded, invisible characters named, and long ones cut in the middle.
+//! Texts in arguments: filler is folded, invisible characters are named, and long texts are cut in
+//! the middle.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use crate::text::is_invisible;
 
 use super::describe_bytes;
 
-/// The text, at about `most` bytes.
+/// Renders the text in about `most` bytes.
 pub(super) fn show_text(text: &str, most: usize) -> String {
     let whole = (text.len() <= MAX_FOLDED_BYTES).then(|| FoldedText::fold_text(text));
     if let Some(whole) = &whole
@@ -26,15 +27,15 @@ pub(super) fn show_text(text: &str, most: usize) -> String {
     head.copy_start(room / 2) + &mark + &tail.copy_end(room / 2)
 }
 
-/// The length of the text if it is shown as a whole; longer than that if it cannot be.
+/// Returns the length of the full text, or a greater length if it cannot be shown in full.
 pub(super) fn shown_len(text: &str) -> usize {
     if text.len() <= MAX_FOLDED_BYTES { FoldedText::fold_text(text).text.len() } else { text.len() }
 }
 
-/// A text whose filler is folded.
+/// A text with folded filler.
 struct FoldedText {
     text: String,
-    /// The places where the text may be cut, in bytes.
+    /// Byte offsets at which the text may be cut.
     cuts: Vec<usize>,
 }
 
@@ -86,7 +87,7 @@ impl FoldedText {
     }
 }
 
-/// The characters that a text repeats at its beginning, and how often.
+/// Returns the characters that a text repeats at its beginning, and the number of repetitions.
 fn find_repetition(chars: &[char]) -> Option<(&[char], usize)> {
     (1..=LONGEST_UNIT).find_map(|len| {
         let unit = chars.get(..len)?;
@@ -98,7 +99,7 @@ fn find_repetition(chars: &[char]) -> Option<(&[char], usize)> {
     })
 }
 
-/// Returns true for a character that leaves no mark of its own, or can be piled up on another.
+/// Returns true for a character that is not visible by itself, or can be piled up on another.
 fn leaves_no_mark(c: char) -> bool {
     c.is_whitespace()
         || is_invisible(c)
@@ -112,14 +113,14 @@ fn breaks_marks(c: char) -> bool {
     matches!(c, '⟨' | '⟩' | '\u{2028}' | '\u{2029}' | '\u{2800}')
 }
 
-/// Texts up to this length are folded as a whole; of longer ones the beginning and the end.
+/// Texts up to this length are folded in full; of longer ones only the beginning and the end.
 const MAX_FOLDED_BYTES: usize = 64 << 10;
-/// The least that is shown of a text that is cut, in bytes.
+/// Minimum bytes that are shown of a cut text.
 const LEAST_SHOWN: usize = 48;
-/// So many blanks in a row are filler.
+/// This many blanks in a row are filler.
 const LEAST_BLANKS: usize = 8;
-/// The longest text that is recognised if it is repeated, in characters.
+/// Maximum characters of a repeated unit.
 const LONGEST_UNIT: usize = 32;
-/// So often, and in so many characters, a repeated text is filler.
+/// Minimum repetitions, and minimum characters, with which a repeated text is filler.
 const LEAST_TIMES: usize = 4;
 const LEAST_FILLER: usize = 32;

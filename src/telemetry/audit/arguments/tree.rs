@@ -1,4 +1,4 @@
-//! Arguments as a tree that keeps numbers as they were written.
+//! Arguments as a tree that preserves the notation of numbers.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use super::{MAX_VALUES, RenderFault};
 pub(in crate::telemetry::audit) enum ArgumentTree<'a> {
     /// A boolean or `null`.
     Word(&'static str),
-    /// A number, as it was written.
+    /// A number in its original notation.
     Number(&'a str),
     Text(Cow<'a, str>),
     List(Vec<Self>),
@@ -64,13 +64,14 @@ impl<'a> ArgumentTree<'a> {
     }
 }
 
-/// The numbers of a JSON text, in their order.
+/// Number tokens of a JSON text, in order.
 struct NumberTokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> NumberTokens<'a> {
-    /// The next number. The text is read by a parser at the same time, and correct so far.
+    /// Returns the next number. A parser reads the text at the same time, and has found it correct
+    /// so far.
     fn take_next(&mut self) -> Option<&'a str> {
         let (mut in_text, mut is_escaped) = (false, false);
         let start = self.rest.bytes().position(|byte| {
@@ -94,7 +95,7 @@ impl<'a> NumberTokens<'a> {
 
 struct TreeSource<'a> {
     numbers: NumberTokens<'a>,
-    /// The number of values that may still come.
+    /// Values that the limit still allows.
     left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a record holds, and how many are written together.
+//! Contents of a record, and the number of records that are written together.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn records_that_wait_are_written_together_and_each_into_its_file() {
     let overview = trail.overview().unwrap();
     assert_eq!((overview.dropped, overview.last_number), (0, 1000));
     let whole = fs::metadata(&path).unwrap().len();
-    // From now on in files of few records each, however many wait.
+    // From now on, each file holds few records, however many are pending.
     let rotation = FileRotation { size: Some(whole + 5000), age: None, keep: 99 };
     trail.apply(None).unwrap();
     trail.finish(Duration::from_secs(5));

@@ -68,7 +68,7 @@ fn an_event_of_a_call_costs_no_search_in_a_full_queue() {
     assert!(lasted < Duration::from_secs(5), "{lasted:?}: with a search it is a minute");
 }
 
-/// Polls a wait once.
+/// Polls a wait once, and returns true if it is over.
 fn is_over(wait: impl Future<Output = ()>) -> bool {
     wait.now_or_never().is_some()
 }
@@ -141,7 +141,7 @@ fn the_journal_has_twice_the_bytes_of_the_queue_at_most() {
         largest = largest.max(file.len());
     }
     assert!((150..=200).contains(&largest), "{largest}");
-    // What waits for a slow disk is bounded as well.
+    // The changes that wait for a slow disk are bounded as well.
     for _ in 0..1000 {
         queue.push(event("id", EventType::ServerReady, 30));
     }

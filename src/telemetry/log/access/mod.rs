@@ -1,12 +1,11 @@
-//! The access log, formatted by hand.
+//! The access log, formatted without a serializer.
 //!
-//! Every call pays for its line, and through events, visitors and a serializer
-//! it cost 22,000 instructions. So the access log is a layer that
-//! [`CallRecord::write_to_log`] finds in the current subscriber and hands the
-//! record to, without an event between. The line is byte for byte the one that
-//! the ordinary layer would write for [`CallRecord`]'s event, which the tests
-//! enforce, with two improvements: in JSON it escapes characters that a
-//! terminal may interpret or a viewer may show as a line break (DEL, C1, U+2028
+//! Every call pays for its line; with events, visitors and a serializer a line cost 22,000
+//! instructions. The access log is therefore a layer that
+//! [`CallRecord::write_to_log`] finds in the current subscriber. It receives the record directly,
+//! without an event in between. The line is byte for byte the ordinary layer's line for
+//! [`CallRecord`]'s event, which the tests enforce, with two improvements: in JSON it escapes
+//! characters that a terminal may interpret or a viewer may show as a line break (DEL, C1, U+2028
 //! and U+2029), and it names no spans.
 
 use std::cell::Cell;
@@ -49,8 +48,7 @@ pub(super) enum AccessLogFormat {
 /// Ignores events: it receives records directly.
 impl<S: Subscriber> Layer<S> for AccessLog {}
 
-/// Writes `record` to the current subscriber's access log; returns whether
-/// there is one.
+/// Writes `record` to the current subscriber's access log. Returns false if there is none.
 pub(in crate::telemetry) fn write_call_record(record: &CallRecord<'_>) -> bool {
     get_default(|current| {
         current.downcast_ref::<AccessLog>().map(|log| log.write_record(record)).is_some()
@@ -78,7 +76,7 @@ thread_local! {
     static SCRATCH: Cell<LineScratch> = const { Cell::new(LineScratch::new()) };
 }
 
-/// What a thread keeps between two lines.
+/// Buffers that a thread keeps between two lines.
 #[derive(Debug)]
 struct LineScratch {
     line: Vec<u8>,
@@ -104,8 +102,8 @@ struct AccessLogLine<'a> {
     style: AccessLogFormat,
 }
 
-/// One of three texts, by the style of the line. Each has a constant length, so
-/// that it compiles to a few stores.
+/// Selects one of three texts by the style of the line. Each has a constant length, so that it
+/// compiles to a few stores.
 macro_rules! by_style {
     ($line:ident, $plain:expr, $coloured:expr, $json:expr $(,)?) => {
         match $line.style {
@@ -116,7 +114,7 @@ macro_rules! by_style {
     };
 }
 
-/// A field, if it has a value; `$write` is the method for its kind of value.
+/// Writes a field, if it has a value; `$write` is the method for its kind of value.
 macro_rules! field {
     ($line:ident, $name:literal, $write:ident, $value:expr) => {
         if let Some(value) = $value {
@@ -177,14 +175,14 @@ impl AccessLogLine<'_> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A constant text, in quotes.
+    /// Writes a constant text, in quotes.
     fn write_word(&mut self, word: &'static str) {
         self.write_raw("\"");
         self.write_raw(word);
         self.write_raw("\"");
     }
 
-    /// An arbitrary text, in quotes and escaped.
+    /// Writes an arbitrary text, in quotes and escaped.
     fn write_text(&mut self, text: &str) {
         if needs_no_escape(text) {
             self.write_raw("\"");
@@ -205,7 +203,7 @@ impl AccessLogLine<'_> {
         }
     }
 
-    /// An address: quoted in JSON, bare elsewhere.
+    /// Writes an address: quoted in JSON, bare elsewhere.
     fn write_address(&mut self, address: IpAddr) {
         by_style!(self, "", "", "\"");
         push_address(self.out, address);
@@ -216,8 +214,7 @@ impl AccessLogLine<'_> {
         push_integer(self.out, value);
     }
 
-    /// Microseconds as milliseconds: with as many decimals as needed, at least
-    /// one.
+    /// Writes microseconds as milliseconds, with as many decimals as needed, at least one.
     fn write_milliseconds(&mut self, micros: u64) {
         self.write_digits(micros / 1000);
         self.write_raw(".");

@@ -17,7 +17,7 @@ const LOOKS: [(LogFormat, Colours); 3] = [
     (LogFormat::Json, Colours::Off),
 ];
 
-/// What `say` writes to the log of the subscriber that `make` builds.
+/// Returns the output of `say` in the log of the subscriber that `make` builds.
 fn logged<S>(format: LogFormat, make: impl FnOnce(Sink) -> S, say: impl FnOnce()) -> String
 where
     S: Subscriber + Send + Sync + 'static,
@@ -29,20 +29,20 @@ where
     kept.text()
 }
 
-/// The line as the access log writes it.
+/// Returns the line of the access log.
 fn ours((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
     let levels = LogLevels { directives: "off", access: AccessLogSwitch::On };
     let make = |sink| build_subscriber(parse_targets(levels).unwrap(), format, colours, sink).0;
     logged(format, make, || record.write_to_log())
 }
 
-/// The line as `tracing-subscriber` formats the event.
+/// Returns the line of the event in the format of `tracing-subscriber`.
 fn theirs((format, colours): (LogFormat, Colours), record: &CallRecord<'_>) -> String {
     let make = |sink| tracing_subscriber::registry().with(line_layer(format, colours, sink));
     logged(format, make, || record.write_to_log())
 }
 
-/// The line with the digits of its time set to 0.
+/// Returns the line with the digits of its time set to 0.
 fn timeless(line: &str) -> String {
     let from = line.find("20").unwrap();
     let (before, rest) = line.split_at(from);
