@@ -10,7 +10,7 @@
 //!   gateway and the child ends all processes that the child has started.
 //! - *No leaked secrets.* A child inherits a short list of variables that every program needs, and
 //!   those that its configuration names.
-//! - *No more rights than configured.* A child with a `sandbox` cannot do what its policy does not
+//! - *No more rights than configured.* A child with a `sandbox` cannot do anything that its policy does not
 //!   allow, or does not run at all.
 //! - *No log floods.* Its standard error is logged line by line, escaped, clipped and rate limited.
 //!

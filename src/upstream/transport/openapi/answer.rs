@@ -1,4 +1,4 @@
-//! From an HTTP response to a tool's result.
+//! Conversion of an HTTP response to a tool's result.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use super::body::{BodyFormat, OCTETS};
 use super::operation::ApiOperation;
 use super::outputs::ResultWrapping;
 
-/// A response whose body has been read.
+/// A response with its body read.
 pub(super) struct ApiAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -37,7 +37,8 @@ pub(super) enum AnswerContent<'a> {
 }
 
 impl ApiAnswer {
-    /// Masks the gateway's credentials in a body of text: some APIs repeat the headers of requests.
+    /// Masks the gateway's credentials in a text body, because some APIs repeat the request's
+    /// headers.
     pub(super) fn without_credentials(mut self, secrets: &ServerSecrets) -> Self {
         let Ok(text) = std::str::from_utf8(&self.body) else { return self };
         if let Cow::Owned(masked) = secrets.hide_credentials_in(text) {
@@ -46,13 +47,14 @@ impl ApiAnswer {
         self
     }
 
-    /// The media type without its parameters, in lower case.
+    /// Returns the media type without its parameters, in lower case.
     pub(super) fn media_type(&self) -> String {
         let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         media_type_essence(value.unwrap_or_default())
     }
 
-    /// What the body is. A body without a media type is what it can be read as.
+    /// Returns the content of the body by its media type. Without a media type, the first kind that
+    /// fits is used.
     pub(super) fn content(&self) -> AnswerContent<'_> {
         let media_type = self.media_type();
         let body = skip_byte_order_mark(&self.body);
@@ -67,7 +69,7 @@ impl ApiAnswer {
         found.unwrap_or(AnswerContent::Bytes)
     }
 
-    /// Text in UTF-8, or in the encoding of old servers if they name it.
+    /// Decodes text in UTF-8, or in the encoding that an old server names.
     fn decode_text<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
         if let Ok(text) = std::str::from_utf8(body) {
             return Some(text.into());
@@ -75,13 +77,13 @@ impl ApiAnswer {
         let media_type = self.headers.get(CONTENT_TYPE)?.to_str().ok()?.to_ascii_lowercase();
         let (_, charset) = media_type.split_once("charset=")?;
         let charset = charset.split(';').next()?.trim_matches(['"', ' ']);
-        // Each byte of ISO 8859-1 is the character of that number.
+        // In ISO 8859-1 each byte is the character with that number.
         let is_latin = matches!(charset, "iso-8859-1" | "latin1" | "us-ascii");
         is_latin.then(|| body.iter().map(|byte| char::from(*byte)).collect())
     }
 
-    /// The result of a call of the operation's tool. `uri` names what was requested, without its
-    /// query.
+    /// Returns the result of a call of the operation's tool. `uri` names the requested resource,
+    /// without its query.
     pub(super) fn tool_result(
         &self,
         operation: &ApiOperation,
@@ -105,7 +107,7 @@ impl ApiAnswer {
                     "{{\"content\":[{text}],\"structuredContent\":{structured}{meta}}}"
                 );
             }
-            // Clients drop a result that lacks what its schema promises, except an error.
+            // Clients drop a result that violates its output schema, unless it is an error.
             _ if operation.has_output => {
                 return error(&format!(
                     "The request was successful, but its answer is not the JSON that the API's \
@@ -122,7 +124,8 @@ impl ApiAnswer {
         format!("{{\"content\":[{content}]{meta}}}")
     }
 
-    /// A picture or a sound as such, and other bytes as a resource in the result.
+    /// Returns a content block for bytes: an image or a sound as such, anything else as an embedded
+    /// resource.
     fn binary_block(&self, uri: &str) -> String {
         let media_type = self.media_type();
         let media_type = if media_type.is_empty() { OCTETS } else { &media_type };
@@ -139,12 +142,12 @@ impl ApiAnswer {
         }
     }
 
-    /// The body in base64.
+    /// Returns the body in base64.
     pub(super) fn base64(&self) -> String {
         STANDARD.encode(&self.body)
     }
 
-    /// The status, and the server's message without the secrets that servers repeat.
+    /// Returns the status and the server's message, without the secrets that servers repeat.
     pub(super) fn error_text(&self, secrets: &ServerSecrets) -> String {
         let mut text = format!("HTTP {}", self.status);
         let body = match self.content() {
@@ -163,14 +166,14 @@ impl ApiAnswer {
         text
     }
 
-    /// The headers that tell where to go on, as a `_meta` with its comma.
+    /// Returns the headers for the model's next request, as a `_meta` with its comma.
     pub(super) fn meta(&self, secrets: &ServerSecrets) -> String {
         let mut members = Vec::new();
         for (name, header) in META_HEADERS {
-            // Several lines of a list are one list (RFC 9110, section 5.3).
+            // Several lines of a list form one list (RFC 9110, section 5.3).
             let lines = self.headers.get_all(header).iter();
             let value = lines.filter_map(|line| line.to_str().ok()).collect::<Vec<_>>().join(", ");
-            // A clipped URL would be another one.
+            // A clipped URL would be a different one.
             if !value.is_empty() && value.len() <= LONGEST_HEADER {
                 members.push(format!("\"{name}\":{}", string(&secrets.hide_in(&value))));
             }
@@ -188,28 +191,28 @@ fn parse_json(body: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(body).ok()
 }
 
-/// A content block of text.
+/// Returns a content block of text.
 pub(super) fn text_block(text: &str) -> String {
     format!("{{\"type\":\"text\",\"text\":{}}}", string(text))
 }
 
-/// The result of a call that was not sent: the model can correct it.
+/// Returns the result of a call that was not sent. The model can correct the call.
 pub(super) fn refusal(fault: &dyn std::error::Error) -> String {
     format!("{{\"content\":[{}],\"isError\":true}}", text_block(&fault.to_string()))
 }
 
-/// Headers that are passed on, by the key of the result's `_meta`: pagination, the place of what
-/// was created, and how long to wait.
+/// Forwarded headers with their keys in the result's `_meta`: pagination, the URL of a created
+/// resource, and the time to wait.
 const META_HEADERS: [(&str, HeaderName); 3] = [
     ("http/link", LINK),
     ("http/location", LOCATION),
     ("http/retry-after", http::header::RETRY_AFTER),
 ];
-/// Media types of text whose names do not tell: streams of JSON values, and scripts.
+/// Media types of text that do not look like text: streams of JSON values, and scripts.
 const TEXTS: [&str; 3] = ["application/x-ndjson", "application/jsonl", "application/javascript"];
-/// The most bytes of a server's error message in a result.
+/// Maximum number of bytes of a server's error message in a result.
 const LONGEST_MESSAGE: usize = 4096;
-/// The most bytes of a header in `_meta`.
+/// Maximum number of bytes of a header in `_meta`.
 const LONGEST_HEADER: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The server that the requests of an API go to.
+//! The server that receives an API's requests.
 
 use url::Url;
 
@@ -9,7 +9,8 @@ use super::document::{DocumentFault, LONGEST_TITLE};
 use super::operation::{OperationFault, OperationPlace};
 use super::references::{DocumentSet, Node};
 
-/// The server that requests go to: the configured one, or the document's first that it may choose.
+/// Returns the URL of the server for requests: the configured one, or the first in the document if
+/// the document may choose.
 pub(super) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
     if let Some(base) = &config.base_url {
         return Ok(base.clone());
@@ -35,8 +36,8 @@ pub(super) fn find_base(set: &DocumentSet, config: &OpenApiConfig) -> Result<Url
     Err(first_fault.unwrap_or_else(|| unusable("")))
 }
 
-/// Whether requests may go to a server that the document names, if the configuration does not: its
-/// credentials and the arguments of calls go there.
+/// Decides if requests may go to a server that only the document names. The configured credentials
+/// and the calls' arguments go there.
 fn judge_server(url: &str, address: &Url, config: &OpenApiConfig) -> Result<Url, DocumentFault> {
     let shown = || clip(url, LONGEST_TITLE).to_owned();
     let base = address.join(url).map_err(|_| DocumentFault::Server { url: shown() })?;
@@ -52,8 +53,8 @@ fn judge_server(url: &str, address: &Url, config: &OpenApiConfig) -> Result<Url,
     Ok(base)
 }
 
-/// A server's URL with the configured values of its variables, or their defaults; `None` if one has
-/// neither, or the URL becomes too long.
+/// Returns a server's URL with the configured values of its variables, or their defaults. Returns
+/// `None` if a variable has neither, or if the URL is too long.
 fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
     let variables = server.find("variables");
     let value_of = |name: &str| {
@@ -63,7 +64,7 @@ fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
     };
     let mut url = String::new();
     let mut rest = server.text("url").unwrap_or("/");
-    // In one pass: a value is not a template, however it looks.
+    // In one pass: a value is not a template, even if it looks like one.
     while let Some((before, behind)) = rest.split_once('{') {
         let (name, after) = behind.split_once('}')?;
         url.push_str(before);
@@ -77,7 +78,7 @@ fn fill_variables(server: Node<'_>, config: &OpenApiConfig) -> Option<String> {
     (url.len() <= LONGEST_URL).then_some(url)
 }
 
-/// Servers of an operation, or of its path, must be the one of all others.
+/// Refuses an operation if it, or its path, names a server other than the API's.
 pub(super) fn check_servers(
     place: OperationPlace<'_>,
     base: &Url,
@@ -102,7 +103,7 @@ pub(super) fn check_servers(
     Err(OperationFault::OtherServer { url: clip(url, LONGEST_TITLE).to_owned() })
 }
 
-/// The most bytes of a server's URL.
+/// Maximum length in bytes of a server's URL.
 const LONGEST_URL: usize = 2048;
-/// How many servers of a document, or of an operation, are looked at.
+/// Maximum number of servers that are considered, of a document or of an operation.
 const MOST_SERVERS: usize = 20;

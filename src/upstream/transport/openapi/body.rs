@@ -17,17 +17,17 @@ use super::parameters::{
 };
 use super::request::CallArguments;
 
-/// The body of an operation's requests.
+/// Request body of an operation.
 #[derive(Debug, Clone)]
 pub(super) struct ApiBody {
     pub(super) format: BodyFormat,
-    /// Its media type, as the document writes it.
+    /// Media type, as the document writes it.
     pub(super) media_type: String,
     pub(super) shape: BodyShape,
     pub(super) required: bool,
 }
 
-/// How a body is written.
+/// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFormat {
     Json,
@@ -37,11 +37,11 @@ pub(super) enum BodyFormat {
     Multipart,
     /// Text as it is: `text/*` and XML.
     Text,
-    /// Bytes, which arguments carry in base64.
+    /// Bytes, passed in arguments as base64.
     Bytes,
 }
 
-/// Which arguments make the body.
+/// Relation between a body and the tool's arguments.
 #[derive(Debug, Clone)]
 pub(super) enum BodyShape {
     /// One argument is the body.
@@ -61,16 +61,16 @@ pub(super) struct BodyField {
     pub(super) required: bool,
     /// The style of a form's field, if the document names one.
     pub(super) style: Option<(ParameterStyle, bool)>,
-    /// What a multipart body has for it.
+    /// Content of its part in a multipart body.
     pub(super) part: PartContent,
 }
 
-/// The content of a part of a multipart body.
+/// Content of a part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PartContent {
-    /// The value, of this media type if the document names one.
+    /// The value, with this media type if the document names one.
     Value(Option<String>),
-    /// The file that the argument has in base64, of this media type unless the argument names one.
+    /// A file, passed in base64, with this media type unless the argument names one.
     File(String),
 }
 
@@ -78,7 +78,7 @@ pub(super) enum PartContent {
 pub(super) type WrittenBody = (String, Bytes);
 
 impl BodyFormat {
-    /// How a body of this media type is written.
+    /// Returns the encoding of a body of this media type.
     pub(super) fn of_media_type(media_type: &str) -> Self {
         match media_type_essence(media_type).as_str() {
             "application/json" | "*/*" | "application/*" => Self::Json,
@@ -92,8 +92,8 @@ impl BodyFormat {
         }
     }
 
-    /// The order in which media types are preferred, if a document offers several. Of the JSON
-    /// ones, those that say what an object becomes come before lists of changes to it.
+    /// Returns the preference of a media type if a document offers several; lower is better. Among
+    /// the JSON types, a representation of the new object precedes a list of changes to it.
     pub(super) fn rank(self, media_type: &str) -> usize {
         match (self, media_type_essence(media_type).as_str()) {
             (Self::Json, "application/json-patch+json") => 3,
@@ -109,7 +109,7 @@ impl BodyFormat {
 }
 
 impl ApiBody {
-    /// Writes the body that the arguments make; `None` if they make none.
+    /// Writes the body from the arguments. Returns `None` if no argument belongs to it.
     ///
     /// # Errors
     /// [`ArgumentFault`].
@@ -148,7 +148,7 @@ impl ApiBody {
         }))
     }
 
-    /// The argument, which may be `null` in JSON alone: it often means to clear a value there.
+    /// Returns the argument. It may be `null` in JSON only, where `null` often clears a value.
     fn find_in<'a>(&self, arguments: &CallArguments<'a>, name: &str) -> Option<&'a RawValue> {
         match self.format {
             BodyFormat::Json => arguments.find_or_null(name),
@@ -161,7 +161,7 @@ impl ApiBody {
             BodyFormat::Json => (self.json_type(), Bytes::copy_from_slice(raw.get().as_bytes())),
             BodyFormat::Bytes => {
                 let file = decode_file(argument, raw)?;
-                // `*/*` and `image/*` are no types to send.
+                // `*/*` and `image/*` cannot be sent as types.
                 let media_type = if self.media_type.contains('*') {
                     file.media_type.unwrap_or_else(|| OCTETS.to_owned())
                 } else {
@@ -182,8 +182,8 @@ impl ApiBody {
     }
 }
 
-/// Adds a form's field. Objects without a style are JSON, as their usual media type says, and
-/// fields whose media type is.
+/// Adds a form's field. Without a style, objects are written as JSON, which is their default media
+/// type, and so are fields with a JSON media type.
 fn add_field(
     field: &BodyField,
     raw: &RawValue,
@@ -209,7 +209,7 @@ fn write_multipart(given: &[(&BodyField, &RawValue)]) -> Result<WrittenBody, Arg
             parts.push(form_part(field, item)?);
         }
     }
-    // No content can end its part, whatever it is.
+    // The boundary must not occur in any part's content.
     let is_free = |boundary: &String| {
         parts.iter().all(|(_, content)| memmem::find(content, boundary.as_bytes()).is_none())
     };
@@ -247,7 +247,7 @@ fn form_part(field: &BodyField, raw: &RawValue) -> Result<FormPart, ArgumentFaul
     Ok((format!("{head}; filename=\"{file_name}\"\r\nContent-Type: {media_type}"), bytes))
 }
 
-/// The usual end of a file's name: servers tell files by it.
+/// Returns the usual extension of a file name, by which servers distinguish files.
 fn extension_of(media_type: &str) -> &'static str {
     match media_type_essence(media_type).as_str() {
         "application/json" => ".json",
@@ -272,7 +272,7 @@ fn extension_of(media_type: &str) -> &'static str {
     }
 }
 
-/// A name in `Content-Disposition`, as browsers quote it (WHATWG, "multipart/form-data").
+/// Quotes a name in `Content-Disposition`, as browsers do (WHATWG, "multipart/form-data").
 fn quote_name(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -283,7 +283,8 @@ struct DecodedFile {
     name: Option<String>,
 }
 
-/// The file in an argument: base64, or a `data:` URL that names its type and perhaps its name.
+/// Decodes the file in an argument: base64, or a `data:` URL that names its type and perhaps its
+/// name.
 fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFault> {
     let fault = || ArgumentFault::Base64 { argument: argument.to_owned() };
     let text = serde_json::from_str::<Value>(raw.get()).map_err(|_| fault())?;
@@ -301,16 +302,16 @@ fn decode_file(argument: &str, raw: &RawValue) -> Result<DecodedFile, ArgumentFa
     Ok(DecodedFile { bytes: decoded.map_err(|_| fault())?.into(), media_type, name })
 }
 
-/// Base64 with the alphabet of URLs, with or without padding.
+/// Base64 with the URL-safe alphabet, with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
-/// The most bytes of a form.
+/// Maximum size in bytes of a form.
 const MAX_FORM: usize = 16 * 1024 * 1024;
-/// The media type of bytes of unknown kind.
+/// Media type of bytes of unknown kind.
 pub(super) const OCTETS: &str = "application/octet-stream";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A document with its files becomes an API: its server, its operations, the lists that clients
-//! get, and what was left out.
+//! Builds an API from a document and its files: its server, its operations, the lists for clients,
+//! and the operations that are left out.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::selection::OperationFacts;
 use super::tool_texts::{describe_tool, name_tool, write_annotations};
 use super::tree::{TreeFault, pointer_segment};
 
-/// Why a document cannot be used.
+/// Reason that a document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentFault {
     /// It cannot be parsed.
     #[error("{0}")]
     Tree(#[from] TreeProblem),
-    /// It is no OpenAPI document of a version that the gateway reads.
+    /// It is not an OpenAPI document of a supported version.
     #[error("at /openapi: expected version 3.0 or 3.1, found {found}")]
     Version {
         /// The version, clipped.
@@ -44,18 +44,18 @@ pub enum DocumentFault {
     /// Too many operations.
     #[error("at {place}: the document has more than {max} operations")]
     TooManyOperations {
-        /// The JSON pointer of the path where there are too many.
+        /// JSON pointer of the path with the first operation beyond the limit.
         place: String,
         /// The bound.
         max: usize,
     },
-    /// No address to send requests to.
+    /// There is no address to send requests to.
     #[error("at /servers/0/url: {url:?} is not usable: set `base_url`")]
     Server {
         /// The URL with its variables filled in, clipped.
         url: String,
     },
-    /// The address is of another origin than the document.
+    /// The address has another origin than the document.
     #[error(
         "at /servers/0/url: the server {url} is of another origin than the document: if requests \
          are to go there, set `base_url` to it"
@@ -64,7 +64,7 @@ pub enum DocumentFault {
         /// The URL, clipped.
         url: String,
     },
-    /// A local document names the address, and there are credentials that would go there.
+    /// Only a local document names the address, and there are credentials that would go there.
     #[error(
         "at /servers/0/url: `auth` and `headers` would go to {url}, which only the document names: \
          set `base_url`"
@@ -73,16 +73,16 @@ pub enum DocumentFault {
         /// The URL, clipped.
         url: String,
     },
-    /// The document names another origin than when the server was started.
+    /// The document names another origin than at the start of the server.
     #[error("at /servers/0/url: the origin has changed to {url}: start the server again")]
     OriginChanged {
         /// The origin.
         url: String,
     },
-    /// The file cannot be read, or none of the usual places has a document.
+    /// The file cannot be read, or the server has no document at the usual places.
     #[error("{place}: {reason}")]
     Unreadable {
-        /// The place, without secrets.
+        /// Path or URL, without secrets.
         place: String,
         /// The reason, clipped.
         reason: String,
@@ -102,22 +102,22 @@ impl From<TreeFault> for DocumentFault {
 
 /// An API as its document describes it.
 pub(super) struct ApiDescription {
-    /// What the paths of operations are below.
+    /// Base URL of the operations' paths.
     pub(super) base: Url,
-    /// By the name of the tool.
+    /// Operations by the names of their tools.
     pub(super) operations: HashMap<String, Arc<ApiOperation>>,
-    /// The tools, as raw elements of a list, with the labels of their operations.
+    /// Tools as raw elements of a list, with the labels of their operations.
     pub(super) tools: Vec<(String, String, Bytes)>,
-    /// The operations that are offered as resources.
+    /// Operations that are offered as resources.
     pub(super) resources: Vec<ApiResource>,
-    /// Operations that are not offered, and why.
+    /// Operations that are not offered, and the reasons.
     pub(super) left_out: Vec<(String, OperationFault)>,
     /// Security schemes that operations need and that have no value.
     pub(super) missing_schemes: BTreeSet<String>,
-    /// The names in `auth` that are no security schemes of the document, or whose value is of
-    /// another kind than the scheme needs.
+    /// Names in `auth` that are not security schemes of the document, or with a value of another
+    /// kind than the scheme needs.
     pub(super) unknown_schemes: Vec<String>,
-    /// The names in `auth` of schemes that no operation asks for.
+    /// Names in `auth` of schemes that no operation requires.
     pub(super) unused_schemes: Vec<String>,
     /// Title and version of the API.
     pub(super) title: String,
@@ -128,7 +128,7 @@ pub(super) struct ApiDescription {
 /// Reads a document.
 ///
 /// # Errors
-/// [`DocumentFault`] if nothing of it can be used; single operations that cannot are left out.
+/// [`DocumentFault`] if nothing in it can be used. Single unusable operations are left out.
 pub(super) fn describe_api(
     set: &DocumentSet,
     config: &OpenApiConfig,
@@ -162,12 +162,12 @@ struct DescriptionBuilder<'a> {
 }
 
 impl<'a> DescriptionBuilder<'a> {
-    /// Adds an operation if it is chosen.
+    /// Adds an operation if it is selected.
     fn add(&mut self, place: OperationPlace<'a>) -> Result<(), OperationFault> {
         let OperationPlace { method, path, operation, .. } = place;
         let facts = OperationFacts { method, path, operation };
         let Some(form) = facts.choose_form(self.reader.config) else { return Ok(()) };
-        // What comes behind a bound is not even read: that would take time for nothing.
+        // Operations beyond a limit are not read, because that would only take time.
         if self.size > MAX_TOOLS_BYTES {
             return Err(OperationFault::TooMuch { max: MAX_TOOLS_BYTES });
         }
@@ -190,7 +190,7 @@ impl<'a> DescriptionBuilder<'a> {
     ) -> Result<(), OperationFault> {
         let ReadOperation { mut operation, input, output } = read;
         let input = self.reader.requests.write(&input, MAX_SCHEMA_BYTES)?;
-        // An output schema helps; one that is too large costs more than it helps.
+        // An output schema is optional, so one that is too large is dropped.
         let output = output.as_ref();
         let output =
             output.and_then(|output| self.reader.responses.write(output, MAX_OUTPUT_BYTES).ok());
@@ -258,7 +258,7 @@ impl ApiDescription {
         self.missing_schemes.extend(operation.security.missing.iter().cloned());
     }
 
-    /// What an operator should know besides the operations that are left out.
+    /// Returns remarks for the operator besides the operations that are left out.
     pub(super) fn remarks(&self, config: &OpenApiConfig) -> Vec<String> {
         let missing = self
             .missing_schemes
@@ -284,25 +284,25 @@ impl ApiDescription {
         many.into_iter().chain(missing).chain(unknown).chain(unused).collect()
     }
 
-    /// The result of `resources/list`.
+    /// Returns the result of `resources/list`.
     pub(super) fn resources_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| !one.is_template);
         list_result("resources", listed.map(|one| &one.element), ttl_ms)
     }
 
-    /// The result of `resources/templates/list`.
+    /// Returns the result of `resources/templates/list`.
     pub(super) fn templates_result(&self, ttl_ms: u64) -> Bytes {
         let listed = self.resources.iter().filter(|one| one.is_template);
         list_result("resourceTemplates", listed.map(|one| &one.element), ttl_ms)
     }
 
-    /// The result of `tools/list`.
+    /// Returns the result of `tools/list`.
     pub(super) fn tools_result(&self, ttl_ms: u64) -> Bytes {
         list_result("tools", self.tools.iter().map(|(_, _, tool)| tool), ttl_ms)
     }
 }
 
-/// The result of a list, all on one page.
+/// Returns the result of a list request, all on one page.
 pub(super) fn list_result<'a>(
     member: &str,
     items: impl Iterator<Item = &'a Bytes>,
@@ -326,7 +326,7 @@ fn find_dialect(root: Node<'_>) -> Result<SchemaDialect, DocumentFault> {
     let version = root.find("openapi").or_else(|| root.find("swagger"));
     let text = match version.map(|version| version.value) {
         Some(Value::String(text)) => text.clone(),
-        // YAML reads a version without quotes as a number.
+        // YAML reads an unquoted version as a number.
         Some(other) => other.to_string(),
         None => String::new(),
     };
@@ -339,7 +339,8 @@ fn find_dialect(root: Node<'_>) -> Result<SchemaDialect, DocumentFault> {
     }
 }
 
-/// A server answers TRACE with the request, and with the credentials in it (RFC 9110, 9.3.8).
+/// Refuses TRACE: the server responds with the request, including its credentials (RFC 9110,
+/// 9.3.8).
 fn check_method(place: OperationPlace<'_>) -> Result<(), OperationFault> {
     if *place.method == Method::TRACE { Err(OperationFault::Trace) } else { Ok(()) }
 }
@@ -347,14 +348,14 @@ fn check_method(place: OperationPlace<'_>) -> Result<(), OperationFault> {
 /// The operations of a document.
 struct ListedOperations<'a> {
     all: Vec<OperationPlace<'a>>,
-    /// The paths whose operations cannot be read, and why.
+    /// Paths with unreadable operations, and the reasons.
     unreadable: Vec<(String, OperationFault)>,
 }
 
-/// All operations in the order of the document.
+/// Returns all operations in the order of the document.
 fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault> {
     let paths = root.find("paths").filter(|paths| paths.value.is_object());
-    // A document of 3.1 may have only components or webhooks, but nothing to call then.
+    // A 3.1 document may have only components or webhooks, but then there is nothing to call.
     let paths = paths.ok_or(DocumentFault::NoPaths)?;
     let mut all = Vec::new();
     let mut unreadable = Vec::new();
@@ -382,12 +383,12 @@ fn list_operations(root: Node<'_>) -> Result<ListedOperations<'_>, DocumentFault
     Ok(ListedOperations { all, unreadable })
 }
 
-/// Method and path of an operation.
+/// Returns method and path of an operation.
 pub(super) fn label(place: OperationPlace<'_>) -> String {
     format!("{} {}", place.method, clip(place.path, LONGEST_TITLE))
 }
 
-/// The members of a path that are operations.
+/// Members of a path that are operations.
 const METHODS: [(&str, Method); 8] = [
     ("get", Method::GET),
     ("put", Method::PUT),
@@ -398,17 +399,17 @@ const METHODS: [(&str, Method); 8] = [
     ("patch", Method::PATCH),
     ("trace", Method::TRACE),
 ];
-/// The most operations of a document.
+/// Maximum number of operations in a document.
 const MAX_OPERATIONS: usize = 20_000;
-/// The most bytes of an output schema.
+/// Maximum size in bytes of an output schema.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
-/// More tools of one API than this are worth a warning.
+/// Number of tools of one API beyond which a warning is logged.
 pub const MANY_TOOLS: usize = 40;
-/// The most bytes of all tools and resources of a document.
+/// Maximum size in bytes of all tools and resources of a document.
 const MAX_TOOLS_BYTES: usize = 48 * 1024 * 1024;
-/// The most bytes of a tool's description, and of the API's.
+/// Maximum length in bytes of a tool's description, and of the API's.
 pub(super) const LONGEST_TEXT: usize = 4096;
-/// The most bytes of a title, a name or a path.
+/// Maximum length in bytes of a title, a name or a path.
 pub(super) const LONGEST_TITLE: usize = 200;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The body of an operation as arguments of its tool: each property by itself if the body is a plain
-//! object, which models fill more reliably, and otherwise the body as a whole.
+//! The body of an operation as arguments of its tool. If the body is a plain object, each property
+//! is an argument, because models fill those more reliably. Otherwise the whole body is one
+//! argument.
 
 use std::collections::HashSet;
 
@@ -53,7 +54,7 @@ impl<'a> DocumentReader<'a> {
         })
     }
 
-    /// Each property of the body as an argument.
+    /// Reads each property of the body as an argument.
     fn read_fields(
         &mut self,
         found: &FoundFields<'a>,
@@ -88,7 +89,7 @@ impl<'a> DocumentReader<'a> {
     }
 }
 
-/// The properties of a body, those of all parts of an `allOf` together.
+/// Properties of a body, including those of all parts of an `allOf`.
 #[derive(Default)]
 struct FoundFields<'a> {
     properties: Vec<(&'a str, Node<'a>)>,
@@ -114,7 +115,7 @@ impl<'a> FoundFields<'a> {
     }
 }
 
-/// The properties that can be arguments by themselves: of an object that has no other properties.
+/// Returns the properties that can be separate arguments: those of an object that allows no others.
 /// The fields of a form always can.
 fn find_fields(
     schema: Option<Node<'_>>,
@@ -133,15 +134,16 @@ fn find_fields(
     Ok((is_empty_form || !found.properties.is_empty()).then_some(found))
 }
 
-/// Whether a schema is an object that can have no properties: some documents describe so that an
-/// operation takes none.
+/// Returns true if a schema is an object that allows no properties. Some documents describe an
+/// operation without input this way.
 fn is_closed_and_empty(schema: Node<'_>) -> bool {
     let is_open = schema.find("additionalProperties").is_none_or(|more| *more.value != false);
     let has_rules = schema.find("properties").into_iter().flat_map(Node::members).next().is_some();
     is_object(schema) && !is_open && !has_rules
 }
 
-/// Whether a reference has rules beside it, which hold as well (JSON Schema 2020-12, 8.2.3.1).
+/// Returns true if a reference has sibling rules, which apply as well (JSON Schema 2020-12,
+/// 8.2.3.1).
 fn has_siblings(schema: Node<'_>) -> bool {
     const TEXTS: [&str; 6] = ["$ref", "title", "description", "example", "examples", "deprecated"];
     let is_text = |key: &str| TEXTS.contains(&key) || key.starts_with("x-");
@@ -156,7 +158,7 @@ fn is_plain_object(schema: Node<'_>) -> bool {
     is_object(schema) && !schema.flag("nullable") && !is_open && !is_composed
 }
 
-/// The style of a form's field, if the document names one.
+/// Returns the style of a form's field, if the document names one.
 fn form_style(encoding: Node<'_>) -> Option<(ParameterStyle, bool)> {
     let style = encoding.text("style");
     let explode = encoding.find("explode").and_then(|explode| explode.value.as_bool());
@@ -167,11 +169,11 @@ fn form_style(encoding: Node<'_>) -> Option<(ParameterStyle, bool)> {
     Some((named, explode.unwrap_or(named == ParameterStyle::Form)))
 }
 
-/// What a multipart body has for a property.
+/// Returns the content of a property's part in a multipart body.
 fn part_content(schema: Node<'_>, encoding: Option<Node<'_>>) -> PartContent {
     let named = encoding.and_then(|encoding| encoding.text("contentType"));
     let named = named.and_then(|all| all.split(',').next()).map(str::trim);
-    // A header of the part, which no document may end.
+    // The type becomes a header of the part, which no document may end.
     let is_type = |kind: &&str| kind.chars().all(|c| c.is_ascii_graphic() || c == ' ');
     let named = named.filter(|kind| !kind.contains('*')).filter(is_type);
     let holds_bytes = |kind: &str| BodyFormat::of_media_type(kind) == BodyFormat::Bytes;
@@ -188,8 +190,8 @@ fn part_content(schema: Node<'_>, encoding: Option<Node<'_>>) -> PartContent {
     }
 }
 
-/// The schema of bytes that a schema is, or that it allows: in a list, or beside something else such
-/// as `null`.
+/// Returns the schema of bytes in a schema: the schema itself, its items, or an alternative besides
+/// another type such as `null`.
 fn find_binary(schema: Node<'_>, depth: usize) -> Option<Node<'_>> {
     let is_binary = schema.text("format") == Some("binary")
         || schema.text("type") == Some("file")
@@ -203,7 +205,8 @@ fn find_binary(schema: Node<'_>, depth: usize) -> Option<Node<'_>> {
     inner.find_map(|schema| find_binary(schema.resolve().ok()?, depth))
 }
 
-/// The schema of a file: the argument has it in base64, whatever the body has.
+/// Returns the schema of a file argument. The argument is in base64, independent of the body's
+/// encoding.
 fn as_upload(schema: Value) -> Value {
     let Value::Object(mut members) = schema else { return schema };
     if members.is_empty() {
@@ -238,7 +241,7 @@ fn file_schema() -> Value {
     json!({ "type": "string", "contentEncoding": "base64" })
 }
 
-/// How deep the parts of a composed schema are searched.
+/// Maximum depth at which the parts of a composed schema are searched.
 const COMPOSED_DEPTH: usize = 4;
 
 #[cfg(test)]

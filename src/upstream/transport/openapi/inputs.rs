@@ -1,6 +1,6 @@
-//! The input schema of a tool: the parameters and the body of an operation as arguments.
+//! Input schema of a tool: the parameters and the body of an operation as arguments.
 //!
-//! All of them share one object, so names that collide get a suffix, and characters that model
+//! All arguments share one object. Names that collide get a suffix, and characters that model
 //! providers refuse in names are replaced.
 
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::config::EmptyStrings;
 use super::names::TakenNames;
 use super::schema::ConvertedSchema;
 
-/// The arguments of a tool, as they are collected.
+/// Arguments of a tool while they are collected.
 pub(super) struct ToolInputs {
     empty_strings: EmptyStrings,
     properties: Map<String, Value>,
@@ -19,11 +19,11 @@ pub(super) struct ToolInputs {
     taken: TakenNames,
 }
 
-/// An argument before it has its name.
+/// An argument before its name is chosen.
 pub(super) struct NewArgument<'a> {
     /// The name in the document.
     pub(super) name: &'a str,
-    /// What is appended if the name is taken.
+    /// Suffix for the name if it is taken.
     pub(super) suffix: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) schema: ConvertedSchema,
@@ -36,7 +36,7 @@ impl ToolInputs {
         Self { empty_strings, properties, required, needs, taken }
     }
 
-    /// Adds an argument, and returns the name that it got.
+    /// Adds an argument, and returns its name.
     pub(super) fn add(&mut self, argument: NewArgument<'_>) -> String {
         let NewArgument { name, suffix, description, schema, required } = argument;
         let plain = plain_name(name, suffix);
@@ -59,7 +59,7 @@ impl ToolInputs {
         name
     }
 
-    /// The input schema.
+    /// Returns the input schema.
     pub(super) fn into_schema(self) -> ConvertedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
         if let (false, Value::Object(members)) = (self.required.is_empty(), &mut schema) {
@@ -72,8 +72,8 @@ impl ToolInputs {
     }
 }
 
-/// A schema that an empty string fits as well: it counts as absent, and must pass the check of the
-/// arguments until then. The description stays where models look for it.
+/// Returns a schema that accepts an empty string as well. An empty string counts as absent, and
+/// must pass the check of the arguments until then. The description stays where models look for it.
 fn or_empty_text(mut schema: Value) -> Value {
     let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
     let mut either = json!({ "anyOf": [schema, { "const": "" }] });
@@ -83,7 +83,7 @@ fn or_empty_text(mut schema: Value) -> Value {
     either
 }
 
-/// Whether an empty string certainly fits a schema.
+/// Returns true if an empty string certainly fits a schema.
 fn allows_text(schema: &Value) -> bool {
     const RULES: [&str; 11] = [
         "$ref",
@@ -107,17 +107,18 @@ fn allows_text(schema: &Value) -> bool {
     is_text && !RULES.iter().any(|rule| members.contains_key(*rule))
 }
 
-/// A name of the characters that all model providers allow.
+/// Returns a name with only the characters that all model providers allow.
 fn plain_name(name: &str, fallback: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let replaced: String = name.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
-    // Trimmed only where something was replaced: `_id` is a name of its own.
+    // Trimmed only if something was replaced: `_id` is a valid name.
     let plain = if replaced == name { name } else { replaced.trim_matches('_') };
     let plain = plain.get(..plain.len().min(LONGEST_NAME)).unwrap_or_default();
     if plain.is_empty() { fallback.to_owned() } else { plain.to_owned() }
 }
 
-/// The longest name of an argument that has room for a suffix: providers allow 64 characters.
+/// Maximum length in bytes of an argument's name, with room for a suffix. Providers allow 64
+/// characters.
 const LONGEST_NAME: usize = 56;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Plain HTTP APIs: servers that do not speak MCP, and describe themselves by an OpenAPI document.
+//! Plain HTTP APIs: servers that do not speak MCP, described by an OpenAPI document.
 //!
 //! To the modules above, such an API is a Modern server like any other: an [`OpenApiServer`] lists
-//! tools and answers calls. The way of a document is [`source`] (where it is read), [`tree`] (its
-//! bytes), [`references`] (its files), [`document`] (what it describes), [`operation`] with
-//! [`fields`], [`inputs`] and [`schema`] (its tools). The way of a call is [`request`] with [`parameters`],
-//! [`body`] and [`security`], the HTTP client of [`super::http`], and [`answer`].
+//! tools and answers calls. A document passes through [`source`] (reading), [`tree`] (parsing),
+//! [`references`] (its files), [`document`] (the API), [`operation`] with [`fields`], [`inputs`]
+//! and [`schema`] (its tools). A call passes through [`request`] with [`parameters`], [`body`] and
+//! [`security`], the HTTP client of [`super::http`], and [`answer`].
 //!
-//! The document decides how requests look, and never where they go: all go to the origin that the
-//! configuration names, and no argument leaves its place in them.
+//! The document decides the form of requests, but never their destination. All requests go to the
+//! origin that the configuration names, and no argument leaves its position in them.
 
 mod answer;
 mod base;
@@ -68,7 +68,7 @@ use request::ApiRequest;
 use source::{DocumentLoader, DocumentVersion, LoadedDocument};
 pub use survey::{ApiSurvey, SurveyedTool, survey_api};
 
-/// How the connection to an API is opened.
+/// Parameters for opening the connection to an API.
 pub(in crate::upstream) struct ApiOpening {
     pub(in crate::upstream) server: Arc<ServerConfig>,
     pub(in crate::upstream) api: OpenApiConfig,
@@ -76,14 +76,14 @@ pub(in crate::upstream) struct ApiOpening {
     /// Counts the memory of large responses.
     pub(in crate::upstream) memory: Arc<ResponseMemory>,
     pub(in crate::upstream) inbox: Arc<Inbox>,
-    /// The tokens that go with its requests; `None` without OAuth.
+    /// Tokens for its requests. `None` without OAuth.
     pub(in crate::upstream) credentials: Option<RequestCredentials>,
 }
 
-/// An API whose document has been read.
+/// An API with its document read.
 pub(in crate::upstream) struct OpenApiServer {
     shared: Arc<ApiShared>,
-    /// Reads the document again from time to time, as long as the server lives.
+    /// Reads the document again at intervals while the server lives.
     _refreshing: JoinSet<()>,
 }
 
@@ -94,9 +94,10 @@ struct ApiShared {
     peer: Peer,
     current: ArcSwap<CurrentApi>,
     inbox: Arc<Inbox>,
-    /// When the document was last asked for. One request at a time.
+    /// Time of the last request for the document. Held during a request, so there is only one at a
+    /// time.
     asked_at: tokio::sync::Mutex<Instant>,
-    /// Why the last good document could not be read again.
+    /// Reason that the document could not be read again. `None` if the last attempt succeeded.
     stale: ArcSwapOption<String>,
 }
 
@@ -105,12 +106,12 @@ struct CurrentApi {
     description: ApiDescription,
     version: DocumentVersion,
     client: Arc<HttpClient>,
-    /// What an operator should know.
+    /// Remarks for the operator.
     remarks: Vec<String>,
 }
 
 impl OpenApiServer {
-    /// Reads the document. The caller bounds the time.
+    /// Reads the document. The caller sets a time limit.
     pub(in crate::upstream) async fn open(opening: ApiOpening) -> Result<Self, UpstreamError> {
         let ApiOpening { server, api, files, memory, inbox, credentials } = opening;
         let loader = DocumentLoader::new(server, api, files).await?;
@@ -144,8 +145,8 @@ impl OpenApiServer {
         &self.shared.peer
     }
 
-    /// What an operator should know: operations that are left out, schemes without a value, and a
-    /// document that cannot be read again.
+    /// Returns remarks for the operator: operations that are left out, schemes without a value, and
+    /// a document that cannot be read again.
     pub(in crate::upstream) fn remarks(&self) -> Vec<String> {
         let stale = self.shared.stale.load_full().map(|reason| {
             format!("the document cannot be read again, the last one stays: {reason}")
@@ -153,13 +154,13 @@ impl OpenApiServer {
         stale.into_iter().chain(self.shared.current.load().remarks.iter().cloned()).collect()
     }
 
-    /// Whether the document could not be read when it was last asked for.
+    /// Returns true if the last attempt to read the document failed.
     pub(in crate::upstream) fn is_stale(&self) -> bool {
         self.shared.stale.load().is_some()
     }
 
-    /// Answers a request of the gateway's own. All lists are of the same document: what one of them
-    /// has read again, the others that are requested with it have too.
+    /// Answers one of the gateway's own requests. All lists come from the same document, so lists
+    /// that are requested together share one refresh of it.
     pub(in crate::upstream) async fn request(
         &self,
         method: &Method,
@@ -309,7 +310,7 @@ impl ApiShared {
         Ok(ApiAnswer { status: head.status, headers: head.headers, body })
     }
 
-    /// Reads an answer in which the gateway's credentials are masked, elsewhere if it is large.
+    /// Reads a response with the gateway's credentials masked, on another thread if it is large.
     async fn read_answer<T: Send + 'static>(
         &self,
         answer: ApiAnswer,
@@ -323,7 +324,7 @@ impl ApiShared {
         work_on_message(answer.body.len(), move || work(answer)).await
     }
 
-    /// How long lists are fresh: until the document is read again.
+    /// Returns the time for which lists are fresh: until the document is read again.
     fn ttl_ms(&self) -> u64 {
         let refresh = self.loader.api.refresh.unwrap_or(LONGEST_TTL);
         u64::try_from(refresh.as_millis()).unwrap_or(u64::MAX)
@@ -337,8 +338,8 @@ impl ApiShared {
         }
     }
 
-    /// Reads the document again for a listing, unless that was just done. Listings that ask at the
-    /// same time wait for each other.
+    /// Reads the document again for a listing, unless that was just done. Simultaneous listings
+    /// wait for each other.
     async fn refresh_on_demand(&self) {
         let asked_at = self.asked_at.lock().await;
         if asked_at.elapsed() > JUST_READ {
@@ -346,8 +347,8 @@ impl ApiShared {
         }
     }
 
-    /// Reads the document again, and requests the lists if it has changed. The last good one stays
-    /// in place if that fails.
+    /// Reads the document again, and requests the lists if it has changed. If that fails, the last
+    /// good one stays in use.
     async fn refresh(&self, mut asked_at: MutexGuard<'_, Instant>) {
         // Boxed, because it would enlarge the future of every listing.
         let read = timeout(self.loader.server.start_timeout, Box::pin(self.read_again())).await;
@@ -364,7 +365,7 @@ impl ApiShared {
         };
         let is_stale = reason.is_some();
         self.stale.store(reason);
-        // A listing also notes what an operator should know.
+        // A listing also records the remarks for the operator.
         if has_changed || is_stale != was_stale {
             self.inbox.relist();
         }
@@ -408,14 +409,14 @@ impl CurrentApi {
         }
     }
 
-    /// What was requested, without the query: credentials may be in it.
+    /// Returns the URI of a request without its query, which may contain credentials.
     fn uri_of(&self, request: &ApiRequest) -> String {
         let origin = self.description.base.origin().ascii_serialization();
         format!("{origin}{}", request.target.path())
     }
 }
 
-/// The API as a Modern server.
+/// Describes the API as a Modern server.
 fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
     let info = json!({ "name": api.title, "version": api.version });
     let resources = config.include.iter().any(|rule| rule.form == OperationForm::Resource);
@@ -433,7 +434,7 @@ fn introduce(api: &ApiDescription, config: &OpenApiConfig) -> Peer {
     Peer { version, info, tells, offers: Arc::new(offers), assumed: Arc::default() }
 }
 
-/// The params with the edits that policy and the catalog have made.
+/// Returns the params with the edits of policy and catalog.
 fn edited_params(call: &Call, target: &CallTarget) -> Result<Params, ParamsFault> {
     let mut splice = Splice::new(call.params.raw());
     for (span, with) in &target.edits {
@@ -442,7 +443,7 @@ fn edited_params(call: &Call, target: &CallTarget) -> Result<Params, ParamsFault
     Params::parse(Some(splice.finish()))
 }
 
-/// Whether an API that answers with this status may answer otherwise soon.
+/// Returns true if a response with this status may be temporary.
 fn is_transient(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }
@@ -461,9 +462,9 @@ fn refuse(code: i64, text: &str) -> Result<Answer, UpstreamError> {
     Ok(Answer::parse(Response::Error(error.into()))?)
 }
 
-/// How long lists are fresh if the document is never read again.
+/// Time for which lists are fresh if the document is never read again.
 const LONGEST_TTL: Duration = Duration::from_hours(24);
-/// A listing that follows a read of the document so soon does not read it again.
+/// A listing within this time after a read of the document does not read it again.
 const JUST_READ: Duration = Duration::from_secs(1);
-/// The most remarks about one document, in the log and in `/status`.
+/// Maximum number of remarks about one document, in the log and in `/status`.
 const MOST_REMARKS: usize = 20;

@@ -1,8 +1,8 @@
-//! Names that must differ from each other: of tools, of arguments, of definitions.
+//! Unique names: of tools, of arguments, of definitions.
 
 use std::collections::HashMap;
 
-/// The names that are taken, each with the number that the next of its kind may have.
+/// Names in use, each with the next number to try for a suffix.
 #[derive(Debug, Default)]
 pub(super) struct TakenNames(HashMap<String, u32>);
 
@@ -11,8 +11,8 @@ impl TakenNames {
         self.0.contains_key(name)
     }
 
-    /// Takes the name, or the name with the first free number after it. Thousands of the same name
-    /// take no longer than as many others.
+    /// Takes the name, or the name with the first free number appended. Thousands of equal names
+    /// take no longer than as many different ones.
     pub(super) fn take(&mut self, name: &str) -> String {
         let mut free = name.to_owned();
         while self.contains(&free) {

@@ -1,4 +1,4 @@
-//! From an operation of the document to a tool: its arguments, its schemas, and the plan for its
+//! Conversion of a document's operation to a tool: its arguments, its schemas, and the plan for its
 //! requests.
 
 use std::collections::HashSet;
@@ -29,11 +29,11 @@ pub(super) struct ApiOperation {
     pub(super) body: Option<ApiBody>,
     pub(super) security: OperationSecurity,
     pub(super) wrapping: ResultWrapping,
-    /// Whether the tool has an output schema, which its results must keep.
+    /// True if the tool has an output schema, which its results must match.
     pub(super) has_output: bool,
 }
 
-/// A piece of an operation's path.
+/// A part of an operation's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathPiece {
     /// Encoded text.
@@ -42,7 +42,7 @@ pub(super) enum PathPiece {
     Variable(String),
 }
 
-/// Why an operation is not offered.
+/// Reason that an operation is not offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum OperationFault {
     /// A schema cannot be used.
@@ -57,13 +57,13 @@ pub(super) enum OperationFault {
         /// The server, clipped.
         url: String,
     },
-    /// The operation returns the request.
+    /// The operation returns the request, including credentials.
     #[error("TRACE returns the request with its credentials")]
     Trace,
-    /// The path leads out of the server's, or is longer than the bound.
+    /// The path leaves the server's base path, or is too long.
     #[error("its path is longer than {LONGEST_PATH} bytes, or has a segment \".\" or \"..\"")]
     Path,
-    /// References make the document too large to read it to its end.
+    /// References make the document too large to read it completely.
     #[error("the document refers to the same values too often to be read to its end")]
     Exhausted,
     /// A variable of the path has no parameter.
@@ -72,7 +72,7 @@ pub(super) enum OperationFault {
         /// The variable.
         name: String,
     },
-    /// A required parameter in a place that requests do not have.
+    /// A required parameter is in a position that requests do not have.
     #[error("the parameter {name:?} is required, and cannot be sent in {place:?}")]
     Place {
         /// The parameter, clipped.
@@ -80,7 +80,7 @@ pub(super) enum OperationFault {
         /// Its `in`, clipped.
         place: String,
     },
-    /// Bodies that cannot be written.
+    /// The body has only formats that cannot be written.
     #[error("its body is a form whose schema names no properties")]
     Form,
     /// All tools together are too large.
@@ -100,7 +100,7 @@ pub(super) enum OperationFault {
     },
 }
 
-/// What all operations of a document share while they are read.
+/// State that a document's operations share while they are read.
 pub(super) struct DocumentReader<'a> {
     pub(super) config: &'a OpenApiConfig,
     pub(super) base: &'a Url,
@@ -114,7 +114,7 @@ pub(super) struct DocumentReader<'a> {
 pub(super) struct OperationPlace<'a> {
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
-    /// What the path's operations share.
+    /// The path item, which the path's operations share.
     pub(super) item: Node<'a>,
     pub(super) operation: Node<'a>,
 }
@@ -145,7 +145,7 @@ impl<'a> DocumentReader<'a> {
     /// Reads one operation.
     ///
     /// # Errors
-    /// [`OperationFault`], which is the reason why it is not offered.
+    /// [`OperationFault`], the reason that it is not offered.
     pub(super) fn read(
         &mut self,
         place: OperationPlace<'a>,
@@ -173,7 +173,7 @@ impl<'a> DocumentReader<'a> {
         Ok(ReadOperation { operation, input: inputs.into_schema(), output })
     }
 
-    /// The parameters of the operation, and of its path where it has none of the same name.
+    /// Reads the parameters of the operation, and those of its path that it does not replace.
     fn read_parameters(
         &mut self,
         place: OperationPlace<'a>,
@@ -188,14 +188,14 @@ impl<'a> DocumentReader<'a> {
                 all.push(node);
             }
         }
-        // Of arguments that collide, the one of the path keeps its name.
+        // If arguments collide, the one of the path keeps its name.
         let order = |node: &Node<'_>| {
             ["path", "query", "header", "cookie"].iter().position(|it| node.text("in") == Some(it))
         };
         all.sort_by_key(order);
         let mut parameters = Vec::new();
         for node in all {
-            // A credential is not for callers to choose.
+            // Callers must not choose a credential.
             if security.supplies(node) {
                 continue;
             }
@@ -206,7 +206,7 @@ impl<'a> DocumentReader<'a> {
         Ok(parameters)
     }
 
-    /// Reads a parameter; `None` if callers must not choose it.
+    /// Reads a parameter. Returns `None` if callers must not choose it.
     fn read_parameter(
         &mut self,
         node: Node<'a>,
@@ -227,7 +227,8 @@ impl<'a> DocumentReader<'a> {
         let named = named.and_then(|style| ParameterStyle::named(style, &place));
         let usual = || ParameterStyle::usual(&place);
         let style = if is_json { ParameterStyle::Json } else { named.unwrap_or_else(usual) };
-        // 3.0 and 3.1 have it for queries only; a cookie would not end where it should.
+        // 3.0 and 3.1 allow it for queries only. In a cookie, reserved characters could end the
+        // value.
         let allow_reserved = place == ParameterPlace::Query && node.flag("allowReserved");
         let explode = node.find("explode").and_then(|explode| explode.value.as_bool());
         let argument = inputs.add(NewArgument {
@@ -248,7 +249,7 @@ impl<'a> DocumentReader<'a> {
         }))
     }
 
-    /// Where a parameter goes; `None` if callers must not choose it.
+    /// Returns the position of a parameter, or `None` if callers must not choose it.
     fn find_place(
         &self,
         node: Node<'_>,
@@ -271,8 +272,8 @@ impl<'a> DocumentReader<'a> {
         Ok(found)
     }
 
-    /// Whether a header is not the caller's to choose: the document may not declare it, it belongs
-    /// to the connection, or the configuration sets it.
+    /// Returns true if callers must not choose a header: the document may not declare it, it
+    /// belongs to the connection, or the configuration sets it.
     fn is_own_header(&self, name: &str) -> bool {
         is_connection_header(name)
             || ["authorization", "cookie"].iter().any(|own| name.eq_ignore_ascii_case(own))
@@ -281,7 +282,7 @@ impl<'a> DocumentReader<'a> {
 }
 
 impl ApiOperation {
-    /// The arguments that must be given.
+    /// Returns the required arguments.
     pub(super) fn required_arguments(&self) -> HashSet<&str> {
         let parameters = self.parameters.iter().filter(|one| one.required);
         let mut required: HashSet<_> = parameters.map(|one| one.argument.as_str()).collect();
@@ -298,7 +299,8 @@ impl ApiOperation {
         required
     }
 
-    /// Each variable of the path has a parameter, and its text stays below the server's path.
+    /// Checks that each variable of the path has a parameter, and that the path stays below the
+    /// server's base path.
     fn check_path(&self) -> Result<(), OperationFault> {
         let declared = self.parameters.iter().filter(|one| one.place == ParameterPlace::Path);
         let declared: HashSet<_> = declared.map(|one| one.name.as_str()).collect();
@@ -320,7 +322,7 @@ impl ApiOperation {
     }
 }
 
-/// The pieces of a path below the path of the server.
+/// Splits a path, below the path of the server, into its parts.
 fn split_path(base: &str, path: &str) -> Vec<PathPiece> {
     let mut pieces = vec![PathPiece::Fixed(base.trim_end_matches('/').to_owned())];
     let mut rest = path;
@@ -334,7 +336,7 @@ fn split_path(base: &str, path: &str) -> Vec<PathPiece> {
     pieces
 }
 
-/// The document's own text of a path, with what a URL cannot have percent-encoded.
+/// Percent-encodes the characters of a document's path that are not allowed in a URL.
 fn encode_path(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_graphic() && !"\"<>\\^`{|}#".contains(c);
     let mut encoded = String::with_capacity(text.len());
@@ -348,7 +350,7 @@ fn encode_path(text: &str) -> String {
     encoded
 }
 
-/// The schema with the parameter's own example, if it has none.
+/// Adds the parameter's own example to a schema without one.
 fn with_example(schema: ConvertedSchema, parameter: Node<'_>) -> ConvertedSchema {
     let example = parameter.find("example").and_then(|example| example.copy_within(EXAMPLE_DEPTH));
     schema.wrap(|mut schema| {
@@ -359,9 +361,9 @@ fn with_example(schema: ConvertedSchema, parameter: Node<'_>) -> ConvertedSchema
     })
 }
 
-/// The most bytes of a path or a name in a message.
+/// Maximum length in bytes of a path or a name in a message.
 const LONGEST_LABEL: usize = 200;
-/// The most bytes of a path.
+/// Maximum length in bytes of a path.
 const LONGEST_PATH: usize = 2048;
-/// The deepest nesting of a parameter's example.
+/// Maximum nesting of a parameter's example.
 const EXAMPLE_DEPTH: usize = 8;

@@ -1,4 +1,4 @@
-//! The output schema of a tool, and how answers become structured content.
+//! Output schema of a tool, and conversion of responses to structured content.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -8,27 +8,27 @@ use super::operation::DocumentReader;
 use super::references::Node;
 use super::schema::ConvertedSchema;
 
-/// Whether a JSON answer becomes the member `result` of the structured content, which clients of
-/// older versions require to be an object.
+/// Decides if a JSON response becomes the member `result` of the structured content. Clients of
+/// older versions require structured content to be an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResultWrapping {
-    /// The output schema says so.
+    /// Always, as the output schema states.
     Always,
-    /// Unless it is an object.
+    /// Only if it is not an object.
     Arrays,
 }
 
 impl<'a> DocumentReader<'a> {
-    /// The output schema, if every answer of success is JSON; an output that cannot be described is
-    /// not described.
+    /// Returns the output schema, if every successful response is JSON. Returns none if one of the
+    /// schemas cannot be converted.
     pub(super) fn read_output(
         &mut self,
         method: &Method,
         operation: Node<'a>,
     ) -> (Option<ConvertedSchema>, ResultWrapping) {
-        // The answer to HEAD has no body, whatever the document says.
+        // The response to HEAD has no body, even if the document describes one.
         let schemas = if *method == Method::HEAD { None } else { success_schemas(operation) };
-        // A schema that says nothing would only put the answer into a member of its own.
+        // A schema without rules would only wrap the response in an additional member.
         let schemas = schemas.filter(|all| !all.iter().any(|schema| allows_anything(*schema)));
         let Some(schemas) = schemas else { return (None, ResultWrapping::Arrays) };
         let all_objects = schemas.iter().all(|schema| is_object(*schema));
@@ -54,7 +54,8 @@ impl<'a> DocumentReader<'a> {
     }
 }
 
-/// The schemas of all answers of success, each once; `None` if one is not JSON.
+/// Returns the schemas of all successful responses, without repetitions, or `None` if one is not
+/// JSON.
 fn success_schemas(operation: Node<'_>) -> Option<Vec<Node<'_>>> {
     let mut schemas: Vec<Node<'_>> = Vec::new();
     let answers = operation.find("responses").into_iter().flat_map(Node::members);
@@ -79,7 +80,7 @@ fn allows_anything(schema: Node<'_>) -> bool {
     })
 }
 
-/// Whether a schema, or what it refers to, is of an object.
+/// Returns true if a schema, or the schema to which it refers, is of an object.
 pub(super) fn is_object(schema: Node<'_>) -> bool {
     let Ok(schema) = schema.resolve() else { return false };
     match schema.text("type") {
@@ -88,7 +89,7 @@ pub(super) fn is_object(schema: Node<'_>) -> bool {
     }
 }
 
-/// The schema of an answer, if it is JSON.
+/// Returns the schema of a response, if it is JSON.
 fn json_schema_of(answer: Node<'_>) -> Option<Node<'_>> {
     let answer = answer.resolve().ok()?;
     let mut contents = answer.find("content")?.members();
@@ -97,7 +98,7 @@ fn json_schema_of(answer: Node<'_>) -> Option<Node<'_>> {
     media.find("schema")
 }
 
-/// An output schema says at its root that it is of an object.
+/// Adds `type: object` at the root, which every output schema needs.
 fn as_object(schema: Value) -> Value {
     match schema {
         Value::Object(members) if members.get("type") != Some(&json!("object")) => {

@@ -1,9 +1,8 @@
-//! How a parameter's value is written: the styles of OpenAPI ("Style Values" and "Style Examples"
-//! of 3.1, after RFC 6570).
+//! Encoding of parameter values: the styles of OpenAPI ("Style Values" and "Style Examples" of 3.1,
+//! after RFC 6570).
 //!
-//! Whatever a client sends, a value never leaves its place: in a path, a query or a cookie, every
-//! character with a meaning there is percent-encoded, and a header's value is refused if it has
-//! one.
+//! No value ever leaves its position. In a path, a query or a cookie, every character with a
+//! meaning there is percent-encoded. A header value that contains such a character is refused.
 
 use std::borrow::Cow;
 
@@ -16,20 +15,20 @@ use crate::jsonrpc::{Members, text};
 /// One parameter of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiParameter {
-    /// The name of the tool's argument.
+    /// Name of the tool's argument.
     pub(super) argument: String,
-    /// Its own name.
+    /// Name of the parameter itself.
     pub(super) name: String,
     pub(super) place: ParameterPlace,
     pub(super) style: ParameterStyle,
-    /// Whether each item of a list, or member of an object, is written by itself.
+    /// Writes each item of a list, or member of an object, separately.
     pub(super) explode: bool,
-    /// Whether reserved characters stay as they are, as far as they cannot end the value.
+    /// Keeps reserved characters unencoded, as far as they cannot end the value.
     pub(super) allow_reserved: bool,
     pub(super) required: bool,
 }
 
-/// Where a parameter goes.
+/// Position of a parameter in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ParameterPlace {
     Path,
@@ -38,7 +37,7 @@ pub(super) enum ParameterPlace {
     Cookie,
 }
 
-/// How a value of several parts is written.
+/// Encoding of a value with several parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParameterStyle {
     Matrix,
@@ -53,7 +52,7 @@ pub(super) enum ParameterStyle {
 }
 
 impl ParameterStyle {
-    /// The style of this name, if it is allowed at the place.
+    /// Returns the style with this name, if it is allowed at the position.
     pub(super) fn named(name: &str, place: &ParameterPlace) -> Option<Self> {
         Some(match (name, place) {
             ("matrix", ParameterPlace::Path) => Self::Matrix,
@@ -67,7 +66,7 @@ impl ParameterStyle {
         })
     }
 
-    /// The style of a parameter that names none.
+    /// Returns the default style at a position.
     pub(super) fn usual(place: &ParameterPlace) -> Self {
         match place {
             ParameterPlace::Path | ParameterPlace::Header(_) => Self::Simple,
@@ -76,10 +75,10 @@ impl ParameterStyle {
     }
 }
 
-/// Why an argument cannot be sent. The text is for the model that chose the argument.
+/// Reason that an argument cannot be sent. The text is for the model that chose the argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ArgumentFault {
-    /// The arguments are no object, or have a duplicate key.
+    /// The arguments are not an object, or have a duplicate key.
     #[error("the arguments are not an object with distinct names")]
     Unreadable,
     /// An argument that the path needs is missing.
@@ -88,31 +87,31 @@ pub(super) enum ArgumentFault {
         /// The argument.
         argument: String,
     },
-    /// A part of the path would be empty.
+    /// A segment of the path would be empty.
     #[error("the argument {argument:?} is empty: it is part of the path")]
     Empty {
         /// The argument.
         argument: String,
     },
-    /// A part of the path would lead to another one.
+    /// A segment of the path would lead to another path.
     #[error("the argument {argument:?} has a path segment \".\" or \"..\", which is refused")]
     Climbing {
         /// The argument.
         argument: String,
     },
-    /// A value that cannot be in a header.
+    /// The value cannot be in a header.
     #[error("the argument {argument:?} has a character that headers cannot have")]
     Header {
         /// The argument.
         argument: String,
     },
-    /// A file that is not in base64.
+    /// The file is not in base64.
     #[error("the argument {argument:?} is not base64")]
     Base64 {
         /// The argument.
         argument: String,
     },
-    /// A query, a form or the cookies are longer than the bound.
+    /// A query, a form or the cookies are too long.
     #[error("the arguments are too long in the form that the API wants")]
     TooLong,
     /// The URL with all arguments cannot be sent.
@@ -120,7 +119,7 @@ pub(super) enum ArgumentFault {
     Url,
 }
 
-/// A value as parameters can carry it: what is nested deeper is written as JSON.
+/// A value as parameters can carry it. Deeper nested values are written as JSON.
 pub(super) enum ParameterValue<'a> {
     Single(Cow<'a, str>),
     List(Vec<Cow<'a, str>>),
@@ -149,7 +148,7 @@ impl<'a> ParameterValue<'a> {
         }
     }
 
-    /// The single texts of the value.
+    /// Returns the single texts of the value.
     fn texts(&self) -> Vec<&str> {
         match self {
             Self::Single(text) => vec![text],
@@ -159,7 +158,7 @@ impl<'a> ParameterValue<'a> {
     }
 }
 
-/// The text of a string, and the JSON of anything else.
+/// Returns the text of a string, and the JSON of any other value.
 pub(super) fn plain_text(raw: &RawValue) -> Cow<'_, str> {
     text(raw).unwrap_or_else(|| raw.get().into())
 }
@@ -173,7 +172,7 @@ pub(super) fn object_members(raw: &RawValue) -> Vec<(Cow<'_, str>, &RawValue)> {
 }
 
 impl ApiParameter {
-    /// What stands in the path for the parameter.
+    /// Writes the parameter's part of the path.
     ///
     /// # Errors
     /// [`ArgumentFault`] if the path would lead elsewhere.
@@ -206,7 +205,7 @@ impl ApiParameter {
         })
     }
 
-    /// The value of a header.
+    /// Writes the value of a header.
     ///
     /// # Errors
     /// [`ArgumentFault`] if it would end the header.
@@ -233,17 +232,17 @@ impl ApiParameter {
     }
 }
 
-/// The pairs `name=value` of a query, of cookies or of a form: encoded, and within a bound, because
-/// a short argument can have a long form.
+/// Pairs `name=value` of a query, of cookies or of a form: encoded, and of limited size, because a
+/// short argument can have a long encoding.
 #[derive(Debug)]
 pub(super) struct EncodedPairs {
     pairs: Vec<(String, String)>,
-    /// The bytes that are left.
+    /// Number of bytes left.
     room: usize,
 }
 
 impl EncodedPairs {
-    /// No pairs yet, and at most so many bytes of them.
+    /// Creates an empty set of pairs with a limit in bytes.
     pub(super) fn within(room: usize) -> Self {
         Self { pairs: Vec::new(), room }
     }
@@ -252,13 +251,14 @@ impl EncodedPairs {
         self.pairs.is_empty()
     }
 
-    /// All pairs with a text between them.
+    /// Joins all pairs with a separator.
     pub(super) fn join(&self, between: &str) -> String {
         let pairs = self.pairs.iter().map(|(name, value)| format!("{name}={value}"));
         pairs.collect::<Vec<_>>().join(between)
     }
 
-    /// Sets a pair, instead of all of its name: an argument must not replace a credential.
+    /// Sets a pair, and removes all others with its name: an argument must not replace a
+    /// credential.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.pairs.retain(|(other, _)| other != name);
         self.pairs.push((name.to_owned(), value.to_owned()));
@@ -311,7 +311,8 @@ impl EncodedPairs {
     ) -> Result<(), ArgumentFault> {
         match raw.get().as_bytes().first() {
             Some(b'{') => object_members(raw).into_iter().try_for_each(|(key, value)| {
-                // Charged before it is built: members without a value have none to be charged for.
+                // Charged before it is built, because members without a value are charged for
+                // nothing else.
                 self.charge(name.len())?;
                 self.add_deep(&format!("{name}%5B{}%5D", encode(&key)), value, encode_value)
             }),
@@ -334,7 +335,7 @@ impl EncodedPairs {
     }
 }
 
-/// The parts of a value, separated by the first of `between`, or by the second if exploded.
+/// Joins the parts of a value with the first of `between`, or with the second if exploded.
 fn join(
     value: &ParameterValue<'_>,
     explode: bool,
@@ -356,7 +357,7 @@ fn join(
     }
 }
 
-/// Percent-encodes everything but unreserved characters (RFC 3986, 2.3).
+/// Percent-encodes everything except unreserved characters (RFC 3986, 2.3).
 pub(super) fn encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }

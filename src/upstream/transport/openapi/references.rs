@@ -1,9 +1,9 @@
-//! The files of one document, and what a `$ref` in them leads to.
+//! Files of one document, and the targets of `$ref` in them.
 //!
-//! Nothing is fetched here: [`external_files`] says which files a tree refers to, and
-//! [`super::source`] has read them before anything is resolved. Only files of the document's own
-//! origin, or below its own folder, are named at all: a document must not make the gateway read
-//! other addresses or files.
+//! Nothing is fetched here. [`external_files`] returns the files to which a tree refers, and
+//! [`super::source`] reads them before any reference is resolved. Only files of the document's own
+//! origin, or below its own folder, are ever named: a document must not make the gateway read other
+//! addresses or files.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -14,10 +14,10 @@ use url::Url;
 
 use crate::text::clip;
 
-/// Why a reference leads nowhere.
+/// Reason that a reference cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReferenceFault {
-    /// There is nothing at the place.
+    /// The target does not exist.
     #[error("the reference {target:?} leads nowhere")]
     Dangling {
         /// The reference, clipped.
@@ -31,13 +31,13 @@ pub(super) enum ReferenceFault {
         /// The reason, clipped.
         reason: String,
     },
-    /// The file is of another origin, or outside of the document's folder.
+    /// The file has another origin, or is outside the document's folder.
     #[error("the reference {target:?} is outside of the document's own origin or folder")]
     Outside {
         /// The reference, clipped.
         target: String,
     },
-    /// References that lead to each other.
+    /// The references form a cycle.
     #[error("the reference {target:?} leads to itself, or through too many others")]
     Endless {
         /// The reference, clipped.
@@ -45,74 +45,74 @@ pub(super) enum ReferenceFault {
     },
 }
 
-/// A document with the files that it refers to.
+/// A document with the files to which it refers.
 #[derive(Debug)]
 pub(super) struct DocumentSet {
     /// The document itself comes first.
     files: Vec<DocumentFile>,
-    /// The files that it refers to and that cannot be read, and why.
+    /// Files that the document names and that cannot be read, and the reasons.
     unreadable: HashMap<Url, String>,
-    /// How many more values may be looked at. References make it possible to look at each value any
-    /// number of times, so this bounds the time that a document takes.
+    /// Number of values that may still be read. References make it possible to read each value any
+    /// number of times, so this limits the time that a document takes.
     looks: Cell<usize>,
 }
 
 /// One file of a document.
 #[derive(Debug)]
 struct DocumentFile {
-    /// How references name it.
+    /// URL by which references name it.
     named: Url,
-    /// Where it was read: what its own references are relative to.
+    /// URL from which it was read. Its own references are relative to this one.
     address: Url,
     tree: Value,
 }
 
 impl DocumentSet {
-    /// A document and where it was read.
+    /// Creates a set from a document and the address from which it was read.
     pub(super) fn new(address: Url, tree: Value) -> Self {
         let main = DocumentFile { named: address.clone(), address, tree };
         Self { files: vec![main], unreadable: HashMap::new(), looks: Cell::new(MAX_LOOKS) }
     }
 
-    /// Adds a file that the document refers to as `named`, and that was read at `address`.
+    /// Adds a file that the document names as `named`, and that was read at `address`.
     pub(super) fn add(&mut self, named: Url, address: Url, tree: Value) {
         self.files.push(DocumentFile { named, address, tree });
     }
 
-    /// Notes that a file cannot be read: what refers to it cannot be used.
+    /// Records that a file cannot be read. Operations that refer to it cannot be used.
     pub(super) fn add_unreadable(&mut self, address: Url, reason: &str) {
         self.unreadable.insert(address, clip(reason, LONGEST_TARGET).to_owned());
     }
 
-    /// Allows so many looks and no more.
+    /// Sets the number of values that may be read.
     #[cfg(test)]
     pub(super) fn limit_looks(&mut self, looks: usize) {
         self.looks = Cell::new(looks);
     }
 
-    /// Whether no more values may be looked at. What was read by then may lack some.
+    /// Returns true if the limit of values is reached. Results from after that may be incomplete.
     pub(super) fn is_exhausted(&self) -> bool {
         self.looks.get() == 0
     }
 
-    /// Counts looks at values; false if there are no more.
+    /// Counts reads of values. Returns false if the limit is reached.
     fn look(&self, times: usize) -> bool {
         self.looks.set(self.looks.get().saturating_sub(times));
         !self.is_exhausted()
     }
 
-    /// The document's root.
+    /// Returns the document's root.
     pub(super) fn root(&self) -> Node<'_> {
         let value = self.files.first().map_or(&Value::Null, |file| &file.tree);
         Node { set: self, file: 0, value }
     }
 
-    /// Where the document was read.
+    /// Returns the address from which the document was read.
     pub(super) fn address(&self) -> Option<&Url> {
         self.files.first().map(|file| &file.address)
     }
 
-    /// The place that a reference in `file` names: the file, and the pointer in it.
+    /// Returns the target of a reference in `file`: the file, and the pointer in it.
     fn locate(&self, file: usize, target: &str) -> Result<SchemaPlace, ReferenceFault> {
         let (at, fragment) = target.split_once('#').unwrap_or((target, ""));
         let file = if at.is_empty() { file } else { self.find_file(file, at, target)? };
@@ -154,61 +154,63 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The same file's node with another value.
+    /// Returns a node of the same file with another value.
     pub(super) fn with(self, value: &'a Value) -> Self {
         Self { value, ..self }
     }
 
-    /// The member of an object.
+    /// Returns a member of an object.
     pub(super) fn find(self, key: &str) -> Option<Self> {
         self.value.get(key).map(|value| self.with(value))
     }
 
-    /// The member of an object, with references followed.
+    /// Returns a member of an object, with references followed.
     pub(super) fn follow(self, key: &str) -> Result<Option<Self>, ReferenceFault> {
         self.find(key).map(Self::resolve).transpose()
     }
 
-    /// The text of a member.
+    /// Returns the text of a member.
     pub(super) fn text(self, key: &str) -> Option<&'a str> {
         self.value.get(key).and_then(Value::as_str)
     }
 
-    /// Whether a member is `true`.
+    /// Returns true if a member is `true`.
     pub(super) fn flag(self, key: &str) -> bool {
         self.value.get(key) == Some(&Value::Bool(true))
     }
 
-    /// The items of an array; none of any other value. Ends early if the set is exhausted.
+    /// Returns the items of an array. Other values have none. Ends early if the set is exhausted.
     pub(super) fn items(self) -> impl Iterator<Item = Self> {
         let items = self.value.as_array().into_iter().flatten();
         items.take_while(move |_| self.set.look(1)).map(move |value| self.with(value))
     }
 
-    /// The members of an object; none of any other value. Ends early if the set is exhausted.
+    /// Returns the members of an object. Other values have none. Ends early if the set is
+    /// exhausted.
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
         let members = self.value.as_object().into_iter().flatten();
         let members = members.take_while(move |_| self.set.look(1));
         members.map(move |(key, value)| (key.as_str(), self.with(value)))
     }
 
-    /// Counts so many more looks; false if the set is exhausted.
+    /// Counts more reads of values. Returns false if the set is exhausted.
     pub(super) fn count_looks(self, times: usize) -> bool {
         self.set.look(times)
     }
 
-    /// The value as it is, if it is nested no deeper than this; counted with all that is in it.
+    /// Returns a copy of the value, if it is nested no deeper than `depth`. Counts all values in
+    /// it.
     pub(super) fn copy_within(self, depth: usize) -> Option<Value> {
         let (looks, deepest) = weigh(self.value);
         (self.set.look(looks) && deepest <= depth).then(|| self.value.clone())
     }
 
-    /// The reference that an object is.
+    /// Returns the reference, if the object is one.
     pub(super) fn reference(self) -> Option<&'a str> {
         self.text("$ref")
     }
 
-    /// The place that this object refers to, and its value.
+    /// Returns the target of a reference of this object, and its value.
     pub(super) fn target(self, target: &str) -> Result<(SchemaPlace, Self), ReferenceFault> {
         self.set.look(1 + target.len() / BYTES_PER_LOOK);
         let place = self.set.locate(self.file, target)?;
@@ -219,7 +221,7 @@ impl<'a> Node<'a> {
         Ok((place, node))
     }
 
-    /// The value itself, or what its reference leads to.
+    /// Returns the value itself, or the target of its reference.
     pub(super) fn resolve(self) -> Result<Self, ReferenceFault> {
         let mut node = self;
         let mut last = "";
@@ -232,8 +234,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// How many looks a value takes with all that is in it, and how deep it is nested. The tree is of
-/// bounded depth.
+/// Returns the number of values in a value, itself included, and its depth. The tree is of limited
+/// depth.
 fn weigh(value: &Value) -> (usize, usize) {
     fn weigh_all<'a>(all: impl Iterator<Item = &'a Value>) -> (usize, usize) {
         all.map(weigh)
@@ -247,8 +249,8 @@ fn weigh(value: &Value) -> (usize, usize) {
     }
 }
 
-/// The files that a tree refers to besides itself, as far as the document's address allows them.
-/// `from` is where the tree was read, `main` where the document was.
+/// Returns the files to which a tree refers besides itself, as far as the document's address allows
+/// them. `from` is the address of the tree, `main` that of the document.
 pub(super) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<Url> {
     let mut found = BTreeSet::new();
     let mut open = vec![(tree, "")];
@@ -269,21 +271,22 @@ pub(super) fn external_files(tree: &Value, from: &Url, main: &Url) -> BTreeSet<U
     found
 }
 
-/// Whether a member has nothing that the gateway reads: examples and extensions. Below these keys,
+/// Returns true if the gateway does not read a member: examples and extensions. Below these keys,
 /// members have names of the document's own.
 fn is_data(parent: &str, member: &str) -> bool {
     let is_named = matches!(parent, "properties" | "patternProperties" | "schemas" | "$defs");
     !is_named && (member.starts_with("x-") || matches!(member, "example" | "examples"))
 }
 
-/// Whether a file belongs to a document: the same origin, or below the folder of a local document.
+/// Returns true if a file belongs to a document: the same origin, or below the folder of a local
+/// document.
 pub(super) fn is_within(main: &Url, url: &Url) -> bool {
     if main.scheme() != "file" {
         return main.origin() == url.origin();
     }
     let folder = main.path().rsplit_once('/').map_or("", |(folder, _)| folder);
     let below = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    // `Url` has resolved `..`; what is percent-encoded must not hide another one.
+    // `Url` has resolved `..`, but percent-encoding must not hide another one.
     let path = url.path().to_ascii_lowercase();
     let hides = ["%2e", "%2f", "%5c"].iter().any(|escape| path.contains(escape));
     url.scheme() == "file" && url.host().is_none() && below && !hides
@@ -293,14 +296,14 @@ fn clip_target(target: &str) -> String {
     clip(target, LONGEST_TARGET).to_owned()
 }
 
-/// The most values that are looked at while a document is read, those of references as often as
-/// they are followed. GitHub's, one of the largest, takes a twentieth of it.
+/// Maximum number of values that are read from one document, counted each time a reference leads to
+/// them. GitHub's document, one of the largest, takes a twentieth of it.
 const MAX_LOOKS: usize = 20_000_000;
-/// How many bytes of a reference cost as much as one value.
+/// Number of bytes of a reference that cost as much as one value.
 const BYTES_PER_LOOK: usize = 16;
-/// The most references that lead from one to the next.
+/// Maximum number of references that lead from one to the next.
 const MAX_HOPS: usize = 32;
-/// The most bytes of a reference in an error.
+/// Maximum length in bytes of a reference in an error.
 const LONGEST_TARGET: usize = 200;
 
 #[cfg(test)]

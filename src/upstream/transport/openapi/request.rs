@@ -1,4 +1,4 @@
-//! The HTTP request of one call: the operation's plan, filled with the call's arguments.
+//! HTTP request of one call: the operation's plan, filled with the call's arguments.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use super::operation::{ApiOperation, PathPiece};
 use super::parameters::{ApiParameter, ArgumentFault, EncodedPairs, ParameterPlace};
 use super::security::AppliedCredential;
 
-/// The arguments of a call by their names, each as the client wrote it.
+/// Arguments of a call by name, each as the client wrote it.
 pub(super) struct CallArguments<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> CallArguments<'a> {
@@ -30,17 +30,17 @@ impl<'a> CallArguments<'a> {
         Ok(Self(members.0.into_iter().collect()))
     }
 
-    /// The argument of this name; `null` counts as absent.
+    /// Returns the argument with this name. `null` counts as absent.
     pub(super) fn find(&self, name: &str) -> Option<&'a RawValue> {
         self.find_or_null(name).filter(|raw| raw.get() != "null")
     }
 
-    /// The argument of this name, `null` or not.
+    /// Returns the argument with this name, even if it is `null`.
     pub(super) fn find_or_null(&self, name: &str) -> Option<&'a RawValue> {
         self.0.get(name).copied()
     }
 
-    /// Removes the arguments that are empty strings, except these.
+    /// Removes empty strings from the arguments, except required ones.
     pub(super) fn drop_empty(&mut self, required: &HashSet<&str>) {
         self.0.retain(|name, raw| raw.get() != "\"\"" || required.contains(&**name));
     }
@@ -55,7 +55,7 @@ pub(super) struct ApiRequest {
 }
 
 impl ApiOperation {
-    /// The request for these raw arguments.
+    /// Builds the request for these raw arguments.
     ///
     /// # Errors
     /// [`ArgumentFault`] for an argument that cannot be sent.
@@ -70,7 +70,7 @@ impl ApiOperation {
         }
         let mut draft = RequestDraft::new();
         draft.add_parameters(&self.parameters, &arguments)?;
-        // Last, so that no argument replaces one.
+        // Added last, so that no argument replaces a credential.
         draft.add_credentials(&self.security.credentials);
         let RequestDraft { mut headers, query, cookies } = draft;
         if !cookies.is_empty() {
@@ -91,7 +91,7 @@ impl ApiOperation {
         Ok(ApiRequest { target: self.target(&arguments, &query)?, headers, body })
     }
 
-    /// The path with its parameters, and the query.
+    /// Builds the path with its parameters, and the query.
     fn target(
         &self,
         arguments: &CallArguments<'_>,
@@ -104,13 +104,13 @@ impl ApiOperation {
                 PathPiece::Variable(name) => target.push_str(&self.variable(name, arguments)?),
             }
         }
-        // Each value was checked by itself; this is about what it makes with the text beside it.
-        // Servers may decode `%2F` before they resolve dots.
+        // Each value was checked separately; this checks the result together with the text around
+        // it. Servers may decode `%2F` before they resolve dots.
         if climbs(target.split('?').next().unwrap_or_default()) {
             return Err(ArgumentFault::Climbing { argument: self.label.clone() });
         }
         if !query.is_empty() {
-            // Some documents have the beginning of a query in a path.
+            // Some documents contain the beginning of a query in a path.
             target.push(if target.contains('?') { '&' } else { '?' });
             target.push_str(&query.join("&"));
         }
@@ -174,13 +174,13 @@ impl RequestDraft {
     }
 }
 
-/// Whether a path leads out of where it begins, as servers may read it.
+/// Returns true if a path leaves its base, as servers may read it.
 pub(super) fn climbs(path: &str) -> bool {
     let decoded = percent_decode_str(path).decode_utf8_lossy();
     decoded.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
-/// What the gateway can pass on: everything, JSON first.
+/// The gateway can forward any type, but prefers JSON.
 const ACCEPTED: &str = "application/json, */*;q=0.5";
-/// The most bytes of a query, and of the cookies: servers take no longer ones.
+/// Maximum length in bytes of a query, and of the cookies. Servers accept no longer ones.
 const MAX_PAIRS: usize = 64 * 1024;

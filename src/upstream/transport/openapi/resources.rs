@@ -1,8 +1,8 @@
-//! Operations that are offered as resources: a `GET` whose URL says all that it needs.
+//! Operations that are offered as resources: a `GET` request that its URL describes completely.
 //!
 //! The URI of such a resource is the URL of the request. With parameters it is a template, and a
-//! URI is matched back to the arguments of the operation, so that a read is built like a tool call;
-//! the API judges its values. A URI is never sent as it came.
+//! URI is matched back to the arguments of the operation, so that a read is built like a tool call.
+//! The API checks its values. A client's URI is never sent unchanged.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use super::parameters::{ApiParameter, ParameterPlace, ParameterStyle};
 /// An operation that is offered as a resource or a template.
 pub(super) struct ApiResource {
     pub(super) operation: Arc<ApiOperation>,
-    /// Whether it has parameters.
+    /// True if it has parameters.
     pub(super) is_template: bool,
-    /// The element of its list.
+    /// Its element in the list.
     pub(super) element: Bytes,
     /// Scheme, host and port.
     origin: String,
 }
 
 impl ApiResource {
-    /// The operation as a resource.
+    /// Converts the operation to a resource.
     ///
     /// # Errors
-    /// [`OperationFault::NoResource`] if a URI alone does not say what to request.
+    /// [`OperationFault::NoResource`] if a URI alone does not determine the request.
     pub(super) fn new(
         operation: ApiOperation,
         base: &Url,
@@ -75,7 +75,7 @@ impl ApiResource {
         Ok(Self { operation: Arc::new(operation), is_template, element, origin })
     }
 
-    /// The arguments that a URI names; `None` if it is another resource's.
+    /// Returns the arguments in a URI, or `None` if the URI belongs to another resource.
     pub(super) fn arguments_in(&self, uri: &str) -> Option<Map<String, Value>> {
         let rest = uri.strip_prefix(&self.origin)?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -84,7 +84,7 @@ impl ApiResource {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
-            // The template has the names of the arguments.
+            // The template uses the names of the arguments.
             let parameter = self.operation.queries().find(|one| one.argument == name)?;
             arguments.insert(parameter.argument.clone(), value.into());
         }
@@ -131,10 +131,10 @@ fn decode(text: &str) -> Option<String> {
 }
 
 impl ApiAnswer {
-    /// The result of a read.
+    /// Returns the result of a read.
     ///
     /// # Errors
-    /// The status and the text of a response that is no success.
+    /// The status and the text of an unsuccessful response.
     pub(super) fn read_result(
         &self,
         uri: &str,

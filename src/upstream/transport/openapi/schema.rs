@@ -1,10 +1,10 @@
-//! Schemas of a document as JSON Schema 2020-12.
+//! Conversion of a document's schemas to JSON Schema 2020-12.
 //!
-//! A reference stays a reference: every component that it leads to becomes a definition, which is
-//! converted once for all tools, and a tool carries those that it reaches. So cycles survive and
-//! schemas stay small. What is no keyword of 2020-12, or has the wrong type, is left out: the
-//! catalog rejects schemas that are not valid, and a tool is of more use without a rule than a
-//! rule without its tool.
+//! A reference stays a reference. Every component that it leads to becomes a definition, which is
+//! converted once for all tools, and a tool contains those that it reaches. So cycles are kept and
+//! schemas stay small. Keywords that 2020-12 does not have, or with a value of the wrong type, are
+//! left out: the catalog rejects invalid schemas, and a tool without one rule is more useful than
+//! no tool.
 
 mod keywords;
 
@@ -19,7 +19,7 @@ use super::names::TakenNames;
 use super::references::{Node, ReferenceFault, SchemaPlace};
 use keywords::{allow_null, plain_keyword, translate_bounds};
 
-/// The version of a document, as far as its schemas are concerned.
+/// Schema dialect of a document's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaDialect {
     /// OpenAPI 3.0: a dialect of its own.
@@ -28,16 +28,16 @@ pub(super) enum SchemaDialect {
     V3_1,
 }
 
-/// Which way values of a schema travel.
+/// Direction in which a schema's values travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// To the server: properties that are `readOnly` are left out.
+    /// To the server. Properties that are `readOnly` are left out.
     Request,
-    /// From the server: properties that are `writeOnly` are left out.
+    /// From the server. Properties that are `writeOnly` are left out.
     Response,
 }
 
-/// A converted schema, and the definitions that it refers to by itself.
+/// A converted schema, and the definitions to which it refers directly.
 #[derive(Debug, Clone)]
 pub(super) struct ConvertedSchema {
     pub(super) schema: Value,
@@ -45,32 +45,32 @@ pub(super) struct ConvertedSchema {
 }
 
 impl ConvertedSchema {
-    /// A schema without references.
+    /// Creates a schema without references.
     pub(super) fn plain(schema: Value) -> Self {
         Self { schema, needs: Vec::new() }
     }
 
-    /// The same definitions with another schema, which may have this one in it.
+    /// Returns the same definitions with another schema, which may contain this one.
     pub(super) fn wrap(self, wrap: impl FnOnce(Value) -> Value) -> Self {
         Self { schema: wrap(self.schema), needs: self.needs }
     }
 
-    /// Takes the schema out, and adds what it needs to `needs`.
+    /// Returns the schema alone, and adds its definitions to `needs`.
     pub(super) fn part_into(self, needs: &mut Vec<usize>) -> Value {
         needs.extend(self.needs);
         self.schema
     }
 
-    /// A schema whose parts need these definitions.
+    /// Creates a schema with these definitions.
     pub(super) fn of_parts(schema: Value, needs: Vec<usize>) -> Self {
         Self { schema, needs }
     }
 }
 
-/// Why a schema cannot be used.
+/// Reason that a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SchemaFault {
-    /// A reference leads nowhere.
+    /// A reference cannot be resolved.
     #[error(transparent)]
     Reference(#[from] ReferenceFault),
     /// The schema with its definitions is too large for one tool.
@@ -79,28 +79,28 @@ pub(super) enum SchemaFault {
         /// The bound.
         max: usize,
     },
-    /// References make too much of the document's schemas.
+    /// References expand the document's schemas beyond the limit.
     #[error("the document's schemas are too large with all that they refer to")]
     Exhausted,
 }
 
-/// The schemas of a document that travel one way.
+/// Schemas of a document that travel in one direction.
 pub(super) struct SchemaBook<'a> {
     dialect: SchemaDialect,
     direction: Direction,
     places: HashMap<SchemaPlace, usize>,
     names: TakenNames,
     definitions: Vec<Definition<'a>>,
-    /// How many more bytes definitions may have.
+    /// Number of bytes left for definitions.
     room: usize,
-    /// The patterns so far, and whether each can be used.
+    /// Patterns so far. True for each one that can be used.
     patterns: HashMap<&'a str, bool>,
 }
 
 struct Definition<'a> {
     name: String,
     source: Node<'a>,
-    /// The schema as JSON, and the definitions that it refers to; `None` until it is converted.
+    /// The schema as JSON, and the definitions to which it refers. `None` until it is converted.
     converted: Option<Result<(String, Vec<usize>), SchemaFault>>,
 }
 
@@ -111,15 +111,15 @@ impl<'a> SchemaBook<'a> {
         Self { dialect, direction, places, names, definitions, room, patterns }
     }
 
-    /// Converts a schema, and what it refers to.
+    /// Converts a schema, and the definitions that it reaches.
     ///
     /// # Errors
-    /// [`SchemaFault`] if one of its own references leads nowhere.
+    /// [`SchemaFault`] if one of its own references cannot be resolved.
     pub(super) fn convert(&mut self, node: Node<'a>) -> Result<ConvertedSchema, SchemaFault> {
         let mut needs = Vec::new();
         let first = self.definitions.len();
         let schema = self.rewrite(node, ROOT_DEPTH, &mut needs);
-        // Not by recursion: a chain of components may be as long as the document.
+        // Not recursive: a chain of components may be as long as the document.
         let mut next = first;
         while let Some(source) = self.definitions.get(next).map(|definition| definition.source) {
             let converted = self.convert_definition(source);
@@ -140,13 +140,13 @@ impl<'a> SchemaBook<'a> {
             return Err(SchemaFault::Exhausted);
         }
         let text = self.rewrite(source, ROOT_DEPTH, &mut needs)?.to_string();
-        // Places within one another are converted each by itself.
+        // Nested targets are converted separately, so their text counts more than once.
         let left = self.room.checked_sub(text.len());
         self.room = left.unwrap_or(0);
         left.map(|_| (text, needs)).ok_or(SchemaFault::Exhausted)
     }
 
-    /// The schema with the definitions that it reaches, as JSON of at most `max` bytes.
+    /// Returns the schema with the definitions that it reaches, as JSON of at most `max` bytes.
     ///
     /// # Errors
     /// [`SchemaFault`] of the schema, or of a definition.
@@ -192,7 +192,7 @@ impl<'a> SchemaBook<'a> {
         Ok(format!("{json}{comma}\"$defs\":{{{}}}}}", members.join(",")))
     }
 
-    /// The definition of the place that a reference leads to, new if it is the first one there.
+    /// Returns the definition for the target of a reference. Creates it on the first reference.
     fn define(&mut self, node: Node<'a>, target: &str) -> Result<usize, SchemaFault> {
         let (place, source) = node.target(target)?;
         if let Some(known) = self.places.get(&place) {
@@ -221,7 +221,7 @@ impl<'a> SchemaBook<'a> {
         Ok(format!("#/$defs/{name}"))
     }
 
-    /// The schema at a place in the tool's schema that is nested so deep.
+    /// Converts the schema at a depth in the tool's schema.
     fn rewrite(
         &mut self,
         node: Node<'a>,
@@ -229,7 +229,8 @@ impl<'a> SchemaBook<'a> {
         needs: &mut Vec<usize>,
     ) -> Result<Value, SchemaFault> {
         let Some(members) = node.value.as_object().filter(|_| depth < MAX_SCHEMA_DEPTH) else {
-            // `false` forbids; anything that is no schema, or is nested too deep, allows everything.
+            // `false` forbids everything. A value that is not a schema, or nested too deeply,
+            // allows everything.
             return Ok(if *node.value == json!(false) { json!(false) } else { json!({}) });
         };
         let is_old = self.dialect == SchemaDialect::V3_0;
@@ -239,7 +240,8 @@ impl<'a> SchemaBook<'a> {
             schema.insert("$ref".into(), self.link(node, target, needs)?.into());
         }
         for (key, member) in node.members() {
-            // In 3.0, nothing beside a reference counts; people write descriptions all the same.
+            // In 3.0, siblings of a reference are ignored, but documents contain descriptions there
+            // nevertheless.
             if target.is_none() || !is_old || key == "description" {
                 let kept = match key {
                     "discriminator" => self.rewrite_discriminator(node, member),
@@ -335,16 +337,16 @@ impl<'a> SchemaBook<'a> {
         Ok((!all.is_empty()).then_some(Value::Array(all)))
     }
 
-    /// Whether a pattern is one that the catalog can compile: documents have those of other
+    /// Returns true if the catalog can compile a pattern. Documents contain patterns of other
     /// languages, too.
     fn can_use(&mut self, pattern: &'a str) -> bool {
         let has_room = self.patterns.len() < MAX_PATTERNS;
         *self.patterns.entry(pattern).or_insert_with(|| has_room && is_usable_pattern(pattern))
     }
 
-    /// A discriminator is no rule of JSON Schema, but tells models which variant to take. Its
-    /// mapping names definitions: those of the variants, since any other would only make the tool
-    /// larger.
+    /// Converts a discriminator. It is not a rule of JSON Schema, but shows models which variant to
+    /// choose. Its mapping keeps only the definitions of the variants, because any other would only
+    /// enlarge the tool.
     fn rewrite_discriminator(&mut self, schema: Node<'a>, node: Node<'a>) -> Option<Value> {
         let mut kept = Map::new();
         kept.insert("propertyName".into(), node.text("propertyName")?.into());
@@ -355,7 +357,7 @@ impl<'a> SchemaBook<'a> {
         let mut mapping = Map::new();
         for (value, target) in node.find("mapping").into_iter().flat_map(Node::members) {
             let Some(target) = target.value.as_str() else { continue };
-            // The name of a component, even if it has dots, or a reference.
+            // The name of a component, even with dots in it, or a reference.
             let component = format!("#/components/schemas/{}", escape_pointer_step(target));
             let found = [component.as_str(), target].into_iter();
             let mut found =
@@ -372,8 +374,8 @@ impl<'a> SchemaBook<'a> {
         Some(kept.into())
     }
 
-    /// Removes the properties that do not travel this way. `required` may name those of other parts
-    /// of an `allOf`.
+    /// Removes the properties that do not travel in this direction. `required` may name those of
+    /// other parts of an `allOf`.
     fn drop_hidden(&self, schema: &mut Map<String, Value>, node: Node<'a>) {
         let mut hidden = HashSet::new();
         self.find_hidden(node, COMPOSED_DEPTH, &mut hidden);
@@ -415,16 +417,16 @@ fn drop_properties(schema: &mut Map<String, Value>, hidden: &HashSet<&str>) {
     }
 }
 
-/// How deep the root of an argument, and of a definition, is nested in a tool's schema: below
-/// `properties` or `$defs` and a name, and perhaps within an `anyOf`.
+/// Depth of an argument's root, and of a definition's, in a tool's schema: below `properties` or
+/// `$defs` and a name, and perhaps within an `anyOf`.
 const ROOT_DEPTH: usize = 5;
-/// How deep parts of an `allOf` are searched for properties that do not travel.
+/// Maximum depth at which parts of an `allOf` are searched for hidden properties.
 const COMPOSED_DEPTH: usize = 4;
-/// The most bytes of all definitions that travel one way.
+/// Maximum size in bytes of all definitions that travel in one direction.
 const MAX_DEFINITION_BYTES: usize = 64 * 1024 * 1024;
-/// The most patterns of a document that are tried; others are left out.
+/// Maximum number of patterns of a document that are tried. Others are left out.
 const MAX_PATTERNS: usize = 2000;
-/// The most bytes of a definition's name.
+/// Maximum length in bytes of a definition's name.
 const LONGEST_NAME: usize = 100;
 
 #[cfg(test)]

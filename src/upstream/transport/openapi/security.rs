@@ -1,4 +1,4 @@
-//! Security schemes: which credentials an operation wants, and where they go.
+//! Security schemes: the credentials that an operation requires, and their positions in a request.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,14 @@ use crate::config::{LoginConfig, OpenApiConfig, SchemeCredential};
 use super::parameters::encode;
 use super::references::Node;
 
-/// A credential in the place that its scheme names.
+/// A credential in the position that its scheme names.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum AppliedCredential {
     /// A header. Its value is marked as sensitive.
     Header(HeaderName, HeaderValue),
-    /// Name and value of a pair of the query, encoded.
+    /// Name and value of a query parameter, encoded.
     Query(String, String),
-    /// Name and value of a pair of the cookies, encoded.
+    /// Name and value of a cookie, encoded.
     Cookie(String, String),
 }
 
@@ -27,12 +27,12 @@ pub(super) enum AppliedCredential {
 #[derive(Clone, Default)]
 pub(super) struct OperationSecurity {
     pub(super) credentials: Vec<AppliedCredential>,
-    /// The schemes of which one is needed and none has a value.
+    /// Schemes without a value, if none of the alternatives is complete.
     pub(super) missing: Vec<String>,
 }
 
 impl OperationSecurity {
-    /// Whether one of the credentials is the value of this parameter.
+    /// Returns true if one of the credentials is the value of this parameter.
     pub(super) fn supplies(&self, parameter: Node<'_>) -> bool {
         let name = parameter.text("name").unwrap_or_default();
         let place = parameter.text("in").unwrap_or_default();
@@ -50,7 +50,7 @@ impl OperationSecurity {
 pub(super) struct SecuritySchemes<'a> {
     root: Node<'a>,
     config: &'a OpenApiConfig,
-    /// The names of the schemes that operations have asked for.
+    /// Names of the schemes that operations require.
     asked: HashSet<&'a str>,
 }
 
@@ -59,8 +59,8 @@ impl<'a> SecuritySchemes<'a> {
         Self { root, config, asked: HashSet::new() }
     }
 
-    /// The credentials for an operation: of the first alternative that all have a value, or else
-    /// what is missing.
+    /// Returns the credentials for an operation: those of the first alternative in which every
+    /// scheme has a value. If there is none, returns the missing schemes.
     pub(super) fn apply(&mut self, operation: Node<'a>) -> OperationSecurity {
         let wanted = operation.find("security").or_else(|| self.root.find("security"));
         let requirements = wanted.into_iter().flat_map(Node::items).flat_map(Node::members);
@@ -87,7 +87,8 @@ impl<'a> SecuritySchemes<'a> {
         OperationSecurity { credentials: Vec::new(), missing }
     }
 
-    /// The names in `auth` that name no scheme of the document, or whose value does not fit it.
+    /// Returns the names in `auth` that are not schemes of the document, or with a value that does
+    /// not fit the scheme.
     pub(super) fn unknown_names(&self) -> Vec<String> {
         let known = |name: &str| {
             self.find_scheme(name).is_some_and(|scheme| {
@@ -99,7 +100,7 @@ impl<'a> SecuritySchemes<'a> {
         names.filter(|name| !known(name)).cloned().collect()
     }
 
-    /// The names in `auth` of schemes that no operation has asked for.
+    /// Returns the names in `auth` of schemes that no operation requires.
     pub(super) fn unused_names(&self) -> Vec<String> {
         let names = self.config.auth.iter().map(|(name, _)| name);
         let is_unused = |name: &&String| {
@@ -113,8 +114,8 @@ impl<'a> SecuritySchemes<'a> {
         schemes.follow(name).ok().flatten()
     }
 
-    /// The credential of a scheme, or nothing if a configured header is one; `None` if there is no
-    /// value.
+    /// Returns the credential of a scheme, or an empty list if a configured header provides it.
+    /// Returns `None` if there is no value.
     fn credential(&self, name: &str) -> Option<Vec<AppliedCredential>> {
         let scheme = self.find_scheme(name)?;
         let configured = self.config.auth.iter().find(|(known, _)| known == name);
@@ -137,7 +138,8 @@ impl<'a> SecuritySchemes<'a> {
     }
 }
 
-/// The credential in the place that the scheme names; `None` if it does not fit the scheme.
+/// Returns the credential in the position that the scheme names, or `None` if it does not fit the
+/// scheme.
 fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<AppliedCredential> {
     let name = scheme.text("name").unwrap_or_default();
     match (scheme.text("type")?, scheme.text("in"), credential) {
@@ -165,7 +167,7 @@ fn apply_credential(scheme: Node<'_>, credential: &SchemeCredential) -> Option<A
     }
 }
 
-/// Whether a header is the gateway's own to set: it belongs to the connection or to the body.
+/// Returns true if only the gateway may set a header: it belongs to the connection or to the body.
 pub(super) fn is_connection_header(name: &str) -> bool {
     const OWN: [&str; 14] = [
         "accept",

@@ -1,4 +1,4 @@
-//! Which operations are offered, and as what: `include` and `exclude`.
+//! Selection of the offered operations, as tools or resources: `include` and `exclude`.
 
 use http::Method;
 
@@ -6,7 +6,7 @@ use crate::config::{HttpVerb, OpenApiConfig, OperationForm, OperationRule};
 
 use super::references::Node;
 
-/// What rules are matched with.
+/// Properties of an operation that rules are matched against.
 pub(super) struct OperationFacts<'a> {
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct OperationFacts<'a> {
 }
 
 impl OperationFacts<'_> {
-    /// What the operation becomes; `None` if it is not offered.
+    /// Returns the form in which the operation is offered, or `None` if it is not.
     pub(super) fn choose_form(&self, config: &OpenApiConfig) -> Option<OperationForm> {
         if config.exclude.iter().any(|rule| self.matches(rule)) {
             return None;

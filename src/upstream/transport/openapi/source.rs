@@ -1,5 +1,5 @@
-//! Where a document comes from: a URL, a file, or one of the usual places of a server; with the
-//! files that it refers to.
+//! Reading of a document and the files to which it refers: from a URL, a file, or one of the usual
+//! places of a server.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -32,16 +32,16 @@ pub(super) struct DocumentLoader {
     pub(super) server: Arc<ServerConfig>,
     pub(super) api: Arc<OpenApiConfig>,
     pub(super) files: FileReader,
-    /// For the document's own origin; `None` for a local file.
+    /// Client for the document's own origin. `None` for a local file.
     client: Option<HttpClient>,
 }
 
-/// What tells one version of a document from the next.
+/// Identifies a version of a document.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DocumentVersion {
-    /// Where it was asked for.
+    /// URL at which it was requested.
     place: Option<Url>,
-    /// The validators of a document without further files.
+    /// Validators of a document without further files.
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
     digest: [u8; 32],
@@ -55,7 +55,7 @@ pub(super) struct LoadedDocument {
 
 /// A file of a document.
 struct FetchedFile {
-    /// Where it is, after redirects: what references in it are relative to.
+    /// Address after redirects. References in the file are relative to it.
     address: Url,
     bytes: Bytes,
     headers: HeaderMap,
@@ -63,7 +63,7 @@ struct FetchedFile {
 
 /// A document before its further files are read.
 struct FoundDocument {
-    /// Where it was asked for.
+    /// URL at which it was requested.
     place: Url,
     headers: HeaderMap,
     document: OpenDocument,
@@ -73,9 +73,9 @@ struct FoundDocument {
 struct OpenDocument {
     set: DocumentSet,
     budget: TreeBudget,
-    /// Of all files so far.
+    /// Digest of all files so far.
     digest: [u8; 32],
-    /// Files that are named and not read yet.
+    /// Files that are named but not read yet.
     waiting: Vec<Url>,
     /// All files that are named, except the document itself.
     named: HashSet<Url>,
@@ -92,7 +92,8 @@ impl DocumentLoader {
         let client = match &loader.api.document {
             DocumentSource::File(_) => None,
             DocumentSource::Url(url) | DocumentSource::Search(url) => {
-                // Credentials are for the API: they go to the document if it is at the same place.
+                // Credentials are for the API. They are sent for the document only if it has the
+                // same origin.
                 let is_other = |base: &Url| base.origin() != url.origin();
                 let is_elsewhere = loader.api.base_url.as_ref().is_some_and(is_other);
                 let headers = if is_elsewhere { Vec::new() } else { loader.api.headers.clone() };
@@ -103,7 +104,7 @@ impl DocumentLoader {
         Ok(Self { client, ..loader })
     }
 
-    /// The client for the server of the API.
+    /// Returns the client for the server of the API.
     pub(super) async fn client_for(&self, base: &Url) -> Result<HttpClient, UpstreamError> {
         self.connect(base.clone(), (self.api.headers.clone(), self.api.aws.clone())).await
     }
@@ -120,10 +121,10 @@ impl DocumentLoader {
         created.map_err(|error| SetupFault::Files(Arc::new(error)))?
     }
 
-    /// Reads the document; `None` if it is still the one that is known.
+    /// Reads the document. Returns `None` if it is unchanged.
     ///
     /// # Errors
-    /// [`UpstreamError`] if it cannot be had, or cannot be used.
+    /// [`UpstreamError`] if it cannot be read, or cannot be used.
     pub(super) async fn load(
         &self,
         known: Option<&DocumentVersion>,
@@ -144,7 +145,7 @@ impl DocumentLoader {
         Ok(Some(LoadedDocument { api, version }))
     }
 
-    /// The document itself, and where it is; `None` if it is unchanged.
+    /// Returns the document itself with its address, or `None` if it is unchanged.
     async fn find(
         &self,
         known: Option<&DocumentVersion>,
@@ -156,7 +157,7 @@ impl DocumentLoader {
         }
     }
 
-    /// Looks for the document at the usual places.
+    /// Searches the usual places for the document.
     async fn search(
         &self,
         url: &Url,
@@ -167,7 +168,7 @@ impl DocumentLoader {
             let reason = match self.find_at(&place, known).await {
                 Ok(Some(found)) if !found.document.is_openapi() => "another page".to_owned(),
                 Ok(found) => return Ok(found),
-                // Another place of a server that cannot be reached is no better.
+                // If a server cannot be reached, its other places cannot either.
                 Err(fault @ UpstreamError::Connect(_)) => return Err(fault),
                 Err(UpstreamError::Status { status, .. }) => status.to_string(),
                 Err(fault) => fault.chain_without(&self.server.secrets),
@@ -189,8 +190,8 @@ impl DocumentLoader {
         Ok(Some(FoundDocument { place: place.clone(), headers, document }))
     }
 
-    /// Reads the files that the document refers to. One that cannot be read is no fault of the
-    /// document: the operations that need it say so.
+    /// Reads the files to which the document refers. An unreadable file does not make the document
+    /// fail. The operations that need it report the fault.
     async fn read_files(&self, mut document: OpenDocument) -> Result<OpenDocument, UpstreamError> {
         while let Some(url) = document.waiting.pop() {
             match self.fetch(&url, None).await {
@@ -206,7 +207,7 @@ impl DocumentLoader {
         Ok(document)
     }
 
-    /// Reads a file; `None` if it is still the one that is known.
+    /// Reads a file. Returns `None` if it is unchanged.
     async fn fetch(
         &self,
         url: &Url,
@@ -265,9 +266,9 @@ fn read_within(main: &Path, path: &Path) -> Result<Vec<u8>, String> {
     read_file(path, MAX_BYTES).map_err(|error| error.to_string())
 }
 
-/// Runs work on a document away from the threads that serve clients. It may take many times the
-/// document's size, so little of it happens at once; the turn lasts until the work ends, even if
-/// nobody waits for it any more.
+/// Runs work on a document away from the threads that serve clients. The work may take many times
+/// the document's size in memory, so its concurrency is limited. A permit lasts until the work
+/// ends, even if its caller has stopped waiting.
 async fn in_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, UpstreamError> {
@@ -293,13 +294,13 @@ impl OpenDocument {
         Ok(document)
     }
 
-    /// Whether it may be a document, rather than another page of the server.
+    /// Returns true if it may be a document, rather than another page of the server.
     fn is_openapi(&self) -> bool {
         let root = self.set.root();
         root.find("openapi").or_else(|| root.find("swagger")).is_some()
     }
 
-    /// Adds a file that was named `url` and was read at `address`.
+    /// Adds a file that was named `url` and read at `address`.
     fn add(mut self, url: Url, address: &Url, bytes: &[u8]) -> Result<Self, DocumentFault> {
         match parse_tree(bytes, &mut self.budget) {
             Ok(tree) => {
@@ -315,7 +316,7 @@ impl OpenDocument {
     }
 
     fn note_unreadable(&mut self, url: Url, reason: &str) {
-        // It counts as a change when the file can be read again.
+        // The document counts as changed once the file can be read again.
         self.digest = sha256(&self.digest);
         self.set.add_unreadable(url, reason);
     }
@@ -341,7 +342,7 @@ fn file_url(path: &Path) -> Result<Url, UpstreamError> {
     Url::from_file_path(absolute).map_err(|()| SetupFault::Url.into())
 }
 
-/// The usual places of documents below a URL.
+/// Returns the usual places of documents below a URL.
 fn places_below(url: &Url) -> Vec<Url> {
     let below = |place: &str| {
         let mut at = url.clone();
@@ -356,12 +357,12 @@ fn unreadable(place: &str, reason: &str) -> DocumentFault {
     DocumentFault::Unreadable { place: clipped(place), reason: clipped(reason) }
 }
 
-/// Where servers have their documents, in the order in which they are looked for.
+/// Paths at which servers usually have their documents, in search order.
 const PLACES: [&str; 4] = ["/openapi.json", "/", "/api/openapi.json", "/docs/openapi.json"];
 const ACCEPTED: &str = "application/json, application/yaml, */*;q=0.5";
-/// The most files that one document may consist of.
+/// Maximum number of files of one document.
 const MAX_FILES: usize = 64;
-/// The most bytes of a path or a reason in an error.
+/// Maximum length in bytes of a path or a reason in an error.
 const LONGEST_REASON: usize = 300;
-/// How many documents are worked on at once.
+/// Maximum number of documents that are processed at once.
 const MOST_AT_ONCE: usize = 2;

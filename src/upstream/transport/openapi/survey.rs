@@ -1,4 +1,4 @@
-//! What an API offers, for people: the commands `trunkline openapi` and `trunkline check` show it
+//! Overview of an API's tools, which the commands `trunkline openapi` and `trunkline check` show
 //! before a gateway runs.
 
 use std::sync::Arc;
@@ -27,31 +27,31 @@ pub struct ApiSurvey {
     pub base: String,
     /// The tools, in the order of the document.
     pub tools: Vec<SurveyedTool>,
-    /// Operations that are not offered, and why.
+    /// Operations that are not offered, and the reasons.
     pub left_out: Vec<(String, String)>,
     /// Security schemes that operations need and that have no value.
     pub missing_schemes: Vec<String>,
-    /// What else an operator should know.
+    /// Further remarks for the operator.
     pub remarks: Vec<String>,
 }
 
-/// An operation, and the tool that it becomes.
+/// An operation with its tool.
 #[derive(Debug)]
 pub struct SurveyedTool {
     /// The name of the tool.
     pub name: String,
     /// Method and path of the operation.
     pub label: String,
-    /// The tool's arguments, and whether each is required.
+    /// The tool's arguments. True for each required one.
     pub arguments: Vec<(String, bool)>,
-    /// The bytes of the tool in a list.
+    /// Size in bytes of the tool in a list.
     pub bytes: usize,
 }
 
 /// Reads the document of an API, within the server's `start_timeout`.
 ///
 /// # Errors
-/// [`UpstreamError`] if the document cannot be had, or cannot be used.
+/// [`UpstreamError`] if the document cannot be read, or cannot be used.
 pub async fn survey_api(
     server: &Arc<ServerConfig>,
     api: &OpenApiConfig,
@@ -76,7 +76,7 @@ fn survey(api: ApiDescription, config: &OpenApiConfig) -> ApiSurvey {
     let mut left_out: Vec<_> = left_out.collect();
     let mut tools = Vec::new();
     for (name, label, tool) in api.tools {
-        // The catalog has bounds of its own.
+        // The catalog has limits of its own.
         match Tool::parse(&tool, HeaderRules::Enforce) {
             Ok(_) => {
                 let (arguments, bytes) = (list_arguments(&tool), tool.len());

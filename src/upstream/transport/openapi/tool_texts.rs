@@ -1,4 +1,4 @@
-//! What models read about an operation: the name, the description and the hints of its tool.
+//! Texts about an operation that models read: the name, the description and the hints of its tool.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::text::clip;
 use super::document::{LONGEST_TEXT, LONGEST_TITLE, label};
 use super::operation::OperationPlace;
 
-/// The name of the tool: the operation's id, or else its method and path.
+/// Returns the name of the tool: the operation's id, or otherwise its method and path.
 pub(super) fn name_tool(place: OperationPlace<'_>) -> String {
     let id = place.operation.text("operationId").filter(|id| !id.trim().is_empty());
     let by_path = || format!("{}_{}", place.method.as_str().to_lowercase(), place.path);

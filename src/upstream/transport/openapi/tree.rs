@@ -1,8 +1,8 @@
-//! Bytes to a tree of values, within bounds: JSON or YAML, whichever it is.
+//! Parsing of JSON or YAML, detected automatically, to a tree of values of limited size.
 //!
-//! Both parsers feed one visitor, which counts what it keeps. So a document of millions of empty
-//! arrays, or a few aliases that stand for each other a billion times, ends at the bound before it
-//! is in memory, and the error names the place.
+//! Both parsers feed one visitor, which counts the values that it keeps. So a document of millions
+//! of empty arrays, or with a few aliases that expand to a billion values, fails at the limit
+//! before it is in memory, and the error names the position.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,10 +12,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::text::{clip, escape_controls, escape_pointer_step};
 
-/// Why bytes are not a usable document.
+/// Reason that bytes are not a usable document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TreeFault {
-    /// The document has more bytes than the bound.
+    /// The document is larger than the limit.
     #[error("the document has more than {max} bytes")]
     TooLarge {
         /// The bound.
@@ -48,7 +48,7 @@ pub(super) enum TreeBound {
     /// Too many values.
     #[error("the document has more than {MAX_VALUES} values")]
     Values,
-    /// Too many bytes of text, aliases counted as often as they are used.
+    /// Too many bytes of text. An alias counts each time it is used.
     #[error("the document has more than {MAX_TEXT} bytes of text")]
     Text,
     /// Nested too deeply.
@@ -59,7 +59,7 @@ pub(super) enum TreeBound {
     Duplicate,
 }
 
-/// What the files of one document may still have, all together.
+/// Amount that the files of one document may still use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TreeBudget {
     bytes: usize,
@@ -110,12 +110,12 @@ fn yaml_options() -> serde_saphyr::Options {
     budget.max_depth = MAX_DEPTH + 1;
     budget.flow_nesting_limit = MAX_DEPTH + 1;
     budget.max_documents = 1;
-    // Multi-line descriptions of one key may be long.
+    // A key may have a long multi-line description.
     budget.simple_key_max_lookahead = 4096;
     let mut options = serde_saphyr::Options::default();
     options.budget = Some(budget);
     options.alias_limits.max_total_replayed_events = MAX_REPLAYED;
-    // YAML 1.2: `no` is the code of a country.
+    // YAML 1.2: `no` is a country code, not a boolean.
     options.strict_booleans = true;
     options.with_snippet = false;
     options
@@ -126,7 +126,7 @@ struct TreeState {
     values: Cell<usize>,
     text: Cell<usize>,
     exceeded: Cell<Option<TreeBound>>,
-    /// The keys from the place of a fault up to the root.
+    /// Keys from the position of a fault up to the root.
     trail: RefCell<Vec<String>>,
 }
 
@@ -136,7 +136,7 @@ impl TreeState {
         Self { values, text, exceeded: Cell::default(), trail: RefCell::default() }
     }
 
-    /// The fault, with its place if a bound was exceeded.
+    /// Returns the fault, with its position if a limit was exceeded.
     fn explain(&self, format: &'static str, error: &dyn fmt::Display) -> TreeFault {
         let Some(bound) = self.exceeded.get() else {
             let message = error.to_string();
@@ -164,7 +164,7 @@ impl TreeState {
         left(&self.text, text, TreeBound::Text)
     }
 
-    /// Notes where a fault happened, on the way up.
+    /// Records the key of a fault on the way up.
     fn note(&self, key: impl FnOnce() -> String) {
         let mut trail = self.trail.borrow_mut();
         if trail.len() <= MAX_DEPTH {
@@ -173,7 +173,7 @@ impl TreeState {
     }
 }
 
-/// A segment of a JSON pointer with its slash.
+/// Returns a segment of a JSON pointer with its slash.
 pub(super) fn pointer_segment(key: &str) -> String {
     format!("/{}", escape_pointer_step(key))
 }
@@ -281,18 +281,18 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
     }
 }
 
-/// The most bytes of a document with all files that it refers to. The largest in common use have a
-/// third of it.
+/// Maximum size in bytes of a document with all files to which it refers. The largest in common use
+/// have a third of it.
 pub(super) const MAX_BYTES: usize = 32 * 1024 * 1024;
-/// The most values, counting each key and each use of an alias.
+/// Maximum number of values. Each key and each use of an alias counts.
 const MAX_VALUES: usize = 3_000_000;
-/// The most values that aliases of YAML stand for. Documents of people have a few.
+/// Maximum number of values that YAML aliases expand to. Documents written by people have a few.
 const MAX_REPLAYED: usize = 200_000;
-/// The most bytes of text, counting each use of an alias.
+/// Maximum number of bytes of text. Each use of an alias counts.
 const MAX_TEXT: usize = 64 * 1024 * 1024;
-/// The deepest nesting.
+/// Maximum nesting.
 const MAX_DEPTH: usize = 120;
-/// The most bytes of a place or a message in an error.
+/// Maximum length in bytes of a position or a message in an error.
 const LONGEST_PLACE: usize = 300;
 const LONGEST_MESSAGE: usize = 300;
 

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The description of a document that may be looked at so often, with more lines of the
-/// configuration.
+/// Returns the description of a document with a limit of `looks` and more lines of configuration.
 fn describe(tree: Value, looks: usize, lines: &str) -> ApiDescription {
     let text = format!("[servers.api]\nopenapi = \"http://a.test/openapi.json\"\n{lines}");
     let (name, folder) = ("test".to_owned(), std::env::temp_dir());

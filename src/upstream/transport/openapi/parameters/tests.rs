@@ -21,8 +21,8 @@ const STRING: &str = r#""blue""#;
 const ARRAY: &str = r#"["blue","black","brown"]"#;
 const OBJECT: &str = r#"{"R":100,"G":200,"B":150}"#;
 
-/// "Style Examples" of OpenAPI 3.1, row by row: empty, string, array, object. `None` is what the
-/// table gives no example for, or what a path cannot have.
+/// "Style Examples" of OpenAPI 3.1, row by row: empty, string, array, object. `None` if the table
+/// gives no example, or if a path cannot have the value.
 #[test]
 #[expect(clippy::too_many_lines, reason = "the table of the specification, cell by cell")]
 fn every_style_is_written_as_the_table_of_the_specification_says() {

@@ -1,4 +1,4 @@
-//! Keywords whose values are no schemas, and those that only OpenAPI 3.0 has.
+//! Keywords with values that are not schemas, and those that only OpenAPI 3.0 has.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,8 @@ use crate::catalog::MAX_SCHEMA_DEPTH;
 
 use super::super::references::Node;
 
-/// A keyword whose value is no schema, if it is one of 2020-12 and its value is allowed.
+/// Returns the value of a keyword that takes no schema, if 2020-12 has the keyword and allows the
+/// value.
 pub(super) fn plain_keyword(key: &str, node: Node<'_>, depth: usize) -> Option<Value> {
     let value = node.value;
     let is_kept = match key {
@@ -39,7 +40,7 @@ fn allowed_type(value: &Value) -> Option<Value> {
             kept.dedup();
             (!kept.is_empty()).then_some(Value::Array(kept))
         }
-        // The files of older versions are texts in base64.
+        // A `file` of OpenAPI 2.0 becomes a base64 string.
         Value::String(name) if name == "file" => Some("string".into()),
         value => is_type(value).then(|| value.clone()),
     }
@@ -52,7 +53,8 @@ fn distinct_texts(value: &Value) -> Option<Value> {
     Some(texts.into())
 }
 
-/// In 3.0, `exclusiveMinimum: true` makes `minimum` exclusive; likewise the maximum.
+/// Translates bounds of 3.0, where `exclusiveMinimum: true` makes `minimum` exclusive. The maximum
+/// works likewise.
 pub(super) fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<String, Value>) {
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if members.get(exclusive) == Some(&Value::Bool(true))
@@ -63,7 +65,7 @@ pub(super) fn translate_bounds(schema: &mut Map<String, Value>, members: &Map<St
     }
 }
 
-/// In 3.0, `nullable: true` allows `null` besides the type.
+/// Allows `null` besides the type, which is `nullable: true` in 3.0.
 pub(super) fn allow_null(mut schema: Map<String, Value>) -> Value {
     if schema.is_empty() {
         return Value::Object(schema);
