@@ -1,11 +1,10 @@
 //! Cancelled calls that their server may still be working on.
 //!
-//! A server may read a cancellation late, or ignore it: for a while, a message
-//! that names no call may belong to a cancelled one. A ping that follows the
-//! cancellation tells when the server has read it. From then on the cancelled
-//! call stands between other clients of its principal and their messages no
-//! longer, unless the server has shown that it goes on with cancelled calls.
-//! Other principals wait until the call would have timed out.
+//! A server may read a cancellation late, or ignore it. For a while, a message that names no call
+//! may therefore belong to a cancelled one. The gateway sends a ping after the cancellation, and
+//! its response shows that the server has read both. From then on, other clients of the same
+//! principal receive their messages again, unless the server has been found to continue cancelled
+//! calls. Other principals wait until the call would have timed out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::upstream::InstanceScope;
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct CancelledCalls {
     calls: Mutex<Vec<CancelledCall>>,
-    /// Whether the server has answered a call whose cancellation it had read.
+    /// True once the server has answered a call after it had read the call's cancellation.
     ignored: AtomicBool,
 }
 
@@ -28,17 +27,17 @@ pub(in crate::upstream) struct CancelledCalls {
 struct CancelledCall {
     number: u64,
     caller: InstanceScope,
-    /// When the call would have timed out.
+    /// Time at which the call would have timed out.
     until: Instant,
-    /// The ping that was sent after the cancellation.
+    /// The ping sent after the cancellation.
     ping: Option<u64>,
-    /// Whether the server has answered it.
+    /// True if the server has answered the ping.
     is_read: bool,
 }
 
 impl CancelledCalls {
-    /// Records a cancelled call. The server works on it for at most `time`, and
-    /// is sent `ping` after the cancellation.
+    /// Records a cancelled call. The server works on it for at most `time`, and receives `ping`
+    /// after the cancellation.
     pub(in crate::upstream) fn add(
         &self,
         number: u64,
@@ -48,7 +47,7 @@ impl CancelledCalls {
     ) {
         let mut calls = self.current();
         if calls.len() >= MOST {
-            // Replaces the client's own oldest call, or the oldest of all.
+            // Replaces the client's own oldest call, or otherwise the oldest of all.
             let its = calls.iter().position(|call| call.caller == caller);
             calls.remove(its.unwrap_or(0));
         }
@@ -56,8 +55,8 @@ impl CancelledCalls {
         calls.push(CancelledCall { number, caller, until, ping, is_read: false });
     }
 
-    /// Records an answer: to a cancelled call, which is forgotten, or to the
-    /// ping after its cancellation.
+    /// Records a response: to a cancelled call, which is forgotten, or to the ping after its
+    /// cancellation.
     pub(in crate::upstream) fn answered(&self, number: u64) {
         self.current().retain_mut(|call| {
             if call.number == number {
@@ -69,7 +68,7 @@ impl CancelledCalls {
         });
     }
 
-    /// Whether the server may be working on a cancelled call of another client.
+    /// Returns true if the server may be working on a cancelled call of another client.
     pub(in crate::upstream) fn is_anothers(&self, caller: &InstanceScope) -> bool {
         let stops = !self.ignored.load(Ordering::Relaxed);
         let is_over = |call: &CancelledCall| {
@@ -78,7 +77,7 @@ impl CancelledCalls {
         self.current().iter().any(|call| call.caller != *caller && !is_over(call))
     }
 
-    /// The cancelled calls that have not timed out.
+    /// Returns the cancelled calls that have not timed out.
     fn current(&self) -> MutexGuard<'_, Vec<CancelledCall>> {
         // No code that can panic runs while the lock is held.
         let mut calls = self.calls.lock();
@@ -90,7 +89,7 @@ impl CancelledCalls {
     }
 }
 
-/// The most cancelled calls that are kept.
+/// Maximum number of cancelled calls that are kept.
 const MOST: usize = 256;
 
 #[cfg(test)]
@@ -128,7 +127,8 @@ mod tests {
         cancelled_calls.answered(2);
         assert!(!cancelled_calls.is_anothers(&same));
         assert!(cancelled_calls.is_anothers(&bob), "another principal waits");
-        // The server goes on with a call whose cancellation it has read: its pings tell nothing.
+        // The server continues a call after it has read the cancellation, so its pings prove
+        // nothing.
         cancelled_calls.answered(1);
         cancelled_calls.add(3, ann, time, Some(4));
         cancelled_calls.answered(4);

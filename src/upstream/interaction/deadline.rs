@@ -1,4 +1,4 @@
-//! A call's time limit: without progress, and in total.
+//! Time limit of a call: without progress, and in total.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,20 +7,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::clock;
 
-/// A call's time limit. Progress extends it, up to a cap (2026-07-28,
-/// Cancellation, "Timeouts").
+/// Time limit of a call. Progress extends it, up to a cap (2026-07-28, Cancellation, "Timeouts").
 #[derive(Debug)]
 pub(in crate::upstream) struct Deadline {
     timer: Pin<Box<Sleep>>,
     started: Instant,
     quiet: Duration,
     cap: Duration,
-    /// Since when the deadline has been paused.
+    /// Start of the current pause, if the deadline is paused.
     paused: Option<Instant>,
 }
 
 impl Deadline {
-    /// A limit of `quiet` without progress, and of `cap` in total.
+    /// Creates a deadline of `quiet` without progress, and of `cap` in total.
     pub(in crate::upstream) fn new(quiet: Duration, cap: Duration) -> Self {
         let started = clock::now();
         let quiet = quiet.min(cap);
@@ -28,7 +27,7 @@ impl Deadline {
         Self { timer, started, quiet, cap, paused: None }
     }
 
-    /// How long the call may go without progress.
+    /// Returns the time that the call may go without progress.
     pub(in crate::upstream) fn quiet(&self) -> Duration {
         self.quiet
     }

@@ -1,10 +1,10 @@
 //! Server requests to clients during a call: sampling, elicitation, roots.
 //!
-//! A request of a Legacy server is matched to the one call that can have caused
-//! it ([`questions`], [`routing`]), or rejected. While the client answers, the
-//! rest of the reply is parked ([`parking`]) and the call's [`deadline`] is
-//! paused. [`sizes`] bounds each message that waits for a client, and [`side_queue`] their
-//! sum. This module does not know which transport carried a request.
+//! A request of a Legacy server is matched to the one call that can have caused it ([`questions`],
+//! [`routing`]), or rejected. While the client answers, the rest of the reply is parked
+//! ([`parking`]) and the call's [`deadline`] is paused. [`sizes`] limits each message that waits
+//! for a client, and [`side_queue`] their sum. This module does not depend on the transport of a
+//! request.
 
 pub(in crate::upstream) mod deadline;
 pub(in crate::upstream) mod cancelled_calls;

@@ -1,13 +1,11 @@
 //! Calls that wait for input from their clients.
 //!
-//! A Legacy server asks for input during a call and keeps the call open. A
-//! Modern client receives the question as a result, and returns with a request
-//! of its own. Until then the rest of the reply is parked here with everything
-//! that it holds: its slot among the server's calls in flight, its stream, and
-//! its paused deadline. A task listens to the server meanwhile, so that the end
-//! of the server, an early answer or a cancelled question is noticed at once.
-//! The number of parked calls is bounded in total and per client, and the time
-//! by the clock.
+//! A Legacy server asks for input during a call and keeps the call open. A Modern client receives
+//! the question as a result, and returns with a request of its own. Until then the rest of the
+//! reply is parked here with all its resources: its slot among the server's calls in flight, its
+//! stream, and its paused deadline. Meanwhile a task listens to the server, so that the loss of the
+//! server, an early answer or a cancelled question is noticed at once. The number of parked calls
+//! is limited in total and per client, and so is their time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -30,7 +28,7 @@ use crate::telemetry::metrics::{Entered, Metrics};
 /// All parked calls.
 pub struct Parking {
     calls: Mutex<ParkedCalls>,
-    /// How many slots each client has.
+    /// Number of slots that each client uses.
     taken: Arc<SharedAmount>,
     metrics: Arc<Metrics>,
 }
@@ -40,9 +38,9 @@ type ParkedCalls = HashMap<u64, Parked>;
 /// Limits of parking.
 #[derive(Debug, Clone, Copy)]
 pub struct ParkingLimits {
-    /// The most parked calls, in total and of one client.
+    /// Maximum number of parked calls, in total and per client.
     pub amount: ShareBounds,
-    /// The longest that a call stays parked.
+    /// Maximum time that a call stays parked.
     pub lasting: Duration,
 }
 
@@ -57,7 +55,7 @@ pub struct ParkingSlot {
 pub struct ParkedReply {
     /// The rest of the reply.
     pub reply: Reply,
-    /// The questions without answer, by the keys that the client knows.
+    /// Unanswered questions, by the keys that the client knows.
     pub open: Vec<(String, Id, Question)>,
     /// The number of questions in total.
     pub asked: usize,
@@ -69,8 +67,7 @@ struct Parked {
     owner: Principal,
     /// `None` for a call that the gateway answers itself.
     server: Option<ServerName>,
-    /// Asks the task for the rest of the call; when dropped, the call is
-    /// cancelled.
+    /// Requests the rest of the call from the task. Dropping it cancels the call.
     called: oneshot::Sender<()>,
     task: JoinHandle<Option<ParkedReply>>,
 }
@@ -80,8 +77,7 @@ struct Parked {
 pub struct Ticket {
     /// The call's number.
     pub id: u64,
-    /// Counts the events from the server; closed once the call is no longer
-    /// parked.
+    /// Counts the events from the server. Closed once the call is no longer parked.
     pub news: watch::Receiver<usize>,
 }
 
@@ -95,8 +91,8 @@ impl Parking {
         })
     }
 
-    /// Takes a slot. Clients without a key are counted by their addresses, so that
-    /// none of them takes the slots of all.
+    /// Takes a slot. Clients without a key are counted by their addresses, so that no single one
+    /// can take all slots.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -129,8 +125,7 @@ impl Parking {
         let (called, hears) = oneshot::channel();
         let (tells, news) = watch::channel(0);
         let parking = Arc::downgrade(self);
-        // Held while the task starts, so that the task finds its entry when it
-        // ends.
+        // Held while the task starts, so that the task finds its entry when it ends.
         let mut calls = self.calls();
         let task = tokio::spawn(async move {
             let left = wait(waiting, hears, tells, bounds.lasting).await;
@@ -145,8 +140,8 @@ impl Parking {
         Ok(Ticket { id, news })
     }
 
-    /// The rest of a parked call whose client has returned; `None` if it is no
-    /// longer parked, or belongs to another principal.
+    /// Returns the rest of a parked call to its client. Returns `None` if the call is no longer
+    /// parked, or belongs to another principal.
     pub async fn resume(&self, permitted: &Permitted<Call>, id: u64) -> Option<ParkedReply> {
         let owner = &permitted.get().context.principal;
         self.take_up(id, (owner, Some(&permitted.target().server))).await
@@ -197,8 +192,8 @@ fn forget(parking: &Weak<Parking>, id: u64) {
     }
 }
 
-/// Listens to the server until the client returns; `None` if the client does
-/// not return in time, or the call is cancelled.
+/// Listens to the server until the client returns. Returns `None` if the client does not return in
+/// time, or if the call is cancelled.
 async fn wait(
     mut waiting: ParkedReply,
     mut called: oneshot::Receiver<()>,
@@ -221,8 +216,7 @@ async fn wait(
             Some(Event::Notice(notice)) if !waiting.has_room_for(&notice) => {}
             Some(notice @ Event::Notice(_)) => waiting.events.push_back(notice),
             Some(Event::TookBack(id)) if waiting.forget_question(&id) => {}
-            // Over the limit of open questions: the server is refused when the
-            // client returns.
+            // There are too many events. The server's request is refused when the client returns.
             Some(Event::Asks(..) | Event::TookBack(_))
                 if waiting.events.len() >= EVENTS + 2 * MOST_QUESTIONS => {}
             Some(event) => {
@@ -236,14 +230,14 @@ async fn wait(
 }
 
 impl ParkedReply {
-    /// Whether a notification may wait with the others. The first one always may.
+    /// Returns true if a notification may wait with the others. The first one always may.
     fn has_room_for(&self, notice: &Notice) -> bool {
         let waiting: usize = self.events.iter().map(notice_size).sum();
         self.events.len() < EVENTS && (waiting == 0 || waiting + notice.size() <= NOTICE_BYTES)
     }
 
-    /// Drops a question that was cancelled before its client has seen it; false
-    /// if it does not wait here.
+    /// Drops a question that was cancelled before its client has seen it. Returns false if it does
+    /// not wait here.
     fn forget_question(&mut self, cancelled: &Id) -> bool {
         let is_it = |event: &Event| matches!(event, Event::Asks(id, _) if id == cancelled);
         let found = self.events.iter().position(is_it);
@@ -258,8 +252,8 @@ fn notice_size(event: &Event) -> usize {
     }
 }
 
-/// The most notifications that are kept for an absent client.
+/// Maximum number of notifications kept for an absent client.
 const EVENTS: usize = 64;
-/// The most bytes of them. The questions of a call are bounded where they are
+/// Maximum size of these notifications in bytes. The questions of a call are limited when they are
 /// opened.
 const NOTICE_BYTES: usize = 1024 * 1024;

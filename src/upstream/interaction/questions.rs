@@ -17,28 +17,28 @@ use crate::upstream::interaction::deadline::Deadline;
 use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::transport::peer::{not_offered, too_many, unanswered};
 
-/// The open questions of one call, and the channel for their answers.
+/// Open questions of one call, and the channel for their answers.
 pub(in crate::upstream) struct CallQuestions {
-    /// With the bytes of each.
+    /// The questions with their sizes in bytes.
     open: Vec<(Id, usize)>,
-    /// `None` if the client or the server accepts no server requests.
+    /// `None` if the client or the server does not support server requests.
     responses: Option<mpsc::Receiver<(Id, Response)>>,
-    /// Sends the server a message outside of the call.
+    /// Sends the server a message outside the call.
     aside: Option<Box<dyn Fn(Bytes) + Send + Sync>>,
 }
 
 impl CallQuestions {
-    /// The questions of a call to a server of this era, initially none. Only
-    /// Legacy servers send requests, and only to clients with the matching
-    /// capabilities. Questions that are open when the call ends are answered
-    /// with an error on `connection`, so that the server does not wait in vain.
+    /// Creates the questions of a call to a server of this era, initially none. Only Legacy servers
+    /// send requests, and only to clients with the matching capabilities. Questions that are open
+    /// when the call ends are answered with an error on `connection`, so that the server does not
+    /// wait in vain.
     pub(in crate::upstream) fn of<C: LegacyConnection>(
         call: &Call,
         era: Era,
         connection: &Arc<C>,
     ) -> (Self, Option<Answers>) {
         let can_be = era == Era::Legacy && call.context.client.abilities().any();
-        // The open questions, and as many refusals.
+        // Room for the open questions, and for as many refusals.
         let way = can_be.then(|| mpsc::channel(2 * MOST_QUESTIONS));
         let (answers, responses) = way.unzip();
         let aside = can_be.then(|| {
@@ -48,13 +48,13 @@ impl CallQuestions {
         (Self { open: Vec::new(), responses, aside }, answers)
     }
 
-    /// Whether this call accepts questions.
+    /// Returns true if this call accepts questions.
     pub(in crate::upstream) fn can_be(&self) -> bool {
         self.responses.is_some()
     }
 
-    /// Opens a question and pauses the deadline. Returns false if the call does
-    /// not accept it, or too many or too large ones are open.
+    /// Opens a question and pauses the deadline. Returns false if the call does not accept it, or
+    /// if the open questions are too many or too large.
     pub(in crate::upstream) fn open(
         &mut self,
         id: &Id,
@@ -74,12 +74,12 @@ impl CallQuestions {
         may
     }
 
-    /// The error for a question that was not opened.
+    /// Returns the error for a question that was not opened.
     pub(in crate::upstream) fn refusal(&self, id: &Id, question: &Question) -> Bytes {
         if self.can_be() { too_many(id) } else { not_offered(id, question) }
     }
 
-    /// The next answer; pending forever if the call accepts no questions.
+    /// Returns the next answer. Waits forever if the call accepts no questions.
     ///
     /// # Cancel safety
     /// Safe.
@@ -92,8 +92,8 @@ impl CallQuestions {
         std::future::pending().await
     }
 
-    /// Closes a question that was answered or cancelled; the last one resumes
-    /// the deadline. Returns false if it was not open.
+    /// Closes a question that was answered or cancelled. The last one resumes the deadline. Returns
+    /// false if the question was not open.
     pub(in crate::upstream) fn close(&mut self, id: &Id, deadline: &mut Deadline) -> bool {
         let before = self.open.len();
         self.open.retain(|(open, _)| open != id);
@@ -112,8 +112,7 @@ impl Drop for CallQuestions {
     }
 }
 
-/// A message for a call that precedes its response and arrived outside of its
-/// stream.
+/// A message for a call that precedes its response and arrived outside its stream.
 #[derive(Debug)]
 pub(in crate::upstream) enum SideMessage {
     Notice(Notice),
@@ -126,7 +125,7 @@ pub(in crate::upstream) enum SideMessage {
 }
 
 impl SideMessage {
-    /// The bytes that it takes while it waits for its call.
+    /// Returns the size in bytes that counts while the message waits for its call.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Notice(notice) => notice.size(),
@@ -137,10 +136,10 @@ impl SideMessage {
     }
 }
 
-/// The client of a call, and the task that the call waits for.
+/// Client of a call, and the task that the call waits for.
 pub(in crate::upstream) struct CallOrigin {
     pub(in crate::upstream) whose: InstanceScope,
-    /// The task whose result the call requests, by the server's own id.
+    /// The task that the call waits for, by the server's own id, if it requests a task's result.
     task: Option<NativeName>,
 }
 
@@ -175,21 +174,20 @@ pub(in crate::upstream) fn tie_question<'a, T>(
     }
 }
 
-/// The call that a message without a call's id belongs to.
+/// Result of matching a message without a call's id to a call.
 pub(in crate::upstream) enum CallMatch<T> {
-    /// No call is in flight, or calls of several clients are. A cancelled call
-    /// counts for as long as the server may be working on it.
+    /// No call is in flight, or calls of several clients are. A cancelled call counts while the
+    /// server may be working on it.
     Nobody,
-    /// A call whose client does not accept the message.
+    /// A call with a client that does not accept the message.
     Mute,
     /// This call, identified by the value that was passed with it.
     To(T),
 }
 
-/// Matches a server's message to a call in flight: to the only one, or to the
-/// newest if all belong to one client, because the older ones have proceeded
-/// without an answer. Each call is passed with its place in their order and, if it can accept
-/// the message, a value that identifies it.
+/// Matches a server's message to a call in flight: to the only one, or to the newest if all belong
+/// to one client, because the older ones have proceeded without an answer. Each call is passed with
+/// its position in their order and, if it can accept the message, a value that identifies it.
 pub(in crate::upstream) fn tie<'a, T>(
     calls: impl Iterator<Item = (u64, &'a InstanceScope, Option<T>)>,
     cancelled_calls: &CancelledCalls,
@@ -214,7 +212,7 @@ pub(in crate::upstream) fn tie<'a, T>(
     }
 }
 
-/// The response to a server's request.
+/// Builds the response to a server's request.
 pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
     match response {
         Response::Result(raw) => jsonrpc::response(id, raw),
@@ -222,8 +220,7 @@ pub(in crate::upstream) fn message(id: &Id, response: &Response) -> Bytes {
     }
 }
 
-/// The most bytes of the open questions of one call. A single one may have as
-/// many as it likes.
+/// Maximum size in bytes of the open questions of one call. A single question may exceed it.
 const OPEN_BYTES: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Matches requests of Legacy servers to the clients that answer them.
 //!
-//! A request on the stream of a call belongs to that call. Any other request is
-//! matched to the calls in flight
-//! ([`tie`](crate::upstream::interaction::questions::tie)). If none is in
-//! flight, an instance that serves a single client still knows which one is
-//! meant: a Legacy client is asked on the stream of its session, if it has one
-//! open. If the instance was just opened, the request waits for the call that
-//! it was opened for. All other requests are rejected, with the reason.
+//! A request on the stream of a call belongs to that call. Any other request is matched to the
+//! calls in flight ([`tie`](crate::upstream::interaction::questions::tie)). If there are none, an
+//! instance with a single client still identifies the recipient: a Legacy client receives the
+//! request on the stream of its session, if one is open. If the instance was just opened, the
+//! request waits for the call that caused the opening. All other requests are rejected with a
+//! reason.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,19 +27,18 @@ use crate::upstream::transport::peer::{answer_to_server, not_offered, unanswered
 pub(in crate::upstream) trait LegacyConnection: Send + Sync + 'static {
     fn inbox(&self) -> &Arc<Inbox>;
 
-    /// The call that a request belongs to, if it did not arrive on a call's
-    /// stream.
+    /// Returns the call to which a request belongs, if it did not arrive on a call's stream.
     fn tied(&self, question: &Question) -> CallMatch<SideSender>;
 
-    /// Sends the server a message outside of the calls. Never waits.
+    /// Sends the server a message outside calls. Never waits.
     fn send(self: &Arc<Self>, message: Bytes);
 }
 
-/// A client's Legacy session, which can be asked for input.
+/// A client's Legacy session that can be asked for input.
 pub trait QuestionableSession: Send + Sync {
-    /// Asks the client for a server. Its answer is sent to `answers`, with a number that has
-    /// no meaning here. Returns false if the client does not support the
-    /// request or has no stream open, or the server may not ask it.
+    /// Asks the client on behalf of a server. The answer is sent to `answers`, with a number that
+    /// has no meaning here. Returns false if the client does not support the request or has no
+    /// stream open, or if the server may not ask it.
     fn ask(
         &self,
         server: &ServerName,
@@ -48,12 +46,11 @@ pub trait QuestionableSession: Send + Sync {
         answers: mpsc::Sender<(u64, Response)>,
     ) -> bool;
 
-    /// Whether the client keeps a stream open for what it is told outside of its
-    /// calls.
+    /// Returns true if the client keeps a stream open for messages outside its calls.
     fn is_listening(&self) -> bool;
 }
 
-/// Handles a server request that arrived on no call's stream.
+/// Handles a server request that did not arrive on a call's stream.
 pub(in crate::upstream) fn asked<C: LegacyConnection>(
     connection: &Arc<C>,
     id: Id,
@@ -88,16 +85,15 @@ pub(in crate::upstream) fn asked<C: LegacyConnection>(
     }
 }
 
-/// Passes a request to its call; returns the method if the call's queue is
-/// full.
+/// Delivers a request to its call. Returns the method if the call's queue is full.
 fn hand(asides: &SideSender, id: &Id, question: Question) -> Result<(), String> {
     let method = question.method.clone();
     let handed = asides.send(SideMessage::Asks(id.clone(), question));
     if handed { Ok(()) } else { Err(method) }
 }
 
-/// Finds a client to ask. Returns the message for the server, or `None` if a
-/// call has taken the request.
+/// Finds a client for the request. Returns the response to the server, or `None` if a call has
+/// taken the request.
 async fn seek<C: LegacyConnection>(
     connection: &Weak<C>,
     inbox: &Inbox,
@@ -123,9 +119,9 @@ async fn seek<C: LegacyConnection>(
     }
 }
 
-/// How long to wait for the call that an instance was opened for.
+/// Time to wait for the call that caused an instance to be opened.
 const SOON: Duration = Duration::from_secs(1);
-/// How long a client may take to answer outside of its calls.
+/// Time limit for a client's answer outside its calls.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The most requests of one connection that wait for a client at once.
+/// Maximum number of requests on one connection that wait for a client at once.
 pub(in crate::upstream) const SEEKING: usize = 8;

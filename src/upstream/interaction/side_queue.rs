@@ -1,8 +1,7 @@
-//! The queue of messages for one call that arrive outside of its stream.
+//! Queue of messages for one call that arrive outside its stream.
 //!
-//! A call that waits for a slow client does not read them. The queue is bounded
-//! in number and in bytes; what does not fit is dropped or refused by the
-//! sender, who never waits.
+//! A call that waits for a slow client does not read them. The queue is limited in number and in
+//! bytes. The sender never waits: it drops or refuses a message that does not fit.
 
 use std::sync::Arc;
 
@@ -10,23 +9,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::upstream::interaction::questions::SideMessage;
 
-/// An empty queue for one call.
+/// Creates an empty queue for one call.
 pub(in crate::upstream) fn side_queue() -> (SideSender, SideReceiver) {
     let (queue, messages) = mpsc::channel(MESSAGES);
     (SideSender { queue, room: Arc::new(Semaphore::new(MOST_BYTES)) }, SideReceiver(messages))
 }
 
-/// The sender's side of a call's queue.
+/// Sender's side of a call's queue.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct SideSender {
     queue: mpsc::Sender<(SideMessage, OwnedSemaphorePermit)>,
-    /// The bytes that are left.
+    /// Number of bytes left.
     room: Arc<Semaphore>,
 }
 
 impl SideSender {
-    /// Queues a message; false if the queue is full, or the call has ended. An
-    /// empty queue has room for a message of any size.
+    /// Queues a message. Returns false if the queue is full or the call has ended. An empty queue
+    /// accepts a message of any size.
     pub(in crate::upstream) fn send(&self, message: SideMessage) -> bool {
         let size = u32::try_from(message.size().min(MOST_BYTES)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(size);
@@ -34,12 +33,12 @@ impl SideSender {
     }
 }
 
-/// The call's side of its queue.
+/// Receiver's side of a call's queue.
 #[derive(Debug)]
 pub(in crate::upstream) struct SideReceiver(mpsc::Receiver<(SideMessage, OwnedSemaphorePermit)>);
 
 impl SideReceiver {
-    /// The oldest message; `None` once there is no sender.
+    /// Returns the oldest message, or `None` once there is no sender.
     ///
     /// # Cancel safety
     /// Safe.
@@ -48,9 +47,9 @@ impl SideReceiver {
     }
 }
 
-/// The most messages that wait for one call.
+/// Maximum number of messages that wait for one call.
 const MESSAGES: usize = 64;
-/// The most bytes of them: two of the largest requests.
+/// Maximum size of these messages in bytes: two of the largest requests.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Bounds the messages of servers that wait for clients.
+//! Size limits for servers' messages that wait for clients.
 //!
-//! A notification or a request waits for a client that is slow or absent: in
-//! its mailbox, with a parked call, or in a call's queue. These queues are
-//! bounded in number and in bytes; this bounds what each message adds to them,
-//! for all transports.
+//! A notification or a request waits for a client that is slow or absent: in its mailbox, with a
+//! parked call, or in a call's queue. These queues are limited in number and in bytes. This module
+//! limits each message's share, for all transports.
 
 use std::sync::Arc;
 
@@ -13,8 +12,8 @@ use crate::jsonrpc::Frame;
 use crate::upstream::interaction::routing::LegacyConnection;
 use crate::upstream::transport::peer::too_large;
 
-/// Passes on a server's message; `None` for a notification or a request that is
-/// too large to wait for a client. A request is refused with the reason.
+/// Returns a server's message, or `None` for a notification or a request that is too large to wait
+/// for a client. A request is refused with the reason.
 pub(in crate::upstream) fn admit<C: LegacyConnection>(
     connection: &Arc<C>,
     frame: Frame,
@@ -42,11 +41,11 @@ pub(in crate::upstream) fn admit<C: LegacyConnection>(
     None
 }
 
-/// The most bytes of a notification: a log line can carry some data, but 64
-/// notifications wait for one client.
+/// Maximum size in bytes of a notification. A log line can carry some data, but 64 notifications
+/// wait for one client.
 const LARGEST_NOTIFICATION: usize = 256 * 1024;
-/// The most bytes of a request, as many as a client may send by default
-/// (`limits.body`): a request for sampling can carry images.
+/// Maximum size in bytes of a request, the same as a client's default limit (`limits.body`): a
+/// request for sampling can carry images.
 const LARGEST_REQUEST: usize = 4 * 1024 * 1024;
 
 #[cfg(test)]
@@ -61,7 +60,7 @@ mod tests {
     use crate::upstream::notifications::Inbox;
     use crate::upstream::tests::inbox;
 
-    /// A connection that keeps what it is to send.
+    /// A connection that records the messages sent to its server.
     struct Recorder {
         inbox: Arc<Inbox>,
         sent: Mutex<Vec<Bytes>>,
@@ -81,8 +80,8 @@ mod tests {
         }
     }
 
-    /// What is admitted of a message with these members and so many bytes of
-    /// params, and whether the server is refused.
+    /// Admits a message with these members and params of `size` bytes. Returns true for admission,
+    /// and true if the server is refused.
     fn admitted(members: &str, size: usize) -> (bool, bool) {
         let connection = Arc::new(Recorder { inbox: inbox(), sent: Mutex::default() });
         let params = format!("{{\"x\":\"{}\"}}", "x".repeat(size - "{\"x\":\"\"}".len()));
@@ -94,7 +93,7 @@ mod tests {
         let message = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",{rest}}}"));
         let frame = parse(&message, MAX_SERVER_DEPTH).unwrap();
         let admitted = admit(&connection, frame);
-        // Nothing of the buffer that the message was read from stays in memory.
+        // The buffer of the received message must not stay in memory.
         let is_own = !matches!(admitted, Some(Frame::Notification { .. } | Frame::Request { .. }))
             || message.is_unique();
         assert!(is_own, "{members}");

@@ -1,4 +1,4 @@
-//! Log lines for one call that arrive on another stream than the call's.
+//! Log lines for one call that arrive on a stream other than the call's.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::call::Notice;
 use crate::mcp::LogLevel;
 
-/// The log lines that wait for a call. Takes no memory until one arrives.
+/// Log lines that wait for a call. Uses no memory until one arrives.
 #[derive(Debug)]
 pub(crate) struct CallLog {
     least: LogLevel,
@@ -18,7 +18,7 @@ pub(crate) struct CallLog {
 }
 
 impl CallLog {
-    /// An empty queue for lines of at least this level.
+    /// Creates an empty queue for lines of at least this level.
     pub(crate) fn new(least: LogLevel) -> Self {
         Self { least, lines: Mutex::default(), news: Notify::new() }
     }
@@ -48,7 +48,7 @@ impl CallLog {
         }
     }
 
-    /// The next line.
+    /// Returns the next line.
     ///
     /// # Cancel safety
     /// Safe.
@@ -67,9 +67,9 @@ impl CallLog {
     }
 }
 
-/// The most lines that wait for one call.
+/// Maximum number of lines that wait for one call.
 const WAITING: usize = 64;
-/// The most bytes of them. A single line may have as many as it likes.
+/// Maximum size of these lines in bytes. A single line may exceed it.
 const WAITING_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
-/// The subscriptions at all servers, by server name: a server that replaces
-/// another on reload finds its clients' subscriptions.
+/// The subscriptions at all servers, by server name. A server that replaces another on reload finds
+/// its clients' subscriptions.
 #[derive(Debug, Default)]
 pub struct SubscriptionHub {
     servers: Mutex<HashMap<(ServerName, InstanceKey), Weak<Subscriptions>>>,
@@ -22,8 +22,8 @@ pub struct SubscriptionHub {
     clients: Arc<Clients>,
 }
 
-/// The mailboxes of Legacy clients, by session: for unsolicited notifications
-/// from their own instances of servers.
+/// Mailboxes of Legacy clients, by session, for unsolicited notifications from their own instances
+/// of servers.
 #[derive(Debug, Default)]
 pub(super) struct Clients(Mutex<HashMap<Arc<str>, Weak<Mailbox>>>);
 
@@ -42,7 +42,7 @@ impl Clients {
         }
     }
 
-    /// Asks a session's client for a server; false if it cannot be asked.
+    /// Asks a session's client on behalf of a server. Returns false if the client cannot be asked.
     pub(super) fn ask(
         &self,
         session: &str,
@@ -83,24 +83,23 @@ impl SubscriptionHub {
         self.clients.lock().insert(Arc::clone(session), Arc::downgrade(mailbox));
     }
 
-    /// Removes the mailbox of a Legacy client whose session has ended.
+    /// Removes the mailbox of a Legacy client at the end of its session.
     pub fn leave(&self, session: &str) {
         self.clients.lock().remove(session);
     }
 
-    /// Whether the client of a session keeps a stream open for what it is told
-    /// outside of its calls.
+    /// Returns true if a session's client keeps a stream open for messages outside its calls.
     pub(in crate::upstream) fn is_listening(&self, session: &str) -> bool {
         self.clients.is_listening(session)
     }
 
-    /// The subscriptions at the main instance of `server`. Kept for as long as
-    /// the server or a subscriber exists.
+    /// Returns the subscriptions at the main instance of `server`. They are kept while the server
+    /// or a subscriber exists.
     pub fn at(&self, server: &ServerName) -> Arc<Subscriptions> {
         self.of(server, &InstanceKey::main())
     }
 
-    /// The subscriptions at the instance with this key.
+    /// Returns the subscriptions at the instance with this key.
     pub fn of(&self, server: &ServerName, owner: &InstanceKey) -> Arc<Subscriptions> {
         let key = (server.clone(), owner.clone());
         let mut servers = self.servers.lock();
@@ -117,8 +116,8 @@ impl SubscriptionHub {
         new
     }
 
-    /// The instances of `server`, besides the main one, that have subscribers, each with one of
-    /// them.
+    /// Returns the instances of `server` with subscribers, besides the main one, each with one of
+    /// its subscribers.
     pub(in crate::upstream) fn waiting(&self, server: &ServerName) -> Vec<(InstanceKey, Holder)> {
         let servers = self.servers.lock();
         let here = servers.iter().filter(|((name, owner), _)| name == server && !owner.is_main());

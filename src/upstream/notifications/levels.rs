@@ -1,9 +1,8 @@
-//! The log level of Legacy servers.
+//! Log level of Legacy servers.
 //!
-//! Such a server has one level for its whole session, which several clients may
-//! share: the most verbose level that its recent callers want is set. Each
-//! client still receives only what it asked for. A client that asks for nothing
-//! leaves the level unchanged.
+//! Such a server has one level for its whole session, which several clients may share. The gateway
+//! sets the most verbose level that its recent callers requested. Each client still receives only
+//! the lines of its own level. A client without a level leaves the server's level unchanged.
 
 use std::time::Duration;
 
@@ -14,21 +13,21 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::mcp::LogLevel;
 
-/// The log level of one connection.
+/// Log level of one connection.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct LogLevelControl(Mutex<SessionLevel>);
 
 #[derive(Debug, Default)]
 struct SessionLevel {
-    /// When each level was last wanted.
+    /// Time of the last request for each level.
     wanted: [Option<Instant>; LogLevel::ALL.len()],
-    /// The level that is set, and the number of the session that it was set in.
+    /// The current level, and the number of the session in which it was set.
     set: Option<(u64, LogLevel)>,
 }
 
 impl LogLevelControl {
-    /// Records a call that wants lines of this level; returns the level to set
-    /// before the call, if it differs from the one set in this session.
+    /// Records a call that requests lines of this level. Returns the level to set before the call,
+    /// if it differs from the one set in this session.
     pub(in crate::upstream) fn before(
         &self,
         wants: Option<LogLevel>,
@@ -49,12 +48,12 @@ impl LogLevelControl {
     }
 }
 
-/// The params of `logging/setLevel`.
+/// Returns the params of `logging/setLevel`.
 pub(in crate::upstream) fn params(level: LogLevel) -> Bytes {
     serde_json::json!({ "level": level.as_str() }).to_string().into()
 }
 
-/// How long a client counts after its last call.
+/// Time that a client's level counts after its last call.
 const CURIOUS: Duration = Duration::from_mins(10);
 
 #[cfg(test)]

@@ -40,12 +40,11 @@ pub(in crate::upstream) trait ListenTransport: Send + Sync + 'static {
 pub(in crate::upstream) enum StreamPurpose {
     /// Known notifications, which go to the inbox.
     News,
-    /// Notifications that the gateway does not know, which become the stream's
-    /// signals.
+    /// Notifications unknown to the gateway, which become the stream's signals.
     Unknown,
 }
 
-/// Why a stream could not be opened.
+/// Reason that a stream could not be opened.
 #[derive(Debug)]
 pub(in crate::upstream) enum StreamRefused {
     /// The server offers no streams, or not for these subscriptions.
@@ -55,8 +54,7 @@ pub(in crate::upstream) enum StreamRefused {
 }
 
 impl StreamRefused {
-    /// The meaning of a response to the request, instead of a stream or before
-    /// its acknowledgement.
+    /// Interprets a response that arrives instead of a stream, or before its acknowledgement.
     pub(in crate::upstream) fn answered(answer: Option<Answer>) -> Self {
         match answer {
             Some(Answer::Error(error)) if error.code() != code::METHOD_NOT_FOUND => {
@@ -67,7 +65,7 @@ impl StreamRefused {
         }
     }
 
-    /// The meaning of an error: a client error status is permanent.
+    /// Interprets an error: a client error status is permanent.
     pub(in crate::upstream) fn of(fault: UpstreamError) -> Self {
         match fault {
             UpstreamError::Status { status, .. } if status.is_client_error() => {
@@ -85,7 +83,7 @@ pub(in crate::upstream) struct ChangeStream {
 }
 
 impl ChangeStream {
-    /// A stream with these signals, which is closed when `held` is dropped.
+    /// Creates a stream with these signals, which is closed when `held` is dropped.
     pub(in crate::upstream) fn new(
         signals: mpsc::Receiver<StreamSignal>,
         held: impl Send + 'static,
@@ -93,7 +91,7 @@ impl ChangeStream {
         Self { signals, _held: Box::new(held) }
     }
 
-    /// The channel for the signals of a stream.
+    /// Creates the channel for the signals of a stream.
     pub(in crate::upstream) fn channel()
     -> (mpsc::Sender<StreamSignal>, mpsc::Receiver<StreamSignal>) {
         mpsc::channel(SIGNALS)
@@ -104,7 +102,7 @@ impl ChangeStream {
             Ok(Some(StreamSignal::Acknowledged(params))) => Ok(Some(params)),
             Ok(Some(StreamSignal::Ended(answer))) => Err(StreamRefused::answered(answer)),
             Ok(None) => Err(StreamRefused::Fault(UpstreamError::NoAnswer)),
-            // The server may be one that listens without an acknowledgement.
+            // The server may be listening without an acknowledgement.
             Ok(Some(StreamSignal::Told(..))) | Err(_) => Ok(None),
         }
     }
@@ -115,8 +113,7 @@ impl ChangeStream {
         {}
     }
 
-    /// The next notification of a stream of unknown notifications; `None` at
-    /// its end.
+    /// Returns the next notification of a stream of unknown notifications, or `None` at its end.
     pub(super) async fn next(&mut self) -> Option<(String, Option<Bytes>)> {
         loop {
             match self.signals.recv().await? {
@@ -139,7 +136,7 @@ pub(in crate::upstream) enum StreamSignal {
     Ended(Option<Answer>),
 }
 
-/// Listens for as long as the connection lives.
+/// Listens while the connection lives.
 pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, inbox: Arc<Inbox>) {
     let changes = inbox.subscriptions.changes();
     let listening = ListenTask {
@@ -160,8 +157,7 @@ pub(in crate::upstream) async fn listen(line: impl ListenTransport, peer: Peer, 
 
 struct ListenTask<L> {
     line: Arc<L>,
-    /// The tasks that listen for unknown notifications, each on a stream of its
-    /// own.
+    /// Tasks that listen for unknown notifications, each on a stream of its own.
     unknown: HashMap<Topic, JoinSet<()>>,
     version: ProtocolVersion,
     tells: ChangeCapabilities,
@@ -169,11 +165,11 @@ struct ListenTask<L> {
     changes: watch::Receiver<u64>,
     /// The open stream.
     current: Option<ChangeStream>,
-    /// Earlier streams, until their last messages have arrived.
+    /// Earlier streams, kept until their last messages have arrived.
     before: JoinSet<()>,
     /// The topics of the open stream.
     standing: HashSet<Topic>,
-    /// Whether a stream was lost and has not been replaced.
+    /// True if a stream was lost and has not been replaced.
     lost: bool,
     pace: ReopenPace,
 }
@@ -193,7 +189,7 @@ impl<L: ListenTransport> ListenTask<L> {
                 self.current = None;
                 self.standing.clear();
             } else if self.has(&filter) {
-                // A topic may have lost its last subscriber and found another one meanwhile, who
+                // A topic may have lost its last subscriber and found another one meanwhile, which
                 // waits for a verdict.
                 for topic in &filter.topics {
                     self.inbox.subscriptions.settle(topic, Ok(()), Continuity::Kept);
@@ -223,15 +219,15 @@ impl<L: ListenTransport> ListenTask<L> {
         }
     }
 
-    /// Whether the open stream covers exactly these topics.
+    /// Returns true if the open stream covers exactly these topics.
     fn has(&self, filter: &ListenFilter) -> bool {
         self.current.is_some()
             && self.standing.len() == filter.topics.len()
             && filter.topics.iter().all(|topic| self.standing.contains(topic))
     }
 
-    /// Opens a stream and closes the previous one a little later, so that no
-    /// notification is lost between them.
+    /// Opens a stream, and closes the previous one shortly after, so that no notification is lost
+    /// between them.
     async fn open(&mut self, filter: &ListenFilter) -> Result<(), StreamRefused> {
         let opening = self.line.open(filter.params(self.version), StreamPurpose::News);
         let too_late = StreamRefused::Fault(UpstreamError::Timeout { after: PATIENCE });
@@ -261,8 +257,8 @@ impl<L: ListenTransport> ListenTask<L> {
         Ok(())
     }
 
-    /// Whether to accept the failure: the server refuses, and the stream was
-    /// not open before. The open stream stays.
+    /// Decides if a failure is acceptable: the server refuses, and the stream was not open before.
+    /// Any open stream stays.
     fn put_up_with(&self, filter: &ListenFilter, no_stream: StreamRefused) -> bool {
         let settled = self.current.is_some() || self.pace.opened.is_none();
         let refusal = match no_stream {
@@ -281,7 +277,7 @@ impl<L: ListenTransport> ListenTask<L> {
         true
     }
 
-    /// Waits until another stream is due; false if none will ever be.
+    /// Waits until another stream is due. Returns false if none ever will be.
     async fn wait(&mut self) -> bool {
         let Some(current) = &mut self.current else {
             if self.changes.changed().await.is_err() {
@@ -310,14 +306,13 @@ impl<L: ListenTransport> ListenTask<L> {
     }
 }
 
-/// The pace of opening streams: with backoff for lost streams, because each
-/// opening costs a list request, and with a pause that collects changes of the
-/// subscriptions.
+/// Pace of opening streams. Lost streams are reopened with backoff, because each opening costs a
+/// list request. A pause collects changes of the subscriptions.
 struct ReopenPace {
     backoff: Backoff,
     pause: Backoff,
     opened: Option<Instant>,
-    /// Since when the stream has been open, until its loss.
+    /// Time at which the stream was opened, until its loss.
     open_since: Option<Instant>,
 }
 
@@ -348,7 +343,7 @@ impl ReopenPace {
     }
 }
 
-/// The topics that a stream is requested for.
+/// Topics that a stream is requested for.
 struct ListenFilter {
     tells: ChangeCapabilities,
     topics: Vec<Topic>,
@@ -395,7 +390,7 @@ impl ListenFilter {
     }
 }
 
-/// The topics that an acknowledgement names.
+/// Returns the topics that an acknowledgement names.
 fn agreed(params: &[u8]) -> HashSet<Topic> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
@@ -416,20 +411,19 @@ fn agreed(params: &[u8]) -> HashSet<Topic> {
     uris.chain(ids.iter().map(|id| Topic::task(id))).collect()
 }
 
-/// How long a server may take to open a stream, and to acknowledge it.
+/// Time limit for a server to open a stream, and to acknowledge it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a replaced stream stays open, so that its last messages arrive.
+/// Time that a replaced stream stays open, so that its last messages arrive.
 const OVERLAP: Duration = Duration::from_millis(250);
-/// The backoff before a lost stream is reopened.
+/// Backoff before a lost stream is reopened.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
-/// The pause between a change of the subscriptions and the request for a new
-/// stream.
+/// Pause between a change of the subscriptions and the request for a new stream.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
-/// After this long without a change the pause is reset.
+/// Time without a change after which the pause is reset.
 const CALM: Duration = Duration::from_secs(2);
-/// The most signals that wait to be read.
+/// Maximum number of signals that wait to be read.
 const SIGNALS: usize = 64;
 
 #[cfg(test)]

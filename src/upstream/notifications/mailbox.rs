@@ -30,8 +30,8 @@ pub struct ClientNotice {
 pub enum NoticeSubject {
     /// A topic that the client subscribed to, or a part of it.
     Topic(Topic),
-    /// Anything else, by the notification's method: only for the client whose
-    /// own instance of the server sent it.
+    /// Any other notification, by its method. Only for the client that owns the sending instance of
+    /// the server.
     Other(String),
 }
 
@@ -44,9 +44,9 @@ impl fmt::Display for NoticeSubject {
     }
 }
 
-/// Notifications that wait for one client: only the newest of each topic. So a
-/// client that does not read costs no more than one that does, and is still
-/// notified of every topic once it reads. Bounded in number and in bytes.
+/// Pending notifications for one client: only the newest of each topic. So a client that does not
+/// read costs no more than one that does, and is still notified of every topic once it reads.
+/// Limited in number and in bytes.
 #[derive(Default)]
 pub struct Mailbox {
     letters: Mutex<Letters>,
@@ -59,11 +59,11 @@ pub struct Mailbox {
 struct Letters {
     order: VecDeque<PendingNotices>,
     params: HashMap<(ServerName, Topic), Bytes>,
-    /// The bytes of these params.
+    /// Size of these params in bytes.
     params_size: usize,
     /// The number of pending notifications without a topic.
     others: usize,
-    /// Their bytes.
+    /// Their size in bytes.
     others_size: usize,
 }
 
@@ -87,10 +87,10 @@ impl Mailbox {
         Self::default()
     }
 
-    /// Queues a notification about `topic` for a client that subscribed to
-    /// `wanted`, which is the topic or contains it. Beyond the limits of number
-    /// and bytes it becomes a notification about `wanted` without the server's
-    /// own params; the state of a task, which clients also poll, is dropped.
+    /// Queues a notification about `topic` for a client that subscribed to `wanted`, which is the
+    /// topic or contains it. Beyond the limits of number and bytes it becomes a notification about
+    /// `wanted` without the server's own params. The state of a task, which clients also poll, is
+    /// dropped instead.
     pub(super) fn put(&self, server: &ServerName, wanted: &Topic, topic: &Topic, params: &Bytes) {
         let mut letters = self.letters();
         let mut key = (server.clone(), topic.clone());
@@ -127,17 +127,17 @@ impl Mailbox {
 
     /// Sets the session through which the client can be asked for input.
     pub fn is_of(&self, listener: Weak<dyn QuestionableSession>) {
-        // A mailbox does not change hands, so a second call has no effect.
+        // A mailbox belongs to one session, so a second call has no effect.
         let _ = self.listener.set(listener);
     }
 
-    /// Whether the client keeps a stream open.
+    /// Returns true if the client keeps a stream open.
     pub(super) fn is_listened_to(&self) -> bool {
         let listener = self.listener.get().and_then(Weak::upgrade);
         listener.is_some_and(|listener| listener.is_listening())
     }
 
-    /// Asks the client for a server; false if it cannot be asked.
+    /// Asks the client on behalf of a server. Returns false if the client cannot be asked.
     pub(super) fn ask(
         &self,
         server: &ServerName,
@@ -189,7 +189,7 @@ impl Mailbox {
 }
 
 impl ClientNotice {
-    /// The bytes that a notification without a topic takes.
+    /// Returns the size in bytes of a notification without a topic.
     fn size(&self) -> usize {
         let method = match &self.subject {
             NoticeSubject::Topic(_) => 0,
@@ -200,7 +200,7 @@ impl ClientNotice {
 }
 
 impl Letters {
-    /// Whether the newest params of a topic fit. The first ones always do.
+    /// Returns true if the newest params of a topic fit. The first ones always do.
     fn has_room_for(&self, key: &(ServerName, Topic), params: &Bytes) -> bool {
         let replaced = self.params.get(key).map_or(0, Bytes::len);
         let others = self.params_size - replaced;
@@ -216,7 +216,7 @@ impl Letters {
         }
     }
 
-    /// Drops the oldest notification without a topic; false if there is none.
+    /// Drops the oldest notification without a topic. Returns false if there is none.
     fn drop_oldest_other(&mut self) -> bool {
         let other = |waiting: &PendingNotices| matches!(waiting, PendingNotices::Other(_));
         let oldest = self.order.iter().position(other);
@@ -230,15 +230,14 @@ impl Letters {
     }
 }
 
-/// The number of pending topics above which notifications about parts become
-/// one about the whole.
+/// Number of pending topics above which notifications about parts become one about the whole.
 const PARTS: usize = 256;
-/// The most notifications without a topic that wait.
+/// Maximum number of pending notifications without a topic.
 const OTHERS: usize = 64;
-/// The most bytes of pending params of topics, above which a notification
-/// carries nothing but the URI of the subscribed resource.
+/// Maximum size in bytes of the pending params of topics. Above it, a notification carries only the
+/// URI of the subscribed resource.
 const PARAMS_SIZE: usize = 512 * 1024;
-/// The most bytes of notifications without a topic that wait.
+/// Maximum size in bytes of the pending notifications without a topic.
 const OTHERS_SIZE: usize = 512 * 1024;
 
 #[cfg(test)]

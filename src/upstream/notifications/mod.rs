@@ -1,13 +1,11 @@
-//! Notifications that servers send outside of responses, and their recipients.
+//! Notifications that servers send outside responses, and their recipients.
 //!
-//! A changed list concerns all clients: the server is listed again, and the
-//! streams to clients compare what they have announced. A changed resource or
-//! task concerns its subscribers. [`Subscriptions`] holds them per server:
-//! however many clients subscribe to a topic, the server is asked once, and the
-//! subscription ends with the last of them. Subscriptions outlive connections,
-//! restarts and reloads; after each of these [`listen`] (Modern) and
-//! [`subscribe`] (Legacy) renew them, and notify the clients that may have
-//! missed a change.
+//! A changed list concerns all clients: the gateway lists the server again, and the streams to
+//! clients compare the result with their last announcement. A changed resource or task concerns its
+//! subscribers. [`Subscriptions`] holds them per server. However many clients subscribe to a topic,
+//! the server receives one subscription, which ends with the last subscriber. Subscriptions outlive
+//! connections, restarts and reloads. After each of these, [`listen`] (Modern) and [`subscribe`]
+//! (Legacy) renew them, and notify the clients that may have missed a change.
 
 mod hub;
 pub(in crate::upstream) mod levels;
@@ -42,36 +40,34 @@ use crate::upstream::interaction::routing::SEEKING;
 use crate::upstream::lists::changes::ChangedLists;
 use crate::upstream::lists::reads::ReadCache;
 
-/// A subject at one server that clients can subscribe to, by the server's own
-/// name for it.
+/// A subject at one server to which clients can subscribe, by the server's own name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// A resource, by its URI.
     Resource(Arc<str>),
     /// A task, by its id.
     Task(Arc<str>),
-    /// Members of a `subscriptions/listen` filter that the gateway does not
-    /// know: a raw object of them.
+    /// Members of a `subscriptions/listen` filter that the gateway does not know, as a raw object.
     Unknown(Arc<str>),
 }
 
 impl Topic {
-    /// The resource of this URI.
+    /// Creates the topic of the resource with this URI.
     pub fn resource(uri: &str) -> Self {
         Self::Resource(uri.into())
     }
 
-    /// The task of this id.
+    /// Creates the topic of the task with this id.
     pub fn task(id: &str) -> Self {
         Self::Task(id.into())
     }
 
-    /// The topic of these raw members of a filter.
+    /// Creates the topic of these raw members of a filter.
     pub fn unknown(members: &str) -> Self {
         Self::Unknown(members.into())
     }
 
-    /// The params of a notification that the server did not send itself.
+    /// Returns the params of a notification that the server did not send itself.
     fn params(&self) -> Option<Bytes> {
         match self {
             Self::Resource(uri) => Some(json!({ "uri": &**uri }).to_string().into()),
@@ -99,7 +95,7 @@ enum News {
 }
 
 impl News {
-    /// Reads a notification; `None` if it is of another kind.
+    /// Reads a notification. Returns `None` if it is of another kind.
     fn parse(method: &str, params: Option<&Bytes>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Updated {
@@ -120,7 +116,7 @@ impl News {
             notification::RESOURCE_UPDATED => {
                 let params = params?;
                 let Updated { uri } = object(params).ok()?;
-                // No client subscribes to longer ones.
+                // No client can subscribe to a longer one.
                 let topic = (uri.len() <= MAX_URI).then(|| Topic::resource(&uri));
                 Some(Self::About(topic?, params.clone()))
             }
@@ -134,29 +130,29 @@ impl News {
     }
 }
 
-/// The destination of the notifications on a connection.
+/// Destination of the notifications on a connection.
 #[derive(Debug)]
 pub(super) struct Inbox {
     /// The lists that may have changed.
     changes: Arc<ChangedLists>,
     /// The clients' subscriptions.
     pub(in crate::upstream) subscriptions: Arc<Subscriptions>,
-    /// Cached reads, as long as they are valid.
+    /// Cached reads, kept while they are valid.
     pub(in crate::upstream) reads: Arc<ReadCache>,
-    /// Notified whenever a call begins that server requests can belong to.
+    /// Notified whenever a call begins to which server requests can belong.
     pub(in crate::upstream) begun: Notify,
-    /// Permits for server requests that belong to no call so far.
+    /// Permits for server requests without a matching call so far.
     pub(in crate::upstream) seeking: Arc<Semaphore>,
-    /// The number of messages that could not be used.
+    /// Number of unusable messages.
     useless: AtomicU64,
     /// Counts log lines without a recipient.
     metrics: OnceLock<Arc<ServerMetrics>>,
-    /// What the log must not show of errors.
+    /// Secrets to hide from errors in the log.
     secrets: OnceLock<ServerSecrets>,
 }
 
 impl Inbox {
-    /// An inbox that requests the lists through `changes`.
+    /// Creates an inbox that requests the lists through `changes`.
     pub(in crate::upstream) fn new(
         changes: Arc<ChangedLists>,
         subscriptions: Arc<Subscriptions>,
@@ -178,12 +174,12 @@ impl Inbox {
         let _ = self.secrets.set(secrets.clone());
     }
 
-    /// The chain of causes of an error in one line, for the log.
+    /// Returns the chain of causes of an error in one line, for the log.
     pub(in crate::upstream) fn describe(&self, fault: &UpstreamError) -> String {
         fault.chain_without(self.secrets())
     }
 
-    /// The outward form of an error of the server `name`.
+    /// Converts an error of the server `name` to its outward form.
     pub(in crate::upstream) fn fail(&self, name: &ServerName, fault: UpstreamError) -> Failure {
         fault.into_failure(name, self.secrets())
     }
@@ -197,16 +193,16 @@ impl Inbox {
         let _ = self.metrics.set(Arc::clone(metrics));
     }
 
-    /// Handles a notification that belongs to no call. If its kind is unknown,
-    /// it is passed to the only client that it can be for, if there is one.
+    /// Handles a notification that belongs to no call. If its kind is unknown, it goes to the only
+    /// possible client, if there is exactly one.
     pub(in crate::upstream) fn hear(&self, method: &str, params: Option<&Bytes>) {
         if !self.sort(method, params) && !is_of_a_call(method) {
             self.subscriptions.pass(method, params);
         }
     }
 
-    /// Handles a notification from a call's own stream; false if its kind is
-    /// unknown, and it belongs to the call.
+    /// Handles a notification from a call's own stream. Returns false if its kind is unknown, so
+    /// that it belongs to the call.
     pub(in crate::upstream) fn sort(&self, method: &str, params: Option<&Bytes>) -> bool {
         match News::parse(method, params) {
             Some(News::ListChanged(kinds)) => {
@@ -216,12 +212,12 @@ impl Inbox {
                 self.changes.mark(kinds);
             }
             Some(News::About(topic, params)) => {
-                // Before the subscribers are notified and read again.
+                // Done first, because the subscribers read the resource again once they are
+                // notified.
                 if let Topic::Resource(uri) = &topic {
                     self.reads.forget(uri);
                 }
-                // A Legacy server sends task notifications without a
-                // subscription.
+                // A Legacy server sends task notifications without a subscription.
                 return self.subscriptions.deliver(&topic, &params)
                     || matches!(topic, Topic::Resource(_));
             }
@@ -230,9 +226,8 @@ impl Inbox {
         true
     }
 
-    /// Handles a line of the server's log that belongs to no call. If the
-    /// connection belongs to one session, its client receives the line;
-    /// otherwise nobody does.
+    /// Handles a line of the server's log that belongs to no call. If the connection belongs to one
+    /// session, its client receives the line. Otherwise the line is dropped and counted.
     pub(in crate::upstream) fn line(&self, method: &str, params: &Bytes) {
         if self.subscriptions.is_ones_own() {
             self.subscriptions.pass(method, Some(params));
@@ -241,16 +236,15 @@ impl Inbox {
         }
     }
 
-    /// Counts a message that cannot be used; whether to log it: the first few,
-    /// then ever fewer, so that a server that sends nothing else does not fill
-    /// the log.
+    /// Counts an unusable message. Returns true if it is to be logged: the first few, then fewer
+    /// and fewer, so that a server that sends nothing else does not fill the log.
     pub(in crate::upstream) fn is_worth_a_warning(&self) -> bool {
         let before = self.useless.fetch_add(1, Ordering::Relaxed);
         before < TOLD || (before + 1).is_power_of_two()
     }
 
-    /// Counts a line on the standard output of a child that is no message; whether it is the
-    /// server's first.
+    /// Counts a line on a child's standard output that is not a message. Returns true for the
+    /// server's first one.
     pub(in crate::upstream) fn is_first_stdout_line(&self) -> bool {
         match self.metrics.get() {
             Some(metrics) => metrics.count_stdout_line() == 0,
@@ -258,7 +252,7 @@ impl Inbox {
         }
     }
 
-    /// The name of the server.
+    /// Returns the name of the server.
     pub(in crate::upstream) fn server(&self) -> &ServerName {
         self.subscriptions.server()
     }
@@ -268,7 +262,7 @@ impl Inbox {
         self.changes.mark_all();
     }
 
-    /// After a time without a stream: anything may have changed.
+    /// Handles the end of a time without a stream, in which anything may have changed.
     pub(in crate::upstream) fn missed(&self) {
         self.missed_lists();
         self.subscriptions.missed();
@@ -281,11 +275,10 @@ impl Inbox {
     }
 }
 
-/// The number of unusable messages that are all logged.
+/// Number of unusable messages that are all logged.
 const TOLD: u64 = 8;
 
-/// Whether a notification has no meaning outside of a call, or is not a
-/// server's to send.
+/// Returns true if a notification has no meaning outside a call, or if servers may not send it.
 fn is_of_a_call(method: &str) -> bool {
     matches!(
         method,

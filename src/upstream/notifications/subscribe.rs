@@ -30,12 +30,11 @@ pub(in crate::upstream) trait SubscribeTransport:
         params: Bytes,
     ) -> impl Future<Output = Result<Answer, UpstreamError>> + Send;
 
-    /// Notifies of new sessions, in which the server knows no subscriptions.
+    /// Notifies of new sessions. The server knows no subscriptions in a new session.
     fn sessions(&self) -> watch::Receiver<u64>;
 }
 
-/// Keeps the server's subscriptions in line with the clients', for as long as
-/// the connection lives.
+/// Keeps the server's subscriptions in line with the clients' while the connection lives.
 pub(in crate::upstream) async fn subscribe(
     asks: impl SubscribeTransport,
     tells: ChangeCapabilities,
@@ -86,7 +85,7 @@ pub(in crate::upstream) async fn subscribe(
                     tracing::debug!(%topic, fault = inbox.describe(&fault), "not subscribed");
                     failed = true;
                 }
-                // The response does not matter: there are no subscribers left.
+                // The response does not matter, because there are no subscribers left.
                 (SubscribeStep::End, _) => {
                     standing.remove(&topic);
                 }
@@ -121,11 +120,11 @@ async fn take(
     (topic, step, answer.unwrap_or(Err(UpstreamError::Timeout { after: PATIENCE })))
 }
 
-/// The most requests in flight at once.
+/// Maximum number of requests in flight at once.
 const AT_ONCE: usize = 8;
-/// How long a request may take.
+/// Time limit for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time before a failed request is repeated.
+/// Time before a failed request is repeated.
 const AGAIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ use super::{ClientNotice, Mailbox, NoticeSubject, Topic};
 #[derive(Debug)]
 pub struct Subscriptions {
     server: ServerName,
-    /// The Legacy session that the instance belongs to, if it does.
+    /// The Legacy session to which the instance belongs, if there is one.
     client: Option<(Arc<str>, Arc<Clients>)>,
-    /// Whether the instance serves a single client, of either era, and was told
-    /// that it can do something.
+    /// True if the instance serves a single client, of either era, and the server knows of a
+    /// capability for server requests.
     pub(super) can_be_asked: bool,
     topics: Mutex<HashMap<Topic, TopicState>>,
-    /// Counts the topics that were added or removed.
+    /// Counts additions and removals of topics.
     changes: watch::Sender<u64>,
     /// Counts the server's verdicts.
     verdicts: watch::Sender<u64>,
@@ -37,16 +37,16 @@ struct TopicState {
     /// The client that subscribed first.
     first: Option<Holder>,
     next: u64,
-    /// The server's last verdict; `None` while there is none.
+    /// The server's last verdict, or `None` before the first one.
     verdict: Option<Result<(), SubscriptionRefusal>>,
-    /// Whether it was ever active: its subscribers then rely on being notified
-    /// of every change.
+    /// True if the topic was ever active. Its subscribers then rely on being notified of every
+    /// change.
     stood: bool,
     /// The filter that the server agreed to, for unknown topics.
     agreed: Option<Bytes>,
 }
 
-/// Why a server does not offer a subscription.
+/// Reason that a server does not offer a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionRefusal {
     /// The server does not offer such subscriptions.
@@ -69,7 +69,7 @@ impl Subscriptions {
         }
     }
 
-    /// The name of the server.
+    /// Returns the name of the server.
     pub(super) fn server(&self) -> &ServerName {
         &self.server
     }
@@ -116,12 +116,13 @@ impl Subscriptions {
         }
     }
 
-    /// Whether there are any subscriptions.
+    /// Returns true if there are any subscriptions.
     pub fn are_wanted(&self) -> bool {
         !self.topics().is_empty()
     }
 
-    /// The client that subscribed first to one of the topics; `None` if there are no subscriptions.
+    /// Returns the client that subscribed first to one of the topics, or `None` if there are no
+    /// subscriptions.
     pub(super) fn first_subscriber(&self) -> Option<Holder> {
         self.topics().values().find_map(|topic| topic.first.clone())
     }
@@ -131,7 +132,7 @@ impl Subscriptions {
         self.changes.subscribe()
     }
 
-    /// All topics with subscribers, except those that the server has refused.
+    /// Returns all topics with subscribers, except those that the server has refused.
     pub(in crate::upstream) fn wanted(&self) -> Vec<Topic> {
         let topics = self.topics();
         let open = topics.iter().filter(|(_, standing)| !standing.is_refused());
@@ -140,7 +141,7 @@ impl Subscriptions {
         wanted
     }
 
-    /// Forgets the refusals: the server may decide differently now.
+    /// Forgets the refusals, because the server may decide differently now.
     pub(in crate::upstream) fn forget_refusals(&self) {
         for standing in self.topics().values_mut().filter(|standing| standing.is_refused()) {
             standing.verdict = None;
@@ -170,14 +171,14 @@ impl Subscriptions {
         self.verdicts.send_modify(|count| *count += 1);
     }
 
-    /// Records that nothing will be told of any topic.
+    /// Records that the server sends no notifications about any topic.
     pub(in crate::upstream) fn refuse_all(&self) {
         for topic in self.wanted() {
             self.settle(&topic, Err(SubscriptionRefusal::Unsupported), Continuity::Kept);
         }
     }
 
-    /// Records the filter that the server agreed to, for an unknown topic.
+    /// Records the filter to which the server agreed, for an unknown topic.
     pub(super) fn agree(&self, topic: &Topic, agreed: Bytes) {
         if let Some(standing) = self.topics().get_mut(topic) {
             standing.agreed = Some(agreed);
@@ -195,9 +196,9 @@ impl Subscriptions {
         }
     }
 
-    /// Delivers a notification to the subscribers of `topic` or, if there are
-    /// none, of a resource that contains it: servers may notify of a resource
-    /// below the subscribed one. Returns false if there are no subscribers.
+    /// Delivers a notification to the subscribers of `topic` or, if there are none, of a resource
+    /// that contains it: servers may send notifications about a resource below the subscribed one.
+    /// Returns false if there are no subscribers.
     pub(super) fn deliver(&self, topic: &Topic, params: &Bytes) -> bool {
         let topics = self.topics();
         if let Some(standing) = topics.get(topic) {
@@ -215,19 +216,19 @@ impl Subscriptions {
         false
     }
 
-    /// Whether the instance belongs to one session.
+    /// Returns true if the instance belongs to one session.
     pub(super) fn is_ones_own(&self) -> bool {
         self.client.is_some()
     }
 
-    /// Whether requests outside of calls can be for one client only, of which
-    /// the server was told that it can answer some.
+    /// Returns true if server requests outside calls can reach exactly one client, and the server
+    /// knows of a capability of that client for such requests.
     pub(in crate::upstream) fn can_be_asked(&self) -> bool {
         self.can_be_asked
     }
 
-    /// Asks the client of the session that the instance belongs to; false if it
-    /// cannot be asked, or there is no such session.
+    /// Asks the client of the instance's session. Returns false if the client cannot be asked, or
+    /// if there is no such session.
     pub(in crate::upstream) fn ask(
         &self,
         question: &Question,
@@ -239,8 +240,7 @@ impl Subscriptions {
         }
     }
 
-    /// Passes another notification to the client of the session that the
-    /// instance belongs to, if there is one.
+    /// Forwards another notification to the client of the instance's session, if there is one.
     pub(super) fn pass(&self, method: &str, params: Option<&Bytes>) {
         if let Some((session, all)) = &self.client {
             all.tell(session, &self.server, method, params.cloned());
@@ -261,7 +261,7 @@ impl Subscriptions {
     }
 }
 
-/// Whether notifications could have been missed.
+/// Continuity of a subscription: decides if notifications could have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Continuity {
     /// The gateway has listened all the time.
@@ -288,8 +288,8 @@ impl TopicState {
     }
 }
 
-/// The URIs of the resources that may contain this one, nearest first: at most [`MOST_WHOLES`]
-/// levels of them, as a server may send a URI of nothing but slashes.
+/// Returns the URIs of the resources that may contain this one, nearest first. At most
+/// [`MOST_WHOLES`] levels, because a server may send a URI of nothing but slashes.
 fn wholes(uri: &str) -> impl Iterator<Item = &str> {
     let ends = uri.char_indices().rev().filter(|(_, c)| matches!(c, '/' | '?' | '#'));
     let ends = ends.take(MOST_WHOLES);
@@ -299,7 +299,7 @@ fn wholes(uri: &str) -> impl Iterator<Item = &str> {
         .filter(move |whole| whole.len() < uri.len() && !whole.is_empty())
 }
 
-/// A subscription, which ends when dropped.
+/// A subscription, which ends when this is dropped.
 #[derive(Debug)]
 pub struct SubscriptionGuard {
     subscriptions: Arc<Subscriptions>,
@@ -309,17 +309,17 @@ pub struct SubscriptionGuard {
 }
 
 impl SubscriptionGuard {
-    /// Whether the subscription is to this topic of this server.
+    /// Returns true if the subscription is to this topic of this server.
     pub fn is_of(&self, server: &ServerName, topic: &Topic) -> bool {
         self.topic == *topic && self.subscriptions.server == *server
     }
 
-    /// The server.
+    /// Returns the name of the server.
     pub fn server(&self) -> &ServerName {
         &self.subscriptions.server
     }
 
-    /// What the subscription is to.
+    /// Returns the subscribed topic.
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
@@ -337,8 +337,7 @@ impl SubscriptionGuard {
 }
 
 impl SubscriptionGuard {
-    /// The filter that the server agreed to, for an unknown topic: a raw
-    /// object.
+    /// Returns the filter to which the server agreed, for an unknown topic, as a raw object.
     pub fn agreed(&self) -> Option<Bytes> {
         self.subscriptions.topics().get(&self.topic)?.agreed.clone()
     }
@@ -360,7 +359,7 @@ impl Drop for SubscriptionGuard {
     }
 }
 
-/// How many levels a resource may be below the subscribed one.
+/// Maximum number of levels between a resource and the subscribed one that contains it.
 const MOST_WHOLES: usize = 64;
 
 #[cfg(test)]

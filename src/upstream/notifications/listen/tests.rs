@@ -15,13 +15,13 @@ struct Scripted(Arc<Mutex<Script>>);
 
 #[derive(Default)]
 struct Script {
-    /// The filters of the requests, one for each opening.
+    /// Filters of the requests, one for each opening.
     asked: Vec<Value>,
-    /// What happened, in order.
+    /// Events in their order.
     log: Vec<String>,
     /// The streams' signals.
     streams: Vec<mpsc::Sender<StreamSignal>>,
-    /// How the next openings fail.
+    /// Failures of the next openings.
     fails: Vec<StreamRefused>,
     /// URIs that are left out of acknowledgements.
     unknown: Vec<&'static str>,

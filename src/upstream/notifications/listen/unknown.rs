@@ -1,6 +1,6 @@
-//! Subscriptions that the gateway does not know: an extension's, or a later
-//! revision's. Each has a stream of its own, with only these members in its
-//! filter, so that every notification on it belongs to the subscription.
+//! Subscriptions of an unknown kind: an extension's, or a later revision's. Each has a stream of
+//! its own, with only these members in its filter, so that every notification on it belongs to the
+//! subscription.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn params(version: ProtocolVersion, topic: &Topic) -> Bytes {
     modern_params_of(version, json!({ "notifications": filter }), &json!({}))
 }
 
-/// The raw filter that the server agreed to.
+/// Returns the raw filter that the server agreed to.
 fn agreed(params: &Bytes) -> Option<Bytes> {
     #[derive(Deserialize)]
     struct UnknownFilterAck<'a> {

@@ -12,7 +12,7 @@ use crate::upstream::notifications::{Mailbox, SubscriptionGuard, SubscriptionHub
 struct Scripted {
     asked: Arc<Mutex<Vec<String>>>,
     sessions: watch::Sender<u64>,
-    /// How many of the next requests fail.
+    /// Number of next requests that fail.
     broken: Arc<Mutex<usize>>,
 }
 

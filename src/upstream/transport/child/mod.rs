@@ -10,8 +10,8 @@
 //!   gateway and the child ends all processes that the child has started.
 //! - *No leaked secrets.* A child inherits a short list of variables that every program needs, and
 //!   those that its configuration names.
-//! - *No more rights than configured.* A child with a `sandbox` cannot do anything that its policy does not
-//!   allow, or does not run at all.
+//! - *No more rights than configured.* A child with a `sandbox` has only the rights in its policy,
+//!   or does not run at all.
 //! - *No log floods.* Its standard error is logged line by line, escaped, clipped and rate limited.
 //!
 //! A child is always stopped in the same way: the caller drops its standard input, which is MCP's
