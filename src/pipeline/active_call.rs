@@ -45,9 +45,9 @@ pub struct ActiveCall {
     ticket: Option<Ticket>,
     /// The answer is a question of the gateway itself, and is released already.
     is_asking: bool,
-    /// What the client hears if the call takes long; `None` for most calls.
+    /// Notification for the client if the call is slow; `None` for most calls.
     slow: Option<Box<SlowNotice>>,
-    /// The interceptors that see the reply before it is released; `None` for most calls.
+    /// Interceptors of the reply, called before it is released; `None` for most calls.
     interception: Option<Box<ReplyInterception>>,
 }
 
@@ -57,12 +57,12 @@ struct OpenQuestions {
     questions: Vec<(String, Id, Question)>,
     /// The number of input requests in this call so far; their keys are numbered by it.
     asked: usize,
-    /// When the client is asked: input requests that arrive before then are sent together.
+    /// Time at which the input requests are sent: those that arrive before then are sent together.
     due: Option<Instant>,
 }
 
 impl ActiveCall {
-    /// A call that has not been sent yet.
+    /// Starts the record of a call that has not been sent yet.
     pub(super) fn begin(record: Record, asker: Requester) -> Self {
         Self {
             reply: Reply::ready(Err(Failure::Cancelled)),
@@ -95,8 +95,8 @@ impl ActiveCall {
         }
     }
 
-    /// Hides what the client can do from the server, whose input requests are then refused as
-    /// those to a client that can do nothing.
+    /// Hides the client's capabilities from the server. Its input requests are then refused like
+    /// those to a client without capabilities.
     pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
         self.asker.hide_capabilities(call)
     }
@@ -112,7 +112,7 @@ impl ActiveCall {
         }
     }
 
-    /// Whether the client hears of the call if it takes long.
+    /// Returns true if the client receives a notification when the call is slow.
     pub(super) fn tells_when_slow(&self) -> bool {
         self.slow.is_some()
     }
@@ -140,8 +140,8 @@ impl ActiveCall {
         Ok(Reply::ready(Ok(Answer::Result(result))))
     }
 
-    /// Records that the call has waited for a login by the last of so many links. Returns the
-    /// snapshots, of which a newer one may know more.
+    /// Records the number of login links that the call was answered with, for a call that has
+    /// waited for a login. Returns the snapshots, as a newer one may have the server's lists.
     pub(super) fn wait_for_login(&mut self, links: u8) -> &Arc<Snapshots> {
         self.asker.login_links = links;
         &self.asker.inputs.snapshots
@@ -192,8 +192,8 @@ impl ActiveCall {
         reply
     }
 
-    /// The next event; `None` after the answer. Input requests of the server are never events of
-    /// their own: an answer carries them.
+    /// Returns the next event; `None` after the answer. Input requests of the server are never
+    /// events of their own: an answer carries them.
     ///
     /// # Cancel safety
     /// Safe: no event is lost when the future is dropped.
@@ -232,7 +232,8 @@ impl ActiveCall {
                         None => Some(notice),
                     };
                     if let Some(notice) = notice {
-                        // The client hears of the call, in the way in which it would be told.
+                        // A notification of the same kind (progress or log message) makes the
+                        // slow-call notification superfluous.
                         self.slow
                             .take_if(|slow| slow.notice.token.is_some() == notice.token.is_some());
                         return Some(Event::Notice(notice));
@@ -243,8 +244,8 @@ impl ActiveCall {
         }
     }
 
-    /// The next event before interceptors have seen it: of the time when the call was parked, of the
-    /// reply, or the questions of the server once they are due.
+    /// Returns the next event before interceptors have seen it: one from the time when the call was
+    /// parked, one of the reply, or the server's input requests once they are due.
     async fn next_received(&mut self) -> Option<Event> {
         match (self.backlog.pop_front(), self.open.due) {
             (Some(event), _) => Some(event),
@@ -257,7 +258,7 @@ impl ActiveCall {
         }
     }
 
-    /// The next event that interceptors let pass.
+    /// Returns the next event that interceptors let pass.
     async fn next_intercepted(&mut self) -> Option<Event> {
         loop {
             if let Some(interception) = self.interception.as_mut().filter(|it| it.is_pending()) {
@@ -285,7 +286,7 @@ impl ActiveCall {
         }
     }
 
-    /// The next event of the reply, or the notification of a slow call once that is due.
+    /// Returns the next event of the reply, or the slow-call notification once that is due.
     async fn next_or_slow(&mut self) -> Option<Event> {
         let due = self.slow.as_ref().map_or_else(clock::now, |slow| slow.due);
         match timeout_at(due, self.reply.next()).await {
@@ -305,7 +306,7 @@ impl ActiveCall {
         }
     }
 
-    /// Whether a large result has to be buffered before it is sent to the client.
+    /// Returns true if a large result has to be buffered before it is sent to the client.
     fn needs_whole(&self, passing: &Passing) -> bool {
         self.release.as_ref().is_some_and(|release| release.needs_whole(passing.era()))
     }
@@ -322,12 +323,12 @@ impl ActiveCall {
         }
     }
 
-    /// Cancels a call that is parked for input, and tells the server.
+    /// Cancels a call that is parked for input, at the server as well.
     pub fn cancel_parked(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.asker.inputs.parking.cancel(ticket.id);
         }
-        // Cancelled, rather than left to a retry.
+        // Recorded as cancelled: no retry can follow.
         self.record = self.record.take().map(Record::mark_resumed);
     }
 
@@ -354,7 +355,7 @@ impl ActiveCall {
         inputs.parking.enter(&self.asker.holder(), inputs.bounds()).map(Some)
     }
 
-    /// How long a client may take to give its input.
+    /// Time limit for the client's input.
     pub fn input_timeout(&self) -> Duration {
         self.asker.inputs.bounds().lasting
     }
@@ -427,7 +428,7 @@ impl ActiveCall {
             answer => answer,
         };
         if answer.is_err() && self.ticket.is_some() {
-            // Its client will not hear the questions for which it was parked.
+            // The client never receives the input requests for which the call was parked.
             self.cancel_parked();
         }
         match &answer {
@@ -455,8 +456,8 @@ impl OpenQuestions {
     }
 }
 
-/// Why a client with these abilities cannot be sent this input request while `open` others are
-/// pending; `None` if it can.
+/// Returns the reason to refuse an input request for a client with these abilities while `open`
+/// others are pending; `None` if it can be sent.
 pub(super) fn refusal_reason(
     question: &Question,
     abilities: &Abilities,
@@ -475,7 +476,7 @@ pub(super) fn refusal_reason(
     }
 }
 
-/// The error response to a server whose input request is refused.
+/// Builds the error response to a server whose input request is refused.
 pub(super) fn refusal_response(text: &str) -> Response {
     Response::Error(jsonrpc::error_object(code::METHOD_NOT_FOUND, text).into())
 }

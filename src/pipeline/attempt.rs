@@ -1,5 +1,4 @@
-//! Decides what kind of attempt a call is, once its route is known and before
-//! it is admitted.
+//! Decides the kind of attempt that a call is, once its route is known and before it is admitted.
 
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ use super::route::Route;
 use super::tasks::TaskMode;
 use super::tasks::drive::{await_legacy_task, await_modern_task};
 
-/// How a call is admitted and sent.
+/// Kinds of attempts, by how they are admitted and sent.
 pub(super) enum CallAttempt {
-    /// The server has not seen the call. The params already contain answers to its input requests
-    /// and any request for a task.
+    /// The first attempt. The params already contain answers to the server's input requests and any
+    /// request for a task.
     First(FirstSend),
     /// A retry of a parked call, with the input that the call waits for.
     Resumed {
@@ -30,12 +29,12 @@ pub(super) enum CallAttempt {
     TaskBridged,
 }
 
-/// How a call is sent that the server has not seen.
+/// Ways to send a call that the server has not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstSend {
     /// As one request: the usual case.
     Direct,
-    /// The server runs the call as a task, whose result the gateway waits for.
+    /// The server runs the call as a task, and the gateway waits for its result.
     TaskAwaited,
     /// The server may insist on running the call as a task.
     TaskAwaitedIfNeeded,
@@ -58,13 +57,13 @@ impl FirstSend {
 }
 
 impl CallAttempt {
-    /// Decides what kind of attempt this is, and whether the user has agreed to it, and rewrites the
+    /// Decides the kind of attempt and whether the user has agreed to the call, and rewrites the
     /// call's params for the server.
     ///
     /// # Errors
-    /// [`Failure::InvalidState`] if the state belongs to another request,
-    /// [`Failure::InputRefused`] and [`Failure::NotConfirmed`] if the client declines, and
-    /// [`Failure::InvalidParams`] if an answer is malformed.
+    /// [`Failure::InvalidState`] if the state belongs to another request, [`Failure::InputRefused`]
+    /// and [`Failure::NotConfirmed`] if the client declines, and [`Failure::InvalidParams`] if an
+    /// answer is malformed.
     pub(super) fn prepare(
         call: &mut Call,
         route: &Route<'_>,
@@ -73,8 +72,8 @@ impl CallAttempt {
         let mut confirmation = Confirmation::Missing;
         if let Some(input) = input::read_input(call)? {
             let opened = asker.open_state(&input, route.server())?;
-            // Every state is bound to the request, and all but the first come of a call that was made.
-            // A login that came before the call says nothing of it.
+            // Every state is bound to the request, and all except a login's come from a call that
+            // was made. A login that preceded the call confirms nothing.
             let of_call = opened.as_ref().filter(|opened| {
                 !matches!(opened.state, RequestState::Login { confirmed: false, .. })
             });

@@ -16,17 +16,17 @@ use crate::telemetry::{CallOutcome, CallRecord, CallSubject};
 use super::Gateway;
 use super::record::subject;
 
-/// What the audit record of a call needs besides its access log record.
+/// Data for a call's audit record beyond its access log record.
 pub(super) struct CallAudit {
     trail: AuditTrail,
     notes: Arc<AuditNotes>,
     session: Option<Arc<str>>,
     response_bytes: Option<u64>,
-    /// The limit that the call was over.
+    /// The limit that the call exceeded.
     limit: Option<String>,
 }
 
-/// What the record of a call holds besides what the access log tells.
+/// Facts of a call's end that the access log does not have.
 #[derive(Clone, Copy)]
 pub(super) struct CallEnd<'a> {
     pub(super) arguments: Option<&'a [u8]>,
@@ -35,7 +35,7 @@ pub(super) struct CallEnd<'a> {
 }
 
 impl CallAudit {
-    /// `None` if there is no audit log.
+    /// Begins the audit record of a call; `None` if there is no audit log.
     pub(super) fn begin(trail: &AuditTrail, context: &Context) -> Option<Box<Self>> {
         let notes = context.audit.as_ref()?;
         Some(Box::new(Self {
@@ -108,7 +108,7 @@ impl CallAudit {
     }
 }
 
-/// Whether a call with this outcome was permitted: what fails before it is sent was refused.
+/// Returns the decision that an outcome implies: a failure before the call is sent is a refusal.
 fn decision_about(outcome: &CallOutcome, was_sent: bool) -> AuditDecision {
     match outcome {
         CallOutcome::Refused { .. } => AuditDecision::Deny,
@@ -122,17 +122,17 @@ fn decision_about(outcome: &CallOutcome, was_sent: bool) -> AuditDecision {
 /// A request that was refused before it became a call.
 #[derive(Default)]
 pub struct RefusedRequest<'a> {
-    /// Who sent it, if that is known.
+    /// The sender, if identified.
     pub sender: Option<&'a Credential>,
-    /// The address that it came from; `None` for a client on standard streams.
+    /// The sender's address; `None` for a client on standard streams.
     pub address: Option<IpAddr>,
-    /// The profile that it was for.
+    /// The profile that it addresses.
     pub profile: &'a str,
     /// The method of its message, if that could be read.
     pub method: Option<Method>,
-    /// The name or URI that it asks for, if that could be read.
+    /// The name or URI that it requests, if that could be read.
     pub name: Option<&'a str>,
-    /// The session that it names.
+    /// The session that it refers to.
     pub session: Option<&'a str>,
     /// The size of its body, if that was read.
     pub bytes: Option<usize>,
@@ -183,7 +183,7 @@ impl Gateway {
         });
     }
 
-    /// Records which list a client was shown.
+    /// Records the list that a client received.
     pub(super) fn audit_list(&self, kind: Kind, context: &Context, shown: (usize, &[u8])) {
         let Some(notes) = context.audit.as_ref().filter(|_| self.audit.is_on()) else { return };
         let session = context.session.as_deref().map(session_digest);
@@ -221,7 +221,7 @@ impl Gateway {
     }
 }
 
-/// The notes that the context of a request from this sender carries.
+/// Creates the audit notes for the context of a request from this sender.
 pub fn audit_notes(sender: &Credential) -> Arc<AuditNotes> {
     AuditNotes::new(describe_credential(sender), actors_of(sender))
 }
@@ -240,7 +240,7 @@ fn describe_credential(sender: &Credential) -> AuditCredential {
     AuditCredential { kind, id }
 }
 
-/// The kind of credential with which a caller was refused.
+/// Returns the kind of credential of a refused caller.
 fn kind_of_refused(failure: &Failure) -> &'static str {
     match failure {
         Failure::KeyUnknown | Failure::KeyExpired => "key",
@@ -256,5 +256,5 @@ pub(super) fn limit_of(failure: &Failure) -> Option<&str> {
     }
 }
 
-/// The check of a call that nothing refused.
+/// The audit record's check if no check refused the call.
 pub(super) const DEFAULT: &str = "default";

@@ -1,4 +1,4 @@
-//! A call whose client is asked something.
+//! A call that waits for its client's input.
 
 use super::ActiveCall;
 

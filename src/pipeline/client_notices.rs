@@ -63,7 +63,7 @@ impl PendingNotice {
     }
 }
 
-/// The method under which a client gets a notification.
+/// Returns the method under which a client gets a notification.
 fn method_of(notice: &ClientNotice) -> &str {
     match &notice.subject {
         NoticeSubject::Topic(Topic::Task(_)) => notification::TASK,
@@ -78,15 +78,15 @@ fn with(notice: ClientNotice, params: Bytes) -> ClientNotice {
     ClientNotice { params: Some(params), ..notice }
 }
 
-/// Returns true if a server may not ask this client anything outside of its calls: an interceptor
-/// has to agree to answers, and sees those of calls only.
+/// Returns true if a server's requests outside of calls are withheld from this client: interceptors
+/// have to approve the client's answers, and they see answers within calls only.
 pub fn withholds_questions(snapshots: &Snapshots, context: &Context, server: &ServerName) -> bool {
     let policy = &snapshots.load().policy;
     let interceptors = policy.server_interceptors(context, server);
     interceptors.is_some_and(|interceptors| interceptors.must_agree())
 }
 
-/// A server's error instead of a subscription, as its client gets it.
+/// Passes a server's error in place of a subscription through the interceptors.
 ///
 /// # Errors
 /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
@@ -102,7 +102,7 @@ pub(super) async fn intercept_refusal(
     interceptors.intercept_error(error).await
 }
 
-/// A filter that a server agreed to, as its client gets it.
+/// Passes the filter that a server agreed to through the interceptors.
 ///
 /// # Errors
 /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].

@@ -1,4 +1,4 @@
-//! The question before a call that the user has to agree to, and the answer to it.
+//! Confirmation by the user: the question before a call, and the answer to it.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use crate::telemetry::audit::ConfirmationNote;
 
 use super::active_call::ActiveCall;
 
-/// The question that the user has to be asked before a call.
+/// Returns the question that the user has to answer before a call.
 ///
 /// # Errors
-/// The failure of a call that cannot be made, whatever the user says.
+/// The failure of a call that is refused regardless of the user's answer.
 pub(super) async fn question_before(
     snapshot: &Snapshot,
     (call, target): (&mut Call, &mut CallTarget),
@@ -27,10 +27,10 @@ pub(super) async fn question_before(
     Box::pin(snapshot.policy.question_before(call, target)).await
 }
 
-/// Asks the user of a client that can ask.
+/// Asks the user, if the client supports it.
 ///
 /// # Errors
-/// [`Failure::NotConfirmed`] if the client cannot.
+/// [`Failure::NotConfirmed`] if the client does not.
 pub(super) fn ask(
     active: &mut ActiveCall,
     call: &Call,
@@ -49,23 +49,23 @@ pub(super) fn ask(
     }
 }
 
-/// Whether a client can show its user a form.
+/// Forms of questions that a client can show its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UserAccess {
-    /// It cannot.
+    /// None.
     None,
-    /// It can.
+    /// Form elicitation.
     Form,
 }
 
 impl UserAccess {
-    /// What the client of a call has declared.
+    /// Reads the capabilities that the client of a call has declared.
     pub(super) fn of(call: &Call) -> Self {
         if call.context.client.abilities().form { Self::Form } else { Self::None }
     }
 }
 
-/// The params of a call to which the user has agreed: as if nobody had been asked.
+/// Returns the params of a confirmed call, without the confirmation's input.
 ///
 /// # Errors
 /// [`Failure::NotConfirmed`] if the user has not agreed.
@@ -82,7 +82,7 @@ pub(super) fn params_once_confirmed(call: &Call, input: &Input) -> Result<Params
     Err(Failure::NotConfirmed(refused))
 }
 
-/// Why the user has not agreed; `None` if it has.
+/// Returns the reason that a call is not confirmed; `None` if the user has agreed.
 fn refusal_in(input: &Input) -> Option<ConfirmRefusal> {
     #[derive(Deserialize)]
     struct ConfirmAnswer<'a> {
@@ -92,7 +92,7 @@ fn refusal_in(input: &Input) -> Option<ConfirmRefusal> {
     let answer = input.responses.iter().find(|(key, _)| key == CONFIRM_KEY);
     let raw = match answer {
         None => return Some(ConfirmRefusal::NotAsked),
-        // The client has no way to ask, or its host forbids it.
+        // The client does not support questions, or its host forbids them.
         Some((_, Response::Error(_))) => return Some(ConfirmRefusal::CannotAsk),
         Some((_, Response::Result(raw))) => raw,
     };

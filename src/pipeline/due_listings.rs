@@ -1,5 +1,5 @@
-//! The wait of a call of an unknown name for lists that are due: its server may have announced the
-//! name a moment ago.
+//! Delays calls of unknown names until due lists have arrived: a server may have announced the name
+//! a moment ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::upstream::DueListing;
 use super::active_call::ActiveCall;
 use super::route;
 
-/// The snapshot and view in which a call has a route, after a wait for the lists that are due.
+/// The snapshot and view that route a call after the wait for due lists.
 pub(super) struct LaterRoute {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) view: Arc<View>,
 }
 
 impl LaterRoute {
-    /// Waits for the lists of the servers of a view that are due; `None` if none are, or the call has
+    /// Waits for the lists of the view's servers that are due; `None` if none are, or the call has
     /// no route afterwards.
     pub(super) async fn wait_for(
         (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
@@ -44,5 +44,5 @@ impl LaterRoute {
     }
 }
 
-/// The longest wait.
+/// Limit of the wait.
 const DUE_LISTING_PATIENCE: Duration = Duration::from_secs(2);

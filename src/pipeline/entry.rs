@@ -1,4 +1,4 @@
-//! What a request passes before it is a call: who sent it, where it enters, and whether there are too many.
+//! Checks of a request before it is a call: its sender, its endpoint, and rate limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::snapshot::Snapshot;
 
 use super::{Gateway, record};
 
-/// What identifies the sender of a request besides its headers: the resource that a token has to be
-/// for, the verified certificate of its connection, and its address.
+/// Identity of a request's sender besides its headers: the resource that a token has to be for, the
+/// verified certificate of its connection, and its address.
 pub type EntryCredentials<'a> =
     (Option<&'a ProtectedResource>, Option<&'a Arc<ClientCertificate>>, IpAddr);
 
@@ -49,8 +49,8 @@ impl Gateway {
         })
     }
 
-    /// Why a request is refused whose sender is not known: what its credentials lack, or that there
-    /// were too many of the kind.
+    /// Returns the failure for a request from an unknown sender: the fault of its credentials, or
+    /// the exceeded rate of such requests.
     pub fn refuse_stranger(
         &self,
         snapshot: &Snapshot,
@@ -63,7 +63,7 @@ impl Gateway {
         failure
     }
 
-    /// Checks that a client has the scopes that the endpoint needs of everyone.
+    /// Checks that a client has the scopes that the endpoint requires of every client.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`].
@@ -80,7 +80,7 @@ impl Gateway {
         admitted.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// The endpoint of a request, from the profile and the query of its URL.
+    /// Returns the endpoint of a request, from the profile and the query of its URL.
     ///
     /// # Errors
     /// [`Failure::UnknownEndpoint`] and [`Failure::InvalidRequest`].
@@ -94,7 +94,7 @@ impl Gateway {
         endpoint.inspect_err(|failure| record::count_refusal(&self.metrics, failure))
     }
 
-    /// Admits a request, whatever its method.
+    /// Admits a request of any method.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].

@@ -1,4 +1,4 @@
-//! The wait of list requests, and of calls without a route, for servers that are starting.
+//! Delays list requests, and calls without a route, until starting servers have listed.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tokio::time::timeout;
 use crate::snapshot::{Snapshot, Snapshots, View};
 use crate::upstream::{FirstList, ListPatience};
 
-/// The servers of a view that have neither listed nor failed since they began to start.
+/// Servers of a view that have neither listed nor failed since they began to start.
 pub(super) struct FirstLists {
     pending: Vec<FirstList>,
     limit: Duration,
 }
 
 impl FirstLists {
-    /// Those that a request with this patience still waits for; `None` if there are none and the
-    /// snapshot has the newest lists.
+    /// Returns the servers that a request with this patience still waits for; `None` if there are
+    /// none and the snapshot has the newest lists.
     pub(super) fn pending(
         snapshot: &Snapshot,
         view: &View,

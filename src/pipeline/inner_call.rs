@@ -1,7 +1,7 @@
 //! Calls that the gateway makes on behalf of a client's call: those of its own tools, and of code.
 //!
-//! Each is a call of the same client like any other: it takes the whole way through the pipeline,
-//! with its own record, rates, checks and permit.
+//! Each is a call of the same client like any other: it passes through the whole pipeline, with its
+//! own record, rates, checks and permit.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::telemetry::audit::AuditTrail;
 use super::active_call::ActiveCall;
 use super::input::parse_params;
 
-/// A call of a tool, by its public name, with raw arguments, which declares what this client does.
+/// Builds a call of a tool by its public name, with raw arguments. The call declares the
+/// capabilities of `client`.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the arguments are not JSON.
@@ -34,7 +35,7 @@ pub(super) fn make_inner_call(
         progress_token: None,
         log: None,
         sent: None,
-        // Nothing on the way has relied on parameters in the headers.
+        // The gateway sets no parameters in headers.
         peer: None,
         audit: outer.context.audit.as_ref().map(|notes| notes.for_inner_call(trail)),
         ..outer.context.clone()
@@ -44,7 +45,7 @@ pub(super) fn make_inner_call(
     Ok(call)
 }
 
-/// Has a call declare what this client does, instead of its own.
+/// Replaces the client of a call, and the capabilities that the params declare.
 ///
 /// # Errors
 /// [`Failure::Internal`] if the client's capabilities are not JSON.
@@ -58,7 +59,7 @@ pub(super) fn replace_client(call: &mut Call, client: Arc<Client>) -> Result<(),
     Ok(())
 }
 
-/// The client's `_meta` without what belongs to its own call alone.
+/// Returns the client's `_meta` without the members that belong to its own call alone.
 fn inner_meta(params: &Params) -> Option<String> {
     let raw = params.raw().get(params.meta_span()?)?;
     let members = Members::parse(raw).ok()?;
@@ -68,22 +69,22 @@ fn inner_meta(params: &Params) -> Option<String> {
     String::from_utf8(object_of(kept)).ok()
 }
 
-/// Why an inner call has no answer.
+/// Reasons for an inner call to have no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InnerCallFault {
     /// It was refused, or failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The answer has more bytes than may be held.
+    /// The answer has more bytes than the limit.
     #[error("the results have more than {limit} bytes")]
     TooLarge {
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// Waits for the answer to an inner call; what it says before is for nobody. `hold` is told the bytes
-/// of the answer, and may refuse them.
+/// Waits for the answer to an inner call. Earlier messages are dropped. `hold` receives the size of
+/// the answer in bytes, and may refuse it.
 pub(super) async fn await_answer(
     active: &mut ActiveCall,
     hold: impl Fn(usize) -> Result<(), InnerCallFault>,

@@ -43,7 +43,7 @@ pub(super) struct InputStore {
     pub(super) questions: TaskQuestions,
     /// Results that clients can read later.
     pub(super) kept: KeptResults,
-    /// The URIs that results have told clients of.
+    /// URIs in results that clients have received.
     pub(super) released: ReleasedUris,
     pub(super) snapshots: Arc<Snapshots>,
     /// A random key, used if none is configured.
@@ -57,7 +57,7 @@ impl InputStore {
         Arc::new(Self { parking, questions, kept, released, snapshots, made: OnceLock::new() })
     }
 
-    /// How many calls may be parked, and for how long.
+    /// Returns the bounds on the number of parked calls, and their lifetime.
     pub(super) fn bounds(&self) -> ParkingLimits {
         let config = Arc::clone(&self.snapshots.load().config);
         let limits = &config.gateway.limits;
@@ -65,7 +65,7 @@ impl InputStore {
         ParkingLimits { amount, lasting: limits.parked_time }
     }
 
-    /// Keeps the whole of a result for its client.
+    /// Keeps a whole result for its client.
     pub(super) fn keep_result(
         &self,
         text: WholeText,
@@ -76,7 +76,7 @@ impl InputStore {
         self.kept.keep(text, (origin, holder), bounds)
     }
 
-    /// The task ids of this principal.
+    /// Returns the task ids of this principal.
     pub(super) fn tasks(&self, owner: &Principal) -> Result<OwnTasks, Failure> {
         let ids = self.with_keys(|keys| Ok(TaskIds::new(keys.iter().copied())))?;
         Ok(OwnTasks { ids, owner: owner.clone(), tool: None })
@@ -98,7 +98,8 @@ impl InputStore {
         self.seals()?.seal(state, bound, clock::unix_now(), lasting).map_err(sealing_failed)
     }
 
-    /// Opens a state of this principal and request; `None` if it is another's, or too old.
+    /// Opens a state of this principal and request; `None` if it is too old or was sealed for
+    /// another.
     pub(super) fn open_state(
         &self,
         sealed: &str,
@@ -141,9 +142,9 @@ pub(super) struct Requester {
     endpoint: Endpoint,
     /// The server of the call, once it is routed.
     pub(super) server: Option<ServerName>,
-    /// Whether the user has agreed to the call.
+    /// The user's confirmation of the call.
     pub(super) confirmation: Confirmation,
-    /// The number of links to log in by that the call was answered with.
+    /// Number of login links that the call was answered with so far.
     pub(super) login_links: u8,
     pub(super) method: Method,
     params: Bytes,
@@ -165,22 +166,22 @@ impl Requester {
         }
     }
 
-    /// Task ids as this client knows them.
+    /// Returns the task ids as this client knows them.
     pub(super) fn tasks(&self) -> Result<OwnTasks, Failure> {
         self.inputs.tasks(&self.principal)
     }
 
-    /// The holder that parked calls are charged to.
+    /// Returns the holder that parked calls are charged to.
     pub(super) fn holder(&self) -> Holder {
         Holder::identify(&self.principal, self.address)
     }
 
-    /// Returns true if a result has told this client of a server's URI.
+    /// Returns true if this client has received a server's URI in a result.
     pub(super) fn has_seen(&self, server: &ServerName, native: &str) -> bool {
         self.inputs.released.has(&self.holder(), server, native)
     }
 
-    /// Makes this, and its call, those of a client that can do nothing.
+    /// Removes the client's capabilities from this requester and its call.
     pub(super) fn hide_capabilities(&mut self, call: &mut Call) -> Result<(), Failure> {
         self.client = Arc::new(self.client.without_capabilities());
         call.context.client = Arc::clone(&self.client);
@@ -235,15 +236,15 @@ impl Requester {
         }
     }
 
-    /// The principal as sealed states know it.
+    /// Returns the principal as sealed states contain it.
     fn binding(&self) -> String {
         let principal = match &self.principal {
             Principal::Anonymous => "anonymous",
             Principal::Client(name) => &format!("client {name}"),
             Principal::User(name) => &format!("user {name}"),
         };
-        // The whole endpoint, because its narrowing limits what the client may see: a state must
-        // not lead from one view to another. Profile names contain no question mark.
+        // The whole endpoint, because its narrowing limits the client's view: a state must not lead
+        // from one view to another. Profile names contain no question mark.
         let narrowing = self.endpoint.narrowing.as_deref().unwrap_or_default();
         format!("{principal} at {}?{narrowing}", self.endpoint.profile())
     }
@@ -277,8 +278,8 @@ impl Requester {
         result.with(raw).map_err(bad)
     }
 
-    /// Adds a state to a result that asks and has none, so that the user is not asked again whether
-    /// the call may be made.
+    /// Adds a state to a result that requests input without one, so that the user does not have to
+    /// confirm the call again.
     fn add_confirmed_state(&self, result: &ResultBody) -> Result<ResultBody, Failure> {
         let sealed = self.seal_state(RequestState::Confirmed)?;
         let raw = result.raw();
@@ -289,8 +290,8 @@ impl Requester {
     }
 
     /// Turns a Legacy server's error that requires the user to open URLs first (2025-11-25,
-    /// Elicitation, "URL Elicitation Required Error") into a request for input; the retry makes the
-    /// call anew.
+    /// Elicitation, "URL Elicitation Required Error") into a request for input; the retry is a new
+    /// call.
     pub(super) fn relay_url_elicitations(&self, error: ErrorBody) -> Result<Answer, Failure> {
         let Some(questions) = parse_url_elicitations(&error) else {
             return Ok(Answer::Error(error));
@@ -334,7 +335,7 @@ impl Requester {
     }
 }
 
-/// The elicitations that a URL elicitation error lists.
+/// Returns the elicitations that a URL elicitation error lists.
 fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
     #[derive(Deserialize)]
     struct UrlElicitationError<'a> {
@@ -357,7 +358,7 @@ fn parse_url_elicitations(error: &ErrorBody) -> Option<Vec<Question>> {
     is_valid.then_some(questions)
 }
 
-/// Checks that the user opened what the server named, before the call is made anew.
+/// Checks that the user opened the server's URLs, before the call is made anew.
 pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct ElicitationAnswer<'a> {
@@ -376,11 +377,11 @@ pub(super) fn check_accepted(input: &Input) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The client's answers and its state: from the params, or, for a Legacy client, from the responses
-/// that `downstream` has gathered.
+/// Returns the client's answers and its state: from the params, or, for a Legacy client, from the
+/// responses that `downstream` has gathered.
 pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     if call.method == Method::TasksUpdate {
-        // The answers are for the task, whatever happened to the call that created it.
+        // The answers are for the task, regardless of the call that created it.
         return Ok(None);
     }
     if call.context.client.version.era() == Era::Legacy {
@@ -389,7 +390,7 @@ pub(super) fn read_input(call: &Call) -> Result<Option<Input>, Failure> {
     read_modern_input(call)
 }
 
-/// The answers of a Modern client, from its params.
+/// Returns the answers of a Modern client, from its params.
 pub(super) fn read_modern_input(call: &Call) -> Result<Option<Input>, Failure> {
     let state = call.params.state().map(str::to_owned);
     let raw = call.params.responses_span().and_then(|span| call.params.raw().get(span));
@@ -430,8 +431,8 @@ pub(super) fn check_responses(input: &Input) -> Result<(), Failure> {
     }
 }
 
-/// The params of a retry as the server receives them: with the client's answers and the server's
-/// own state.
+/// Returns the params of a retry as the server receives them: with the client's answers and the
+/// server's own state.
 pub(super) fn params_for_server(
     params: &Params,
     input: &Input,
@@ -466,7 +467,7 @@ pub(super) fn parse_params(raw: Bytes) -> Result<Params, Failure> {
     Ok(Params::parse(Some(raw)).map_err(InternalFault::Params)?)
 }
 
-/// The failure for a client's error response, with its message.
+/// Returns the failure for a client's error response, with its message.
 pub(super) fn input_refused_with(response: &Response) -> Failure {
     let (Response::Result(raw) | Response::Error(raw)) = response;
     let error: Value = serde_json::from_slice(raw).unwrap_or_default();

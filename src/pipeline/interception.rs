@@ -1,5 +1,5 @@
-//! The interceptors of one call's reply: each event that has text of the server passes them before
-//! the client gets it.
+//! Interception of one call's reply: each event that has text of the server passes the interceptors
+//! before the client gets it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use crate::call::{Answer, Event, Notice};
 use crate::policy::{NoticeTreatment, ReplyInterceptors};
 
-/// The interception of a reply, one event after the other.
+/// Intercepts a reply, one event after the other.
 pub(super) struct ReplyInterception {
     interceptors: Arc<ReplyInterceptors>,
     /// The event that interceptors are deciding about.
@@ -22,8 +22,8 @@ impl ReplyInterception {
         Self { interceptors, pending: None }
     }
 
-    /// Returns true if an event waits for a decision: [`Self::decided`] has to be called before the
-    /// next one is taken up.
+    /// Returns true if an event waits for a decision: call [`Self::decided`] before taking up the
+    /// next one.
     pub(super) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }

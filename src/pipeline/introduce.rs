@@ -18,7 +18,7 @@ use crate::upstream::LifeState;
 
 use super::{Gateway, listing, tasks};
 
-/// The request that asks for an introduction.
+/// Kinds of introductions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Introduction {
     /// `server/discover`.
@@ -28,7 +28,7 @@ pub enum Introduction {
 }
 
 impl Gateway {
-    /// The result of `server/discover` or `initialize`.
+    /// Builds the result of `server/discover` or `initialize`.
     pub fn introduce(&self, introduction: Introduction, context: &Context) -> Bytes {
         let snapshot = self.snapshots.load();
         let key = self.view_key(context);
@@ -70,16 +70,15 @@ impl Gateway {
     }
 }
 
-/// Only Modern versions: a Legacy client never asks.
+/// Returns the supported versions, only Modern ones: Legacy clients never ask.
 fn supported() -> Vec<&'static str> {
     let all = ProtocolVersion::ALL.into_iter();
     all.filter(|version| version.era() == Era::Modern).map(ProtocolVersion::as_str).collect()
 }
 
-/// The capabilities that the gateway offers a client: those of its servers,
-/// and, while a server has not been heard from, those that it may have. Clients
-/// ask only once, so a server that connects a moment later would otherwise stay
-/// unused.
+/// Returns the capabilities that the gateway offers a client: those of its servers. A server that
+/// has not answered yet counts with all that it may have: clients ask only once, so a server that
+/// connects a moment later would otherwise stay unused.
 pub(super) fn capabilities(
     snapshot: &Snapshot,
     view: &View,
@@ -97,7 +96,7 @@ pub(super) fn capabilities(
             "extensions": { meta::SKILLS: { "directoryRead": true } },
         });
     }
-    // Results that were too large can be read.
+    // Results that exceeded the size limit are readable as resources.
     let keeps = snapshot.config.keeps_results();
     if let (true, Some(said)) = (keeps, said.as_object_mut()) {
         said.entry("resources").or_insert_with(|| json!({}));
@@ -124,12 +123,12 @@ pub(super) fn capabilities(
     all
 }
 
-/// The instructions for models: the gateway's own, then each server's under its
-/// name. A single server's instructions get no heading.
+/// Returns the instructions for models: the gateway's own, then each server's under its name. A
+/// single server's instructions get no heading.
 fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Option<String> {
     let naming = Naming::new(&snapshot.config.gateway);
-    // Under rules, nobody hears of a server of which it may use nothing, nor of a tool that it may not
-    // use.
+    // Under rules, instructions must not reveal a hidden tool, or a server without any visible
+    // element.
     let has_rules = snapshot.policy.authorization().is_some();
     let told = |member: &SnapshotServer| {
         let list = view.list(&member.config.name)?;
@@ -157,8 +156,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
         let section = format!("## {name}\n\n{prefix}{}", ellipsize(text, MOST_OF_ONE).trim());
         let before = all.take().map(|before| before + "\n\n").unwrap_or_default();
         if before.len() + section.len() > MOST {
-            // The gateway's own instructions are the operator's, whatever their
-            // length.
+            // The gateway's own instructions come from the operator: no length limit.
             return Some(before.trim_end().to_owned());
         }
         all = Some(before + &section);
@@ -166,7 +164,7 @@ fn instructions(snapshot: &Snapshot, view: &View, own: Option<&String>) -> Optio
     all
 }
 
-/// Whether a text of a server names one of its tools that a view does not have.
+/// Returns true if a server's text names one of its tools that the view does not have.
 fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
     let shown = view.catalog.entries().filter(|entry| entry.server == list.server);
     let shown: HashSet<_> = shown.map(ToolEntry::native).collect();
@@ -174,8 +172,8 @@ fn names_hidden_tool(view: &View, list: &ServerList, text: &str) -> bool {
     hidden.map(|tool| tool.native.as_str()).collect::<HiddenNames<'_>>().are_in(text)
 }
 
-/// What a model has to know where most tools are not listed: how they are found, and how many there are
-/// of which servers.
+/// Returns instructions for models when most tools are not listed: how to find tools, and the
+/// number of tools by server.
 fn explain_meta_tools(view: &View) -> String {
     format!(
         "Most tools are not listed. `{}` finds them by what they do, and they are called through the \
@@ -207,12 +205,12 @@ fn info(settings: &Settings, title: Option<&String>) -> Map<String, Value> {
     info
 }
 
-/// The gateway's raw `serverInfo`, for results that no server sent.
+/// Returns the gateway's raw `serverInfo`, for results that the gateway makes itself.
 pub fn own_info() -> Bytes {
     json!({ "name": "trunkline", "version": env!("CARGO_PKG_VERSION") }).to_string().into()
 }
 
-/// The most bytes of all servers' instructions together.
+/// Limit of the bytes of all servers' instructions together.
 const MOST: usize = 32 * 1024;
-/// The most bytes of one server's instructions among several.
+/// Limit of the bytes of one server's instructions among several.
 const MOST_OF_ONE: usize = 4 * 1024;

@@ -1,8 +1,8 @@
-//! Results that are larger than their clients get: kept for a time, and readable as resources, whole
-//! or in ranges, by the client that made the call.
+//! Results that exceed the size limit for clients: kept for a time, and readable as resources,
+//! whole or in ranges, by the client that made the call.
 //!
-//! They outlive a reload, but not the gateway, and are in this process alone: they are no state that
-//! a call depends on. What is no longer shown to a client cannot be read by it, either.
+//! They outlive a reload, but not the gateway, and exist in this process alone: no call depends on
+//! them. A client cannot read the results of a tool that it no longer sees.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,7 +38,7 @@ struct KeptResult {
     until: Instant,
 }
 
-/// Whose result it is, and of which tool.
+/// Owner and tool of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResultOrigin {
     pub(super) owner: Principal,
@@ -46,13 +46,13 @@ pub(super) struct ResultOrigin {
     pub(super) tool: NativeName,
 }
 
-/// How much is kept, and for how long.
+/// Bounds on the number and size of kept results, and their lifetime.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptBounds {
-    /// The bytes of all results, and of those of one client.
+    /// Limit of the bytes of all results, and of those of one client.
     all: usize,
     each: usize,
-    /// The number of results of one client.
+    /// Limit of the number of results of one client.
     most_each: usize,
     lasting: Duration,
 }
@@ -67,8 +67,8 @@ impl KeptBounds {
 }
 
 impl KeptResults {
-    /// Keeps a text for its owner, in the place of the oldest ones of the same holder if it has its
-    /// share already. `None` if there is no room.
+    /// Keeps a text for its owner. If the holder has used up its share, the text replaces the
+    /// holder's oldest ones. `None` if there is no room.
     pub(super) fn keep(
         &self,
         text: WholeText,
@@ -98,13 +98,13 @@ impl KeptResults {
         Some(KeptResource { uri, lasting: bounds.lasting })
     }
 
-    /// Drops the results of owners that are no longer known.
+    /// Drops the results of unknown owners.
     pub(super) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().retain(|one| keep(&one.origin.owner));
     }
 
-    /// The part of a result that a client asks for; the same failure for results of others and for
-    /// unknown ones.
+    /// Returns the requested part of a result. The failure is the same for another owner's result
+    /// and for an unknown one.
     fn read(&self, asked: &KeptAddress, who: &Principal, view: &View) -> Option<ReadPart> {
         let now = clock::now();
         let kept = self.0.lock();
@@ -131,7 +131,7 @@ pub(super) struct KeptAddress {
     range: TextRange,
 }
 
-/// A range of bytes, the last one included.
+/// A range of bytes, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TextRange {
     first: usize,
@@ -141,7 +141,7 @@ struct TextRange {
 impl TextRange {
     const WHOLE: Self = Self { first: 0, last: usize::MAX };
 
-    /// Parses `range=FIRST-LAST`; `LAST` may be left out.
+    /// Parses `range=FIRST-LAST`; `LAST` is optional.
     fn parse(query: &str) -> Option<Self> {
         let (first, last) = query.strip_prefix("range=")?.split_once('-')?;
         let last = if last.is_empty() { usize::MAX } else { last.parse().ok()? };
@@ -149,8 +149,8 @@ impl TextRange {
         (range.first <= range.last).then_some(range)
     }
 
-    /// The part of a text, which begins and ends between characters, so that ranges that follow one
-    /// another give the whole.
+    /// Returns the part of a text. It begins and ends between characters, so that consecutive
+    /// ranges give the whole.
     fn part_of(self, text: &str) -> Option<&str> {
         if self.first > 0 && self.first >= text.len() {
             return None;
@@ -161,17 +161,17 @@ impl TextRange {
 }
 
 impl KeptAddress {
-    /// The kept result that a call reads; `None` if it reads something else.
+    /// Returns the kept result that a call reads; `None` if it reads another resource.
     pub(super) fn of(call: &Call) -> Option<Self> {
         let uri = call.params.uri().filter(|_| call.method == Method::ResourcesRead)?;
-        // Every spelling is the gateway's own: no server hears of a kept result.
+        // Every spelling belongs to the gateway: servers never receive the URI of a kept result.
         let normal = normal_form(uri).filter(|_| has_own_scheme(uri))?;
         let rest = normal.strip_prefix(PREFIX)?;
         let (id, range) = match rest.split_once('?') {
             None => (rest, Some(TextRange::WHOLE)),
             Some((id, query)) => (id, TextRange::parse(query)),
         };
-        // A malformed range is no part of any result.
+        // A malformed range selects no part.
         let range = range.unwrap_or(TextRange { first: usize::MAX, last: usize::MAX });
         Some(Self { uri: uri.to_owned(), id: id.to_owned(), range })
     }
@@ -205,9 +205,9 @@ fn has_own_scheme(uri: &str) -> bool {
 
 /// The scheme of kept results.
 const KEPT_SCHEME: &str = "trunkline:";
-/// What the URIs of kept results begin with.
+/// Prefix of the URIs of kept results.
 const PREFIX: &str = "trunkline://results/";
-/// The most results that are kept at a time.
+/// Limit of the number of kept results.
 const MOST_RESULTS: usize = 1000;
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
         let owners = || store.0.lock().iter().map(|one| one.text.text.len()).collect::<Vec<_>>();
         assert!(!kept_by(&store, "ann", 61, bounds));
         assert!(kept_by(&store, "ann", 40, bounds) && kept_by(&store, "ann", 20, bounds));
-        // The oldest of the same client makes room.
+        // The oldest result of the same client is evicted.
         assert!(kept_by(&store, "ann", 30, bounds));
         assert_eq!(owners(), [20, 30]);
         assert!(kept_by(&store, "bob", 50, bounds));

@@ -1,4 +1,4 @@
-//! The story of one list request: prepared bytes, as a whole or one page.
+//! List requests, answered from prepared bytes, as a whole or page by page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +22,21 @@ use super::first_lists::FirstLists;
 pub struct Listed {
     /// The result, shared by all clients of the view.
     pub result: Bytes,
-    /// The digests of the view's lists.
+    /// Digests of the view's lists.
     pub shown: Digests,
 }
 
 impl Gateway {
-    /// The list, or the page of it that `cursor` points to. It is served from
-    /// prepared bytes; servers whose own list may be stale are asked in the
-    /// background, and a notification announces a change. Only servers that are
-    /// starting for the first time are waited for, as long as the session's
-    /// `patience` lasts, or for a client without a session that of each server.
+    /// Returns the list, or the page of it that `cursor` points to.
+    ///
+    /// It is served from prepared bytes. Servers with lists that may be stale are asked in the
+    /// background, and a notification announces a change. Only servers that are starting for the
+    /// first time delay the answer, by up to the session's `patience`, or for a client without a
+    /// session by up to that of each server.
     ///
     /// # Errors
-    /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway,
-    /// or belongs to a list that has changed and is no longer kept.
+    /// [`Failure::InvalidParams`] if the cursor was not issued by this gateway, or belongs to a
+    /// list that has changed and is no longer kept.
     pub async fn list(
         &self,
         kind: Kind,
@@ -51,7 +52,7 @@ impl Gateway {
         let era = context.client.version.era();
         let key = self.view_key(context);
         refresh_lists(&snapshot, &snapshot.view(&key, context), (context, kind), until).await;
-        // Another one if a server has just turned out to have lists by era.
+        // The view differs if a server has just turned out to have lists by era.
         let view = snapshot.view(&self.view_key(context), context);
         for member in snapshot.servers_of(&view) {
             member.server.wake(kind);
@@ -83,8 +84,8 @@ impl Gateway {
         Ok(Listed { result: listing.page(era, &page.items, next.as_deref()), shown })
     }
 
-    /// The view whose list a cursor points into, and the position in it: the current one, or an earlier
-    /// one that the client has the first pages of.
+    /// Returns the view that a cursor points into, and the position in its list: the current view,
+    /// or an earlier one that the client has read the first pages of.
     ///
     /// # Errors
     /// [`CursorError`].
@@ -122,13 +123,13 @@ impl Gateway {
             return;
         }
         let Some(pending) = FirstLists::pending(&snapshot, &view, patience) else { return };
-        // A snapshot keeps servers that are removed meanwhile from being stopped.
+        // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
         drop((view, snapshot));
         pending.wait(&self.snapshots, patience).await;
     }
 }
 
-/// The list of a view that a client gets.
+/// Returns the list of a view that a client gets.
 fn choose_list<'a>(
     kind: Kind,
     (snapshot, view): (&Snapshot, &'a View),
@@ -142,8 +143,8 @@ fn choose_list<'a>(
     (list.for_era(context.client.version.era()), listing)
 }
 
-/// Counts the tokens of a view's tools, away from the threads that serve clients. If others' work takes
-/// too long, the usual number for their size counts.
+/// Counts the tokens of a view's tools, away from the threads that serve clients. If other work
+/// delays this for too long, an estimate from their size is used.
 async fn count_tokens(snapshot: &Arc<Snapshot>, view: &Arc<View>, context: &Context) {
     let holder = Holder::identify(&context.principal, context.address);
     let failure = Failure::OverLimit { limit: "counts".into(), retry_after: PATIENCE };
@@ -153,9 +154,8 @@ async fn count_tokens(snapshot: &Arc<Snapshot>, view: &Arc<View>, context: &Cont
     let _ = snapshot.policy.large_work().run(&holder, patience, count).await;
 }
 
-/// Requests the lists that the servers of a view have for clients like the one
-/// that asks, and waits for those not requested before, at most `until` then.
-/// Lists that arrive later are announced as changes.
+/// Requests the lists that the view's servers have for clients like this one. Waits for those not
+/// requested before, until `until` at most. Lists that arrive later are announced as changes.
 pub(super) async fn refresh_lists(
     snapshot: &Snapshot,
     view: &View,
@@ -164,8 +164,8 @@ pub(super) async fn refresh_lists(
 ) {
     let asked = async {
         join_all(request_lists(snapshot, view, context, kind)).await;
-        // Servers have other lists that have just turned out not to speak Legacy, or to list by
-        // capabilities.
+        // Servers that have just turned out not to speak Legacy, or to list by capabilities, have
+        // other lists for this client.
         join_all(request_lists(snapshot, view, context, kind)).await;
     };
     let _ = timeout_at(until, asked).await;
@@ -189,5 +189,5 @@ pub(super) fn request_lists(
     servers.map(|member| member.server.list_on_behalf(context, &holder, kind)).collect()
 }
 
-/// How long a client waits for lists that depend on its abilities, from its request on.
+/// Limit of a client's wait for lists that depend on its abilities, from its request on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

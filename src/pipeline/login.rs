@@ -1,5 +1,5 @@
-//! Logins that a server needs of a client's user: the question, the wait for its answer, and what a
-//! call is told that names something of a server which is not logged in to yet.
+//! Logins of a client's user at a server: the question, the wait for its answer, and the failure of
+//! a call for an element of a server that requires a login first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,16 @@ use super::active_call::ActiveCall;
 use super::input::{Requester, check_accepted, read_input};
 
 impl Requester {
-    /// Returns true if the client can have its user open a link for this request, and was not asked too
-    /// often before: a second login, such as for more scopes, is asked for as the first one.
+    /// Returns true if the client can open links for its user in this request, and the limit of
+    /// links is not reached. A second login, such as for more scopes, is requested like the first
+    /// one.
     pub(super) fn can_ask_to_log_in(&self) -> bool {
         let may_ask =
             matches!(self.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
         may_ask && self.abilities().url && self.login_links < MAX_LOGIN_LINKS
     }
 
-    /// The result that asks the user to log in; the call is made anew then.
+    /// Builds the result that asks the user to log in. The client's retry is a new call.
     pub(super) fn ask_to_log_in(
         &self,
         server: &ServerName,
@@ -45,7 +46,8 @@ impl Requester {
 }
 
 impl Gateway {
-    /// Has the connections of an owner show the servers that its client may use at its endpoint.
+    /// Makes the connections page of an owner show the servers that its client may use at its
+    /// endpoint.
     pub fn offer_connections(&self, snapshot: &Snapshot, context: &Context, owner: &GrantOwner) {
         let view = snapshot.view(&self.view_key(context), context);
         let servers = snapshot.servers();
@@ -54,13 +56,13 @@ impl Gateway {
     }
 }
 
-/// Whether a call may be the retry of one that waited for a login.
+/// Returns true if a call may be the retry of one that waited for a login.
 pub(super) fn may_await_login(call: &Call) -> bool {
     call.input.is_some() || call.params.state().is_some()
 }
 
-/// Waits for the login that the retry of a call waits for, if it waits for one. Returns the snapshot
-/// that the call goes on with.
+/// Waits for a login if the call is the retry of one that requires it. Returns the snapshot for the
+/// rest of the call.
 ///
 /// # Errors
 /// [`Failure::InputRefused`] if the user has not opened the link.
@@ -78,13 +80,13 @@ pub(super) async fn resume_login(
 /// The login that the retry of a call waits for.
 struct AwaitedLogin {
     server: ServerName,
-    /// The number of links that the call was answered with.
+    /// Number of links that the call was answered with.
     links: u8,
 }
 
-/// The login that the retry of a call waits for; `None` if it waits for none.
+/// Returns the login that the retry of a call waits for; `None` if it waits for none.
 fn awaited_server(call: &Call, asker: &Requester) -> Result<Option<AwaitedLogin>, Failure> {
-    // What is wrong with the input or its state is told by the attempt.
+    // The attempt reports faults of the input or its state.
     let Some(input) = read_input(call).ok().flatten() else { return Ok(None) };
     let opened = input.state.as_deref().and_then(|state| asker.open(state).ok());
     let Some(RequestState::Login { server, links, .. }) = opened.map(|opened| opened.state) else {
@@ -108,7 +110,7 @@ async fn await_login(
     snapshots.load_full()
 }
 
-/// The failure of a call that names something unknown, while a server that may have it waits for a
+/// Returns the failure of a call of an unknown name, if a server that may have it waits for a
 /// login.
 pub(super) async fn explain_missing_login(
     failure: Failure,
@@ -129,7 +131,7 @@ pub(super) async fn explain_missing_login(
         Some(name) => name.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with("__")),
         None => true,
     };
-    // A client does not learn of servers that it may not use.
+    // A client must not learn of servers that it may not use.
     let may_hear_of = |server: &ServerName| view.scope().is_about_server(server);
     let servers = snapshot.servers().map(|member| (member, &member.config.name));
     let servers = servers.filter(|(_, name)| may_have(name) && may_hear_of(name));
@@ -141,9 +143,9 @@ pub(super) async fn explain_missing_login(
     failure
 }
 
-/// The most links that a call is answered with as questions; then its client gets the link as a text.
+/// Limit of links as questions for one call; after that, its client gets the link as text.
 const MAX_LOGIN_LINKS: u8 = 3;
 /// The key of the question.
 const LOGIN_KEY: &str = "login";
-/// How long a retry waits for the login: below the time after which usual clients give up.
+/// Limit of a retry's wait for the login: shorter than the timeout of usual clients.
 const PATIENCE: Duration = Duration::from_secs(45);

@@ -1,5 +1,5 @@
-//! Seals the consents of people to logins that the gateway passes on. The browser keeps them, so that
-//! nobody can fill a table of the gateway with them.
+//! Seals people's consents to logins that the gateway passes on. Browsers store them, so that a
+//! flood of them cannot fill a table of the gateway.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::Gateway;
 /// A step of a consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsentStep {
-    /// The user was asked: what the form of the page brings back.
+    /// The page has asked the user; the form returns this seal.
     Asked,
     /// The user has agreed.
     Agreed,
@@ -43,17 +43,17 @@ pub struct ConsentBinding<'a> {
 }
 
 impl ConsentBinding<'_> {
-    /// The browser as a text that no principal of a call has.
+    /// Returns the browser as a text that differs from every principal of a call.
     fn principal(&self) -> String {
         format!("browser {}", self.browser)
     }
 }
 
 impl Gateway {
-    /// Seals a step that this browser has taken about this subject.
+    /// Seals a step of this browser for this subject.
     ///
     /// # Errors
-    /// [`Failure::Internal`] if nothing can be sealed.
+    /// [`Failure::Internal`] if sealing fails.
     pub fn seal_consent(
         &self,
         step: ConsentStep,
@@ -63,15 +63,15 @@ impl Gateway {
         self.inputs.seal_state(step.state(), bound, step.lasting())
     }
 
-    /// Returns true if a text is the seal of this step, by this browser, about this subject, and
-    /// not too old.
+    /// Returns true if a text is the seal of this step, by this browser, for this subject, and has
+    /// not expired.
     pub fn is_consent(&self, sealed: &str, step: ConsentStep, by: ConsentBinding<'_>) -> bool {
         let opened = self.inputs.open_state(sealed, &by.principal(), by.subject);
         opened.is_some_and(|opened| opened.state == step.state())
     }
 }
 
-/// The time in which a page that asks can be answered.
+/// Time limit to answer the page's question.
 const QUESTION_TIME: Duration = Duration::from_mins(10);
 /// The lifetime of a consent.
 const CONSENT_TIME: Duration = Duration::from_hours(30 * 24);

@@ -1,7 +1,7 @@
-//! The meta-tools: the gateway answers `find_tools` and `describe_tools` itself, from the client's own
-//! view, so that nothing is named which the client may not use. A call of `call_tool` becomes the
-//! call that it names before anything else sees it: from there on it is that call, with its record,
-//! rates, checks, questions and progress.
+//! The meta-tools. The gateway answers `find_tools` and `describe_tools` itself from the client's
+//! own view, so they reveal only elements that the client may use. A call of `call_tool` is
+//! replaced at the start by the call that it names, with that call's record, rates, checks,
+//! questions and progress.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,22 +29,22 @@ use crate::text::clip;
 use super::active_call::ActiveCall;
 use super::own_tools::tool_result;
 
-/// The meta-tool with the name that a call asks for.
+/// Returns the meta-tool that a call names.
 pub(super) fn named_meta_tool(call: &Call) -> Option<MetaTool> {
     let name = call.params.name().filter(|_| call.method == Method::ToolsCall)?;
     MetaTool::with_name(name)
 }
 
-/// Whether the clients of a view have this meta-tool.
+/// Returns true if clients of a view have this meta-tool.
 pub(super) fn is_offered(view: &View, tool: MetaTool) -> bool {
     view.discovery.as_ref().is_some_and(|discovery| discovery.offers(tool))
 }
 
-/// The call that a call of `call_tool` stands for.
+/// Returns the call inside a call of `call_tool`.
 ///
 /// # Errors
-/// [`Failure::InvalidArguments`] if it names none, and [`Failure::MetaCallRefused`] if the tool is for
-/// another meta-tool.
+/// [`Failure::InvalidArguments`] if it names none, and [`Failure::MetaCallRefused`] if the tool is
+/// for another meta-tool.
 pub(super) fn unwrap_call(
     snapshot: &Snapshot,
     view: &View,
@@ -73,13 +73,13 @@ pub(super) fn unwrap_call(
     let own = [("name", Cow::Owned(name)), ("arguments", inner.into())];
     let raw: Bytes = object_of(own.into_iter().chain(kept)).into();
     let params = Params::parse(Some(raw)).map_err(InternalFault::Params)?;
-    // The parameters in the headers are those of the meta-tool.
+    // The parameters in the headers belong to the meta-tool.
     let context = Context { peer: None, ..call.context.clone() };
     Ok(Box::new(Call { method: Method::ToolsCall, params, context, input: call.input.clone() }))
 }
 
-/// The failure of a call whose arguments stand beside the name of the tool, with that tool's schema;
-/// `None` if it is another mistake.
+/// Returns the failure, with the tool's schema, of a call that puts the tool's arguments beside
+/// `name` instead of into `arguments`; `None` for other mistakes.
 fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
     let members = Members::parse(call.params.arguments()?).ok()?;
     let name = text(members.find("name")?)?;
@@ -93,7 +93,8 @@ fn explain_flattened_call(view: &View, call: &Call) -> Option<Failure> {
     Some(explain_violations(ArgumentViolations::of_line(line), &raw))
 }
 
-/// Tells a model that called a tool by a meta-tool what it has to know to call it rightly.
+/// Extends the failure of a tool call through a meta-tool with the facts that a model needs to
+/// correct it.
 pub(super) fn explain_to_model(
     active: &mut ActiveCall,
     (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
@@ -117,7 +118,7 @@ pub(super) fn explain_to_model(
     });
 }
 
-/// The reply of `find_tools` or `describe_tools`.
+/// Returns the reply of `find_tools` or `describe_tools`.
 pub(super) fn answer(
     snapshot: &Arc<Snapshot>,
     view: &Arc<View>,
@@ -144,7 +145,7 @@ pub(super) fn answer(
     })
 }
 
-/// Searches away from the threads that serve clients: the first search of a view makes its index.
+/// Searches away from the threads that serve clients: the first search of a view builds its index.
 async fn run_search<T: Send + 'static>(
     snapshot: &Arc<Snapshot>,
     holder: &Holder,
@@ -156,7 +157,7 @@ async fn run_search<T: Send + 'static>(
     snapshot.policy.large_work().run(holder, patience, move || search(&used)).await
 }
 
-/// The vector of what `find_tools` is asked, if a service makes such vectors.
+/// Returns the vector of a `find_tools` query, if an embedding service is configured.
 async fn vector_of_query(
     (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
     holder: &Holder,
@@ -174,7 +175,7 @@ async fn vector_of_query(
     Ok(snapshot.ask_for_vector(view, kind, &asked.query).await)
 }
 
-/// The arguments of a call of a meta-tool.
+/// Returns the validated arguments of a meta-tool's call.
 pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Failure> {
     let raw = call.params.arguments().unwrap_or(b"{}");
     if tool == MetaTool::Describe
@@ -193,7 +194,8 @@ pub(super) fn checked_arguments(tool: MetaTool, call: &Call) -> Result<Bytes, Fa
     }
 }
 
-/// The name that is given to `describe_tools` where it wants a list of names; `None` if there is one.
+/// Returns the single name in arguments of `describe_tools` that should be a list of names; `None`
+/// if there is none.
 fn only_name(raw: &[u8]) -> Option<String> {
     let members = Members::parse(raw).ok()?;
     let [(key, value)] = &members.0[..] else { return None };
@@ -246,7 +248,7 @@ struct AskedNames {
     names: Vec<String>,
 }
 
-/// The result of `find_tools`.
+/// Returns the result of `find_tools`.
 fn find_elements(
     snapshot: &Snapshot,
     view: &View,
@@ -284,13 +286,13 @@ fn find_elements(
     Ok(tool_result(&message, Some(&structured)))
 }
 
-/// The functions of code; none where clients send no code.
+/// Returns the functions of code; empty if clients cannot send code.
 fn code_functions(view: &View) -> &[CodeFunction] {
     let is_code = view.discovery.as_ref().is_some_and(|it| it.offers(MetaTool::RunCode));
     if is_code { view.catalog.code_functions() } else { &[] }
 }
 
-/// An element in one line.
+/// Describes an element in one line.
 fn line_of(kind: Kind, found: &FoundElement, functions: &[CodeFunction]) -> String {
     if kind == Kind::Tools {
         let name = listed_name(&found.raw).unwrap_or_default();
@@ -312,12 +314,12 @@ fn line_of(kind: Kind, found: &FoundElement, functions: &[CodeFunction]) -> Stri
     }
 }
 
-/// What a call of a tool that was found may do.
+/// Returns the effect that a call of a found tool may have.
 fn intent_of_found(snapshot: &Snapshot, view: &View, found: &FoundElement) -> Option<CallIntent> {
     intent_of(snapshot, view, &listed_name(&found.raw)?)
 }
 
-/// The result of `describe_tools`.
+/// Returns the result of `describe_tools`.
 fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
     let asked: AskedNames = read(arguments)?;
     let (mut described, mut missing, mut size) = (Vec::new(), Vec::new(), 0);
@@ -349,7 +351,7 @@ fn describe_tools(view: &View, arguments: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(tool_result(&message, Some(&structured)))
 }
 
-/// The names of tools that an unknown one may stand for.
+/// Returns names of tools that resemble an unknown one.
 fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
     let asked = AskedSearch { kind: Kind::Tools, query: name, limit: MOST_SIMILAR, vector: None };
     let found = snapshot.search_names(view, asked);
@@ -357,8 +359,8 @@ fn similar_names(snapshot: &Snapshot, view: &View, name: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The failure for arguments that violate the schema of a tool, with that schema unless it is too
-/// long for a hint.
+/// Returns the failure for arguments that violate a tool's schema, with that schema unless it is
+/// too long for a hint.
 pub(super) fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> Failure {
     let members = Members::parse(raw).ok();
     let schema = members.and_then(|members| members.find("inputSchema")).map(RawValue::get);
@@ -369,10 +371,10 @@ pub(super) fn explain_violations(violations: ArgumentViolations, raw: &[u8]) -> 
     })
 }
 
-/// What a call of a tool may do; `None` if there is no such tool.
+/// Returns the effect that a call of a tool may have; `None` if there is no such tool.
 fn intent_of(snapshot: &Snapshot, view: &View, name: &str) -> Option<CallIntent> {
     let Some(entry) = view.catalog.find_tool(name) else {
-        // The gateway's own tools call others, which may do anything.
+        // The gateway's own tools call others, with any effect.
         return view.catalog.find_own_tool(name).map(|_| CallIntent::Destructive);
     };
     let is_trusted = snapshot.server(&entry.server)?.config.definitions.trusted;
@@ -384,15 +386,15 @@ fn intent_of(snapshot: &Snapshot, view: &View, name: &str) -> Option<CallIntent>
     })
 }
 
-/// The fault of arguments that cannot be read although they fit their schema.
+/// Fault of arguments that fit their schema but cannot be read.
 const NO_ARGUMENTS: ParamsFault = ParamsFault::Missing { member: "arguments" };
-/// How long a search waits for the searches of others, and when it may be tried again.
+/// Limit of a search's wait for other searches, and the time after which it may be tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(1);
-/// The most bytes of an element's text in a line, and of the schema that a refusal carries.
+/// Limit of the bytes of an element's text in a line, and of the schema that a refusal carries.
 const LONGEST_TEXT: usize = 160;
 const LONGEST_SCHEMA: usize = 16 << 10;
-/// The most bytes of all definitions in one answer.
+/// Limit of the bytes of all definitions in one answer.
 const MOST_DESCRIBED: usize = 256 << 10;
-/// How many names are suggested for an unknown one.
+/// Limit of the names suggested for an unknown one.
 const MOST_SIMILAR: usize = 3;

@@ -1,17 +1,17 @@
-//! The story of one call, one listing and one introduction.
+//! Entry point for calls, list requests and introductions.
 //!
-//! Read this module first. `downstream` has turned a client's request into a
-//! [`Call`]; [`Gateway::call`] and `send` show line by line what happens to it:
+//! Read this module first. `downstream` has turned a client's request into a [`Call`];
+//! [`Gateway::call`] and `send` show the steps of a call line by line:
 //!
 //! route in the catalog → admit (policy) → send to the server → release the reply
 //!
 //! An [`ActiveCall`] is the reply as the client reads it. However the call ends, it writes the
 //! access log, the metrics and the trace. If a server requests input in the middle of a call, the
-//! client's request ends with an `InputRequiredResult`; the client's retry takes the same steps and
+//! client's request ends with an `InputRequiredResult`. The client's retry takes the same steps and
 //! finds the parked call, or its server, by the sealed state that it carries.
 //!
-//! This module knows neither HTTP nor the eras' wire formats: `downstream` and
-//! `upstream` adapt to those.
+//! This module knows neither HTTP nor the eras' wire formats: `downstream` and `upstream` adapt to
+//! those.
 
 mod active_call;
 mod attempt;
@@ -104,9 +104,9 @@ pub struct Gateway {
     inputs: Arc<InputStore>,
     /// The metric handles of the methods that clients call.
     operations: Operations,
-    /// The runs of code under way.
+    /// Bounds the concurrent runs of code.
     code_runs: Arc<SharedAmount>,
-    /// The processor time of runs.
+    /// Processor time used by runs of code.
     code_budgets: Arc<code::CodeBudgets>,
 }
 
@@ -114,7 +114,7 @@ pub struct Gateway {
 pub type StartingCall = Pin<Box<dyn Future<Output = Box<ActiveCall>> + Send>>;
 
 impl Gateway {
-    /// A gateway around its snapshots.
+    /// Creates a gateway around its snapshots.
     pub fn new(
         snapshots: Arc<Snapshots>,
         metrics: Arc<Metrics>,
@@ -136,13 +136,13 @@ impl Gateway {
         }
     }
 
-    /// Records what a client declares, before anything is done for it: the servers of a gateway with
-    /// only one client are told of it when they start.
+    /// Records a client's declared capabilities before serving it: a gateway with a single client
+    /// passes them on to its servers when they start.
     pub fn meet_client(&self, client: &Client) {
         self.snapshots.meet_client(client.abilities());
     }
 
-    /// Ends a Legacy client's session: servers release what they hold for it.
+    /// Ends a Legacy client's session: servers release the resources that they hold for it.
     pub fn client_left(&self, session: &str) {
         for member in self.snapshots.load().servers() {
             member.server.client_left(session);
@@ -150,7 +150,7 @@ impl Gateway {
         self.snapshots.hub().leave(session);
     }
 
-    /// Notifies of every change of the lists that clients see.
+    /// Returns a receiver of every change of the lists that clients see.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.snapshots.changes()
     }
@@ -165,7 +165,7 @@ impl Gateway {
         self.inputs.released.retain(keep);
     }
 
-    /// The key of the view that a client has.
+    /// Returns the key of the client's view.
     fn view_key(&self, context: &Context) -> ViewKey {
         let abilities = context.client.abilities();
         let abilities = (!abilities.are_none()).then(|| abilities.clone());
@@ -185,8 +185,8 @@ impl Gateway {
         self.start(snapshot, call, None)
     }
 
-    /// Makes a call again, with the client's answers to the server's input requests, for a Legacy
-    /// client: it sent one request, which has one record.
+    /// Makes a call again for a Legacy client, with its answers to the server's input requests. The
+    /// client has sent one request, so the record continues.
     ///
     /// # Cancel safety
     /// As [`Gateway::call`].
@@ -200,8 +200,8 @@ impl Gateway {
         self.start(snapshot, call, record)
     }
 
-    /// Makes a call, with its record if it has one. A call of a meta-tool for calls is the call that
-    /// it names.
+    /// Makes a call, with its record if it has one. A call of `call_tool` is replaced by the call
+    /// that it names.
     fn start(
         self: &Arc<Self>,
         snapshot: Arc<Snapshot>,
@@ -265,8 +265,8 @@ impl Gateway {
         call: Box<Call>,
         record: Record,
     ) -> StartingCall {
-        // Created before the first await, so that a call that is cancelled while it is routed or
-        // sent is logged, too.
+        // Created before the first await, so that a call that is cancelled during routing or
+        // sending is logged, too.
         let asker = Requester::bind(&self.inputs, &call);
         let active = boxed(|| ActiveCall::begin(record, asker));
         let key = self.view_key(&call.context);
@@ -283,8 +283,8 @@ impl Gateway {
     }
 }
 
-/// Waits until the reply to a call begins. Where servers have not listed, `lacking` has the next
-/// snapshots.
+/// Waits until the reply to a call begins. While servers have not listed yet, `lacking` provides
+/// newer snapshots.
 #[expect(clippy::manual_async_fn, reason = "the future of an async fn has its arguments twice")]
 fn await_reply(
     (mut snapshot, lacking): (Arc<Snapshot>, Option<Arc<Snapshots>>),
@@ -297,7 +297,7 @@ fn await_reply(
             match Box::pin(login::resume_login(snapshot, &call, &mut active)).await {
                 Ok(resumed) => {
                     snapshot = resumed;
-                    // The login may have been the first of any client.
+                    // This may have been the client's first login.
                     key.account = snapshot.grants.account_of(&call.context.principal);
                 }
                 Err(refused) => {
@@ -311,7 +311,7 @@ fn await_reply(
             && !route::exists(&snapshot, &view, &call, active.asker())
             && let Some(pending) = FirstLists::pending(&snapshot, &view, None)
         {
-            // The client knows the name from before the gateway's start.
+            // The client knows the name from before a restart of the gateway.
             drop((view, snapshot));
             Box::pin(pending.wait(&snapshots, None)).await;
             snapshot = snapshots.load_full();
@@ -321,7 +321,8 @@ fn await_reply(
         if (key.abilities.is_some() || key.account.is_some() || is_legacy)
             && !route::exists(&snapshot, &view, &call, active.asker())
         {
-            // A server may list it for clients like this one, of which no server has been told yet.
+            // A server that lists by client may offer the name to clients like this one, but has
+            // not been asked yet.
             let (asked, until) = ((&call.context, Kind::Tools), clock::now() + listing::PATIENCE);
             Box::pin(listing::refresh_lists(&snapshot, &view, asked, until)).await;
             let era = is_legacy.then_some(Era::Legacy);
@@ -342,7 +343,8 @@ struct UnroutedCall {
 /// The reply to a call, once it has begun.
 type BeginningReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
-/// Sends a call whose name may be in lists that are due, or explains why it has no route.
+/// Sends a call of a name that may be in due lists, or returns the failure of a call without a
+/// route.
 fn send_later<'a>(
     snapshot: &'a Arc<Snapshot>,
     (view, key): (&'a Arc<View>, &'a ViewKey),
@@ -393,7 +395,7 @@ async fn send(
 
     // Admit. A resumed call was admitted with its first attempt.
     let member = route.member;
-    // A request about a task is no call of its tool, whose hints say nothing of it.
+    // A request about a task is not a call of its tool, so the tool's hints do not apply.
     let of_call = route.results.filter(|_| call.method == Method::ToolsCall);
     let retries = RetryPlan::prepare(of_call, snapshot, member);
     let mut target = route.into_target(&call.params);
@@ -439,7 +441,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// A larger future costs every call: its memory, and what is moved within it.
+    /// The future's size costs every call: memory, and bytes copied within it.
     #[test]
     fn a_calls_future_is_small() {
         let size = size(await_reply);

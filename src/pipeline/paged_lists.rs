@@ -1,5 +1,5 @@
-//! Lists that clients read page by page: kept for a time after they have changed, so that the last page
-//! belongs to the same list as the first.
+//! Lists that clients read page by page. They are kept for a time after a change, so that the last
+//! page belongs to the same list as the first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,21 +12,22 @@ use crate::clock;
 use crate::config::Config;
 use crate::snapshot::{Snapshot, View, ViewKey};
 
-/// The views whose lists clients are reading, the one that was read last at the end.
+/// Views with lists that clients are reading, the least recently read first.
 #[derive(Default)]
 pub(super) struct PagedLists(Mutex<VecDeque<PagedList>>);
 
 struct PagedList {
-    /// Who sees the view: nobody else is given a page of it.
+    /// Key of the view: only clients with the same key get its pages.
     key: ViewKey,
-    /// What another configuration hides must not be shown by a page of before.
+    /// Configuration of the view: a page from before a reload must not show elements that the new
+    /// configuration hides.
     config: Arc<Config>,
     view: Arc<View>,
     until: Instant,
 }
 
 impl PagedLists {
-    /// Keeps a view of which a client has a page that is not the last one.
+    /// Keeps a view after a client has read a page that is not the last one.
     pub(super) fn keep(&self, key: ViewKey, snapshot: &Snapshot, view: &Arc<View>) {
         let now = clock::now();
         let mut all = self.0.lock();
@@ -38,7 +39,7 @@ impl PagedLists {
         all.push_back(PagedList { key, config, view, until: now + LASTING });
     }
 
-    /// The views that were kept for those who have this key, under the same configuration.
+    /// Returns the views kept for clients with this key under the same configuration.
     pub(super) fn find(&self, key: &ViewKey, snapshot: &Snapshot) -> Vec<Arc<View>> {
         let now = clock::now();
         let all = self.0.lock();
@@ -49,7 +50,7 @@ impl PagedLists {
     }
 }
 
-/// How long a client may take from one page to the next if the list changes meanwhile.
+/// Time limit between two page requests if the list changes meanwhile.
 const LASTING: Duration = Duration::from_mins(1);
-/// The most views that are kept.
+/// Limit of kept views.
 const MOST_VIEWS: usize = 16;

@@ -36,7 +36,7 @@ pub(super) struct Record {
     counts: [Option<Arc<CallMetrics>>; 2],
     address: IpAddr,
     method: Method,
-    /// As the client sent them: they name the subject.
+    /// As sent by the client: they name the subject.
     params: Params,
     client: ProtocolVersion,
     transport: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct Record {
     client_trace: Option<ClientTrace>,
 }
 
-/// How to send the events of a call.
+/// Sender and tag for the events of a call.
 struct CallEvents {
     sender: EventSender,
     tag: CallTag,
@@ -107,7 +107,7 @@ impl Record {
         record
     }
 
-    /// Sends an event of this call, if any are sent.
+    /// Sends an event of this call, if events are enabled.
     fn send_event<'a>(&'a self, write: impl FnOnce(CallFacts<'a>) -> LifecycleEvent<'a>) {
         let Some(events) = &self.events else { return };
         events.sender.send(&write(CallFacts {
@@ -147,8 +147,7 @@ impl Record {
         });
     }
 
-    /// The trace to send to the server, if it differs from the one in the
-    /// client's `_meta`.
+    /// Returns the trace to send to the server, if it differs from the one in the client's `_meta`.
     pub(super) fn trace_to_send(&self, trace: &Trace) -> Option<(String, Option<String>)> {
         let client = self.client_trace.as_ref()?;
         let parent = client.traceparent()?;
@@ -306,18 +305,18 @@ fn count_limit(metrics: &Metrics, failure: &Failure) {
     }
 }
 
-/// How to send the events of the next call; `None` if none are sent.
+/// Prepares the sending of events for the next call; `None` if events are disabled.
 fn call_events(sender: &EventSender) -> Option<Box<CallEvents>> {
     let tag = sender.tag_call()?;
     Some(Box::new(CallEvents { sender: sender.clone(), tag }))
 }
 
-/// The name or URI that a call asks for, as the client wrote it.
+/// Returns the name or URI of a call, as the client wrote it.
 fn requested_name(params: &Params) -> Option<&str> {
     params.name().or_else(|| params.uri())
 }
 
-/// The typed subject of a call: what the name or URI stands for in this method.
+/// Returns the typed subject of a call, from its method and its name or URI.
 pub(super) fn subject<'a>(method: &Method, name: Option<&'a str>) -> CallSubject<'a> {
     match (method, name) {
         (Method::ToolsCall, Some(name)) => CallSubject::Tool(name),

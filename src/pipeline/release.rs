@@ -46,23 +46,23 @@ pub(super) struct Release {
     lifts_task: bool,
     /// The client asked for progress notifications.
     progress: bool,
-    /// How a tool's result is changed.
+    /// Change of a tool's result.
     results: Option<Arc<ResultTransform>>,
     content: ContentForm,
-    /// The raw `serverInfo` that results have instead of their own; `None` if it is the server's choice.
+    /// The raw `serverInfo` that replaces the one in results; `None` if the server's own is kept.
     info: Option<Bytes>,
-    /// What becomes of a result that the client has already.
+    /// Replacement of a result that the client already has.
     repeats: Option<Box<RepeatWatch>>,
-    /// Where larger results are kept, and for whom.
+    /// Store for results that exceed the size limit, and their owner.
     keeper: (Arc<InputStore>, Principal, Holder),
     large_work: Arc<LargeWork>,
 }
 
-/// The form of the structured content of a tool's result.
+/// Forms of the structured content of a tool's result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContentForm {
     Unchanged,
-    /// Within an object, because the client knows no other structured content.
+    /// Within an object, because the client supports no other structured content.
     WithinObject,
 }
 
@@ -74,7 +74,7 @@ impl ContentForm {
 }
 
 impl Release {
-    /// The rewrites that the reply to `call` needs; `None` if it needs none.
+    /// Returns the rewrites that the reply to `call` needs; `None` if it needs none.
     pub(super) fn for_call(
         call: &Call,
         route: &Route<'_>,
@@ -128,7 +128,7 @@ impl Release {
         }))
     }
 
-    /// Whether a result of a server of that era has to be buffered to be rewritten.
+    /// Returns true if a result of a server of that era has to be buffered to be rewritten.
     pub(super) fn needs_whole(&self, era: Era) -> bool {
         self.uris.is_some()
             || self.results.is_some()
@@ -153,7 +153,7 @@ impl Release {
         }
     }
 
-    /// Whether the rewrite of this answer would hold up the other clients of its thread.
+    /// Returns true if the rewrite of this answer would hold up the other clients of its thread.
     pub(super) fn is_large(&self, answer: &Answer) -> bool {
         let length = match answer {
             Answer::Result(result) => result.raw().len(),
@@ -176,7 +176,7 @@ impl Release {
         answer: Answer,
     ) -> Result<Answer, Failure> {
         let large_work = Arc::clone(&self.large_work);
-        // Not to be tried again: the server has done what it was asked.
+        // Not retryable: the server has already processed the call.
         let failure = InternalFault::LargeWork.into();
         let patience = Patience { longest: LONGEST_WAIT, failure };
         large_work.run(&holder, patience, move || self.release_answer(answer)).await
@@ -218,7 +218,7 @@ impl Release {
     }
 
     /// Changes the outcome of a tool call: a result, or the task that contains it. An answer about
-    /// a task that has none stays as it is.
+    /// a task without an outcome stays as it is.
     fn shape_outcome(&self, result: &ResultBody) -> Option<Bytes> {
         let transform = self.results.as_ref()?;
         let (inputs, owner, holder) = &self.keeper;
@@ -262,7 +262,7 @@ impl Release {
         })
     }
 
-    /// A read's error in the Modern form, with the URI that the client asked for.
+    /// Returns a read's error in the Modern form, with the URI that the client asked for.
     fn release_error(&self, error: ErrorBody) -> ErrorBody {
         match &self.asked {
             Some(asked) => lift::read_error(&error, asked).unwrap_or(error),
@@ -271,7 +271,7 @@ impl Release {
     }
 }
 
-/// The result with another text, if there is one.
+/// Replaces the text of a result, if there is a new one.
 fn with_raw(result: ResultBody, raw: Option<Bytes>) -> ResultBody {
     match raw {
         Some(raw) => result.with(raw).unwrap_or(result),
@@ -279,7 +279,7 @@ fn with_raw(result: ResultBody, raw: Option<Bytes>) -> ResultBody {
     }
 }
 
-/// A client that reads URIs in a server's messages.
+/// Rewrites a server's URIs for one client.
 pub(super) struct UriReader<'a> {
     pub(super) view: &'a View,
     pub(super) inputs: &'a InputStore,
@@ -288,8 +288,8 @@ pub(super) struct UriReader<'a> {
 }
 
 impl UriReader<'_> {
-    /// Replaces the server's URIs with the public URIs of the client's view; `None` if there is nothing
-    /// to replace. Those of a guarded server may be asked for from then on.
+    /// Replaces the server's URIs with the public URIs of the client's view; `None` if there is
+    /// nothing to replace. The client may request URIs of a guarded server from then on.
     pub(super) fn publish_uris(
         &self,
         server: &ServerName,
@@ -310,7 +310,7 @@ impl UriReader<'_> {
     }
 }
 
-/// How many bytes of an answer are rewritten on the thread that serves its client.
+/// Limit of an answer's bytes that are rewritten on the thread that serves its client.
 const LARGE: usize = 256 * 1024;
-/// How long a large answer waits for other work: as long as most clients wait for an answer.
+/// Limit of a large answer's wait for other work: as long as most clients wait for an answer.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);

@@ -1,7 +1,8 @@
-//! The URIs in results that were released to a client: of a server whose resources rules or holds
-//! concern, the client may ask for them although no list has them.
+//! URIs in results that were released to a client. The client may request them although no list
+//! contains them, if their server's resources are subject to rules or holds.
 //!
-//! They are digests, in this process alone; of what rules deny or a hold covers they open nothing.
+//! They are kept as digests, in this process alone. They give no access to resources that rules
+//! deny or a hold covers.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -25,7 +26,7 @@ struct ReleasedByClient {
 struct ReleasedToClient {
     principal: Principal,
     known: HashSet<UriDigest>,
-    /// The same, the oldest first.
+    /// The same digests, the oldest first.
     order: VecDeque<UriDigest>,
     /// The number of the last use.
     used: u64,
@@ -74,7 +75,7 @@ impl ReleasedUris {
         })
     }
 
-    /// Drops those of principals that are no longer known.
+    /// Drops the URIs of unknown principals.
     pub(super) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().clients.retain(|_, own| keep(&own.principal));
     }
@@ -102,9 +103,9 @@ fn digest_of(server: &ServerName, native: &str) -> UriDigest {
     digest
 }
 
-/// The most URIs of one client; the oldest are forgotten.
+/// Limit of the URIs of one client; the oldest are forgotten.
 const MOST_URIS_EACH: usize = 1024;
-/// The most clients with released URIs.
+/// Limit of clients with released URIs.
 const MOST_CLIENTS: usize = 256;
 
 #[cfg(test)]

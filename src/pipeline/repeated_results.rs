@@ -1,12 +1,12 @@
-//! Large results that a client has already: in a profile with `repeated_results = "reference"` they
+//! Large results that a client already has: in a profile with `repeated_results = "reference"` they
 //! are not sent again.
 //!
-//! What a client has is known in two ways. A Legacy session remembers what was sent in it. A client of
-//! either era may name the results that it holds, by the digests which they came with, in the `_meta`
-//! of each call; a Modern client, which has no session, has to.
+//! There are two ways to know the client's results. A Legacy session remembers the results sent in
+//! it. A client of either era may list the results that it holds in the `_meta` of each call, by
+//! the digests that came with them; a Modern client has no session and must do so.
 //!
-//! Only tools that read are concerned, as their servers annotate them: a model that no longer has a
-//! result makes the call again.
+//! Only tools annotated as read-only by their servers are concerned: a model that has lost a result
+//! makes the call again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,17 +36,17 @@ pub(super) struct RepeatWatch {
 }
 
 enum KnownResults {
-    /// What was sent in the session, and the digest of this call.
+    /// Results sent in the session, and the digest of this call.
     Sent(Arc<SentResults>, ResultDigest),
-    /// The digests of the results that the client says it holds.
+    /// Digests of the results that the client lists as held.
     Held(Vec<String>),
 }
 
 impl RepeatWatch {
-    /// `None` if the client gets every result of the call.
+    /// Prepares the check for a call; `None` if the client gets every result of the call.
     ///
     /// # Errors
-    /// [`Failure::InvalidMeta`] if the client's list of what it holds is malformed.
+    /// [`Failure::InvalidMeta`] if the client's list of held results is malformed.
     pub(super) fn for_call(
         call: &Call,
         route: &Route<'_>,
@@ -70,7 +70,7 @@ impl RepeatWatch {
         Ok(Some(Box::new(Self { known, has_output_schema: tool.has_output_schema(), metrics })))
     }
 
-    /// What the client gets instead of a result; `None` if it gets the result as it is.
+    /// Returns the replacement of a result; `None` if the client gets the result as it is.
     pub(super) fn replace(&self, result: &ResultBody) -> Option<Bytes> {
         if *result.kind() != ResultType::Complete || result.is_error() {
             return None;
@@ -98,7 +98,7 @@ impl RepeatWatch {
             .then(|| self.rewrite(&members, content.as_deref(), meta.as_deref()).into())
     }
 
-    /// The result with other content, or other metadata, or both.
+    /// Rebuilds the result with other content, other metadata, or both.
     fn rewrite(&self, members: &Members<'_>, content: Option<&str>, meta: Option<&str>) -> Vec<u8> {
         let replaced = |name: &str| match name {
             CONTENT => content,
@@ -114,7 +114,7 @@ impl RepeatWatch {
     }
 }
 
-/// The digests of the results that a client says it holds; `None` if it does not say.
+/// Returns the digests of the results that a client lists as held; `None` without such a list.
 fn held_results(params: &Params) -> Result<Option<Vec<String>>, ParamsFault> {
     let meta = params.meta_span().and_then(|span| params.raw().get(span));
     let members = meta.and_then(|raw| Members::parse(raw).ok());
@@ -129,7 +129,7 @@ fn held_results(params: &Params) -> Result<Option<Vec<String>>, ParamsFault> {
     })
 }
 
-/// Metadata with the digest of a result.
+/// Builds metadata with the digest of a result.
 fn named_meta(own: Option<&RawValue>, name: &str) -> String {
     let own = own.and_then(|own| Members::parse(own.get().as_bytes()).ok());
     let own = own.map(|members| members.0).unwrap_or_default();
@@ -139,7 +139,7 @@ fn named_meta(own: Option<&RawValue>, name: &str) -> String {
     String::from_utf8(object_of(kept.chain(digest).collect::<Vec<_>>())).unwrap_or_default()
 }
 
-/// What a model reads in place of a result of so many bytes: one that its client holds under a name,
+/// Describes a repeated result of this size for the model: one that the client holds under a name,
 /// or one that was sent in the session.
 fn describe_repeat(name: Option<&str>, size: usize) -> String {
     match name {
@@ -170,7 +170,7 @@ fn digest_of(parts: [&[u8]; 2]) -> ResultDigest {
 
 const CONTENT: &str = "content";
 const STRUCTURED: &str = "structuredContent";
-/// The fewest bytes of a large result: about a thousand tokens.
+/// Minimum size of a large result: about a thousand tokens.
 const LEAST_SIZE: usize = 4096;
-/// The most results that a client may say it holds.
+/// Limit of the results that a client may list as held.
 const MOST_HELD: usize = 256;

@@ -1,6 +1,5 @@
-//! Calls that are made again after a failure, as the configuration says: those of tools that change
-//! nothing, or nothing more when they are called twice; and any other if the server has received
-//! nothing of it.
+//! Retries of failed calls, as configured. Calls of read-only and idempotent tools are repeated; a
+//! call of any other tool is repeated only if the server has received nothing of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +14,16 @@ use crate::snapshot::{Snapshot, SnapshotServer};
 
 use super::attempt::FirstSend;
 
-/// How a call is made again.
+/// Plan for repeating a call.
 pub(super) struct RetryPlan {
-    /// How many more times.
+    /// Attempts left.
     left: usize,
-    /// The tool may be called twice.
+    /// The tool is read-only or idempotent.
     is_repeatable: bool,
     budget: Arc<RetryBudget>,
 }
 
-/// What the server may have received of a call that failed.
+/// Part of a failed call that the server may have received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Received {
     Nothing,
@@ -34,12 +33,12 @@ enum Received {
 /// An attempt that may succeed if it is made again.
 enum FailedAttempt {
     Failure(Failure),
-    /// A result that says that the server is busy, as it arrived, and the rest of the reply.
+    /// A result that reports a busy server, as it arrived, and the rest of the reply.
     Result(Box<(Event, Reply)>),
 }
 
 impl FailedAttempt {
-    /// What the client gets if there is no other attempt.
+    /// Returns the client's reply if no further attempt follows.
     fn give_up(self, slot: Option<InFlightSlot>) -> Result<Reply, Failure> {
         match self {
             Self::Failure(failure) => Err(failure),
@@ -60,13 +59,13 @@ impl fmt::Display for FailedAttempt {
     }
 }
 
-/// Whether the server may answer otherwise if it is called again.
+/// Returns true if another call may succeed.
 fn is_transient(first: &Event) -> bool {
     matches!(first, Event::Answer(Ok(Answer::Result(result))) if result.is_transient())
 }
 
 impl RetryPlan {
-    /// The plan for calls of a tool; `None` if they are made once.
+    /// Returns the plan for calls of a tool; `None` if they are made once.
     pub(super) fn prepare(
         results: Option<&Arc<ResultTransform>>,
         snapshot: &Snapshot,
@@ -78,7 +77,7 @@ impl RetryPlan {
         Some(Self { left, is_repeatable: results.is_repeatable(), budget: Arc::clone(budget) })
     }
 
-    /// Whether the call is made again after this, which counts.
+    /// Returns true if the call is repeated after this attempt, and counts the retry.
     fn take(&mut self, attempt: &FailedAttempt, received: Received) -> bool {
         let may_help = match (attempt, received) {
             (FailedAttempt::Failure(failure), Received::Nothing) => was_unreachable(failure),
@@ -91,16 +90,16 @@ impl RetryPlan {
     }
 }
 
-/// Whether no connection to the server could be opened: it was refused, or its process is not
-/// running.
+/// Returns true if no connection to the server could be opened: it was refused, or its process is
+/// not running.
 fn was_unreachable(failure: &Failure) -> bool {
     use ServerFault::{NotRunning, NotStarted, Unreachable};
     matches!(failure, Failure::ServerDown { fault, .. }
         if matches!(**fault, Unreachable | NotStarted | NotRunning))
 }
 
-/// Whether a failure may pass by itself. A call that took too long is not among them: its client has
-/// waited for long enough.
+/// Returns true for a failure that may be temporary. A timeout is not: the client has waited for
+/// long enough.
 fn may_pass(failure: &Failure) -> bool {
     match failure {
         Failure::ServerBroke { .. } => true,
@@ -112,8 +111,8 @@ fn may_pass(failure: &Failure) -> bool {
     }
 }
 
-/// Sends a call, and again while its failures allow it. A server that has begun to reply is not
-/// called again, nor one whose client has heard of the call.
+/// Sends a call, and repeats it while its failures allow it. There is no further attempt once the
+/// server has begun to reply, or the client has received an event of the call.
 pub(super) fn send_with_retries(
     snapshot: &Arc<Snapshot>,
     member: &SnapshotServer,
@@ -170,7 +169,7 @@ async fn attempt_calls(
     }
 }
 
-/// The longest wait before the first retry, and before any.
+/// Limits of the waits: before the first retry, and before any.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 

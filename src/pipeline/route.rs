@@ -29,18 +29,18 @@ pub(super) struct Route<'a> {
     pub(super) member: &'a SnapshotServer,
     /// The server's own name or URI of the subject; `None` if the method has no subject.
     pub(super) native: Option<NativeName>,
-    /// The tool that is called.
+    /// The tool to call.
     pub(super) tool: Option<&'a Arc<Tool>>,
-    /// How the tool's results are changed.
+    /// Change of the tool's results.
     pub(super) results: Option<&'a Arc<ResultTransform>>,
     /// True if Legacy clients get the structured content of its results within an object.
     pub(super) wraps_results: bool,
     /// The metrics of the tool.
     pub(super) tool_metrics: Option<&'a Arc<ToolMetrics>>,
-    /// How tasks affect the call.
+    /// Effect of tasks on the call.
     pub(super) task_mode: TaskMode,
-    /// What the call asks for, as rules know it; `None` without rules, and for a method that asks for
-    /// nothing that is listed.
+    /// The requested element, in the form that rules use; `None` without rules, and for a method
+    /// without a listed subject.
     pub(super) requested: Option<Arc<RequestedElement>>,
     naming: SubjectMember,
 }
@@ -96,7 +96,7 @@ pub(super) fn find<'a>(
     Ok(route)
 }
 
-/// Whether a call has a route in this view.
+/// Returns true if a call has a route in this view.
 pub(super) fn exists(snapshot: &Snapshot, view: &View, call: &Call, asker: &Requester) -> bool {
     match (&call.method, call.params.name()) {
         // Tasks are not listed.
@@ -127,8 +127,8 @@ fn find_tool<'a>(
     })
 }
 
-/// The failure of a call without a route: of a tool that the client could see until a moment ago,
-/// its model is told that it is gone.
+/// Returns the failure of a call without a route. For a tool that the client could see until a
+/// moment ago, it states that the tool was removed.
 pub(super) fn explain(
     failure: Failure,
     (snapshot, key): (&Snapshot, &ViewKey),
@@ -156,8 +156,8 @@ fn find_resource(view: &View, asker: &Requester, uri: &str) -> Option<ElementOri
     view.catalog.uris().find_origin_or_released(uri, &is_released)
 }
 
-/// Finds the skill, or the directory, that a request names: as if it did not exist where its server
-/// does not declare the extension.
+/// Finds the skill, or the directory, of a request. If its server does not declare the extension,
+/// the failure is that of an unknown one.
 fn find_skill_resource<'a>(
     snapshot: &'a Snapshot,
     view: &View,
@@ -168,7 +168,7 @@ fn find_skill_resource<'a>(
     let serves = |origin: &ElementOrigin| match view.list(&origin.server) {
         Some(list) if call.method == Method::DirectoryRead => list.offers.reads_directories(),
         Some(list) => list.offers.offers_list(Kind::Skills),
-        // The server has not been heard from: it will tell.
+        // The server has not answered yet: let it decide.
         None => true,
     };
     let origin = find_resource(view, asker, uri).filter(serves);
@@ -191,7 +191,7 @@ fn find_task<'a>(
     }
     let entry = match tool {
         Some(tool) => Some(tasks::find_tool_of_task(view, (&server, &tool), id)?),
-        // Under rules, a task belongs to what its tool is.
+        // Under rules, access to a task follows from its tool.
         None if snapshot.policy.authorization().is_some() => return Err(tasks::unknown_task(id)),
         None => None,
     };
@@ -204,7 +204,7 @@ fn find_task<'a>(
     Ok(Route { results, wraps_results, ..route })
 }
 
-/// An unknown method is routed to the only server that declares the matching capability, or to the
+/// Routes an unknown method to the only server that declares the matching capability, or to the
 /// only server there is. It has no route in a profile that shows only certain tools, prompts or
 /// resources.
 ///
@@ -247,7 +247,7 @@ fn clip_name(name: &str) -> String {
 }
 
 impl<'a> Route<'a> {
-    /// A route to a server, for a method without a subject.
+    /// Creates a route to a server, for a method without a subject.
     fn to_member(member: &'a SnapshotServer) -> Self {
         Self {
             member,
@@ -267,7 +267,7 @@ impl<'a> Route<'a> {
         Some(Self { native: Some(origin.native.clone()), naming, ..Self::to_member(member) })
     }
 
-    /// The name of the server.
+    /// Returns the name of the server.
     pub(super) fn server(&self) -> &'a ServerName {
         &self.member.config.name
     }
@@ -288,8 +288,8 @@ impl<'a> Route<'a> {
         Ok(verify_headers(mirrored, &call.context.headers, call.params.arguments())?)
     }
 
-    /// The target for policy to permit: the server, and the edits that put its own names into these
-    /// params.
+    /// Returns the target for policy to permit: the server, and the edits that put its own names
+    /// into these params.
     pub(super) fn into_target(self, params: &Params) -> CallTarget {
         let edits = self.edits(params);
         let server = self.server().clone();

@@ -1,4 +1,4 @@
-//! What a client hears of a call that takes long: one notification, never a result.
+//! Notification of a client during a slow call: one message, never a result.
 
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ pub(super) struct SlowNotice {
 }
 
 impl SlowNotice {
-    /// The notification that this client takes: progress if it has sent a token, else a log message
-    /// if it has asked for these; `None` if it takes neither, or no time is configured.
+    /// Prepares the notification that this client accepts: progress if it has sent a token,
+    /// otherwise a log message if it has requested those; `None` if it accepts neither, or no time
+    /// is configured.
     pub(super) fn prepare(settings: &TransformSettings, context: &Context) -> Option<Box<Self>> {
         let due = clock::now() + settings.slow_after?;
         let message = settings.slow_message.as_deref().unwrap_or(DEFAULT_MESSAGE);
@@ -37,7 +38,8 @@ impl SlowNotice {
     }
 }
 
-/// Sends a call once it is admitted, and waits for neither: the client may hear of it before.
+/// Returns a reply that admits and sends the call while it is read, so that the client can be
+/// notified before the call is admitted.
 pub(super) fn send_slow(
     snapshot: &Arc<Snapshot>,
     member: &SnapshotServer,
@@ -66,5 +68,5 @@ fn log_notice(least: LogLevel, message: &str) -> Option<Notice> {
     Notice::line(notification::MESSAGE.to_owned(), params.into(), least)
 }
 
-/// What clients hear if the configuration says nothing else.
+/// Default text of the notification.
 const DEFAULT_MESSAGE: &str = "Still working on it.";

@@ -1,8 +1,8 @@
 //! Audit records of subscriptions.
 //!
-//! What a Legacy client is refused is answered with an error, and recorded as a refused request; a
-//! Modern client is granted what it may have of all that it asks for at once, and each part of that
-//! has its own record here.
+//! A Legacy client's refused subscription is answered with an error, and recorded as a refused
+//! request. A Modern client requests several subscriptions at once and is granted the permitted
+//! ones; each has its own record here.
 
 use std::sync::Arc;
 
@@ -17,16 +17,17 @@ use crate::upstream::{SubscriptionGuard, SubscriptionRefusal, Topic};
 use super::audit::{DEFAULT, limit_of};
 use super::{Gateway, route};
 
-/// What came of a subscription.
+/// Outcome of a subscription.
 pub(super) type SubscriptionOutcome =
     Result<Result<Arc<SubscriptionGuard>, SubscriptionRefusal>, Failure>;
 
-/// The decision, how it ended, and why it failed.
+/// The decision, the outcome, and the reason if it failed.
 type RecordedOutcome = (AuditDecision, &'static str, Option<&'static str>);
 
 impl Gateway {
-    /// Records what came of a subscription to a resource by its public URI, or to something that has
-    /// none. `notes` are its own: other subscriptions of the request are decided about by themselves.
+    /// Records the outcome of a subscription to a resource by its public URI, or to a subject
+    /// without one. `notes` belong to this subscription alone: the others of the request are
+    /// decided separately.
     pub(super) fn audit_subscription(
         &self,
         (context, notes): (&Context, &AuditNotes),
@@ -88,7 +89,7 @@ impl Gateway {
     }
 }
 
-/// `None` for what is recorded as a refused request.
+/// Returns the record's outcome; `None` for subscriptions that are recorded as refused requests.
 fn verdict_on(outcome: &SubscriptionOutcome, is_legacy: bool) -> Option<RecordedOutcome> {
     match outcome {
         Ok(Ok(_)) => Some((AuditDecision::Allow, CallOutcome::Ok.label(), None)),

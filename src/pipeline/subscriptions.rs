@@ -1,5 +1,4 @@
-//! The story of one subscription: from a client's URI to its server, and the
-//! notifications on the way back.
+//! Subscriptions: from a client's URI to its server, and the notifications on the way back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -39,7 +38,7 @@ pub struct Subscriber {
     pending: PendingNotice,
 }
 
-/// What a client subscribes to, as the client named it.
+/// A client's subscription, in the client's own names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum AskedTopic {
     /// A resource, by its URI.
@@ -89,7 +88,7 @@ impl Subscriber {
         drop(all);
     }
 
-    /// The client's own names for the topic of a server's notification.
+    /// Returns the client's own names for the topic of a server's notification.
     fn known_as(
         &self,
         (view, is_released): (&View, ReleasedCheck<'_>),
@@ -107,7 +106,7 @@ impl Subscriber {
         drop(subscribed);
         let Topic::Resource(native) = topic else { return known };
         if known.is_empty() {
-            // A part of the resource that was subscribed to.
+            // A part of the subscribed resource.
             known.push(view.catalog.uris().public_uri(server, native).into_owned());
         }
         // Resources that the client may no longer see are left out.
@@ -124,13 +123,12 @@ impl Subscriber {
 }
 
 impl Gateway {
-    /// Subscribes a client to a resource. Waits a while for the server's
-    /// response; a server that is down is asked when it is back.
+    /// Subscribes a client to a resource. Waits a while for the server's response. If the server is
+    /// down, the request is sent once it is back.
     ///
     /// # Errors
-    /// [`Failure`] if the resource does not exist in the client's view, no
-    /// server offers updates for it, or there are too many subscriptions. The
-    /// inner error is the server's own refusal.
+    /// [`Failure`] if the resource does not exist in the client's view, no server offers updates
+    /// for it, or there are too many subscriptions. The inner error is the server's own refusal.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client may or may not be subscribed.
@@ -198,13 +196,12 @@ impl Gateway {
         Ok(self.ask(subscriber, context, asked, find).await?.is_ok())
     }
 
-    /// Forwards the members of a `subscriptions/listen` filter that the gateway
-    /// does not know, raw, to the only server that they can be meant for.
-    /// Returns what the server agreed to, as a raw object.
+    /// Forwards the members of a `subscriptions/listen` filter that the gateway does not know, raw,
+    /// to the only server that they can be meant for. Returns the part that the server agreed to,
+    /// as a raw object.
     ///
     /// # Errors
-    /// [`Failure`] if there is no such server, or there are too many
-    /// subscriptions.
+    /// [`Failure`] if there is no such server, or there are too many subscriptions.
     pub async fn subscribe_to_unknown(
         &self,
         subscriber: &Subscriber,
@@ -225,7 +222,7 @@ impl Gateway {
         agreed.await.map(Some)
     }
 
-    /// Subscribes to the topic that `find` returns, and records what came of it.
+    /// Subscribes to the topic that `find` returns, and audits the outcome.
     async fn ask(
         &self,
         subscriber: &Subscriber,
@@ -261,8 +258,7 @@ impl Gateway {
             Some(held) => held,
             None => self.admit_subscription(subscriber, context, asked, find).await?,
         };
-        // A slow or absent server answers later; until then the subscription
-        // stands.
+        // A slow or absent server answers later; the subscription is in effect until then.
         let verdict = timeout(PATIENCE, held.verdict()).await.unwrap_or(Ok(()));
         if verdict.is_err() {
             subscriber.forget(asked);
@@ -306,12 +302,11 @@ impl Gateway {
         if all.len() >= limit {
             return Err(Failure::TooManySubscriptions { limit });
         }
-        // Another request may have subscribed meanwhile: one of the two is
-        // enough.
+        // Another request may have subscribed meanwhile: one subscription is enough.
         Ok(Arc::clone(all.entry(asked.clone()).or_insert(held)))
     }
 
-    /// Which kinds of list changes a client can be notified of: tools, prompts,
+    /// Returns the kinds of list changes that a client can be notified of: tools, prompts,
     /// resources.
     pub fn tells(&self, context: &Context) -> [bool; 3] {
         let snapshot = self.snapshots.load();
@@ -321,14 +316,14 @@ impl Gateway {
         ["tools", "prompts", "resources"].map(|kind| capabilities.contains_key(kind))
     }
 
-    /// The digests of the lists that a client sees.
+    /// Returns the digests of the lists that a client sees.
     pub fn shown(&self, context: &Context) -> Digests {
         let snapshot = self.snapshots.load();
         let view = snapshot.view(&self.view_key(context), context);
         snapshot.digests_for(&view, &context.client)
     }
 
-    /// Tells which URIs were released to a client.
+    /// Returns a check of whether a URI was released to the client.
     fn released_to(&self, context: &Context) -> impl Fn(&ServerName, &str) -> bool {
         let holder = Holder::identify(&context.principal, context.address);
         move |server, native| self.inputs.released.has(&holder, server, native)
@@ -367,7 +362,7 @@ impl Gateway {
         }
     }
 
-    /// A task in a notification, as its client gets it that knows it by this id.
+    /// Returns a task in a notification as its client gets it, under this id.
     fn released_task(
         &self,
         context: &Context,
@@ -396,7 +391,7 @@ impl Gateway {
         Ok(results.and_then(|results| shape_task(results, &server, &raw, &keep)).unwrap_or(raw))
     }
 
-    /// A notification's params with this client's task ids.
+    /// Returns a notification's params with this client's task ids.
     fn own(&self, context: &Context, server: &ServerName, method: &str, raw: Bytes) -> Bytes {
         let Ok(tasks) = self.inputs.tasks(&context.principal) else { return raw };
         let is_status = matches!(method, notification::TASK | notification::TASK_STATUS);
@@ -433,5 +428,5 @@ fn told(topic: &Topic, params: Option<Bytes>, name: String) -> Told {
     Told { method: method.to_owned(), params, renamed: Some((key, name)) }
 }
 
-/// How long a client waits for a server's response to its subscription.
+/// Limit of a client's wait for a server's response to its subscription.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::call::Failure;
 use crate::policy::Holder;
 
-/// The time that each client has spent.
+/// Time used by each client.
 #[derive(Debug, Default)]
 pub(in crate::pipeline) struct CodeBudgets(Mutex<HashMap<Holder, SpentTime>>);
 
@@ -64,7 +64,7 @@ fn over_limit(retry_after: Duration) -> Failure {
     Failure::OverLimit { limit: "code_cpu_time_each".into(), retry_after }
 }
 
-/// The budget of one run's client, and what the run has been charged.
+/// The budget of one run's client, and the run's share so far.
 #[derive(Debug)]
 pub(super) struct CodeBudget {
     of: Arc<CodeBudgets>,
@@ -74,12 +74,13 @@ pub(super) struct CodeBudget {
 }
 
 impl CodeBudget {
-    /// The bound of the client's runs together.
+    /// Returns the bound of all the client's runs together.
     pub(super) fn bound(&self) -> Duration {
         self.bound
     }
 
-    /// Charges what the run has used so far, and returns false if the client has spent its bound.
+    /// Charges the time that the run has used since the last charge. Returns false if the client
+    /// has used up its bound.
     pub(super) fn charge(&mut self, used: Duration, now: Instant) -> bool {
         let fresh = used.saturating_sub(self.charged);
         self.charged += fresh;
@@ -94,7 +95,7 @@ impl CodeBudget {
 }
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// The most clients whose time is remembered. Each has had a run within the minute.
+/// Limit of remembered clients. Each has had a run within the minute.
 const MAX_HOLDERS: usize = 10_000;
 
 #[cfg(test)]
@@ -116,7 +117,7 @@ mod tests {
         let mut two = open(1, Duration::ZERO).unwrap();
         assert!(one.charge(Duration::from_secs(2), began));
         assert!(two.charge(Duration::from_secs(2), began));
-        // The same time again is charged once.
+        // The run's total is charged once.
         assert!(one.charge(Duration::from_secs(2), began));
         assert!(!one.charge(Duration::from_secs(3), began));
         let refused = open(1, Duration::from_secs(20)).unwrap_err();

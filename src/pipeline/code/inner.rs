@@ -1,4 +1,4 @@
-//! The calls of code: one from its start until it is answered, through what its server asks.
+//! Calls made by code, each from its start to its answer, including the server's input requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,32 +24,32 @@ use crate::pipeline::own_tools::value_of;
 use crate::pipeline::{ActiveCall, CallAwaitingClient, Gateway, StartingCall};
 use crate::snapshot::{Snapshot, View};
 
-/// Makes the calls of one run.
+/// Makes the calls of one run of code.
 pub(super) struct InnerCalls {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     view: Arc<View>,
     /// The client's call of `run_code`.
     outer: Box<Call>,
-    /// The client as its calls declare it: code takes results, not tasks.
+    /// The client as declared in inner calls: code takes results, not tasks.
     client: Arc<Client>,
-    /// The most bytes of a result.
+    /// Limit of a result's bytes.
     largest: usize,
 }
 
-/// A call under way, until it is answered or asks something.
+/// A call under way, until it is answered or requests input.
 pub(super) type RunningTurn = BoxFuture<'static, InnerStep>;
 
-/// What a call has come to.
+/// The state that a call has reached.
 pub(super) struct InnerStep {
-    /// The call, as the code knows it.
+    /// The call's id in the code.
     pub(super) id: u64,
     pub(super) turn: InnerTurn,
 }
 
-/// A call that was answered, or asks something.
+/// A call that was answered, or requests input.
 pub(super) enum InnerTurn {
-    /// Its value as JSON, or what went wrong.
+    /// The result as JSON, or an error text.
     Ended(Result<Bytes, String>),
     Asks(Box<AskingCall>),
 }
@@ -59,27 +59,27 @@ pub(super) struct AskingCall {
     course: InnerCourse,
     active: CallAwaitingClient,
     state: Option<String>,
-    /// What is still to be asked, by the keys of the call.
+    /// Questions not sent to the client yet, by the keys of the call.
     pub(super) questions: Vec<(String, Question)>,
-    /// What was asked and is not answered.
+    /// Questions sent to the client and not answered.
     pub(super) open: Vec<(Id, String)>,
     pub(super) responses: Vec<(String, Response)>,
 }
 
-/// A call, however often it is made again.
+/// A call through all its rounds of input.
 struct InnerCourse {
     id: u64,
-    /// As it was made first.
+    /// The call as first made.
     call: Box<Call>,
     view: Arc<View>,
-    /// How often it has asked something.
+    /// Number of rounds of input so far.
     rounds: usize,
-    /// The most bytes of its result.
+    /// Limit of the result's bytes.
     largest: usize,
 }
 
 impl AskingCall {
-    /// The call, as the code knows it.
+    /// Returns the call's id in the code.
     pub(super) fn id(&self) -> u64 {
         self.course.id
     }
@@ -118,10 +118,10 @@ impl InnerCalls {
         Ok(Box::pin(course.follow(Arc::clone(&self.gateway), starting)))
     }
 
-    /// Makes a call again with what its client has answered.
+    /// Makes a call again with the client's answers.
     ///
     /// # Errors
-    /// What the client said instead of an answer.
+    /// The client's error, if it sent one in place of an answer.
     pub(super) fn resume(&self, asking: AskingCall) -> Result<RunningTurn, String> {
         let AskingCall { course, mut active, state, responses, .. } = asking;
         let again = course.add_input(Input { state, responses })?;
@@ -132,7 +132,7 @@ impl InnerCalls {
 }
 
 impl InnerCourse {
-    /// Waits until the call is answered or asks something.
+    /// Waits until the call is answered or requests input.
     async fn follow(mut self, gateway: Arc<Gateway>, mut starting: StartingCall) -> InnerStep {
         let id = self.id;
         let ended = |answer| InnerStep { id, turn: InnerTurn::Ended(answer) };
@@ -154,7 +154,7 @@ impl InnerCourse {
                 let asking = AskingCall { course: self, active, state, questions, open, responses };
                 return InnerStep { id, turn: InnerTurn::Asks(Box::new(asking)) };
             }
-            // The server wants nothing but to be called again, by and by.
+            // The server requests no input, only another call after a pause.
             sleep(PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX)).await;
             let again = self.add_input(Input { state, responses: Vec::new() });
             match (again, active.0.take()) {
@@ -165,7 +165,7 @@ impl InnerCourse {
         }
     }
 
-    /// What the call asks, or else its value.
+    /// Returns the call's questions, or its result.
     async fn await_turn(&self, active: &mut ActiveCall) -> Result<Result<Asked, Bytes>, String> {
         let total = AtomicUsize::new(0);
         let limit = self.largest;
@@ -188,7 +188,8 @@ impl InnerCourse {
         }
     }
 
-    /// What the code is told of a call that failed: of wrong arguments, whose and which are right.
+    /// Builds the error text that the code receives for a failed call. For invalid arguments it
+    /// names the tool and includes its schema.
     fn explain_fault(&self, fault: InnerCallFault) -> String {
         let InnerCallFault::Failed(Failure::InvalidArguments(violations)) = fault else {
             return fault.to_string();
@@ -199,7 +200,7 @@ impl InnerCourse {
         format!("{name}: {failure}")
     }
 
-    /// The call with what its client has answered.
+    /// Builds the call with the client's answers.
     fn add_input(&self, input: Input) -> Result<Box<Call>, String> {
         let call = Call::clone(&self.call);
         if call.context.client.version.era() == Era::Legacy {
@@ -221,7 +222,7 @@ impl InnerCourse {
     }
 }
 
-/// The raw value of a result for code. A text says what was left out of it.
+/// Returns a result's raw value for code. Its text names the content that was left out.
 fn value_for_code(result: &ResultBody) -> Result<String, String> {
     let value = value_of(result)?;
     let kinds = left_out_kinds(result);
@@ -233,7 +234,7 @@ fn value_for_code(result: &ResultBody) -> Result<String, String> {
     })
 }
 
-/// The kinds of a result's content that code gets nothing of, in order.
+/// Returns the kinds of a result's content that code does not receive, in order.
 fn left_out_kinds(result: &ResultBody) -> Vec<String> {
     #[derive(Deserialize)]
     struct ContentKinds {
@@ -249,11 +250,11 @@ fn left_out_kinds(result: &ResultBody) -> Vec<String> {
     kinds.map(|kind| kind.r#type).filter(|kind| kind != "text").take(MOST_KINDS).collect()
 }
 
-/// The levels of a client's request above the arguments of its tool.
+/// Levels of a client's request above the arguments of its tool.
 const LEVELS_ABOVE: usize = 2;
-/// The most kinds of content that are named as left out.
+/// Limit of the kinds of content that are named as left out.
 const MOST_KINDS: usize = 8;
-/// How often a call may ask for input.
+/// Limit of a call's rounds of input.
 const MOST_ROUNDS: usize = 64;
-/// How long a call waits that was asked for nothing, times how often that was.
+/// Pause before a call is repeated that requested no input, multiplied by the number of rounds.
 const PAUSE: Duration = Duration::from_millis(200);

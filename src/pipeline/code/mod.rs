@@ -1,9 +1,9 @@
 //! `run_code`: code of a model that calls tools.
 //!
-//! The code runs in a child process that can do nothing else ([`crate::code_mode`]). Each of its calls
-//! is a call of the same client, under the tool's own name, with its own record, rates, checks and
-//! permit. What a server asks in such a call is asked in the client's call of `run_code`: the client
-//! answers that, and the inner call goes on.
+//! The code runs in a child process without any other access ([`crate::code_mode`]). Each of its
+//! calls is a call of the same client, under the tool's own name, with its own record, rates,
+//! checks and permit. Input requests of a server in such a call become questions of the client's
+//! call of `run_code`; the inner call continues with the client's answers.
 
 mod budget;
 mod inner;
@@ -44,10 +44,10 @@ use budget::CodeBudget;
 pub(super) use budget::CodeBudgets;
 use inner::{AskingCall, InnerCalls, InnerStep, InnerTurn, RunningTurn};
 
-/// The answers of a client to what it was asked.
+/// Answers of a client to the questions of a run.
 type Inbox = mpsc::Receiver<(Id, Response)>;
 
-/// Begins a call of `run_code`, or goes on with one whose client has answered what it was asked.
+/// Starts a call of `run_code`, or resumes one with the client's answers.
 pub(super) async fn begin_or_resume(
     gateway: Arc<Gateway>,
     (snapshot, view): (Arc<Snapshot>, Arc<View>),
@@ -65,7 +65,7 @@ pub(super) async fn begin_or_resume(
     active
 }
 
-/// The parked call that a retry belongs to, and the answers of the client.
+/// Returns the parked call that a retry belongs to, and the client's answers.
 fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>, Failure> {
     let Some(input) = read_input(call)? else { return Ok(None) };
     check_responses(&input)?;
@@ -76,8 +76,8 @@ fn find_parked(call: &Call, active: &ActiveCall) -> Result<Option<(u64, Input)>,
     }
 }
 
-/// The reply to a call of `run_code`, with the checked arguments. Dropping it ends the code, and
-/// cancels the calls that it makes.
+/// Returns the reply to a call of `run_code`, with the checked arguments. Dropping it stops the
+/// code and cancels its calls.
 fn reply_of_code(
     gateway: &Arc<Gateway>,
     (snapshot, view): (&Arc<Snapshot>, &Arc<View>),
@@ -114,7 +114,7 @@ fn reply_of_code(
     Ok(Reply::stream(events).with_answers(Some(answers)))
 }
 
-/// A place among the runs of all clients, and of this one.
+/// Takes a share of the runs of all clients, and of this one.
 fn take_share(gateway: &Gateway, snapshot: &Snapshot, holder: &Holder) -> Result<Share, Failure> {
     let all = snapshot.config.code.runs;
     let bounds = ShareBounds { all, each: snapshot.config.share_of(all) };
@@ -140,7 +140,7 @@ fn limits_of(config: &CodeConfig) -> ScriptLimits {
     }
 }
 
-/// The answer where nothing was run.
+/// Returns the answer if the code was not run.
 fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
     let text = if let ScriptError::TooLong { .. } = error {
         error.to_string()
@@ -152,11 +152,11 @@ fn explain_refusal(error: &ScriptError) -> Result<Answer, Failure> {
     Ok(Answer::Result(result))
 }
 
-/// Code that runs, and its calls.
+/// Running code and its calls.
 struct CodeRun {
     script: RunningScript,
     calls: InnerCalls,
-    /// Calls under way, each until it is answered or asks something.
+    /// Calls under way, each until it is answered or requests input.
     turns: FuturesUnordered<RunningTurn>,
     questions: OpenInquiries,
     inbox: Inbox,
@@ -180,7 +180,7 @@ impl CodeRun {
         Self { script, calls, turns, questions, inbox, has_ended, budget, meter, _share: share }
     }
 
-    /// The next question to the client, or the answer.
+    /// Returns the next question to the client, or the answer.
     async fn next(&mut self) -> Option<Event> {
         while !self.has_ended {
             if let Some(question) = self.questions.untold.pop_front() {
@@ -216,7 +216,7 @@ impl CodeRun {
         None
     }
 
-    /// Charges the client for the time so far, and returns false if it has none left.
+    /// Charges the client for the time so far. Returns false if it has none left.
     fn charge(&mut self) -> bool {
         self.budget.charge(self.script.cpu_time(), clock::now())
     }
@@ -229,7 +229,7 @@ impl CodeRun {
         }
     }
 
-    /// Makes a call again with what the client has answered.
+    /// Makes a call again with the client's answers.
     fn go_on(&mut self, asking: AskingCall) {
         let id = asking.id();
         match self.calls.resume(asking) {
@@ -239,23 +239,23 @@ impl CodeRun {
     }
 }
 
-/// However a run ends, its client is charged for it.
+/// Charges the client for the run, however it ends.
 impl Drop for CodeRun {
     fn drop(&mut self) {
         self.charge();
     }
 }
 
-/// What clients are asked in inner calls, and have not answered.
+/// Questions of inner calls to the client, pending or queued.
 #[derive(Default)]
 struct OpenInquiries {
-    /// Calls whose questions are asked.
+    /// Calls with questions that the client has received.
     asking: Vec<AskingCall>,
-    /// Calls whose questions wait until the client has answered others.
+    /// Calls with questions that wait until the client has answered others.
     waiting: VecDeque<AskingCall>,
-    /// Questions that the client has not been told.
+    /// Questions not sent to the client yet.
     untold: VecDeque<Event>,
-    /// How many questions there were.
+    /// Number of questions so far.
     asked: u64,
 }
 
@@ -264,7 +264,7 @@ impl OpenInquiries {
         self.asking.iter().map(|call| call.open.len()).sum()
     }
 
-    /// Asks what a call asks, as soon as the client has room for it.
+    /// Sends a call's questions to the client as soon as it has room for them.
     fn ask(&mut self, asking: AskingCall) {
         self.waiting.push_back(asking);
         self.fill();
@@ -286,7 +286,7 @@ impl OpenInquiries {
         }
     }
 
-    /// Takes an answer; the call that it completes.
+    /// Takes an answer. Returns the call if this was its last question.
     fn take_response(&mut self, id: &Id, response: Response) -> Option<AskingCall> {
         let is_open = |call: &AskingCall| call.open.iter().any(|(open, _)| open == id);
         let place = self.asking.iter().position(is_open)?;
@@ -300,7 +300,8 @@ impl OpenInquiries {
     }
 }
 
-/// The result of code that has ended: what it printed and returned, and why it ended early.
+/// Returns the result of code that has ended: its output, its return value, and the reason if it
+/// ended early.
 fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     let mut message = outcome.printed.clone();
     let separate = |message: &mut String| {
@@ -320,7 +321,7 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     let fault = outcome.fault.as_ref().map(ToString::to_string);
     if let Some(fault) = &fault {
         separate(&mut message);
-        // What was thrown begins with the name of its kind.
+        // A thrown value's text usually begins with the name of its type.
         let is_named = fault.split_once(": ").is_some_and(|(kind, _)| kind.ends_with("Error"));
         let _ = write!(message, "{}{fault}", if is_named { "" } else { "Error: " });
     }
@@ -340,17 +341,17 @@ fn result_of(outcome: &ScriptOutcome) -> Result<Answer, Failure> {
     Ok(Answer::Result(ResultBody::parse(result.into()).map_err(InternalFault::Result)?))
 }
 
-/// A returned text as it is, any other value as JSON.
+/// Returns text as it is, and any other value as JSON.
 fn plain_text(returned: &str) -> String {
     let raw: Option<&serde_json::value::RawValue> = serde_json::from_str(returned).ok();
     raw.and_then(text).map_or_else(|| returned.to_owned(), std::borrow::Cow::into_owned)
 }
 
-/// The fault of arguments that cannot be read although they fit their schema.
+/// Fault of arguments that fit their schema but cannot be read.
 const NO_CODE: ParamsFault = ParamsFault::Missing { member: "code" };
-/// What is said of code that leaves nothing.
+/// Text for code without output and return value.
 const NOTHING: &str = "The code returned and printed nothing: `return` what you need";
-/// The interval at which a client is charged for a run. Beyond the bound each run takes at most this.
+/// Interval at which a client is charged for a run. Each run exceeds the bound by this at most.
 const METER_INTERVAL: Duration = Duration::from_millis(250);
-/// When a run may be tried again.
+/// Time after which a run may be tried again.
 const SOON: Duration = Duration::from_secs(1);

@@ -1,8 +1,7 @@
-//! Tools of the gateway itself: an answer that the configuration has, or one that is made of the
-//! results of other calls.
+//! Tools of the gateway itself: a configured answer, or one composed of the results of other calls.
 //!
-//! In those the client's capabilities are hidden: nobody would see the input requests of a call that
-//! the client did not make itself.
+//! These inner calls hide the client's capabilities: the client could not answer input requests in
+//! a call that it did not make itself.
 
 mod values;
 
@@ -35,17 +34,17 @@ pub(super) struct OwnCall {
     gateway: Arc<Gateway>,
     snapshot: Arc<Snapshot>,
     tool: Arc<Tool>,
-    /// The place of its settings.
+    /// Index of its settings.
     place: usize,
     call: Box<Call>,
-    /// The tools that it calls in any case.
+    /// Tools that it calls unconditionally.
     needed: Vec<ToolAddress>,
-    /// The bytes of all results so far.
+    /// Bytes of all results so far.
     held: AtomicUsize,
 }
 
-/// The place of the tool among those of the gateway that a call asks for; `None` if it is a
-/// server's, or unknown.
+/// Returns the index of the gateway's own tool that a call names; `None` if the tool is a server's,
+/// or unknown.
 pub(super) fn find_own_tool(
     snapshot: &Snapshot,
     view: &View,
@@ -57,7 +56,7 @@ pub(super) fn find_own_tool(
     Some((place, Arc::clone(tool)))
 }
 
-/// The reply to a call of such a tool. Dropping it cancels the calls that it makes.
+/// Returns the reply to a call of such a tool. Dropping it cancels the inner calls.
 pub(super) fn reply_of_own_tool(
     gateway: &Arc<Gateway>,
     snapshot: &Arc<Snapshot>,
@@ -76,7 +75,7 @@ pub(super) fn reply_of_own_tool(
     })
 }
 
-/// The tools of servers that a tool of the gateway cannot do without, as far as the client has them.
+/// Returns the servers' tools that a tool of the gateway requires, as far as the client has them.
 fn needed_tools(snapshot: &Snapshot, view: &View, place: usize) -> Vec<ToolAddress> {
     let calls = snapshot.config.tools.get(place).map_or(&[][..], |own| &own.calls);
     let needed = calls.iter().filter(|call| !call.optional);
@@ -96,7 +95,8 @@ impl OwnCall {
         raw.unwrap_or("{}")
     }
 
-    /// The result of the call: an error result if one of its calls fails, or they take too long.
+    /// Returns the result of the call: an error result if an inner call fails, or they take too
+    /// long.
     async fn answer(&self) -> Result<Vec<u8>, Failure> {
         let settings = self.settings()?;
         if let Some(object) = &settings.json {
@@ -121,7 +121,7 @@ impl OwnCall {
         Ok(tool_result(&message, structured.as_deref()))
     }
 
-    /// Makes all calls, each as soon as those have ended whose results it needs.
+    /// Makes all calls, each as soon as the results that it needs are there.
     async fn make_calls(&self, settings: &OwnToolConfig) -> Result<Vec<Option<String>>, String> {
         let calls = &settings.calls;
         let mut results: Vec<Option<String>> = vec![None; calls.len()];
@@ -153,7 +153,7 @@ impl OwnCall {
         }
     }
 
-    /// Makes one call, and returns the raw value of its result, or what went wrong.
+    /// Makes one call, and returns its result's raw value, or an error text.
     async fn make_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<String, String> {
         let context = &self.call.context;
         let say = |failure: Failure| failure.to_string();
@@ -162,7 +162,7 @@ impl OwnCall {
         let inner = self.inner_call(call, arguments).map_err(say)?;
         let mut active = self.gateway.call(Arc::clone(&self.snapshot), inner).await;
         let answer = await_answer(&mut active, |bytes| self.hold(bytes)).await;
-        // Nobody could answer what it asks for.
+        // The client cannot answer the input requests of this call.
         active.cancel_parked();
         match answer.map_err(|fault| fault.to_string())? {
             Answer::Result(result) => {
@@ -173,7 +173,7 @@ impl OwnCall {
         }
     }
 
-    /// Counts bytes of results.
+    /// Counts bytes of results against the limit.
     fn hold(&self, bytes: usize) -> Result<(), InnerCallFault> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
         if held + bytes > MAX_RESULTS {
@@ -182,7 +182,8 @@ impl OwnCall {
         Ok(())
     }
 
-    /// A call of a client that can do nothing: nobody would see what it is asked.
+    /// Builds an inner call without client capabilities, since its input requests could not be
+    /// answered.
     fn inner_call(&self, call: &OwnCallConfig, arguments: &str) -> Result<Box<Call>, Failure> {
         let named = (call.tool.as_str(), arguments);
         let client = self.call.context.client.without_capabilities().awaiting_tasks();
@@ -190,7 +191,7 @@ impl OwnCall {
     }
 }
 
-/// A tool's result with a text and, if there is one, a raw structured value.
+/// Builds a tool's result with a text and, if there is one, a raw structured value.
 pub(super) fn tool_result(message: &str, structured: Option<&str>) -> Vec<u8> {
     object_of(result_members(message, structured))
 }
@@ -210,5 +211,5 @@ fn result_members<'a>(
     members
 }
 
-/// The most bytes of all results of one call together.
+/// Limit of the bytes of all results of one call together.
 const MAX_RESULTS: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! Values that templates of a tool find: the client's arguments, and results of other calls.
+//! Values for a tool's templates: the client's arguments, and results of other calls.
 
 use serde_json::value::RawValue;
 
@@ -9,11 +9,11 @@ use crate::config::{
 use crate::jsonrpc::{Members, object_of, string};
 use crate::policy::{text_of, value_text};
 
-/// The raw values that are known so far.
+/// Raw values that are known so far.
 pub(super) struct KnownValues<'a> {
     pub(super) arguments: &'a str,
     pub(super) calls: &'a [OwnCallConfig],
-    /// By the places of the calls: `None` of those that have not ended, or have failed.
+    /// By index of the call; `None` for calls that are pending or have failed.
     pub(super) results: &'a [Option<String>],
 }
 
@@ -30,7 +30,7 @@ impl KnownValues<'_> {
         ValuePath::follow(steps, root)
     }
 
-    /// A text with the values of its paths; one that is missing is empty.
+    /// Fills a text with the values of its paths. A missing value is empty.
     pub(super) fn fill_text(&self, template: &MessageTemplate) -> String {
         let parts = template.parts().iter().map(|part| match part {
             TemplatePart::Text(text) => text.clone(),
@@ -39,7 +39,7 @@ impl KnownValues<'_> {
         parts.collect()
     }
 
-    /// The raw value that a template stands for; `None` if there is none.
+    /// Returns the raw value of a template; `None` if it has none.
     pub(super) fn fill_value(&self, template: &ValueTemplate) -> Option<String> {
         Some(match template {
             ValueTemplate::Fixed(raw) => raw.to_string(),
@@ -59,7 +59,7 @@ impl KnownValues<'_> {
         })
     }
 
-    /// All results, by the names of their calls.
+    /// Returns all results as an object by the names of their calls.
     pub(super) fn all_results(&self) -> String {
         let results = self.calls.iter().zip(self.results);
         let members = results
@@ -68,8 +68,8 @@ impl KnownValues<'_> {
     }
 }
 
-/// The raw value of a result: its structured content, or its text, which may be JSON. What went
-/// wrong, if the result is an error.
+/// Returns the raw value of a result: its structured content, or its text, which may be JSON. An
+/// error result becomes an error text.
 pub(in crate::pipeline) fn value_of(result: &ResultBody) -> Result<String, String> {
     if *result.kind() != ResultType::Complete {
         return Err("it requests input, or became a task, which is impossible here".to_owned());

@@ -52,7 +52,7 @@ pub(super) fn find(
     }
 }
 
-/// The prompt that a completion is for, by its public name; `None` if it is for a resource.
+/// Returns the public name of the prompt that a completion is for; `None` if it is for a resource.
 pub(super) fn asked_prompt(params: &Params) -> Option<String> {
     match read_reference(params).ok()? {
         Reference::Prompt(name) => Some(name.text),
@@ -60,7 +60,7 @@ pub(super) fn asked_prompt(params: &Params) -> Option<String> {
     }
 }
 
-/// The resource or template that a completion is for, by its public URI.
+/// Returns the public URI of the resource or template that a completion is for.
 pub(super) fn asked_resource(params: &Params) -> Option<String> {
     match read_reference(params).ok()? {
         Reference::Prompt(_) => None,
@@ -71,7 +71,7 @@ pub(super) fn asked_resource(params: &Params) -> Option<String> {
 /// Checks that the variable to be completed is not bound: the server would list the values of all
 /// tenants.
 fn check_argument(params: &Params, found: &PublicReference) -> Result<(), ParamsFault> {
-    // Bound variables are added to the context, so it has to be clear which one counts.
+    // Bound variables are added to the context, so duplicate members would be ambiguous.
     let [argument, _] = members(params.raw(), &["argument", "context"], usize::MAX)?;
     let Some(argument) = argument else { return Ok(()) };
     let [name] = members(argument, &["name"], usize::MAX)?;
@@ -83,9 +83,9 @@ fn check_argument(params: &Params, found: &PublicReference) -> Result<(), Params
     Ok(())
 }
 
-/// The edits that make the params a completion of `native` at its server.
+/// Returns the edits that turn the params into a completion of `native` at its server.
 pub(super) fn edits(params: &Params, native: &str, bound: &[(String, String)]) -> Box<Edits> {
-    // `find` has read it before; without it there is no route.
+    // `find` has parsed it before; otherwise there is no route.
     let Ok(Reference::Prompt(public) | Reference::Resource(public)) = read_reference(params) else {
         return Box::default();
     };

@@ -1,4 +1,4 @@
-//! What a call asks for, in the form that rules know.
+//! The requested element of a call, in the form that rules use.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::snapshot::{Snapshot, View, ViewKey};
 
 use super::{Requester, Route, SubjectMember, completion};
 
-/// The element that a call asks for; `None` if its method asks for none.
+/// Returns the element that a call requests; `None` if its method requests none.
 pub(super) fn requested_element(
     view: &View,
     call: &Call,
@@ -36,13 +36,13 @@ pub(super) fn requested_element(
     }
 }
 
-/// Names in the audit log the rule that hides what a call asks for. Nothing is done without an audit
+/// Notes the rule that hides the requested element in the audit log. Does nothing without an audit
 /// log.
 pub(super) fn note_hiding_rule(at: (&Snapshot, &ViewKey), call: &Call) {
     note_rule_hiding(at, &call.context, |whole| find_hidden(whole, call));
 }
 
-/// The same for a resource, by its public URI, that a client wants to subscribe to.
+/// Notes the hiding rule for a resource, by its public URI, that a client wants to subscribe to.
 pub(in crate::pipeline) fn note_rule_hiding_resource(
     at: (&Snapshot, &ViewKey),
     context: &Context,
@@ -67,13 +67,13 @@ fn note_rule_hiding(
         HiddenElement::Own(name) => rights.decide_listing(&CatalogElement::own_tool(name)),
         HiddenElement::OfServer(target) => rights.decide_target(target),
     };
-    // What is not hidden failed for another reason.
+    // Visible elements failed for another reason.
     if matches!(decision, AccessDecision::Denied { .. }) {
         authorization.note_decision(decision, context);
     }
 }
 
-/// Something that a view without rules shows.
+/// An element that a view without rules shows.
 enum HiddenElement {
     Own(String),
     OfServer(CallTarget),
@@ -117,7 +117,7 @@ fn hidden_target(
     HiddenElement::OfServer(target)
 }
 
-/// The tool whose task a request is about.
+/// Returns the tool of a task that a request is about.
 pub(in crate::pipeline) fn requested_task(
     view: &View,
     server: &ServerName,
@@ -127,8 +127,7 @@ pub(in crate::pipeline) fn requested_task(
     Some(RequestedElement { basis: RequestBasis::Task, ..RequestedElement::tool(entry) })
 }
 
-/// The template that a completion is for. The variables that the configuration binds are filled in
-/// where it is listed.
+/// Returns the template that a completion is for, with the variables that the configuration binds.
 fn requested_template(
     view: &View,
     call: &Call,
@@ -157,7 +156,7 @@ fn requested_prompt(public: &str, native: &NativeName) -> RequestedElement {
     }
 }
 
-/// A resource, or a template, by its server's own URI.
+/// Returns a resource, or a template, by its server's own URI.
 pub(in crate::pipeline) fn requested_resource(
     view: &View,
     server: &ServerName,

@@ -25,7 +25,7 @@ pub(super) struct TaskAt {
     pub(super) server: ServerName,
     /// The server's own id.
     pub(super) native: String,
-    /// The context of the client on whose behalf the requests are sent.
+    /// Context of the client that the requests are sent for.
     context: Context,
     /// Access to the server, held while the result is awaited: the client's
     /// session may be over by the time that the task is cancelled.
@@ -45,7 +45,7 @@ impl TaskAt {
         Self { snapshot, server, native, context, reach: None }
     }
 
-    /// A task that this call is about to create.
+    /// Returns the location of a task that this call is about to create.
     pub(super) async fn for_new_task(
         snapshot: &Arc<Snapshot>,
         permitted: &Permitted<Call>,
@@ -77,7 +77,7 @@ impl TaskAt {
         Ok(self.snapshot.server(&self.server).ok_or_else(gone)?)
     }
 
-    /// The maximum time that the server may take for a call.
+    /// Returns the time limit of the server's calls.
     pub(super) fn patience(&self) -> Result<Duration, Failure> {
         Ok(self.member()?.config.max_timeout)
     }
@@ -177,5 +177,5 @@ pub(super) fn raw_object<'a>(members: impl IntoIterator<Item = (&'a str, Bytes)>
     format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into()
 }
 
-/// How long cancelling a task may take.
+/// Time limit for the cancellation of a task.
 const ASIDE: Duration = Duration::from_secs(5);

@@ -1,11 +1,10 @@
 //! Tasks for clients without task support: the gateway waits for the result.
 //!
-//! Some tools only run as tasks. A Legacy server says so in its list, a Modern
-//! server when it is called without the extension. A client without support for
-//! that form of tasks makes one call, as does code: the gateway creates the task, waits for
-//! its result and answers the call with it. Input that the task requests is
-//! passed to the client as in any call, and cancelling the call cancels the
-//! task.
+//! Some tools only run as tasks. A Legacy server declares this in its list; a Modern server reports
+//! it when called without the extension. A client without support for that form of tasks makes one
+//! call, as does code: the gateway creates the task, waits for its result and answers the call with
+//! it. Input that the task requests is passed to the client as in any call, and cancelling the call
+//! cancels the task.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -34,8 +33,7 @@ use crate::snapshot::Snapshot;
 
 use super::at::TaskAt;
 
-/// Sends a call whose tool only runs as a task (Legacy), with params that
-/// request one.
+/// Sends a call of a tool that only runs as a task (Legacy), with params that request one.
 pub(in crate::pipeline) async fn await_legacy_task(
     snapshot: &Arc<Snapshot>,
     permitted: Permitted<Call>,
@@ -72,7 +70,7 @@ async fn start_task(
 struct DrivenTask {
     snapshot: Arc<Snapshot>,
     at: TaskAt,
-    /// The reply that is awaited now.
+    /// The reply being awaited.
     reply: Reply,
     /// The client's answers to input requests.
     answers: mpsc::Receiver<(Id, Response)>,
@@ -81,7 +79,7 @@ struct DrivenTask {
     task: Option<AwaitedTask>,
 }
 
-/// The progress of a call that runs as a task.
+/// Stages of a call that runs as a task.
 enum TaskStage {
     /// Sent without task support; holds the call for another attempt.
     Calling(Box<(Call, CallTarget)>),
@@ -93,8 +91,7 @@ enum TaskStage {
     Polling(Polling),
 }
 
-/// A task whose result is awaited. Dropping it before the task has ended
-/// cancels the task.
+/// A task that is awaited. Dropping it before the task has ended cancels the task.
 struct AwaitedTask(Option<TaskAt>);
 
 impl Drop for AwaitedTask {
@@ -201,7 +198,7 @@ impl DrivenTask {
     }
 }
 
-/// Whether an error says that task support is the only missing capability.
+/// Returns true if an error names task support as the only missing capability.
 fn needs_tasks(error: &[u8]) -> bool {
     let error = parse_strict(error, MAX_SERVER_DEPTH).unwrap_or_default();
     let lone = |value: &Value| value.as_object().is_some_and(|all| all.len() == 1);
@@ -212,7 +209,7 @@ fn needs_tasks(error: &[u8]) -> bool {
 
 /// A Modern task that is polled.
 struct Polling {
-    /// When to poll next.
+    /// Time of the next poll.
     next: Instant,
     every: Duration,
     /// The deadline of the task. Time spent waiting for the client does not
@@ -220,7 +217,7 @@ struct Polling {
     until: Instant,
     /// Pending input requests: number and key.
     open: Vec<(u64, String)>,
-    /// When the first pending input request was sent.
+    /// Time at which the first pending input request was sent.
     asking: Option<Instant>,
     /// Every key that the client has been asked for.
     asked: HashSet<String>,
@@ -298,8 +295,8 @@ impl Polling {
         }
     }
 
-    /// Queues the input requests of a task that the client has not received
-    /// yet. What does not fit is queued after a later poll.
+    /// Queues the input requests of a task that the client has not received yet. Requests beyond
+    /// the limits are queued after a later poll.
     fn ask(&mut self, task: &Task<'_>, raw: &Bytes) {
         let requests = task.find("inputRequests").map(|raw| raw.get().as_bytes());
         let requests = requests.and_then(|raw| Members::parse(raw).ok());
@@ -336,7 +333,7 @@ impl Polling {
     }
 }
 
-/// The outcome of a task that has ended.
+/// Returns the outcome of a task that has ended.
 fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
     let raw = told.raw();
     let member = |key: &str| task.find(key).map(|part| raw.slice_ref(part.get().as_bytes()));
@@ -353,7 +350,7 @@ fn came_of(at: &TaskAt, task: &Task<'_>, told: &ResultBody) -> TaskEnd {
     })
 }
 
-/// The polling interval: the server's choice, within bounds.
+/// Returns the polling interval: the server's choice, within bounds.
 fn poll_interval(task: &Task<'_>) -> Duration {
     task.poll.unwrap_or(USUAL).clamp(LEAST, MOST)
 }
@@ -361,9 +358,9 @@ fn poll_interval(task: &Task<'_>) -> Duration {
 const USUAL: Duration = Duration::from_millis(500);
 const LEAST: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(5);
-/// The most input requests of one task.
+/// Limit of the input requests of one task.
 const MOST_KEYS: usize = 256;
-/// The most bytes of input requests that wait for the client.
+/// Limit of the bytes of input requests that wait for the client.
 const MOST_UNTOLD: usize = 8 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The story of tasks: their owners, the servers of their ids, and the ids in replies about them.
+//! Tasks: their owners, their servers, and the ids in replies about them.
 
 mod at;
 mod bridge;
@@ -39,13 +39,13 @@ pub(super) struct OwnTasks {
 }
 
 impl OwnTasks {
-    /// The public id of a server's task.
+    /// Returns the public id of a server's task.
     pub(super) fn public_id(&self, server: &ServerName, native: &str) -> String {
         let (server, tool) = (server.clone(), self.tool.clone());
         self.ids.public(&self.owner, &TaskOrigin { server, tool, native })
     }
 
-    /// The task with this id.
+    /// Returns the task with this id.
     ///
     /// # Errors
     /// [`Failure::UnknownTask`] if the id does not belong to this principal.
@@ -86,8 +86,8 @@ pub(super) fn check_method(call: &Call) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tool that created a task, which decides how its final result is changed. It must still be
-/// shown: without it, what the configuration says about its results is not known.
+/// Returns the tool that created a task; its settings decide how the final result is changed. It
+/// must still be listed: otherwise these settings are unknown.
 ///
 /// # Errors
 /// [`Failure::UnknownTask`].
@@ -99,13 +99,13 @@ pub(super) fn find_tool_of_task<'a>(
     view.catalog.find_listed_tool(server, tool).ok_or_else(|| unknown_task(id))
 }
 
-/// How tasks affect a call.
+/// Effects of tasks on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskMode {
     /// Both sides have the same form of tasks, or none: the call is sent as it came.
     Unchanged,
-    /// A Modern client's params contain a member that has no meaning in Modern and that the Legacy
-    /// server would read as a request for a task: it is removed.
+    /// A Modern client's params contain a member without meaning in Modern that the Legacy server
+    /// would read as a request for a task: it is removed.
     Removed,
     /// A Modern client with task support calls a Legacy server's tool, which
     /// is asked to run as a task.
@@ -124,8 +124,8 @@ impl TaskMode {
     /// Chooses the mode of this call.
     ///
     /// # Errors
-    /// [`Failure::UnknownTask`] if a Legacy client asks about a Modern task: Legacy clients are
-    /// never given one.
+    /// [`Failure::UnknownTask`] if a Legacy client asks about a Modern task: Legacy clients never
+    /// receive one.
     pub(super) fn choose(call: &Call, route: &Route<'_>, view: &View) -> Result<Self, Failure> {
         let client = &call.context.client;
         let is_modern = client.version.era() == Era::Modern;
@@ -155,7 +155,7 @@ impl TaskMode {
         })
     }
 
-    /// The params that this mode needs; `None` if they stay unchanged.
+    /// Returns the params that this mode needs; `None` if they stay unchanged.
     pub(super) fn rewrite_params(self, call: &Call) -> Result<Option<Params>, Failure> {
         let raw = match self {
             Self::Requested | Self::Awaited => Some(form::as_task(call.params.raw())),
@@ -205,7 +205,7 @@ pub(super) fn advertise_tasks(
     }
 }
 
-/// Where task ids are in a result of this method.
+/// Returns the place of task ids in a result of this method.
 pub(super) fn task_id_place(method: &Method, result: &ResultBody) -> TaskIdPlace {
     match (method, result.kind()) {
         (Method::TasksGet | Method::TasksCancel, _) | (Method::ToolsCall, ResultType::Task) => {

@@ -60,13 +60,13 @@ struct OpenTaskQuestions {
     asked: usize,
     /// Random, so that keys of two streams of one task differ.
     prefix: String,
-    /// When a client last polled the task.
+    /// Time of the client's last poll of the task.
     touched: Instant,
 }
 
 impl TaskQuestions {
-    /// The pending input requests of a task, as a raw object by key; `None` if
-    /// there are none that this client can answer.
+    /// Returns the pending input requests of a task, as a raw object by key; `None` if there are
+    /// none that this client can answer.
     pub(super) async fn asked(
         &self,
         at: &TaskAt,
@@ -80,8 +80,8 @@ impl TaskQuestions {
         Ok(asking.requests().await)
     }
 
-    /// Passes a client's answers to the server; unknown keys are ignored. False
-    /// if the task has not requested input.
+    /// Passes a client's answers to the server. Unknown keys are ignored. Returns false if the task
+    /// has not requested input.
     pub(super) fn answer(
         &self,
         at: &TaskAt,
@@ -102,7 +102,7 @@ impl TaskQuestions {
         true
     }
 
-    /// Drops the tasks of principals that are not kept.
+    /// Drops the tasks of unknown principals.
     pub(in crate::pipeline) fn retain(&self, keep: impl Fn(&Principal) -> bool) {
         self.0.lock().retain(|(owner, ..), _| keep(owner));
     }
@@ -195,7 +195,7 @@ impl QuestionStream {
         self.open.lock()
     }
 
-    /// The pending requests, waiting a short while for the first.
+    /// Returns the pending requests, waiting a short while for the first.
     async fn requests(&self) -> Option<Bytes> {
         let until = clock::now() + SOON;
         loop {
@@ -275,7 +275,7 @@ impl QuestionListener {
     }
 }
 
-/// How long `tasks/get` waits for a task's first input request.
+/// Limit of the wait of `tasks/get` for a task's first input request.
 const SOON: Duration = Duration::from_secs(1);
 /// Input requests that arrive within this time of the first are returned with
 /// it.
