@@ -1,5 +1,5 @@
 //! Arguments that are not plainly valid: large ones, which are checked away from the threads that
-//! serve clients, and invalid ones, which are treated as the configuration says.
+//! serve clients, and invalid ones, which are treated as configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::text::clip;
 use super::transforms::{complete_arguments, explain_to_client};
 use super::{CallTarget, Patience, Policy, ServerLimits, ToolAddress, charged};
 
-/// What a first look at the arguments of a call has shown.
+/// Result of a first look at the arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ArgumentsSeen {
     /// They fit the schema, or there is none.
@@ -23,13 +23,13 @@ pub(super) enum ArgumentsSeen {
     Large,
     /// They violate the schema.
     Invalid(ArgumentViolations),
-    /// They have to be checked, and changed as the configuration says.
+    /// They have to be checked, and completed or replaced as configured.
     Incomplete,
 }
 
 impl Policy {
-    /// Checks arguments that are not plainly valid, and replaces those that are coerced: what was
-    /// checked is what is sent.
+    /// Checks arguments that are not plainly valid, and replaces those that are coerced: the
+    /// checked arguments are the ones sent.
     ///
     /// # Errors
     /// [`Failure::InvalidArguments`], and [`Failure::OverLimit`] after a long wait for other calls'
@@ -86,7 +86,7 @@ impl Policy {
         }
     }
 
-    /// Takes arguments that an interceptor has changed, if they fit the server's own schema.
+    /// Replaces the arguments by those of an interceptor, if they fit the server's own schema.
     ///
     /// # Errors
     /// As for arguments of a client.
@@ -112,7 +112,7 @@ impl Policy {
     }
 
     /// Admits a call of a tool of the gateway itself: checks the rules, the scopes of the tools
-    /// that it needs, and its arguments, which no server checks again.
+    /// that it needs, and its arguments, since no server checks them again.
     ///
     /// # Errors
     /// As for calls of servers' tools.
@@ -148,15 +148,15 @@ impl Policy {
     }
 }
 
-/// Whether arguments that are completed take long to check.
+/// Returns true if arguments that are completed take long to check.
 fn is_large(tool: &Tool, params: &Params) -> bool {
     let listed = tool.transform.as_ref().map_or(tool, |transform| &transform.listed);
     let cheap = tool.arguments.cheap_length().min(listed.arguments.cheap_length());
     params.arguments().is_some_and(|raw| raw.len() > cheap)
 }
 
-/// Checks what the client sent against the schema that it sees, and what the server gets against
-/// the server's own.
+/// Checks the client's arguments against the schema that it sees, and the completed arguments
+/// against the server's own.
 fn complete_checked(
     tool: &Tool,
     params: &Params,
@@ -178,7 +178,7 @@ fn complete_checked(
     let Err(violations) = own.check(Some(&raw)) else {
         return Ok(Some(CoercedArguments { raw, paths }));
     };
-    // Its own schema for the tool wins.
+    // The configured schema of the tool takes precedence.
     if transform.settings.input_schema.is_some() {
         return Ok(Some(CoercedArguments { raw, paths }));
     }
@@ -187,7 +187,7 @@ fn complete_checked(
     Err(explain_to_client(transform, violations))
 }
 
-/// Checks arguments and coerces those that violate the schema, where the configuration says so.
+/// Checks arguments, and coerces those that violate the schema if so configured.
 fn check_whole(
     tool: &Tool,
     params: &Params,
@@ -199,7 +199,7 @@ fn check_whole(
     }
 }
 
-/// Coerces arguments that violate the schema, where the configuration says so.
+/// Coerces arguments that violate the schema, if so configured.
 fn coerce(
     tool: &Tool,
     params: &Params,
@@ -213,7 +213,7 @@ fn coerce(
     coerced.map(Some).ok_or(violations)
 }
 
-/// Puts other arguments into a call, and moves the edits behind them.
+/// Replaces the arguments of a call, and shifts the edits behind them.
 fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Result<(), Failure> {
     let (params, span, length) = call.params.with_arguments(raw)?;
     call.params = params;
@@ -224,9 +224,9 @@ fn replace_arguments(call: &mut Call, target: &mut CallTarget, raw: &[u8]) -> Re
     Ok(())
 }
 
-/// How long a call waits for the checks of other calls' large arguments.
+/// Limit of a call's wait for the checks of other calls' large arguments.
 const LONGEST_WAIT_FOR_CHECKS: Duration = Duration::from_secs(10);
-/// When a call that has waited for too long may be tried again.
+/// Time after which such a call may be tried again.
 const SOON: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The circuit breaker of a server: after too many failures its calls are refused at once for a
-//! while, then single calls probe it.
+//! The circuit breaker of a server. After too many failures it refuses calls at once for a while,
+//! then single calls probe the server.
 //!
-//! A call takes a [`BreakerPass`] when it is admitted, and the pass records how its reply ends. The
-//! results of calls that began before the last transition count for nothing.
+//! A call takes a [`BreakerPass`] when it is admitted, and the pass records the end of its reply.
+//! The results of calls that began before the last transition are ignored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Breaker {
     reports: Option<BreakerReports>,
 }
 
-/// What a breaker is for.
+/// Subjects of breakers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BreakerSubject {
     /// A server.
@@ -36,7 +36,7 @@ pub(super) enum BreakerSubject {
     Interceptor(InterceptorName),
 }
 
-/// Where transitions are reported besides the log.
+/// Destinations of reports about transitions, besides the log.
 #[derive(Debug)]
 pub(super) struct BreakerReports {
     pub(super) metrics: Arc<ServerMetrics>,
@@ -59,13 +59,13 @@ enum Phase {
         /// The calls that `ratio` is about.
         recent: FailureWindow,
     },
-    /// Calls are refused until this moment.
+    /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call at a time passes, to find out whether the server is well again.
+    /// One call at a time passes, to find out if the server has recovered.
     HalfOpen {
-        /// The probes that have succeeded.
+        /// Number of successful probes.
         succeeded: usize,
-        /// Whether a probe is under way.
+        /// State of the current probe.
         probing: Probing,
     },
 }
@@ -86,15 +86,15 @@ pub enum BreakerView {
     },
     /// Calls are refused for this time.
     Open {
-        /// How much longer.
+        /// The rest of the time.
         remaining: Duration,
     },
     /// Single calls probe the server.
     HalfOpen,
 }
 
-/// A call that a breaker has let through; records how its reply ends. If it is dropped before, the
-/// call counts for nothing.
+/// A call that a breaker has let through. It records the end of the reply. If it is dropped before,
+/// the call does not count.
 #[derive(Debug)]
 pub(super) struct BreakerPass {
     breaker: Arc<Breaker>,
@@ -108,7 +108,7 @@ enum PassKind {
     Probe,
 }
 
-/// What the end of a call says of its server.
+/// The server's state, as the end of a call shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallVerdict {
     /// The server answered.
@@ -163,12 +163,13 @@ impl Breaker {
         Ok(self.pass(state.generation, kind))
     }
 
-    /// A pass for the follow-up of a call that was let through before: it is sent in any case.
+    /// Returns a pass for the follow-up of a call that was let through before: it is sent
+    /// unconditionally.
     pub(super) fn follow_up(self: &Arc<Self>) -> BreakerPass {
         self.pass(self.state.lock().generation, PassKind::Usual)
     }
 
-    /// The state at this time.
+    /// Returns the state at this time.
     pub fn view(&self, now: Instant) -> BreakerView {
         match &self.state.lock().phase {
             Phase::Closed { in_a_row, .. } => BreakerView::Closed { failures: *in_a_row },
@@ -218,7 +219,7 @@ impl Breaker {
         }
     }
 
-    /// Ends a probe that has found out nothing.
+    /// Ends a probe without a result.
     fn release_probe(&self, generation: u64) {
         let mut state = self.state.lock();
         if state.generation == generation
@@ -277,17 +278,17 @@ impl Phase {
 }
 
 impl BreakerPass {
-    /// Records how the call ended.
+    /// Records the end of the call.
     pub(super) fn record(self, ended: Result<(), &Failure>, now: Instant) {
         if let Some(verdict) = judge_end(ended) {
             self.record_verdict(verdict, now);
         }
     }
 
-    /// Records what the end of the call says.
+    /// Records a verdict about the end of the call.
     pub(super) fn record_verdict(mut self, verdict: CallVerdict, now: Instant) {
         self.breaker.record(&self, verdict, now);
-        // The next probe may be under way when this one is dropped.
+        // Another probe may be under way when this one is dropped.
         self.kind = PassKind::Usual;
     }
 }
@@ -315,13 +316,13 @@ fn log_interceptor(name: &InterceptorName, phase: &Phase) {
     tracing::warn!(interceptor = %name, state, "the circuit breaker of an interceptor");
 }
 
-/// What the end of a call says of its server; `None` for nothing.
+/// Derives the server's state from the end of a call; `None` if it shows nothing.
 fn judge_end(ended: Result<(), &Failure>) -> Option<CallVerdict> {
     let Err(failure) = ended else { return Some(CallVerdict::Answered) };
     match failure {
         Failure::ServerBroke { .. } | Failure::ServerTimeout { .. } => Some(CallVerdict::Failed),
         Failure::ServerDown { fault, .. } => match **fault {
-            // A limit of the gateway, and what only a person can mend.
+            // A limit of the gateway, and faults that only a person can fix.
             ServerFault::TooManyInstances { .. }
             | ServerFault::LoginNeeded
             | ServerFault::LoginImpossible { .. } => None,
@@ -331,7 +332,7 @@ fn judge_end(ended: Result<(), &Failure>) -> Option<CallVerdict> {
             ServerFault::Status { status, .. } if status.is_server_error() => {
                 Some(CallVerdict::Failed)
             }
-            // A rate limit says nothing of whether the server is well.
+            // A rate limit does not indicate a failing server.
             ServerFault::Status { status, .. } if status.as_u16() == 429 => None,
             _ => Some(CallVerdict::Answered),
         },
@@ -339,7 +340,7 @@ fn judge_end(ended: Result<(), &Failure>) -> Option<CallVerdict> {
     }
 }
 
-/// How long a call is told to wait that finds a probe under way.
+/// Retry delay for a call that arrives during a probe.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -372,7 +373,7 @@ mod tests {
         Failure::bad_answer(server(), ServerFault::of_status(status))
     }
 
-    /// Makes a call that ends so, at this time.
+    /// Makes a call with this result, at this time.
     fn call(breaker: &Arc<Breaker>, now: Instant, ended: Result<(), &Failure>) {
         breaker.enter(now).unwrap().record(ended, now);
     }
@@ -408,12 +409,12 @@ mod tests {
         assert_eq!(breaker.view(now), BreakerView::HalfOpen);
         let probe = breaker.enter(now).unwrap();
         assert!(breaker.enter(now).is_err() && breaker.check(now).is_err(), "one at a time");
-        // A call from before the transition closes nothing, and neither does a follow-up.
+        // A call from before the transition does not close it, and neither does a follow-up.
         early.record(Ok(()), now);
         breaker.follow_up().record(Ok(()), now);
         probe.record(Ok(()), now);
         assert_eq!(breaker.view(now), BreakerView::HalfOpen, "one of two");
-        // One that is cancelled makes room for the next.
+        // A cancelled call makes room for the next.
         drop(breaker.enter(now).unwrap());
         call(&breaker, now, Ok(()));
         assert_eq!(breaker.view(now), BreakerView::Closed { failures: 0 });
@@ -437,7 +438,7 @@ mod tests {
         let (breaker, now) = (breaker(settings), clock::now());
         call(&breaker, now, Err(&broke()));
         call(&breaker, now, Err(&broke()));
-        // They are too old to count.
+        // They are outside the window.
         let now = now + settings.window * 2;
         for ended in [Ok(()), Ok(()), Ok(()), Err(broke()), Err(broke())] {
             call(&breaker, now, ended.as_ref().copied());
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(judge_end(Ok(())), Some(Answered));
     }
 
-    /// A call that took longer than the breaker was open says nothing of the server as it is now.
+    /// A call that outlasted the open state shows nothing about the server's current state.
     #[test]
     fn a_call_from_before_the_last_transition_counts_for_nothing() {
         let settings = BreakerConfig { failures: Some(1), probes: 1, ..SETTINGS };

@@ -1,4 +1,4 @@
-//! The token buckets of many callers, of which so many are kept.
+//! Token buckets of many callers, within a bound.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,8 @@ use governor::nanos::Nanos;
 use governor::state::keyed::{DefaultKeyedStateStore, ShrinkableKeyedStateStore};
 use governor::state::{InMemoryState, NotKeyed, StateStore};
 
-/// One bucket for each key, up to a bound; all other keys share one. So an attacker with very many
-/// addresses can neither fill the memory nor take the buckets of callers that are known.
+/// One bucket for each key, up to a bound; all other keys share one. An attacker with very many
+/// addresses can thus neither fill the memory nor evict the buckets of known callers.
 #[derive(Debug)]
 pub(super) struct BucketStore<K: Clone + Eq + Hash> {
     own: DefaultKeyedStateStore<K>,
@@ -17,7 +17,7 @@ pub(super) struct BucketStore<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> BucketStore<K> {
-    /// Whether there were too many keys when they were counted last.
+    /// Returns true if there were too many keys at the last count.
     pub(super) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -59,6 +59,6 @@ impl<K: Clone + Eq + Hash> ShrinkableKeyedStateStore<K> for BucketStore<K> {
     }
 }
 
-/// How many keys have buckets of their own. They are counted every now and then, so that there may be
-/// some thousands more.
+/// Limit of the keys with buckets of their own. They are counted periodically, so there may be some
+/// thousands more.
 pub(super) const MOST_KEYS: usize = 400_000;

@@ -1,10 +1,9 @@
-//! Confirmation: calls that the user has to agree to, and the question that is put to the user.
+//! Confirmation: calls that need the user's consent, and the question to the user.
 //!
-//! The question is asked after the rules and the arguments were checked, so that the user is not
-//! asked about a call that cannot be made, and before a slot is taken, which a question must not
-//! hold. That the user has agreed is proved by a sealed state, which is bound to the caller and to
-//! the digest of the request: `pipeline` opens it. It is good for one call
-//! ([`used_consents`](super::used_consents)).
+//! The question is asked after the rules and the arguments were checked, so that it never concerns
+//! a call that cannot be made, and before a slot is taken, because a question must not hold one. A
+//! sealed state, bound to the caller and to the digest of the request, proves the user's consent:
+//! `pipeline` opens it. It is valid for one call ([`used_consents`](super::used_consents)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +25,10 @@ use super::arguments::ArgumentsSeen;
 use super::used_consents::ConsentClaim;
 use super::{CallTarget, Patience, Policy, charged};
 
-/// Whether the user has agreed to a call.
+/// The user's consent to a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Confirmation {
-    /// Nobody was asked.
+    /// The user was not asked.
     #[default]
     Missing,
     /// The user has agreed to this very call, as a sealed state proves.
@@ -37,13 +36,13 @@ pub enum Confirmation {
 }
 
 impl Confirmation {
-    /// Whether the user has agreed.
+    /// Returns true if the user has agreed.
     pub fn is_given(&self) -> bool {
         matches!(self, Self::Given(_))
     }
 }
 
-/// Which calls need the user's consent.
+/// Calls that need the user's consent.
 #[derive(Debug)]
 pub struct ConfirmRules {
     servers: Named<ServerName, ServerConfirm>,
@@ -53,14 +52,14 @@ pub struct ConfirmRules {
 #[derive(Debug)]
 struct ServerConfirm {
     choice: ConfirmChoice,
-    /// Of those tools that have their own.
+    /// Settings of the tools that have their own.
     own: Named<NativeName, ConfirmChoice>,
-    /// Whether its annotations are believed.
+    /// True if its annotations are trusted.
     is_trusted: bool,
 }
 
 impl ConfirmRules {
-    /// The rules of a configuration; `None` if no call needs consent.
+    /// Compiles the rules of a configuration; `None` if no call needs consent.
     pub fn compile(config: &Config) -> Option<Self> {
         let asks = |server: &ServerConfig| {
             let own = server.tools.overrides.iter().filter_map(|(_, tool)| tool.confirm);
@@ -79,7 +78,7 @@ impl ConfirmRules {
         Some(Self { servers, redaction: redaction.ok()? })
     }
 
-    /// Whether the user has to agree to calls of this tool.
+    /// Returns true if calls of this tool need the user's consent.
     fn asks_for(&self, server: &ServerName, tool: &Tool) -> bool {
         let Some(server) = self.servers.get(server) else { return false };
         match server.own.get(&tool.native).unwrap_or(&server.choice) {
@@ -89,7 +88,7 @@ impl ConfirmRules {
         }
     }
 
-    /// The question about a call.
+    /// Writes the question about a call.
     ///
     /// # Errors
     /// The arguments cannot be shown: the user would agree to another call.
@@ -108,7 +107,8 @@ impl ConfirmRules {
         Ok(Question { method: ELICITATION.into(), params: Some(params.to_string().into()) })
     }
 
-    /// The arguments for the user. Each of them is there, if only by its name and a part of its value.
+    /// Returns the arguments for the user. All of them are shown, some only by name and a part of
+    /// the value.
     fn show_arguments(&self, raw: &[u8]) -> Result<String, ConfirmRefusal> {
         let shown = self.redaction.show_arguments(raw, SHOWN_ARGUMENTS);
         let shown = shown.map_err(|fault| match fault {
@@ -127,24 +127,24 @@ impl ServerConfirm {
     }
 }
 
-/// Whether a server says that a tool of its own changes nothing, or nothing that matters.
+/// Returns true if the server annotates its tool as read-only or not destructive.
 fn is_harmless(tool: &Tool) -> bool {
     let hints = tool.hints();
     hints.read_only == Some(true) || hints.destructive == Some(false)
 }
 
 impl Policy {
-    /// Whether there are calls that need the user's consent.
+    /// Returns true if any calls need the user's consent.
     #[inline]
     pub fn asks_users(&self) -> bool {
         self.confirmation.is_some()
     }
 
-    /// The question that the user has to be asked before a call, once the rules and the arguments
-    /// were checked; `None` if the call needs no consent, or has it.
+    /// Returns the question to ask the user before a call, once the rules and the arguments were
+    /// checked; `None` if the call needs no consent, or has it.
     ///
     /// # Errors
-    /// Those of [`Policy::admit`], except for limits: a question uses up nothing of them.
+    /// Those of [`Policy::admit`], except for limits: a question is not charged to them.
     pub async fn question_before(
         &self,
         call: &mut Call,
@@ -164,7 +164,8 @@ impl Policy {
         self.write_question(rules, &final_call).await.map(Some)
     }
 
-    /// The question about a call; about a large one away from the threads that serve clients.
+    /// Writes the question about a call. For a large one this happens away from the threads that
+    /// serve clients.
     async fn write_question(
         &self,
         rules: &Arc<ConfirmRules>,
@@ -181,23 +182,24 @@ impl Policy {
         asked.map_err(Failure::NotConfirmed)
     }
 
-    /// Whether the user has to agree to a call and has not.
+    /// Returns true if a call needs the user's consent and does not have it.
     fn needs_consent(&self, target: &CallTarget) -> bool {
         target.confirmation == Confirmation::Missing && self.asks_about(target)
     }
 
-    /// Whether the user has to agree to calls of a tool.
+    /// Returns true if calls of a tool need the user's consent.
     fn asks_about(&self, target: &CallTarget) -> bool {
         let Some(rules) = &self.confirmation else { return false };
         let tool = target.tool.as_deref();
         tool.is_some_and(|tool| rules.asks_for(&target.server, tool.as_listed()))
     }
 
-    /// Claims the consent to a call, so that no other call has it; `None` if the call needs none.
+    /// Claims the consent to a call, so that no other call can use it; `None` if the call needs
+    /// none.
     ///
     /// # Errors
     /// [`Failure::NotConfirmed`] if the user has not agreed, [`Failure::InvalidState`] if another
-    /// call was made by this consent, and [`Failure::OverLimit`].
+    /// call has used this consent, and [`Failure::OverLimit`].
     pub(super) fn claim_consent(
         &self,
         context: &Context,
@@ -215,15 +217,15 @@ impl Policy {
     }
 }
 
-/// The longest name in a question.
+/// Limit of a name in a question.
 const MAX_NAME: usize = 128;
-/// How many bytes of the arguments a question shows.
+/// Limits of the bytes of the arguments that a question shows.
 const SHOWN_ARGUMENTS: ArgumentBounds = ArgumentBounds { usual: 2000, most: 8000 };
-/// Larger arguments are shown away from the threads that serve clients, in bytes.
+/// Size in bytes from which arguments are formatted away from the threads that serve clients.
 const LARGE_ARGUMENTS: usize = 64 << 10;
-/// The longest wait for the questions of others with large arguments.
+/// Limit of the wait for the questions of other calls with large arguments.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// The wait after which such a call may be tried again.
+/// Time after which such a call may be tried again.
 const CONFIRMATION_RETRY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -302,7 +304,7 @@ mod tests {
             policy.admit(Box::new(call("t")), target).await.map(drop)
         };
         assert_eq!(admit(1).await, Ok(()));
-        // The quota is looked at after the consent, and refuses both times.
+        // The quota is checked after the consent, and refuses both times.
         for _ in 0..2 {
             assert!(matches!(admit(2).await, Err(Failure::OverLimit { .. })));
         }

@@ -1,7 +1,7 @@
-//! Wrong keys and tokens, counted by address.
+//! Failed attempts with keys and tokens, counted by address.
 //!
-//! A rate of its own, because it is charged with what has failed, while [`rate`](super::rate)
-//! charges every request that it lets through.
+//! It has a rate of its own: only failures are charged to it, while [`rate`](super::rate) charges
+//! every request that it lets through.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,23 +16,23 @@ use crate::config::Rate;
 
 use super::rate::network;
 
-/// How many failed attempts each address has left.
+/// Limits the failed attempts of each address.
 #[derive(Debug)]
 pub(super) struct FailedLogins {
-    /// The time in which one failure is forgotten.
+    /// Time in which one failure is forgotten.
     each: Duration,
-    /// The time in which as many failures are forgotten as an address may have at once.
+    /// Time in which a full burst of failures of one address is forgotten.
     all: Duration,
     addresses: Mutex<FailingAddresses>,
 }
 
 #[derive(Debug)]
 struct FailingAddresses {
-    /// When the last failure of an address is forgotten.
+    /// Time at which the last failure of an address is forgotten.
     until: HashMap<IpAddr, Instant>,
-    /// The number of addresses from which on those without failures are dropped.
+    /// Number of addresses at which those without failures are dropped.
     sweep_at: usize,
-    /// When they may be dropped again: it visits every address.
+    /// Time of the next sweep at the earliest: it visits every address.
     sweep_after: Instant,
 }
 
@@ -44,7 +44,7 @@ impl FailedLogins {
         Self { each, all: each * rate.count.get(), addresses: Mutex::new(addresses) }
     }
 
-    /// Whether an address may try once more. Charges nothing.
+    /// Checks that an address may try once more. Charges nothing.
     ///
     /// # Errors
     /// [`Failure::OverLimit`].
@@ -58,8 +58,8 @@ impl FailedLogins {
         Err(Failure::OverLimit { limit: LIMIT.to_owned(), retry_after })
     }
 
-    /// Records a failed attempt. Those that were under way together may be more than the rate
-    /// allows: an address never waits for longer than for all of it.
+    /// Records a failed attempt. Concurrent attempts may exceed the rate: an address never waits
+    /// for longer than a full burst takes.
     pub(super) fn record(&self, address: IpAddr, now: Instant) {
         let mut addresses = self.addresses.lock();
         if addresses.until.len() >= addresses.sweep_at && now >= addresses.sweep_after {
@@ -68,7 +68,8 @@ impl FailedLogins {
             addresses.sweep_after = now + SWEEP_PAUSE;
         }
         let address = network(address);
-        // Beyond the bound, addresses are not counted: each could have had its failures anyway.
+        // Beyond the bound, addresses are not counted: an attacker with that many could have used a
+        // new one each time.
         if addresses.until.len() < MOST_ADDRESSES || addresses.until.contains_key(&address) {
             let until = addresses.until.entry(address).or_insert(now);
             *until = (now.max(*until) + self.each).min(now + self.all);
@@ -76,11 +77,11 @@ impl FailedLogins {
     }
 }
 
-/// The name of the limit in errors, metrics and the audit log.
+/// Name of the limit in errors, metrics and the audit log.
 const LIMIT: &str = "failed_logins";
-/// How many addresses are kept before those without failures are dropped.
+/// Number of addresses at which those without failures are dropped.
 const MANY_ADDRESSES: usize = 10_000;
-/// The most addresses that are kept.
+/// Limit of the addresses.
 const MOST_ADDRESSES: usize = 200_000;
 /// The time between two sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);

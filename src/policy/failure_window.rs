@@ -1,4 +1,4 @@
-//! How many calls there were in a time that moves along, and how many of them failed.
+//! Counts of calls, and of failed ones, in a sliding window.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::config::BreakerConfig;
 
 use super::breaker::CallVerdict;
 
-/// The calls of the last while, in [`PARTS`] counts.
+/// Recent calls, in [`PARTS`] counts.
 #[derive(Debug)]
 pub(super) struct FailureWindow {
     /// The length of one part.
     part: Duration,
-    /// The counts, the newest last, and when that began.
+    /// The counts, the newest last, and the time at which that one began.
     counts: [PartCount; PARTS],
     newest: Option<Instant>,
 }
@@ -25,7 +25,7 @@ struct PartCount {
 }
 
 impl FailureWindow {
-    /// A window of this length without calls.
+    /// Creates an empty window of this length.
     pub(super) fn new(length: Duration) -> Self {
         let part = (length / PARTS_AS_U32).max(Duration::from_millis(1));
         Self { part, counts: [PartCount::default(); PARTS], newest: None }
@@ -40,7 +40,7 @@ impl FailureWindow {
         }
     }
 
-    /// Whether enough of enough calls have failed.
+    /// Returns true if the share of failures among enough calls reaches the limit.
     pub(super) fn is_over(&mut self, settings: &BreakerConfig, now: Instant) -> bool {
         let Some(percent) = settings.ratio else { return false };
         self.advance(now);
@@ -49,7 +49,7 @@ impl FailureWindow {
         calls >= settings.minimum && failures * 100 >= calls * percent
     }
 
-    /// Drops the parts that are over at this time.
+    /// Drops the parts that have left the window by this time.
     fn advance(&mut self, now: Instant) {
         let began = *self.newest.get_or_insert(now);
         let passed = now.saturating_duration_since(began).as_nanos() / self.part.as_nanos();
@@ -64,7 +64,7 @@ impl FailureWindow {
     }
 }
 
-/// In how many steps calls leave the window.
+/// Number of steps in which calls leave the window.
 const PARTS: usize = 10;
 const PARTS_AS_U32: u32 = 10;
 

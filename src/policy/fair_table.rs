@@ -1,7 +1,7 @@
 //! A bounded table in which no holder takes the room of the others.
 //!
-//! `shares` differs: it refuses a holder that has its share. An entry of this table is worth less the
-//! older it is, so a holder that has its share loses its own oldest entry to its new one.
+//! `shares` differs: it refuses a holder that has used up its share. Entries of this table lose
+//! worth with age, so a new entry of such a holder replaces its oldest one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -20,16 +20,16 @@ pub struct FairTable<K, V> {
     /// The keys of each holder and of each address, oldest first.
     holders: HashMap<Holder, BTreeMap<u64, K>>,
     addresses: HashMap<IpAddr, BTreeMap<u64, K>>,
-    /// The number of the next entry.
+    /// Number of the next entry.
     next: u64,
 }
 
-/// The most entries of a table.
+/// Limits of a table's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableBounds {
-    /// Of all together.
+    /// Limit for all together.
     pub all: usize,
-    /// Of one address, or of one /64 network.
+    /// Limit of one address, or of one /64 network.
     pub each_address: usize,
 }
 
@@ -38,13 +38,13 @@ pub struct TableBounds {
 pub struct EntryOwner {
     /// Its owner.
     pub holder: Holder,
-    /// The most entries that this holder may have.
+    /// Limit of this holder's entries.
     pub share: usize,
-    /// The address that it was made for; `None` if it was made for no request.
+    /// The address of the request that it was made for; `None` without a request.
     pub address: Option<IpAddr>,
 }
 
-/// The time that an entry lasts.
+/// The lifetime of an entry.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryLifetime {
     /// The present.
@@ -62,13 +62,13 @@ struct FairEntry<V> {
 }
 
 impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(bounds: TableBounds) -> Self {
         let (entries, holders, addresses) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { bounds, entries, holders, addresses, next: 0 }
     }
 
-    /// The number of entries, expired ones too.
+    /// Returns the number of entries, expired ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -78,19 +78,19 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         self.entries.is_empty()
     }
 
-    /// An entry that has not expired.
+    /// Returns an entry that has not expired.
     pub fn get(&self, key: &K, now: Instant) -> Option<&V> {
         self.entries.get(key).filter(|entry| entry.until > now).map(|entry| &entry.value)
     }
 
-    /// An entry that has not expired, to be changed.
+    /// Returns an entry that has not expired, for changes.
     pub fn get_mut(&mut self, key: &K, now: Instant) -> Option<&mut V> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.until > now);
         entry.map(|entry| &mut entry.value)
     }
 
-    /// Adds an entry. Returns the entries that make room for it: the oldest of its own holder or
-    /// address where that has its share, and else the oldest of the holder with the most.
+    /// Adds an entry. Returns the entries that it evicts: the oldest of its own holder or address
+    /// if that has reached its limit, otherwise the oldest of the holder with the most.
     pub fn insert(
         &mut self,
         key: K,
@@ -133,7 +133,7 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         removed
     }
 
-    /// Takes an entry out, expired or not.
+    /// Removes an entry, expired or not, and returns it.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let FairEntry { value, number, owner, .. } = self.entries.remove(key)?;
         forget(&mut self.holders, &owner.holder, number);
@@ -143,7 +143,7 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
         Some(value)
     }
 
-    /// Takes those entries of a holder out that are not to be kept.
+    /// Removes the entries of a holder for which `keep` is false.
     pub fn retain_of(&mut self, holder: &Holder, keep: impl Fn(&V) -> bool) {
         let keys: Vec<K> =
             self.holders.get(holder).into_iter().flat_map(BTreeMap::values).cloned().collect();
@@ -161,7 +161,7 @@ impl<K: Clone + Eq + Hash, V> FairTable<K, V> {
     }
 }
 
-/// The oldest of entries that are as many as `share`, or more.
+/// Returns the oldest entry if there are `share` or more.
 fn find_oldest<K: Clone>(entries: Option<&BTreeMap<u64, K>>, share: usize) -> Option<K> {
     let entries = entries.filter(|entries| entries.len() >= share)?;
     entries.first_key_value().map(|(_, key)| key.clone())

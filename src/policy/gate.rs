@@ -19,13 +19,13 @@ pub struct GateSettings {
     pub in_flight: usize,
     /// Calls that may wait for a slot.
     pub queue: usize,
-    /// The maximum time that a call waits.
+    /// Time limit of a call's wait.
     pub queue_timeout: Duration,
-    /// What one client may have of it, where clients can be distinguished.
+    /// Limits of one client, where clients can be distinguished.
     pub each: Option<GateShare>,
 }
 
-/// One client's share of a gate.
+/// Limits of one client at a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GateShare {
     /// Calls in flight at once.
@@ -45,15 +45,15 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate with no calls in flight.
+    /// Creates a gate without calls in flight.
     pub fn new(settings: GateSettings) -> Self {
         let places = Arc::new(Semaphore::new(settings.in_flight.min(Semaphore::MAX_PERMITS)));
         let each = settings.each.map(|share| (share, HolderSlots::new(share.in_flight)));
         Self { settings, places, waiting: AtomicUsize::new(0), each }
     }
 
-    /// Takes a slot, and waits in the queue if none is free. A client that has its whole share
-    /// waits for a slot of its own, in front of nobody else.
+    /// Takes a slot, and waits in the queue if none is free. A client that has used up its share
+    /// waits for a slot of its own, and delays no other client.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] if the queue, or the client's share of it, is full, or no slot became
@@ -94,12 +94,12 @@ impl Gate {
         Some(InFlightSlot::new(place, own))
     }
 
-    /// Calls in flight.
+    /// Returns the number of calls in flight.
     pub fn in_flight(&self) -> usize {
         self.settings.in_flight.saturating_sub(self.places.available_permits())
     }
 
-    /// Calls that wait for a slot.
+    /// Returns the number of calls that wait for a slot.
     pub fn queued(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Slots that each holder has for itself: as many as its share of a limit.
+//! Slots by holder: as many for each as its share of a limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct HolderSlots {
 #[derive(Debug)]
 struct KnownHolders {
     slots: HashMap<Holder, Arc<OwnSlots>>,
-    /// The number of holders at which those without a slot are forgotten.
+    /// Number of holders at which those without a slot are forgotten.
     sweep_at: usize,
 }
 
@@ -27,18 +27,18 @@ struct KnownHolders {
 #[derive(Debug)]
 pub(super) struct OwnSlots {
     slots: Arc<Semaphore>,
-    /// The holder's calls that wait.
+    /// Number of the holder's waiting calls.
     pub(super) waiting: AtomicUsize,
 }
 
 impl HolderSlots {
-    /// `each` slots for every holder.
+    /// Creates `each` slots for every holder.
     pub(super) fn new(each: usize) -> Self {
         let known = KnownHolders { slots: HashMap::new(), sweep_at: FEW };
         Self { each, known: Mutex::new(known) }
     }
 
-    /// The slots of one holder.
+    /// Returns the slots of one holder.
     pub(super) fn find(&self, holder: &Holder) -> Arc<OwnSlots> {
         let mut known = self.known.lock();
         if let Some(own) = known.slots.get(holder) {
@@ -66,13 +66,13 @@ impl OwnSlots {
         Arc::clone(&self.slots).try_acquire_owned()
     }
 
-    /// Whether nobody holds a slot, waits for one or is about to.
+    /// Returns true if no call holds a slot, waits for one or is about to.
     fn is_unused(own: &Arc<Self>) -> bool {
         Arc::strong_count(own) == 1 && Arc::strong_count(&own.slots) == 1
     }
 }
 
-/// How many holders are kept without looking whether they have a slot.
+/// Number of holders up to which unused ones are kept.
 const FEW: usize = 1024;
 
 #[cfg(test)]

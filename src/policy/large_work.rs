@@ -25,17 +25,17 @@ pub struct LargeWork {
     each: HolderSlots,
 }
 
-/// How long a call waits for the work of others, and how it fails then.
+/// Limit of a call's wait for the work of others, and the failure after it.
 #[derive(Debug)]
 pub struct Patience {
-    /// The longest wait.
+    /// Limit of the wait.
     pub longest: Duration,
     /// The failure after it.
     pub failure: Failure,
 }
 
 impl Default for LargeWork {
-    /// As many at a time as leave half of the cores to the clients.
+    /// Allows as much concurrent work as leaves half of the cores to the clients.
     fn default() -> Self {
         let cores = available_parallelism().map_or(1, NonZeroUsize::get);
         let all = Arc::new(Semaphore::new((cores / 2).clamp(1, MOST_AT_A_TIME)));
@@ -59,7 +59,7 @@ impl LargeWork {
     ) -> Result<T, Failure> {
         let own = self.each.find(holder);
         let places = async {
-            // A client's own place first: its other work then waits in front of nobody.
+            // The client's own place first: its other work then delays no other client.
             let own = own.acquire().await.ok()?;
             let place = Arc::clone(&self.all).acquire_owned().await.ok()?;
             Some((own, place))
@@ -75,5 +75,5 @@ impl LargeWork {
     }
 }
 
-/// The most pieces of work at a time, however many cores there are.
+/// Limit of concurrent pieces of work, regardless of the number of cores.
 const MOST_AT_A_TIME: usize = 4;

@@ -1,11 +1,10 @@
-//! Admission: rules, rates, concurrency and argument checks, in one fixed order, before
-//! a server sees a call.
+//! Admission: rules, rates, concurrency and argument checks, in one fixed order, before a server
+//! sees a call.
 //!
-//! [`Policy::admit`] shows the order. The proof that a call was admitted is a
-//! type: an upstream accepts a [`Permitted`] call and nothing else, and only this
-//! module can make one. Of replies, only the results of tools pass
-//! here, in `transforms`: `pipeline` releases them.
-//! Who is calling is decided in `identity`, what the caller may see in `catalog`.
+//! [`Policy::admit`] shows the order. The proof that a call was admitted is a type: an upstream
+//! accepts only a [`Permitted`] call, and only this module can make one. Of replies, only the
+//! results of tools pass here, in `transforms`: `pipeline` releases them. `identity` authenticates
+//! the caller, and `catalog` hides the elements that the caller may not see.
 
 mod arguments;
 mod authorization;
@@ -82,50 +81,49 @@ pub struct Policy {
     limits: PolicyLimits,
     /// `None` if there are no rules.
     authorization: Option<Arc<Authorization>>,
-    /// `None` if nothing needs a scope.
+    /// `None` if no scopes are required.
     scopes: Option<ScopeRules>,
     /// `None` if no call needs the user's consent.
     confirmation: Option<Arc<ConfirmRules>>,
 }
 
 impl Policy {
-    /// A policy that enforces `limits`.
+    /// Creates a policy that enforces `limits`.
     pub fn new(limits: PolicyLimits) -> Self {
         Self { limits, authorization: None, scopes: None, confirmation: None }
     }
 
-    /// The same policy with calls that need the user's consent.
+    /// Returns the policy with calls that need the user's consent.
     #[must_use]
     pub fn with_confirmation(self, rules: Option<ConfirmRules>) -> Self {
         Self { confirmation: rules.map(Arc::new), ..self }
     }
 
-    /// The same policy with the scopes that a configuration needs.
+    /// Returns the policy with the scopes that a configuration requires.
     #[must_use]
     pub fn with_scopes(self, config: &Config) -> Self {
         Self { scopes: ScopeRules::new(config), ..self }
     }
 
-    /// The same policy with rules.
+    /// Returns the policy with rules.
     #[must_use]
     pub fn with_authorization(self, authorization: Option<Arc<Authorization>>) -> Self {
         Self { authorization, ..self }
     }
 
-    /// The rules; `None` if there are none.
+    /// Returns the rules; `None` if there are none.
     pub fn authorization(&self) -> Option<&Arc<Authorization>> {
         self.authorization.as_ref()
     }
 
-    /// What a caller may see; `None` if there are no rules.
+    /// Returns the access rights of a caller; `None` if there are no rules.
     #[inline]
     pub fn rights_of(&self, context: &Context) -> Option<CallerRights> {
         self.authorization.as_ref().map(|authorization| authorization.rights_of(context))
     }
 
-    /// Admits a request of any method: the client's own rate, then the whole
-    /// gateway's. The narrow limit is first, so that a client over its limit
-    /// uses up nothing that others share.
+    /// Admits a request of any method: the client's own rate, then the whole gateway's. The narrow
+    /// limit is first, so that a client over its limit uses up nothing that others share.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
@@ -138,9 +136,9 @@ impl Policy {
         self.limits.check_gateway()
     }
 
-    /// Whether an address may try a key or token that is not known yet: not after too many that were
-    /// wrong. Asked before a signature is verified; never for a key of a client or a token that was
-    /// verified before, so that nobody locks out those who share an address.
+    /// Checks that an address may try an unknown key or token: it may not after too many failures.
+    /// Called before a signature is verified, but never for a client's key or a token that was
+    /// verified before, so that no client can lock out others that share its address.
     ///
     /// # Errors
     /// [`Failure::OverLimit`] names the limit and the wait.
@@ -148,14 +146,14 @@ impl Policy {
         self.limits.failed_logins.as_ref().map_or(Ok(()), |it| it.check(address, clock::now()))
     }
 
-    /// Counts a wrong key or token.
+    /// Counts a failed attempt with a key or token.
     pub fn record_failed_attempt(&self, address: IpAddr) {
         if let Some(failed) = &self.limits.failed_logins {
             failed.record(address, clock::now());
         }
     }
 
-    /// Counts a request of an unknown sender, which is refused in any case, towards the rate of its
+    /// Counts a request of an unknown sender, which is refused regardless, towards the rate of its
     /// address.
     ///
     /// # Errors
@@ -164,7 +162,7 @@ impl Policy {
         self.limits.check_address(address)
     }
 
-    /// Admits a request to an endpoint: its sender has the scopes that the profile needs.
+    /// Admits a request to an endpoint: its sender has the scopes that the profile requires.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`].
@@ -178,7 +176,7 @@ impl Policy {
         rules.check_entry((who, grants), profile, source)
     }
 
-    /// Checks that the sender of a call has the scopes that it needs.
+    /// Checks that the sender of a call has the required scopes.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`], with all of them.
@@ -187,14 +185,16 @@ impl Policy {
         rules.check(context, &target.server, target.tool_name())
     }
 
-    /// Admits a call: the rules, the scopes, the server's circuit breaker, the rates of its
-    /// tool, its server and its profile, the tool's schema, the user's consent, interceptors,
-    /// which see what the server would be sent, the daily quotas, and a slot among the
-    /// server's calls in flight. The rules are first, so that nobody learns of scopes, limits
-    /// or schemas of what it may not use; then the breaker, so that a call which it refuses
-    /// uses up nothing; the slot is last, so that an invalid call never waits for one. With
-    /// the slot the breaker is asked again, which may let only one call through; then the
-    /// call is charged to its quotas.
+    /// Admits a call. The checks, in this order: the rules, the scopes, the server's circuit
+    /// breaker, the rates of its tool, its server and its profile, the tool's schema, the user's
+    /// consent, the interceptors, which see the message for the server, the daily quotas, and a
+    /// slot among the server's calls in flight.
+    ///
+    /// The rules are first, so that a caller does not learn of scopes, limits or schemas of
+    /// elements that it may not use; then the breaker, so that a call which it refuses uses up
+    /// nothing. The slot is last, so that an invalid call never waits for one. With the slot the
+    /// breaker is asked again, which may let only one call through; then the call is charged to its
+    /// quotas.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`], [`Failure::BreakerOpen`], [`Failure::OverLimit`],
@@ -217,14 +217,14 @@ impl Policy {
         let seen = target.see_arguments(&call.params);
         if seen != ArgumentsSeen::Valid {
             Box::pin(self.judge_arguments(&mut call, &mut target, seen)).await?;
-            // What the server gets may be other arguments than the client has sent.
+            // The server's arguments may differ from the client's.
             self.authorize(&call, &target).await?;
         }
         let consent = self.claim_consent(&call.context, &target)?;
         if let Some(interceptors) = &self.limits.interceptors {
             Box::pin(self.intercept_call(interceptors, &mut call, &mut target)).await?;
         }
-        // Refused before it waits for a slot, and charged when it has one.
+        // Refused before the wait for a slot, and charged once the call has it.
         drop(self.limits.charge_quotas(&call.context, &target, cost)?);
         let slot = match limits {
             Some(limits) => {
@@ -271,9 +271,8 @@ impl Policy {
         }
     }
 
-    /// Permits the retry of a parked call. It still holds its slot, and the digest in
-    /// its state guarantees that its arguments are the ones that were checked; the
-    /// rules may be others.
+    /// Permits the retry of a parked call. It still holds its slot, and the digest in its state
+    /// guarantees that its arguments are the ones that were checked; the rules may have changed.
     ///
     /// # Errors
     /// [`Failure::ScopesNeeded`], and those of [`Authorization::authorize_call`].
@@ -316,7 +315,8 @@ impl Policy {
         Ok(Permitted::new(Box::new(topic), target, None))
     }
 
-    /// Has interceptors see a call. Arguments that they change have to fit the server's own schema.
+    /// Passes a call through the interceptors. Arguments that they change have to fit the server's
+    /// own schema.
     async fn intercept_call(
         &self,
         interceptors: &Interceptors,
@@ -326,14 +326,15 @@ impl Policy {
         match interceptors.intercept_call(call, target).await? {
             Some(arguments) => {
                 self.take_changed_arguments(call, target, arguments).await?;
-                // The rules have not seen these.
+                // The rules have not seen the changed arguments.
                 self.authorize(call, target).await
             }
             None => Ok(()),
         }
     }
 
-    /// The interceptors of the messages that the server of a call sends; `None` if there are none.
+    /// Returns the interceptors of the messages that the server of a call sends; `None` if there
+    /// are none.
     pub fn call_interceptors(
         &self,
         call: &Call,
@@ -342,7 +343,8 @@ impl Policy {
         self.limits.interceptors.as_ref()?.for_call(call, target)
     }
 
-    /// The interceptors of a server's answer to a request that is not a call; `None` if there are none.
+    /// Returns the interceptors of a server's answer to a request that is not a call; `None` if
+    /// there are none.
     pub fn request_interceptors(
         &self,
         context: &Context,
@@ -352,7 +354,8 @@ impl Policy {
         self.limits.interceptors.as_ref()?.for_request(context, server, method)
     }
 
-    /// The interceptors of the messages that a server sends outside of calls; `None` if there are none.
+    /// Returns the interceptors of the messages that a server sends outside of calls; `None` if
+    /// there are none.
     pub fn server_interceptors(
         &self,
         context: &Context,
@@ -361,18 +364,18 @@ impl Policy {
         self.limits.interceptors.as_ref()?.for_server(context, server)
     }
 
-    /// Runs work on large messages away from the threads that serve clients.
+    /// Returns the runner of work on large messages, away from the threads that serve clients.
     pub fn large_work(&self) -> &Arc<LargeWork> {
         &self.limits.large_work
     }
 
-    /// The limits of one server.
+    /// Returns the limits of one server.
     pub fn server(&self, server: &ServerName) -> Option<&ServerLimits> {
         self.limits.server(server)
     }
 }
 
-/// The holder that a call is charged to.
+/// Returns the holder that a call is charged to.
 fn charged(context: &Context) -> Holder {
     Holder::identify(&context.principal, context.address)
 }

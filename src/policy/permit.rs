@@ -21,17 +21,17 @@ pub struct CallTarget {
     pub native: Option<NativeName>,
     /// The tool with its compiled schema, for a tool call.
     pub tool: Option<Arc<Tool>>,
-    /// What the call asks for, as rules know it; filled in where there are rules. A call without it is
-    /// about nothing that is listed.
+    /// The requested element, as rules use it; set if there are rules. A call without it is about
+    /// no listed element.
     pub requested: Option<Arc<RequestedElement>>,
-    /// Whether the user has agreed to the call.
+    /// The user's consent to the call.
     pub confirmation: Confirmation,
     /// The edits that turn the client's params into the server's.
     pub edits: Box<Edits>,
 }
 
 impl CallTarget {
-    /// The target of a call of this tool.
+    /// Creates the target of a call of this tool.
     pub fn tool(server: &ServerName, tool: &Arc<Tool>, edits: Box<Edits>) -> Self {
         let native = Some(tool.native.clone());
         let (server, tool) = (server.clone(), Some(Arc::clone(tool)));
@@ -39,12 +39,12 @@ impl CallTarget {
         Self { server, native, tool, requested: None, confirmation, edits }
     }
 
-    /// The tool that is called, by its native name.
+    /// Returns the native name of the tool to call.
     pub(super) fn tool_name(&self) -> Option<&NativeName> {
         self.tool.as_ref().map(|tool| &tool.native)
     }
 
-    /// Checks the arguments of a call. Of arguments that are large for their schema it looks at the
+    /// Checks the arguments of a call. For arguments that are large for their schema, it checks the
     /// outline alone.
     pub(super) fn see_arguments(&self, params: &Params) -> ArgumentsSeen {
         let Some(tool) = &self.tool else { return ArgumentsSeen::Valid };
@@ -70,12 +70,12 @@ pub struct Permitted<T> {
     inner: Box<T>,
     target: CallTarget,
     slot: Option<InFlightSlot>,
-    /// Tells the server's circuit breaker how the call ends; `None` without one.
+    /// Reports the end of the call to the server's circuit breaker; `None` without one.
     pass: Option<Box<BreakerPass>>,
 }
 
 impl<T> Permitted<T> {
-    // Private to this module: nothing else can permit a call.
+    // Private to this module, so that no other code can permit a call.
     pub(super) fn new(inner: Box<T>, target: CallTarget, slot: Option<InFlightSlot>) -> Self {
         Self { inner, target, slot, pass: None }
     }
@@ -84,17 +84,17 @@ impl<T> Permitted<T> {
         Self { pass: pass.map(Box::new), ..self }
     }
 
-    /// The permitted call or subscription.
+    /// Returns the permitted call or subscription.
     pub fn get(&self) -> &T {
         &self.inner
     }
 
-    /// The destination.
+    /// Returns the destination.
     pub fn target(&self) -> &CallTarget {
         &self.target
     }
 
-    /// Takes what is to be told how the call ends, if there is anything.
+    /// Takes the watch that records the end of the call, if there is one.
     pub fn take_watch(&mut self) -> Option<Box<dyn ReplyWatch>> {
         self.pass.take().map(|pass| pass as Box<dyn ReplyWatch>)
     }

@@ -1,4 +1,4 @@
-//! The file of daily quotas in `gateway.state_dir`: what was used survives a restart.
+//! The file of daily quotas in `gateway.state_dir`, so that their counts survive a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct QuotaFile {
     name: String,
 }
 
-/// Why the file cannot be read or written.
+/// Faults of reading or writing the file.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaFileError {
     /// The folder cannot be used.
@@ -33,7 +33,7 @@ pub enum QuotaFileError {
     /// The file cannot be read.
     #[error("the file of quotas cannot be read")]
     File(#[from] FileError),
-    /// The file is not one that the gateway has written.
+    /// The file is damaged, or has other content.
     #[error("the file of quotas is damaged")]
     Damaged(#[source] serde_json::Error),
     /// The file cannot be written.
@@ -41,7 +41,7 @@ pub enum QuotaFileError {
     Write(#[source] io::Error),
 }
 
-/// What the file contains.
+/// Content of the file.
 #[derive(Serialize, Deserialize)]
 struct StoredQuotas {
     /// In days since 1970.
@@ -61,7 +61,7 @@ impl QuotaFile {
         Ok(Self { folder, name: place + ENDING })
     }
 
-    /// Reads the counts; none if there is no file.
+    /// Reads the counts; empty if there is no file.
     ///
     /// # Errors
     /// [`QuotaFileError`].
@@ -89,9 +89,9 @@ impl QuotaFile {
     }
 }
 
-/// The end of the file's name.
+/// Suffix of the file's name.
 const ENDING: &str = ".quotas.json";
-/// The largest file: it has at most so many counts, with short names.
+/// Limit of the file's bytes: the number of counts is bounded, and their names are short.
 const MAX_FILE: usize = 32 << 20;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         assert!(again.charge(&quotas, one, now).is_err());
         std::fs::write(path.join(&file.name), "{").unwrap();
         assert!(matches!(file.read(), Err(QuotaFileError::Damaged(_))));
-        // Nothing has changed since.
+        // No changes since.
         file.write_changes(&ledger).unwrap();
         assert!(file.read().is_err());
     }

@@ -1,4 +1,4 @@
-//! Daily quotas: how many calls were made since midnight UTC.
+//! Daily quotas: counts of calls since midnight UTC.
 //!
 //! The counts outlive snapshots and, in a file of `gateway.state_dir`, the process
 //! ([`quota_file`](super::quota_file)).
@@ -12,18 +12,18 @@ use parking_lot::Mutex;
 
 use crate::call::Failure;
 
-/// The counts of all quotas.
+/// Counts of all quotas.
 #[derive(Debug, Default)]
 pub struct QuotaLedger(Mutex<QuotaCounts>);
 
-/// The counts of one day.
+/// Counts of one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct QuotaCounts {
     /// The day, in days since 1970.
     pub(super) day: u64,
-    /// Calls, by what they are charged to.
+    /// Calls by charged quota and holder.
     pub(super) used: BTreeMap<String, u64>,
-    /// Whether they differ from those in the file.
+    /// True if they differ from those in the file.
     pub(super) is_changed: bool,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct QuotaCounts {
 pub(super) struct ChargedQuota {
     /// Its name in errors and metrics.
     pub(super) limit: String,
-    /// Whose part of it is counted; `None` if all callers share it.
+    /// The holder of the count; `None` if all callers share it.
     pub(super) holder: Option<String>,
-    /// The calls of a day.
+    /// Limit of the calls of a day.
     pub(super) most: u32,
 }
 
-/// What a call has been charged; given back if it is dropped before it is kept.
+/// The charge for a call, refunded if it is dropped before it is kept.
 #[derive(Debug)]
 pub(super) struct QuotaCharge {
     ledger: Arc<QuotaLedger>,
@@ -48,7 +48,7 @@ pub(super) struct QuotaCharge {
 }
 
 impl QuotaLedger {
-    /// A ledger that continues with earlier counts.
+    /// Creates a ledger that continues earlier counts.
     pub(super) fn with_counts(counts: QuotaCounts) -> Self {
         Self(Mutex::new(counts))
     }
@@ -84,20 +84,20 @@ impl QuotaLedger {
         Ok(QuotaCharge { ledger: Arc::clone(self), keys, cost, day: counts.day })
     }
 
-    /// The counts, if they have changed since they were taken last.
+    /// Returns the counts, if they have changed since they were last taken.
     pub(super) fn take_changed(&self) -> Option<QuotaCounts> {
         let mut counts = self.0.lock();
         std::mem::take(&mut counts.is_changed).then(|| counts.clone())
     }
 
-    /// Has the counts taken again: they were not written.
+    /// Marks the counts as changed again after a failed write.
     pub(super) fn mark_changed(&self) {
         self.0.lock().is_changed = true;
     }
 }
 
 impl QuotaCounts {
-    /// Begins another day. A clock that is set back begins none.
+    /// Begins another day. A clock that is set back does not begin one.
     fn begin_day(&mut self, day: u64) {
         if day > self.day {
             (self.day, self.is_changed) = (day, true);
@@ -105,7 +105,7 @@ impl QuotaCounts {
         }
     }
 
-    /// What a call is charged to. If too many callers are known, those that are not share a count.
+    /// Returns the key of a quota's count. Callers beyond the limit of known ones share a count.
     fn key(&self, quota: &ChargedQuota) -> String {
         let ChargedQuota { limit, holder, .. } = quota;
         let Some(holder) = holder else { return limit.clone() };
@@ -140,9 +140,9 @@ impl Drop for QuotaCharge {
 
 /// The seconds of a day.
 const DAY: u64 = 86_400;
-/// How many counts are kept.
+/// Limit of the counts.
 const MOST_COUNTS: usize = 100_000;
-/// The holder of the calls of all callers beyond those.
+/// Holder of the calls of all callers beyond that limit.
 const OTHERS: &str = "others";
 
 #[cfg(test)]

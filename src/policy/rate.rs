@@ -41,7 +41,7 @@ impl Bucket {
                 let wait = until.wait_time_from(DefaultClock::default().now());
                 Err(over_limit(name(), wait))
             }
-            // The configuration refuses such costs.
+            // The configuration refuses costs beyond a bucket's capacity.
             Err(_) => Err(over_limit(name(), NEVER)),
         }
     }
@@ -61,14 +61,14 @@ impl AddressBuckets {
     }
 }
 
-/// One token bucket for each key, of which there may be many.
+/// One token bucket for each of possibly many keys.
 #[derive(Debug)]
 pub(super) struct KeyedBuckets<K: Clone + Eq + Hash> {
     limiter: RateLimiter<K, BucketStore<K>, DefaultClock>,
-    /// How many requests were checked. Counted here, because counting the
-    /// keys takes a lock on every shard of their map.
+    /// Number of checked requests. Counted here, because counting the keys takes a lock on every
+    /// shard of their map.
     checks: AtomicUsize,
-    /// The number of keys above which the next sweep runs.
+    /// Number of keys above which the next sweep runs.
     sweep_at: AtomicUsize,
 }
 
@@ -97,13 +97,13 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
                 let wait = until.wait_time_from(DefaultClock::default().now());
                 Err(over_limit(name(), wait))
             }
-            // The configuration refuses such costs.
+            // The configuration refuses costs beyond a bucket's capacity.
             Err(_) => Err(over_limit(name(), NEVER)),
         }
     }
 
-    /// Drops the keys whose buckets are full again, if there are many keys. If
-    /// few could be dropped, the next sweep is put off, up to a bound: it visits every key.
+    /// Drops the keys with full buckets, if there are many keys. If few could be dropped, the next
+    /// sweep is postponed, up to a bound: it visits every key.
     fn sweep(&self) {
         let kept = self.limiter.len();
         if kept >= MOST_KEYS || kept > self.sweep_at.load(Ordering::Relaxed) {
@@ -114,9 +114,9 @@ impl<K: Clone + Eq + Hash> KeyedBuckets<K> {
     }
 }
 
-/// The address that limits apply to: the /64 network of an IPv6 address, since
-/// one client has all of it, and one address for all of this machine's own,
-/// 127.0.0.0/8 and `::1`, for the same reason.
+/// Returns the address that limits apply to: the /64 network of an IPv6 address, since one client
+/// has all of it, and one address for this whole machine, 127.0.0.0/8 and `::1`, for the same
+/// reason.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -140,14 +140,14 @@ fn quota(rate: Rate) -> Quota {
         .allow_burst(rate.count)
 }
 
-/// The wait of a call that no bucket ever admits.
+/// Wait of a call that exceeds a bucket's capacity.
 const NEVER: Duration = Duration::from_hours(24);
 
-/// How many addresses are kept before full buckets are dropped.
+/// Number of addresses at which full buckets are dropped.
 const MANY_ADDRESSES: usize = 100_000;
 
-/// How many requests are checked between two counts of the addresses, and so
-/// the most new addresses between them.
+/// Number of requests between two counts of the addresses, and so the limit of new addresses
+/// between them.
 const CHECKS_PER_SWEEP: usize = 16_384;
 
 #[cfg(test)]
@@ -218,12 +218,12 @@ mod tests {
             let number = u32::try_from(number).unwrap();
             buckets.check(IpAddr::V4(number.into()), NonZeroU32::MIN).is_ok()
         };
-        // From 1.0.0.0, because all of 127.0.0.0/8 is one.
+        // From 1.0.0.0, because all of 127.0.0.0/8 is one address.
         let first = 1 << 24;
         for number in first..first + MOST_KEYS {
             assert!(check(number), "{number}");
         }
-        // So many more until they are counted.
+        // This many more until the next count.
         let counted = first + MOST_KEYS + CHECKS_PER_SWEEP;
         (first + MOST_KEYS..counted).for_each(|number| _ = check(number));
         let strangers = counted..counted + 3 * CHECKS_PER_SWEEP;

@@ -1,9 +1,8 @@
-//! The state of the limits, which outlives snapshots.
+//! State of the limits, which outlives snapshots.
 //!
-//! A reload compiles new [`PolicyLimits`] from the configuration and reuses the
-//! buckets and gates in the [`LimitRegistry`] that have the same name and settings,
-//! so that a reload refills no bucket. Unused ones are dropped with the last
-//! snapshot that used them.
+//! A reload compiles new [`PolicyLimits`] from the configuration and reuses the buckets and gates
+//! in the [`LimitRegistry`] that have the same name and settings, so that a reload refills no
+//! bucket. Unused ones are dropped with the last snapshot that used them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -50,10 +49,11 @@ pub struct LimitRegistry {
     consents: Arc<UsedConsents>,
 }
 
-/// A breaker, and the configuration of its server: another server of the same name begins anew.
+/// A breaker, and the configuration of its server: another server of the same name gets a new
+/// breaker.
 type KnownBreaker = (Arc<ServerConfig>, Weak<Breaker>);
 
-/// Values that are shared for as long as somebody holds them.
+/// Values that are shared while any reference to them exists.
 #[derive(Debug)]
 struct SharedTable<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
@@ -77,19 +77,18 @@ impl<K: Eq + Hash, V> SharedTable<K, V> {
 }
 
 impl LimitRegistry {
-    /// A registry that reports transitions of breakers, and continues with the quotas of an earlier
-    /// run.
+    /// Creates a registry that reports transitions of breakers, and continues the quotas of an
+    /// earlier run.
     pub fn new(metrics: Arc<Metrics>, events: EventSender, quotas: Arc<QuotaLedger>) -> Self {
         Self { reports: Some((metrics, events)), quotas, ..Self::default() }
     }
 
-    /// The counts of daily quotas.
+    /// Returns the counts of daily quotas.
     pub fn quotas(&self) -> &Arc<QuotaLedger> {
         &self.quotas
     }
 
-    /// The limits of a configuration, with the state of those that were in use
-    /// before.
+    /// Returns the limits of a configuration, with the state of those that were in use before.
     pub fn limits(&self, config: &Config) -> PolicyLimits {
         let gateway = config.gateway.rate.map(|rate| self.bucket("gateway".into(), rate));
         let address = config
@@ -181,8 +180,8 @@ impl LimitRegistry {
         self.holders.find((limit, rate), || HolderBuckets::new(rate))
     }
 
-    /// The breaker of a server, if it has one: the one in use, if neither its settings nor the
-    /// server's address have changed.
+    /// Returns the breaker of a server, if it has one: the one in use, if neither its settings nor
+    /// the server's address have changed.
     fn breaker(&self, server: &Arc<ServerConfig>) -> Option<Arc<Breaker>> {
         let settings = server.breaker?;
         let mut known = self.breakers.lock();
@@ -217,7 +216,7 @@ pub struct PolicyLimits {
     gateway: Option<Arc<Bucket>>,
     /// For clients without a key.
     address: Option<Arc<AddressBuckets>>,
-    /// Wrong keys and tokens, by address.
+    /// Failed attempts with keys and tokens, by address.
     pub(super) failed_logins: Option<Arc<FailedLogins>>,
     /// For users of issuers.
     users: Option<Arc<KeyedBuckets<Arc<str>>>>,
@@ -225,7 +224,7 @@ pub struct PolicyLimits {
     profiles: Named<ProfileName, Arc<Bucket>>,
     /// `None` if there are no quotas.
     quotas: Option<SetQuotas>,
-    /// `None` if no call passes any.
+    /// `None` if there are no interceptors.
     pub(super) interceptors: Option<Interceptors>,
     servers: Named<ServerName, ServerLimits>,
     pub(super) large_work: Arc<LargeWork>,
@@ -249,8 +248,8 @@ impl PolicyLimits {
         self.users.as_ref().map_or(Ok(()), check)
     }
 
-    /// Checks the rates that servers share: the profile's, and what a call that counts as several
-    /// adds to the client's and the gateway's, which have counted it as one.
+    /// Checks the rates that servers share: the profile's, and the extra cost of the call at the
+    /// client's and the gateway's, which have counted it as one request.
     pub(super) fn check_shared(&self, context: &Context, cost: NonZeroU32) -> Result<(), Failure> {
         let profile = context.endpoint.profile();
         if !self.profiles.is_empty()
@@ -308,12 +307,12 @@ impl PolicyLimits {
     }
 }
 
-/// The name of a client's limit in errors and metrics.
+/// Returns the name of a client's limit in errors and metrics.
 fn client_limit(client: &str) -> String {
     format!("client:{client}")
 }
 
-/// The name of a profile's limit.
+/// Returns the name of a profile's limit.
 fn profile_limit(profile: &str) -> String {
     format!("profile:{profile}")
 }
@@ -326,17 +325,17 @@ pub struct ServerLimits {
     retry_budget: Arc<RetryBudget>,
     breaker: Option<Arc<Breaker>>,
     arguments: ArgumentsChoice,
-    /// Of those tools that have their own.
+    /// Settings of the tools that have their own.
     own_arguments: Named<NativeName, ArgumentsChoice>,
 }
 
 impl ServerLimits {
-    /// What happens to arguments that do not fit the schema of this tool.
+    /// Returns the treatment of arguments that do not fit the schema of this tool.
     pub(super) fn arguments(&self, tool: &NativeName) -> ArgumentsChoice {
         self.own_arguments.get(tool).copied().unwrap_or(self.arguments)
     }
 
-    /// The rates of the server and its tools.
+    /// Returns the rates of the server and its tools.
     pub(super) fn rates(&self) -> &ServerRates {
         &self.rates
     }
@@ -351,22 +350,22 @@ impl ServerLimits {
         self.breaker.as_ref().map(|breaker| breaker.enter(clock::now())).transpose()
     }
 
-    /// A pass for a follow-up of a call, which is sent in any case.
+    /// Returns a pass for a follow-up of a call, which is sent unconditionally.
     pub(super) fn follow_up(&self) -> Option<BreakerPass> {
         self.breaker.as_ref().map(Breaker::follow_up)
     }
 
-    /// The server's circuit breaker, if there is one.
+    /// Returns the server's circuit breaker, if there is one.
     pub fn breaker(&self) -> Option<&Arc<Breaker>> {
         self.breaker.as_ref()
     }
 
-    /// How many of the server's calls may be made again.
+    /// Returns the budget for retries of the server's calls.
     pub fn retry_budget(&self) -> &Arc<RetryBudget> {
         &self.retry_budget
     }
 
-    /// The server's gate.
+    /// Returns the server's gate.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }

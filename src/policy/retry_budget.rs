@@ -1,12 +1,12 @@
-//! How many calls of one server may be tried again: so few that retries cannot hold down a server
-//! that is overloaded or has just come back.
+//! Budget for retries of one server's calls. It is small enough that retries cannot overload a
+//! server that is busy or has just recovered.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A balance that calls pay into and retries take from.
 #[derive(Debug)]
 pub struct RetryBudget {
-    /// In parts of a retry.
+    /// In fractions of a retry.
     balance: AtomicU32,
 }
 
@@ -23,16 +23,16 @@ impl RetryBudget {
         let _ = self.balance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Takes one retry; false if there is none left.
+    /// Takes one retry. Returns false if there is none left.
     pub fn withdraw(&self) -> bool {
         let take = |balance: u32| balance.checked_sub(CALLS_PER_RETRY);
         self.balance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
 
-/// The most retries in a row.
+/// Limit of retries in a row.
 const MOST_RETRIES: u32 = 10;
-/// How many calls allow one retry more.
+/// Number of calls that pay for one retry.
 const CALLS_PER_RETRY: u32 = 5;
 
 #[cfg(test)]

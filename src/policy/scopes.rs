@@ -1,7 +1,8 @@
-//! The scopes that profiles, servers and tools need.
+//! Scopes that profiles, servers and tools require.
 //!
-//! What needs a scope stays in the lists: a client that calls it without one is told all scopes of
-//! the call at once, so that it can get them and call again (step-up authorization).
+//! Elements with required scopes stay in the lists. A client that calls one without its scopes
+//! receives all scopes of the call at once, so that it can get them and call again (step-up
+//! authorization).
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::call::{
 use crate::config::{Config, ScopeName, ServerConfig};
 use crate::telemetry::audit::DecidingRule;
 
-/// The scopes that something of a configuration needs.
+/// Required scopes of a configuration.
 #[derive(Debug)]
 pub(super) struct ScopeRules {
     profiles: Named<ProfileName, Scopes>,
@@ -28,7 +29,7 @@ struct ServerScopes {
 type Scopes = Vec<Arc<str>>;
 
 impl ScopeRules {
-    /// The rules of a configuration; `None` if there are none.
+    /// Compiles the rules of a configuration; `None` if there are none.
     pub(super) fn new(config: &Config) -> Option<Self> {
         let profiles = config.profiles.iter().filter(|profile| !profile.scopes.is_empty());
         let profiles: Named<_, _> =
@@ -66,7 +67,7 @@ impl ScopeRules {
     }
 
     /// Checks the scopes of several tools together, for a tool of the gateway that calls them: its
-    /// client is told all of them at once.
+    /// client learns all missing scopes at once.
     pub(super) fn check_all(
         &self,
         context: &Context,
@@ -112,8 +113,8 @@ fn check<'a>(
     (who, grants): (&Principal, Option<&Grants>),
     source: Option<&Arc<TokenSource>>,
 ) -> Result<(), Failure> {
-    // The parent process, which could change the configuration: the configuration allows no other
-    // caller without a name where something needs scopes.
+    // The parent process could change the configuration. The configuration permits no other
+    // anonymous caller where scopes are required.
     if *who == Principal::Anonymous {
         return Ok(());
     }

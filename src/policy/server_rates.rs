@@ -17,7 +17,7 @@ pub(super) type HolderBuckets = KeyedBuckets<Holder>;
 pub(super) struct ServerRates {
     pub(super) all: Option<Arc<Bucket>>,
     pub(super) each: Option<Arc<HolderBuckets>>,
-    /// Those of tools that have any, or a cost.
+    /// Rates of the tools that have any, or a cost.
     pub(super) tools: Named<NativeName, ToolRates>,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct ServerRates {
 pub(super) struct ToolRates {
     pub(super) all: Option<Arc<Bucket>>,
     pub(super) each: Option<Arc<HolderBuckets>>,
-    /// How many calls one call counts as.
+    /// Number of calls that one call counts as.
     pub(super) cost: NonZeroU32,
 }
 
 impl ToolRates {
-    /// Whether calls of the tool are treated as those of any other.
+    /// Returns true if the tool has no rate or cost of its own.
     pub(super) fn are_unset(&self) -> bool {
         self.all.is_none() && self.each.is_none() && self.cost == NonZeroU32::MIN
     }
@@ -79,7 +79,7 @@ impl ServerRates {
         all.map_or(Ok(()), |bucket| bucket.check(|| Self::limit_name(server, None)))
     }
 
-    /// The name of a limit in errors and metrics.
+    /// Returns the name of a limit in errors and metrics.
     pub(super) fn limit_name(server: &ServerName, tool: Option<&NativeName>) -> String {
         match tool {
             Some(tool) => format!("tool:{server}/{tool}"),

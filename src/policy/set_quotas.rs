@@ -1,4 +1,4 @@
-//! The daily quotas that a configuration sets, and which of them a call is charged to.
+//! Configured daily quotas, and the choice of those that a call is charged to.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct SetQuotas {
 }
 
 impl SetQuotas {
-    /// The quotas of a configuration; `None` if it sets none.
+    /// Returns the quotas of a configuration; `None` if it sets none.
     pub(super) fn of(config: &Config, ledger: &Arc<QuotaLedger>) -> Option<Self> {
         let clients = config.clients.iter();
         let issuers = config.issuers.iter();
@@ -69,7 +69,7 @@ impl SetQuotas {
         self.ledger.charge(&charged, cost, since_1970).map(Some)
     }
 
-    /// The quotas of a call.
+    /// Returns the quotas that apply to a call.
     fn find(&self, context: &Context, target: &CallTarget) -> Vec<ChargedQuota> {
         let mut found = Vec::new();
         let mut add = |limit: String, holder: Option<String>, quota: &DailyQuota| {

@@ -1,4 +1,4 @@
-//! What each client holds of something that all clients share.
+//! Shares of a limited resource, by client.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use crate::call::Principal;
 
 use super::rate::network;
 
-/// Who is charged: a client by its name, or else the network that a request comes from.
+/// The owner of a share: a client by its name, or the network that a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// One of `[clients]`, or a user of `[issuers]`.
@@ -22,7 +22,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// The holder that a request is charged to.
+    /// Returns the holder that a request is charged to.
     pub fn identify(principal: &Principal, address: IpAddr) -> Self {
         match principal {
             Principal::Client(name) | Principal::User(name) => Self::Client(Arc::clone(name)),
@@ -30,7 +30,7 @@ impl Holder {
         }
     }
 
-    /// The holder in words that no other holder has.
+    /// Returns a unique text for the holder.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Client(name) => format!("client {name}"),
@@ -39,17 +39,17 @@ impl Holder {
     }
 }
 
-/// The most that may be held.
+/// Limits of the amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShareBounds {
-    /// By all holders together.
+    /// Limit for all holders together.
     pub all: usize,
-    /// By each of them.
+    /// Limit for each of them.
     pub each: usize,
 }
 
 impl ShareBounds {
-    /// The bound that was reached.
+    /// Returns the bound that was reached.
     pub fn reached(self, bound: BoundReached) -> usize {
         match bound {
             BoundReached::All => self.all,
@@ -58,7 +58,7 @@ impl ShareBounds {
     }
 }
 
-/// Which bound an amount would exceed.
+/// The bound that an amount would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BoundReached {
     /// [`ShareBounds::all`].
@@ -69,7 +69,7 @@ pub enum BoundReached {
     Each,
 }
 
-/// Counts what is held, in total and by each holder.
+/// Counts the amount in use, in total and by holder.
 #[derive(Debug, Default)]
 pub struct SharedAmount(Mutex<Holdings>);
 
@@ -79,7 +79,7 @@ struct Holdings {
     each: HashMap<Holder, usize>,
 }
 
-/// An amount that one holder has, given back on drop.
+/// One holder's amount, given back on drop.
 #[derive(Debug)]
 pub struct Share {
     of: Arc<SharedAmount>,
@@ -103,14 +103,14 @@ impl SharedAmount {
         Ok(share)
     }
 
-    /// What all holders have together.
+    /// Returns the amount of all holders together.
     pub fn total(&self) -> usize {
         self.0.lock().all
     }
 }
 
 impl Share {
-    /// The holder of this share.
+    /// Returns the holder of this share.
     pub fn holder(&self) -> &Holder {
         &self.holder
     }
@@ -118,12 +118,12 @@ impl Share {
     /// Takes more for the same holder.
     ///
     /// # Errors
-    /// [`BoundReached`]. The share stays as it was then.
+    /// [`BoundReached`]. The share is unchanged then.
     pub fn grow(&mut self, amount: usize, bounds: ShareBounds) -> Result<(), BoundReached> {
         let mut held = self.of.0.lock();
         let all = held.all.saturating_add(amount);
         let own = held.each.get(&self.holder).copied().unwrap_or_default().saturating_add(amount);
-        // The narrow bound first: it is the one that the holder itself can do something about.
+        // The narrow bound first: the holder can influence it.
         if own > bounds.each {
             return Err(BoundReached::Each);
         }
@@ -141,7 +141,7 @@ impl Share {
         Bytes::from_owner(CountedBytes { bytes, _share: self })
     }
 
-    /// A share that counts towards nothing.
+    /// Creates a share that counts towards no limit.
     #[cfg(test)]
     pub fn of_nobody() -> Self {
         Self { of: Arc::default(), holder: Holder::Client("".into()), amount: 0 }
@@ -164,7 +164,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut held = self.of.0.lock();
         held.all = held.all.saturating_sub(self.amount);
-        // A share that was refused has left no entry.
+        // A refused share has left no entry.
         if let Entry::Occupied(mut own) = held.each.entry(self.holder.clone()) {
             *own.get_mut() = own.get().saturating_sub(self.amount);
             if *own.get() == 0 {

@@ -1,5 +1,5 @@
-//! Patterns that can match nothing, as far as the configuration tells for certain. Which tools servers
-//! list is not known before they have listed, nor which groups and users an issuer has.
+//! Patterns that can match nothing, as far as the configuration shows for certain. The tools of
+//! servers are unknown before they have listed, and so are the groups and users of issuers.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::config::{Config, NameCase, NamingChoice, Pattern, RuleEffect, UriChoi
 pub struct UnmatchedPattern {
     /// The setting: `policy.rules.NAME.principals`.
     pub key: String,
-    /// What it should match: `client`, `server`, `profile`, `tool`, `prompt` or `resource`.
+    /// The intended matches: `client`, `server`, `profile`, `tool`, `prompt` or `resource`.
     pub subject: &'static str,
     /// As configured.
     pub pattern: String,
@@ -24,9 +24,10 @@ impl fmt::Display for UnmatchedPattern {
     }
 }
 
-/// The patterns of rules and profiles that can match nothing. Exact names of servers and profiles are
-/// for [`survey_rules`](super::survey_rules), and those of servers in profiles are faults. A rule that
-/// denies matches native names, too, of which none is known.
+/// Returns the patterns of rules and profiles that can match nothing.
+/// [`survey_rules`](super::survey_rules) reports exact names of servers and profiles, and unknown
+/// servers in profiles are faults. A rule that denies also matches native names, which are unknown
+/// here.
 pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
     let known = KnownNames::of(config);
     let mut found = Vec::new();
@@ -58,13 +59,13 @@ pub fn survey_patterns(config: &Config) -> Vec<UnmatchedPattern> {
     found
 }
 
-/// What is known of names before any server has listed.
+/// Facts about names before any server has listed.
 struct KnownNames<'a> {
     config: &'a Config,
-    /// How the public names of tools and prompts begin, one for each server; `None` if they may begin
-    /// with anything.
+    /// Prefixes of the public names of tools and prompts, one for each server; `None` if any name
+    /// is possible.
     name_starts: Option<Vec<String>>,
-    /// How public URIs begin that begin with `mcp:`; `None` if they are the servers' own.
+    /// Prefixes of public URIs in the `mcp:` scheme; `None` if these are the servers' own.
     uri_starts: Option<Vec<String>>,
 }
 
@@ -132,12 +133,12 @@ impl<'a> KnownNames<'a> {
     }
 }
 
-/// Whether a pattern is a name.
+/// Returns true if a pattern is an exact name.
 fn is_exact(pattern: &Pattern) -> bool {
     !pattern.as_str().contains(['*', '?'])
 }
 
-/// Whether a pattern may match a longer text that begins with this one. In doubt it may.
+/// Returns true if a pattern may match a longer text that begins with this one. In doubt it may.
 fn may_match_below(pattern: &Pattern, start: &str) -> bool {
     let text = pattern.as_str();
     let literal = text.split(['*', '?']).next().unwrap_or_default();
@@ -196,7 +197,7 @@ mod tests {
             ("resources", "mcp://gti/*", true),
             ("resources", "ui://gti/*", false),
             ("resources", "*", false),
-            // What only issuers and tokens know.
+            // Values that only issuers and tokens know.
             ("groups", "nobody", false),
             ("scopes", "nothing", false),
         ] {

@@ -1,8 +1,8 @@
-//! Which consents of users were used: each is good for one call.
+//! Used consents of users: each is valid for one call.
 //!
-//! A consent is proved by a sealed state, which its client keeps. The state is bound to one request,
-//! and without this, a client could make the same call with it until it expires. What was used is
-//! remembered until the state expires, within bounds, in this process.
+//! A sealed state, which the client keeps, proves a consent. The state is bound to one request.
+//! Without this table, a client could repeat the call with it until it expires. A used state is
+//! remembered until it expires, within bounds, in this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::era::state::StateId;
 
 use super::shares::{Holder, Share, ShareBounds, SharedAmount};
 
-/// The consents that were used and have not expired.
+/// Used consents that have not expired.
 #[derive(Debug, Default)]
 pub(super) struct UsedConsents {
-    /// Those that expire first come first.
+    /// In the order of their expiry.
     used: Mutex<BTreeMap<StateId, Share>>,
     amount: Arc<SharedAmount>,
 }
 
-/// A consent that one call has claimed; given back if it is dropped before it is kept.
+/// A consent that one call has claimed, given back if it is dropped before it is kept.
 #[derive(Debug)]
 pub(super) struct ConsentClaim {
     of: Arc<UsedConsents>,
@@ -77,9 +77,9 @@ impl Drop for ConsentClaim {
     }
 }
 
-/// How many are remembered: of all clients, and of each.
+/// Limits of the remembered consents: of all clients, and of each.
 const MOST_USED: ShareBounds = ShareBounds { all: 65_536, each: 1024 };
-/// The limit's name in errors and metrics.
+/// Name of the limit in errors and metrics.
 const LIMIT: &str = "confirmations";
 
 #[cfg(test)]

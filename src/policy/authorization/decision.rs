@@ -1,16 +1,16 @@
-//! What rules decide.
+//! Decisions of rules.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::config::{EvaluationFault, RuleEffect};
 
-/// A decision about one element or call. Rules are named by their places in the file.
+/// A decision about one element or call. Rules are identified by their index in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessDecision {
     /// It may be used.
     Allowed {
-        /// The first rule that allows it; `None` if it belongs to what a rule allows.
+        /// The first rule that allows it; `None` if it belongs to an element that a rule allows.
         rule: Option<usize>,
     },
     /// It may not be used.
@@ -18,37 +18,39 @@ pub enum AccessDecision {
         /// The first rule that denies it; `None` if no rule allows it.
         rule: Option<usize>,
     },
-    /// What is known does not decide: it depends on the arguments of the call.
+    /// Not decided yet: it depends on the arguments of the call.
     Depends,
 }
 
-/// A rule that holds, or does not.
+/// Result of a rule for an element or call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Holds {
     Yes,
     No,
-    /// It depends on what is not known yet.
+    /// It depends on facts that are not known yet.
     Depends,
-    /// Its condition cannot be evaluated: it allows nothing, and denies.
+    /// Its condition cannot be evaluated: a rule that allows does not apply, and one that denies
+    /// does.
     Fails(EvaluationFault),
 }
 
-/// A decision, and the condition that could not be evaluated if it was refused for that.
+/// A decision, and the condition that could not be evaluated if that is the reason of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judgement {
     pub(super) decision: AccessDecision,
     pub(super) fault: Option<RuleFault>,
 }
 
-/// A rule whose condition could not be evaluated.
+/// A rule whose condition failed to evaluate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RuleFault {
-    /// The place of the rule in the file.
+    /// Index of the rule in the file.
     pub(super) place: usize,
     pub(super) fault: EvaluationFault,
 }
 
-/// A rule whose condition could not be evaluated, by its name: `builders: arguments.branch is missing`.
+/// A rule with a condition that failed to evaluate, by its name: `builders: arguments.branch is
+/// missing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedRuleFault {
     /// The name of the rule.
@@ -63,7 +65,7 @@ impl fmt::Display for NamedRuleFault {
     }
 }
 
-/// Gathers what single rules say.
+/// Combines the results of single rules.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     allows: Option<usize>,
@@ -76,7 +78,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Adds what one rule says. A rule that denies and cannot be decided yet hides nothing.
+    /// Adds the result of one rule. A rule that denies hides nothing while it is undecided.
     pub(super) fn add(&mut self, place: usize, effect: RuleEffect, holds: Holds) {
         match (effect, holds) {
             (_, Holds::No) => {}
@@ -94,7 +96,7 @@ impl Verdict {
         }
     }
 
-    /// The fault of the rule that denies, or of one that would have to allow.
+    /// Returns the fault of the rule that denies, or of one that would have to allow.
     pub(super) fn fault_of(self, decision: AccessDecision) -> Option<RuleFault> {
         match decision {
             AccessDecision::Denied { rule: Some(place) } => {
@@ -105,7 +107,7 @@ impl Verdict {
         }
     }
 
-    /// The decision.
+    /// Returns the decision.
     pub(super) fn decide(&self) -> AccessDecision {
         match (self.denies, self.allows) {
             (Some(rule), _) => AccessDecision::Denied { rule: Some(rule) },
@@ -116,7 +118,7 @@ impl Verdict {
         }
     }
 
-    /// The decision about what belongs to something that is allowed: the user interface of a tool.
+    /// Returns the decision about a part of an allowed element: the user interface of a tool.
     pub(super) fn decide_part(&self) -> AccessDecision {
         match self.denies {
             Some(rule) => AccessDecision::Denied { rule: Some(rule) },

@@ -1,5 +1,5 @@
-//! The elements that the patterns of a rule match by name, as far as they are known without
-//! connecting to a server.
+//! Elements that the patterns of a rule match by name, as far as they are known without connecting
+//! to a server.
 
 use std::fmt;
 
@@ -20,14 +20,15 @@ pub struct KnownElement {
     pub native: String,
 }
 
-/// The elements that one pattern of a rule that denies matches.
+/// Elements matched by one pattern of a rule that denies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeniedPattern {
     /// The setting: `policy.rules.NAME.tools`.
     pub key: String,
     /// As configured.
     pub pattern: String,
-    /// For each server whose prefix the pattern begins with, the patterns of native names behind it.
+    /// The patterns of native names that follow a server's prefix in this pattern, for each server
+    /// with such a prefix.
     pub behind_prefixes: Vec<(ServerName, Vec<String>)>,
     /// The servers that the rule is about; `None` for all.
     pub servers: Option<Vec<ServerName>>,
@@ -74,8 +75,8 @@ impl fmt::Display for DeniedPattern {
     }
 }
 
-/// Lists what the patterns of all rules that deny match: forms of names for each configured server,
-/// and elements that are known.
+/// Lists the matches of all rules that deny: forms of names for each configured server, and known
+/// elements.
 pub fn survey_denials(config: &Config, known: &[KnownElement]) -> Vec<DeniedPattern> {
     let naming = &Naming::new(&config.gateway);
     let mut denials = Vec::new();
@@ -88,7 +89,7 @@ pub fn survey_denials(config: &Config, known: &[KnownElement]) -> Vec<DeniedPatt
     denials
 }
 
-/// The patterns for elements of a rule, with their settings and kinds.
+/// Returns the patterns for elements of a rule, with their settings and kinds.
 pub(super) fn named_patterns(
     rule: &RuleConfig,
 ) -> impl Iterator<Item = (&'static str, &'static [Kind], &Vec<Pattern>)> {
@@ -130,7 +131,7 @@ impl PatternSubject<'_> {
         }
     }
 
-    /// The configured servers that the rule is about.
+    /// Returns the configured servers that the rule is about.
     fn servers(&self) -> impl Iterator<Item = &ServerName> {
         let names = self.config.servers.iter().map(|server| &server.name);
         names.filter(|name| {
@@ -139,7 +140,7 @@ impl PatternSubject<'_> {
         })
     }
 
-    /// The patterns of native names that a pattern leaves behind the prefixes of a server.
+    /// Returns the patterns of native names that follow the prefixes of a server in a pattern.
     fn rests_behind(&self, pattern: &Pattern, server: &ServerName) -> Vec<String> {
         let prefixes = if self.setting == "resources" {
             vec![format!("mcp://{server}/"), format!("ui://mcp.{server}/")]
@@ -187,14 +188,14 @@ impl PatternSubject<'_> {
     }
 }
 
-/// The patterns for the rest of all names that begin with this text and match a pattern.
+/// Returns the patterns for the rest of all names that begin with this text and match a pattern.
 fn rests_of(pattern: &str, start: &str) -> Vec<String> {
     let steps: Vec<char> = pattern.chars().collect();
     let mut places = vec![0];
     for character in start.chars() {
         let mut next = Vec::new();
         for mut place in places {
-            // A star takes the character, or none.
+            // A star matches the character, or none.
             while steps.get(place) == Some(&'*') {
                 next.push(place);
                 place += 1;
@@ -207,7 +208,7 @@ fn rests_of(pattern: &str, start: &str) -> Vec<String> {
         next.dedup();
         places = next;
     }
-    // A star at the first place stands for everything behind it.
+    // A star at the first place matches everything after it.
     let rests = places.iter().filter_map(|place| steps.get(*place..));
     let rests = rests.filter(|rest| !rest.is_empty()).map(|rest| rest.iter().collect());
     let mut rests: Vec<String> = rests.collect();
@@ -217,7 +218,7 @@ fn rests_of(pattern: &str, start: &str) -> Vec<String> {
     rests
 }
 
-/// The most servers and elements that one line names.
+/// Limit of the servers and elements in one line.
 const MAX_LISTED: usize = 20;
 
 #[cfg(test)]

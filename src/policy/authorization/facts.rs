@@ -1,4 +1,4 @@
-//! What rules read of a caller and of a call.
+//! Facts about a caller and a call that rules read.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::mcp::{Era, Method};
 
 use super::rule::SettledRule;
 
-/// What rules read of a caller.
+/// Facts about a caller that rules read.
 #[derive(Debug, Clone)]
 pub(super) struct CallerFacts {
     pub(super) principal: Principal,
@@ -38,7 +38,7 @@ impl CallerFacts {
         self.profile.as_ref().map_or(ProfileName::DEFAULT, ProfileName::as_str)
     }
 
-    /// The kind of the principal.
+    /// Returns the kind of the principal.
     pub(super) fn principal_kind(&self) -> &'static str {
         match self.principal {
             Principal::Anonymous => "anonymous",
@@ -66,7 +66,7 @@ impl CallerFacts {
         }
     }
 
-    /// Whether rules that read this much cannot tell two callers apart.
+    /// Returns true if rules with these reads cannot distinguish two callers.
     fn is_same(&self, other: &Self, reads: &ConditionReads) -> bool {
         let (principal, client) = (reads.of("principal"), reads.of("client"));
         let request = reads.of("request");
@@ -83,7 +83,8 @@ impl CallerFacts {
             && (!request.has("transport") || self.transport == other.transport)
     }
 
-    /// Tokens of one principal differ in what rules rarely read, such as their end.
+    /// Compares only the claims that rules read: tokens of one principal differ in others, such as
+    /// their expiry.
     fn has_same_claims(&self, other: &Self, reads: &MemberReads) -> bool {
         let claims = |facts: &Self, name: &str| facts.grants.as_ref()?.claims.get(name).cloned();
         let all = |facts: &Self| facts.grants.as_ref().map(|grants| grants.claims.clone());
@@ -99,8 +100,8 @@ impl CallerFacts {
     }
 }
 
-/// The facts of a caller, as far as rules read them: the same for callers that these rules cannot
-/// tell apart.
+/// Facts of a caller, as far as rules read them: equal for callers that these rules cannot
+/// distinguish.
 #[derive(Debug, Clone)]
 pub(super) struct FactsRead {
     pub(super) facts: CallerFacts,
@@ -123,14 +124,15 @@ impl Hash for FactsRead {
     }
 }
 
-/// What rules read of a call.
+/// Facts about a call that rules read.
 pub(super) struct RequestFacts<'a> {
     pub(super) method: &'a Method,
     pub(super) arguments: Option<ReadArguments<'a>>,
     pub(super) context: &'a Context,
-    /// The most steps that the evaluation of a condition may take; `None` if they are known to be few.
+    /// Limit of the steps to evaluate a condition; `None` if they are known to be few.
     pub(super) most_steps: Option<u64>,
-    /// What is known of each rule for the element that the call asks for, if its view knows it.
+    /// Results of the rules for the requested element that were settled before the call, if its
+    /// view has them.
     pub(super) settled: Option<&'a [SettledRule]>,
 }
 
@@ -148,19 +150,19 @@ impl<'a> RequestFacts<'a> {
         Self { arguments, ..Self::new(&call.method, None, &call.context) }
     }
 
-    /// The facts of a request whose arguments have no outline.
+    /// Facts of a request with arguments that have no outline.
     pub(super) fn new(method: &'a Method, raw: Option<&'a [u8]>, context: &'a Context) -> Self {
         let most_steps = Some(ConditionCost::MOST);
         let arguments = raw.map(|raw| ReadArguments { raw, parts: None });
         Self { method, arguments, context, most_steps, settled: None }
     }
 
-    /// The facts of a call whose conditions are known to be cheap.
+    /// Facts of a call whose conditions are known to be cheap.
     pub(super) fn of_cheap(call: &'a Call) -> Self {
         Self { most_steps: None, ..Self::of(call) }
     }
 
-    /// The same facts, with what is known of each rule.
+    /// Adds the rules' results that were settled before the call.
     pub(super) fn settled_by(self, settled: &'a [SettledRule]) -> Self {
         Self { settled: Some(settled), ..self }
     }

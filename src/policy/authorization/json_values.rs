@@ -18,8 +18,8 @@ use crate::text::clip;
 
 use super::facts::ReadArguments;
 
-/// The value of a JSON text, which it borrows where it can; `None` if the text is no JSON, is nested too
-/// deeply, or has a key twice in one object, which a server may read in another way.
+/// Parses a JSON text into a value that borrows from it; `None` if the text is not JSON, is nested
+/// too deeply, or has a duplicate key, which a server may read in another way.
 pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
     check_depth(json.as_bytes(), MAX_SERVER_DEPTH).ok()?;
     let mut reader = serde_json::Deserializer::from_str(json);
@@ -27,7 +27,7 @@ pub(super) fn parse_value(json: &str) -> Option<ConditionValue<'_>> {
     reader.end().ok().map(|()| value)
 }
 
-/// The map of a call's arguments, with the values of those members that are read.
+/// Builds the map of a call's arguments, with the values of those members that are read.
 ///
 /// # Errors
 /// The arguments have a duplicate key, or [`parse_value`] refuses the value of one that is read.
@@ -51,7 +51,8 @@ pub(super) fn parse_members<'v>(
     members_read(members.into_iter(), reads, outlined_value)
 }
 
-/// The map of those members that are read. Names become texts only then: most are not.
+/// Builds the map of those members that are read. Only their names become texts: most members are
+/// not read.
 fn members_read<'v, T>(
     members: impl ExactSizeIterator<Item = (Cow<'v, [u8]>, T)>,
     reads: &MemberReads,
@@ -77,7 +78,7 @@ fn unreadable_member(name: Option<Cow<'_, str>>) -> EvaluationFault {
     EvaluationFault::Unreadable { value }
 }
 
-/// A value whose positions are known already.
+/// Builds a value from its outline.
 fn outlined_value(part: OutlinePart<'_>) -> Option<ConditionValue<'_>> {
     let raw = part.raw();
     match (raw.first(), part.parts()) {
@@ -121,7 +122,7 @@ fn key(name: Cow<'_, str>) -> CelMapKey<'_> {
     CelMapKey::String(CelString::from(name))
 }
 
-/// The longest name of an argument in a fault.
+/// Limit of an argument's name in a fault.
 const MAX_NAME: usize = 128;
 /// Most arguments have no more members.
 const MOST_MEMBERS: usize = 16;

@@ -1,11 +1,12 @@
-//! Authorization: which caller may use what, as the rules of `[policy]` say.
+//! Authorization: the access of callers to elements, by the rules of `[policy]`.
 //!
-//! The same rules decide twice. [`CallerRights`] decide what a caller sees: `catalog` asks them for
-//! each element when a view is built, so that what is denied is in no list and has no route.
-//! [`Authorization::authorize_call`] decides about each call, when everything is known of it.
+//! The same rules decide twice. [`CallerRights`] decide which elements a caller sees: `catalog`
+//! asks them for each element when a view is built, so that a denied element is in no list and has
+//! no route. [`Authorization::authorize_call`] decides about each call, when all its facts are
+//! known.
 //!
-//! A rule that denies wins over all that allow, and without a rule that allows nothing may be used.
-//! Where the gateway has no rules, there is no [`Authorization`], and nothing of this is done.
+//! A rule that denies wins over all that allow, and an element without an allowing rule cannot be
+//! used. A gateway without rules has no [`Authorization`] and skips all this.
 
 mod decision;
 mod denials;
@@ -47,18 +48,18 @@ use super::{CallTarget, LargeWork, Patience, charged};
 #[derive(Debug)]
 pub struct Authorization {
     rules: Vec<AccessRule>,
-    /// As configured, to tell one set of rules from another.
+    /// As configured, to compare sets of rules.
     settings: Vec<RuleConfig>,
-    /// The servers whose annotations are believed.
+    /// Servers with trusted annotations.
     trusted: HashSet<ServerName>,
-    /// The settings of public names: a rule that denies matches each that an element can have.
+    /// Settings of public names: a rule that denies matches every name that an element can have.
     naming: Naming,
-    /// What is read where no condition asks for anything.
+    /// Reads of rules without conditions.
     no_reads: Arc<ConditionReads>,
 }
 
 impl Authorization {
-    /// The rules of a configuration; `None` if there are none.
+    /// Compiles the rules of a configuration; `None` if there are none.
     pub fn compile(config: &Config) -> Option<Arc<Self>> {
         let settings = &config.policy.rules;
         if settings.is_empty() {
@@ -72,12 +73,12 @@ impl Authorization {
         Some(Arc::new(Self { rules, settings, trusted, naming, no_reads }))
     }
 
-    /// What a caller may see.
+    /// Returns the access rights of a caller.
     pub fn rights_of(self: &Arc<Self>, context: &Context) -> CallerRights {
         CallerRights::new(self, context)
     }
 
-    /// What several conditions read together.
+    /// Returns the union of the reads of several conditions.
     fn union_of_reads<'a>(
         &self,
         mut conditions: impl Iterator<Item = &'a Arc<ConditionReads>>,
@@ -87,12 +88,12 @@ impl Authorization {
         union
     }
 
-    /// Whether a server's annotations are believed.
+    /// Returns true if a server's annotations are trusted.
     fn trusts(&self, server: &ServerName) -> bool {
         self.trusted.contains(server)
     }
 
-    /// Whether two sets of rules decide the same.
+    /// Returns true if two sets of rules decide the same.
     fn is_same(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || (self.settings == other.settings
@@ -100,7 +101,8 @@ impl Authorization {
                 && self.naming == other.naming)
     }
 
-    /// Decides about a call, if the view of the caller knows its tool and that takes little time.
+    /// Decides about a call, if the caller's view knows its tool and the decision takes little
+    /// time.
     ///
     /// # Errors
     /// As [`Self::authorize_call`].
@@ -116,16 +118,16 @@ impl Authorization {
         Some(self.authorize(&standing.rights, &facts, target))
     }
 
-    /// What the view of a caller knows of an element, if it knows it by these rules.
+    /// Returns the decisions that a view holds for an element, if they were made by these rules.
     fn standing_of<'a>(&self, requested: &'a RequestedElement) -> Option<&'a ElementStanding> {
         requested.standing.as_ref().filter(|standing| standing.rights.are_by(self))
     }
 
-    /// Decides about a call, and names the rule in the audit log.
+    /// Decides about a call, and notes the rule in the audit log.
     ///
     /// # Errors
-    /// That of an unknown element if the caller may not see what it asks for, and
-    /// [`Failure::CallDenied`] if it may, but not with these arguments.
+    /// The failure of an unknown element if the caller may not see the requested one, and
+    /// [`Failure::CallDenied`] if the caller may see it, but not call it with these arguments.
     pub async fn authorize_call(
         self: &Arc<Self>,
         call: &Call,
@@ -209,7 +211,7 @@ impl Authorization {
         decide_about(rights, call, large_work, decide).await
     }
 
-    /// Names the rule of a decision in the audit log.
+    /// Notes the rule of a decision in the audit log.
     pub fn note_decision(&self, decision: AccessDecision, context: &Context) {
         let named = |place: Option<usize>| DecidingRule { check: CHECK, rule: self.name_of(place) };
         match decision {
@@ -219,7 +221,7 @@ impl Authorization {
         }
     }
 
-    /// Names the condition that could not be evaluated in the audit log.
+    /// Notes the condition that could not be evaluated in the audit log.
     fn note_fault(&self, fault: Option<RuleFault>, context: &Context) {
         if let Some(fault) = fault.and_then(|fault| self.name_fault(fault)) {
             context.condition_failed(|| fault.to_string().into());
@@ -231,12 +233,12 @@ impl Authorization {
         Some(NamedRuleFault { rule, fault: fault.fault })
     }
 
-    /// Says in the audit log that rules decided what a list shows.
+    /// Notes in the audit log that rules decided the content of a list.
     pub fn note_list(&self, context: &Context) {
         context.permitted_by(|| DecidingRule { check: CHECK, rule: None });
     }
 
-    /// The name of a rule.
+    /// Returns the name of a rule.
     fn name_of(&self, place: Option<usize>) -> Option<Arc<str>> {
         place.and_then(|place| self.rule(place)).map(AccessRule::name)
     }
@@ -263,8 +265,8 @@ async fn decide_about(
     large_work.run(&holder, patience, move || decide(&rights, &call)).await?
 }
 
-/// The failure of a call that asks for something that the caller may not see: that of something
-/// unknown. Views hide it before; here it is found if a view is older than the rules.
+/// Returns the failure of a call for an element that the caller may not see: the same as for an
+/// unknown one. Views hide it before; this happens if a view is older than the rules.
 fn unknown_element(requested: &RequestedElement) -> Failure {
     let name = |most| clip(&requested.public, most).to_owned();
     match requested.kind {
@@ -276,9 +278,9 @@ fn unknown_element(requested: &RequestedElement) -> Failure {
     }
 }
 
-/// How long a call waits for the rules of other calls with large arguments.
+/// Limit of a call's wait for the rules of other calls with large arguments.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// When a call that has waited for too long may be tried again.
+/// Time after which such a call may be tried again.
 const SOON: Duration = Duration::from_secs(1);
 /// The longest name that an error repeats.
 const MAX_NAME: usize = 128;

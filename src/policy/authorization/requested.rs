@@ -1,4 +1,4 @@
-//! What a call asks for, in the one form that rules know.
+//! The requested element of a call, in the one form that rules use.
 
 use std::sync::Arc;
 
@@ -11,32 +11,33 @@ use super::decision::AccessDecision;
 use super::rights::CallerRights;
 use super::rule::SettledRule;
 
-/// The element that a call asks for.
+/// The element that a call requests.
 #[derive(Debug, Clone)]
 pub struct RequestedElement {
     /// Its kind.
     pub kind: Kind,
-    /// Its public name or URI, as lists have it, however the client wrote it.
+    /// Its public name or URI as listed, regardless of the client's spelling.
     pub public: Box<str>,
     /// Its server's own name or URI.
     pub native: Box<str>,
     /// The tool, for a tool.
     pub tool: Option<Arc<Tool>>,
-    /// In which way the call is about it.
+    /// The relation of the call to it.
     pub basis: RequestBasis,
-    /// What its view already knows of the caller's rights; `None` if they are looked up with the call.
+    /// Decisions that its view holds for the caller's rights; `None` if they are made with the
+    /// call.
     pub standing: Option<ElementStanding>,
 }
 
-/// What the rules say of an element, for all callers with equal rights.
+/// Decisions of the rules about an element, for all callers with equal rights.
 #[derive(Debug, Clone)]
 pub struct ElementStanding {
     pub(super) rights: CallerRights,
     /// The decision before any call: [`AccessDecision::Depends`] if each call is decided by itself.
     pub(super) decision: AccessDecision,
-    /// What is known of each rule.
+    /// Results of the rules, as far as settled.
     pub(super) settled: Arc<[SettledRule]>,
-    /// Whether calls with at most [`SMALL_ARGUMENTS`] are cheap to decide.
+    /// True if calls with at most [`SMALL_ARGUMENTS`] are cheap to decide.
     decides_small_calls: bool,
 }
 
@@ -49,17 +50,17 @@ impl ElementStanding {
         Self { rights: rights.clone(), decision, settled, decides_small_calls }
     }
 
-    /// Whether a call is known to be cheap to decide.
+    /// Returns true if a call is known to be cheap to decide.
     pub(super) fn is_cheap(&self, call: &Call) -> bool {
         let size = call.params.arguments().map_or(0, <[u8]>::len);
         self.decides_small_calls && size <= SMALL_ARGUMENTS
     }
 }
 
-/// In which way a call is about an element.
+/// Relations of a call to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestBasis {
-    /// It asks for the element itself.
+    /// It requests the element itself.
     Itself,
     /// It reads the user interface of a tool that the caller sees (MCP Apps).
     Interface,
@@ -68,7 +69,7 @@ pub enum RequestBasis {
 }
 
 impl RequestedElement {
-    /// A tool. A call may name it in another way than lists do.
+    /// Creates the requested element for a tool. A call may name it in another way than lists do.
     pub fn tool(entry: &ToolEntry) -> Self {
         let (public, native) = (entry.public.as_str().into(), entry.native().as_str().into());
         let (kind, basis) = (Kind::Tools, RequestBasis::Itself);
@@ -76,7 +77,8 @@ impl RequestedElement {
         Self { kind, public, native, tool, basis, standing: None }
     }
 
-    /// A tool, with what the rules say of it for callers with these rights.
+    /// Creates the requested element for a tool, with the rules' decisions for callers with these
+    /// rights.
     pub fn tool_for(rights: &CallerRights, entry: &ToolEntry) -> Self {
         let tool = Self::tool(entry);
         let element = CatalogElement { server: Some(&entry.server), ..tool.as_unowned_element() };
@@ -84,7 +86,7 @@ impl RequestedElement {
         Self { standing, ..tool }
     }
 
-    /// The element of the catalog.
+    /// Returns the element of the catalog.
     pub(super) fn as_element<'a>(&'a self, target: &'a CallTarget) -> CatalogElement<'a> {
         CatalogElement { server: Some(&target.server), ..self.as_unowned_element() }
     }
@@ -104,6 +106,6 @@ impl RequestedElement {
     }
 }
 
-/// Arguments of so many bytes are small: what conditions about them cost is estimated once for all
-/// calls, and not with each.
+/// Limit of the bytes of small arguments: the cost of conditions about them is estimated once for
+/// all calls instead of for each.
 const SMALL_ARGUMENTS: usize = 1024;

@@ -1,4 +1,4 @@
-//! What one caller may see, and what the rules say of its calls.
+//! One caller's rights: the visible elements, and the rules about its calls.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::requested::{RequestBasis, RequestedElement};
 use super::rule::{AccessRule, CallerMatch, SettledRule};
 use super::values::{AnnotationTrust, EvaluationScope};
 
-/// What the rules say of one caller. Callers with equal rights see the same elements.
+/// The rules that apply to one caller. Callers with equal rights see the same elements.
 #[derive(Debug, Clone)]
 pub struct CallerRights {
     authorization: Arc<Authorization>,
-    /// The places of the rules that are about the caller, and how far each is decided.
+    /// Indexes of the rules that are about the caller, and the extent to which each is decided.
     applicable: Arc<[(usize, CallerMatch)]>,
     facts: FactsRead,
 }
@@ -39,17 +39,17 @@ impl CallerRights {
         Self { authorization: Arc::clone(authorization), applicable, facts }
     }
 
-    /// Whether these are the rights by rules that decide like `authorization`.
+    /// Returns true if these rights follow from rules that decide like `authorization`.
     pub(super) fn are_by(&self, authorization: &Authorization) -> bool {
         self.authorization.is_same(authorization)
     }
 
-    /// Decides whether the caller may see an element, from what is known without a call.
+    /// Decides if the caller may see an element, from the facts that are known without a call.
     pub fn decide_listing(&self, element: &CatalogElement<'_>) -> AccessDecision {
         self.judge_element(element, None).decision
     }
 
-    /// Decides whether the caller may see what a call is sent to.
+    /// Decides if the caller may see the target of a call.
     pub fn decide_target(&self, target: &CallTarget) -> AccessDecision {
         match &target.requested {
             Some(requested) => self.decide_listing(&requested.as_element(target)),
@@ -66,8 +66,8 @@ impl CallerRights {
         self.judge_element(element, Some(facts))
     }
 
-    /// Decides about a call. Of the task of a tool, whose arguments were judged when it began, it is
-    /// enough that the caller still sees the tool.
+    /// Decides about a call. For the task of a tool, it is enough that the caller still sees the
+    /// tool: the arguments were judged when the task began.
     pub(super) fn judge_request(
         &self,
         facts: &RequestFacts<'_>,
@@ -95,16 +95,16 @@ impl CallerRights {
         self.gather(holds).decide()
     }
 
-    /// What the conditions cost that have to be evaluated for a call, at most. Those that cost too
-    /// much are not evaluated.
+    /// Returns the upper bound of the cost of the conditions to evaluate for a call. Those that
+    /// cost too much are not evaluated.
     pub(super) fn call_cost(&self, facts: &RequestFacts<'_>) -> u64 {
         let scope = self.scope(None, Some(facts));
         let costs = self.asking_rules().map(|rule| rule.cost(&scope));
         costs.filter(|cost| *cost <= ConditionCost::MOST).fold(0, u64::saturating_add)
     }
 
-    /// What the conditions cost that have to be evaluated for a call of this element whose arguments
-    /// have at most so many bytes.
+    /// Returns the upper bound of the cost of the conditions to evaluate for a call of this element
+    /// with arguments of at most this many bytes.
     pub(super) fn call_cost_below(&self, bytes: usize, element: &CatalogElement<'_>) -> u64 {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         // Each element of a list or a map takes a byte at least.
@@ -114,7 +114,7 @@ impl CallerRights {
         costs.fold(0, u64::saturating_add)
     }
 
-    /// The rules whose conditions are evaluated for what the caller asks for.
+    /// Returns the rules with conditions that are evaluated for each request of the caller.
     fn asking_rules(&self) -> impl Iterator<Item = &AccessRule> {
         let asks = self.applicable.iter().filter(|(_, matched)| *matched == CallerMatch::Asks);
         asks.filter_map(|(place, _)| self.authorization.rule(*place))
@@ -155,7 +155,7 @@ impl CallerRights {
         EvaluationScope { caller: &self.facts.facts, element, annotations, call, most_steps }
     }
 
-    /// What is known of each rule for an element, whatever the call; in the order of [`Self::gather`].
+    /// Settles each rule for an element independently of a call; in the order of [`Self::gather`].
     pub(super) fn settle(&self, element: &CatalogElement<'_>) -> Arc<[SettledRule]> {
         let scope = self.scope(Some(element), None);
         let identities = ElementIdentities::new(element, &self.authorization.naming);
@@ -186,7 +186,7 @@ impl ElementFilter for CallerRights {
         !matches!(self.decide_unlisted(server), AccessDecision::Denied { .. })
     }
 
-    // A rule allows the caller some of its elements, and none denies all of them.
+    // True if a rule allows the caller some of its elements, and none denies all of them.
     fn may_hear_of(&self, server: &ServerName) -> bool {
         let mut rules = self
             .applicable

@@ -24,24 +24,24 @@ pub(super) struct AccessRule {
     settings: RuleConfig,
     /// The patterns for resources.
     resources: Vec<UriPattern>,
-    /// The URIs that its condition has.
+    /// URIs in its condition.
     written_uris: Vec<WrittenUri>,
-    /// Whether an evaluation that failed was reported.
+    /// True once a failed evaluation was reported.
     has_warned: AtomicBool,
 }
 
-/// How far a rule is decided once the caller is known.
+/// The extent to which a rule is decided once the caller is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum CallerMatch {
     /// The rule is not about this caller.
     No,
-    /// It is, and what it is about decides.
+    /// The rule is about this caller; servers and patterns decide.
     Yes,
-    /// It is, as far as its condition holds for what is asked for.
+    /// The rule is about this caller, if its condition holds for the request.
     Asks,
 }
 
-/// What is known of a rule for a caller and an element, whatever the call.
+/// The extent to which a rule is decided for a caller and an element, independently of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SettledRule {
     /// Nothing.
@@ -70,12 +70,12 @@ impl AccessRule {
         self.settings.effect
     }
 
-    /// What its condition reads; `None` if it has none.
+    /// Returns the variables that its condition reads; `None` if it has none.
     pub(super) fn reads(&self) -> Option<&Arc<ConditionReads>> {
         self.settings.when.as_ref().map(Condition::reads)
     }
 
-    /// Whether the conditions hold that are about the caller alone.
+    /// Evaluates the conditions that are about the caller alone.
     pub(super) fn match_caller(&self, caller: &CallerFacts) -> CallerMatch {
         let RuleConfig { principals, groups, scopes, profiles, when, .. } = &self.settings;
         let is_about = admits_any(principals.as_ref(), [caller.principal.as_str()])
@@ -119,7 +119,7 @@ impl AccessRule {
             let known = Self::try_evaluate(condition, scope);
             return known.map_or(SettledRule::AboutElement, SettledRule::Whole);
         }
-        // A part that cannot be evaluated is evaluated with the other one, which may decide.
+        // A part that fails to evaluate is evaluated together with the other one, which may decide.
         let split = condition.split();
         match split.map(|split| Self::try_evaluate(&split.before_call, scope)) {
             None | Some(Err(_)) => SettledRule::AboutElement,
@@ -128,7 +128,7 @@ impl AccessRule {
         }
     }
 
-    /// Whether the rule holds for an element, for a caller that it is about.
+    /// Evaluates the rule for an element, for a caller that it is about.
     pub(super) fn holds_for(
         &self,
         (standing, settled): (CallerMatch, SettledRule),
@@ -153,7 +153,8 @@ impl AccessRule {
         }
     }
 
-    /// The condition that has to hold for an element, if the element is of a kind that it is about.
+    /// Returns the condition to evaluate for an element, if the element is of a kind that the
+    /// condition is about.
     fn asked_condition(
         &self,
         standing: CallerMatch,
@@ -164,7 +165,7 @@ impl AccessRule {
         is_about_kind(condition.reads(), kind).then(|| (condition, condition.split()))
     }
 
-    /// Whether the rule holds for requests to a server that name no element.
+    /// Evaluates the rule for requests to a server that name no element.
     pub(super) fn holds_for_unlisted(&self, standing: CallerMatch, server: &str) -> Holds {
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
         let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
@@ -175,8 +176,8 @@ impl AccessRule {
         Holds::Yes
     }
 
-    /// Whether the rule is about elements of a server, as far as can be told before the server has
-    /// listed any. A condition tells nothing of elements that are unknown.
+    /// Returns true if the rule may be about elements of a server that has not listed any yet. A
+    /// condition decides nothing for unknown elements.
     pub(super) fn is_about_server(&self, standing: CallerMatch, server: &ServerName) -> bool {
         let RuleConfig { servers, tools, prompts, resources, .. } = &self.settings;
         let kinds = [tools, prompts, resources];
@@ -185,7 +186,7 @@ impl AccessRule {
             && are_about_server((servers, kinds), server)
     }
 
-    /// Returns true if the rule, which denies, may be about resources of a server.
+    /// Returns true if the rule, a denial, may be about resources of a server.
     pub(super) fn may_deny_uris(&self, server: &ServerName) -> bool {
         let RuleConfig { servers, tools, prompts, resources, when, .. } = &self.settings;
         let names_elements = tools.is_some() || prompts.is_some() || resources.is_some();
@@ -194,13 +195,13 @@ impl AccessRule {
         admits_any(servers.as_ref(), [server.as_str()]) && is_asked && (is_named || !names_elements)
     }
 
-    /// What the evaluation of its condition costs, at most.
+    /// Returns the upper bound of the cost of its condition.
     pub(super) fn cost(&self, scope: &EvaluationScope<'_>) -> u64 {
         let condition = self.settings.when.as_ref();
         condition.map_or(0, |condition| cost_within(condition, scope))
     }
 
-    /// What the evaluation of its condition costs with arguments of at most this size.
+    /// Returns the upper bound of the cost of its condition with arguments of at most this size.
     pub(super) fn cost_below(&self, arguments: ValueSize, scope: &EvaluationScope<'_>) -> u64 {
         let condition = self.settings.when.as_ref();
         condition.map_or(0, |condition| {
@@ -211,8 +212,8 @@ impl AccessRule {
         })
     }
 
-    /// Evaluates a condition, of an element with a URI for each of its spellings: a denial holds if it
-    /// holds for one, a permission if it holds for all.
+    /// Evaluates a condition. For an element with a URI it does so for each spelling: a denial
+    /// holds if it holds for one, a permission if it holds for all.
     fn evaluate(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
         let spelled = scope.element.filter(|_| reads_uri(condition)).and_then(|element| {
             Some((element, spell_element(element, self.effect(), &self.written_uris)?))
@@ -231,7 +232,7 @@ impl AccessRule {
         if depends { Holds::Depends } else { otherwise }
     }
 
-    /// The result for an element if no spelling of its URI decides otherwise.
+    /// Returns the result for an element if no spelling of its URI decides otherwise.
     fn holds_by_default(&self) -> Holds {
         match self.effect() {
             RuleEffect::Allow => Holds::Yes,
@@ -239,8 +240,8 @@ impl AccessRule {
         }
     }
 
-    /// Evaluates a condition. What cannot be evaluated allows nothing, and denies; before a call is
-    /// there it depends on the call.
+    /// Evaluates a condition once. If this fails, a rule that allows does not apply, and one that
+    /// denies does; before there is a call, the result depends on the call.
     fn evaluate_once(&self, condition: &Condition, scope: &EvaluationScope<'_>) -> Holds {
         match Self::try_evaluate(condition, scope) {
             Ok(true) => Holds::Yes,
@@ -256,7 +257,7 @@ impl AccessRule {
     /// Evaluates a condition.
     ///
     /// # Errors
-    /// It cannot be evaluated, or costs too much.
+    /// The evaluation fails, or costs too much.
     fn try_evaluate(
         condition: &Condition,
         scope: &EvaluationScope<'_>,
@@ -305,9 +306,9 @@ impl AccessRule {
         of_server && is_named
     }
 
-    /// Returns true if patterns name an element. A rule that denies names it by any of its identities,
-    /// one that allows by the public one alone. A server may read a URI in another spelling: a rule that
-    /// denies names it in any form, one that allows in all.
+    /// Returns true if patterns name an element. A denial names it by any of its identities, a
+    /// permission by the public one alone. A server may read a URI in another spelling: a denial
+    /// names it if it matches any form, a permission if it matches all.
     fn names_element(&self, patterns: &[Pattern], identities: &ElementIdentities<'_>) -> bool {
         let element = identities.element();
         match (ElementSpellings::of(element), self.effect()) {
@@ -319,8 +320,8 @@ impl AccessRule {
     }
 }
 
-/// Whether a condition is about elements of a kind: only tools have annotations, and only tools and
-/// prompts take arguments.
+/// Returns true if a condition is about elements of a kind: only tools have annotations, and only
+/// tools and prompts take arguments.
 fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
     let of_tools = reads.of("tool").is_some() || reads.of("annotations").is_some();
     match kind {
@@ -332,9 +333,9 @@ fn is_about_kind(reads: &ConditionReads, kind: Kind) -> bool {
     }
 }
 
-/// What an evaluation costs, at most.
+/// Returns the upper bound of an evaluation's cost.
 fn cost_within(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
-    // A condition may name them many times, and they are parsed for their size.
+    // Lazy: a condition may name the arguments many times, and they are parsed for their size.
     let arguments = LazyCell::new(|| size_of("arguments", condition.reads(), scope));
     cost_of(condition, |name| match name {
         "arguments" => *arguments,
@@ -342,14 +343,15 @@ fn cost_within(condition: &Condition, scope: &EvaluationScope<'_>) -> u64 {
     })
 }
 
-/// What an evaluation costs, at most, with variables of these sizes: its values are built first.
+/// Returns the upper bound of an evaluation's cost with variables of these sizes. Building the
+/// values counts, too.
 fn cost_of(condition: &Condition, size: impl Fn(&str) -> ValueSize) -> u64 {
     let variables = condition.reads().variables();
     let values: u64 = variables.fold(0, |sum, (name, _)| size(name).bytes.saturating_add(sum));
     condition.estimate(size).steps.saturating_add(values)
 }
 
-/// Whether a condition holds for one of these names; without patterns it does.
+/// Returns true if one of the names matches a pattern, or there are no patterns.
 fn admits_any<'a>(
     patterns: Option<&Vec<Pattern>>,
     names: impl IntoIterator<Item = &'a str>,

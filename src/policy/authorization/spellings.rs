@@ -1,10 +1,10 @@
-//! Conditions about a URI: evaluated for each spelling that means the same, because a condition compares
-//! text and a server may read another spelling as the same resource.
+//! Conditions about a URI. They are evaluated for each equivalent spelling, because a condition
+//! compares text and a server may read another spelling as the same resource.
 
 use crate::catalog::{CatalogElement, ElementSpellings, fold_authority, normal_form, split_public};
 use crate::config::{Condition, RuleEffect};
 
-/// A URI, or the beginning of one, that is written in a condition.
+/// A URI, or the prefix of one, that is written in a condition.
 #[derive(Debug)]
 pub(super) struct WrittenUri {
     text: String,
@@ -12,7 +12,7 @@ pub(super) struct WrittenUri {
 }
 
 impl WrittenUri {
-    /// Those in a condition about an element's URI.
+    /// Finds those in a condition about an element's URI.
     pub(super) fn find_in(condition: &Condition) -> Vec<Self> {
         if !reads_uri(condition) {
             return Vec::new();
@@ -22,8 +22,8 @@ impl WrittenUri {
         found.map(|(text, normal)| Self { text: text.to_owned(), normal }).collect()
     }
 
-    /// The URI with its beginning as it is written here, if it begins so in normal form. A rule that denies
-    /// compares scheme and host without regard to case, as patterns do.
+    /// Returns the URI with its prefix as written here, if its normal form begins with this one. A
+    /// denial compares scheme and host without regard to case, as patterns do.
     fn respell(&self, normal: &str, effect: RuleEffect) -> Option<String> {
         let is_prefix = match effect {
             RuleEffect::Allow => normal.starts_with(&self.normal),
@@ -41,8 +41,8 @@ pub(super) fn reads_uri(condition: &Condition) -> bool {
     item.has("name") || item.has("native")
 }
 
-/// The public and native URIs with which a condition is evaluated for an element; `None` if one evaluation
-/// is enough, because the element has a name or a single spelling.
+/// Returns the public and native URIs with which a condition is evaluated for an element; `None` if
+/// one evaluation is enough, because the element has a name or a single spelling.
 pub(super) fn spell_element(
     element: &CatalogElement<'_>,
     effect: RuleEffect,
@@ -54,7 +54,7 @@ pub(super) fn spell_element(
         RuleEffect::Allow => native.for_permission().map(str::to_owned).collect(),
         RuleEffect::Deny => native.for_denial().map(str::to_owned).collect(),
     };
-    // As the operator has written it: a text that means the same counts as the same.
+    // In the operator's spelling: an equivalent text counts as the same.
     let normal = native.normal().unwrap_or(element.native);
     let decoded = forms.iter().filter_map(|form| normal_form(form));
     let normals: Vec<_> = decoded.chain([normal.to_owned()]).collect();

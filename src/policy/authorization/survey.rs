@@ -1,4 +1,5 @@
-//! Rules that can hold for nothing, as far as the configuration tells.
+//! Rules that certainly match nothing, or not the intended elements, as far as the configuration
+//! shows.
 
 use std::fmt;
 
@@ -10,26 +11,26 @@ use crate::config::{
 
 use super::denials::{DeniedPattern, named_patterns, survey_denials};
 
-/// What is odd about the rules of a configuration.
+/// A remark about the rules of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleRemark {
     /// No rule allows anything.
     NothingAllowed,
-    /// A rule names a server that there is not.
+    /// A rule names an unknown server.
     UnknownServer {
         /// The rule.
         rule: RuleName,
         /// The server.
         name: String,
     },
-    /// A rule names a profile that there is not.
+    /// A rule names an unknown profile.
     UnknownProfile {
         /// The rule.
         rule: RuleName,
         /// The profile.
         name: String,
     },
-    /// A pattern of a rule that denies begins with the prefix of no server.
+    /// A pattern of a rule that denies begins with a prefix that no server has.
     UnknownPrefix {
         /// The setting: `policy.rules.NAME.tools`.
         key: String,
@@ -42,7 +43,7 @@ pub enum RuleRemark {
         rule: RuleName,
         /// The setting with the patterns.
         setting: &'static str,
-        /// The setting that lets them.
+        /// The setting that permits it.
         because: String,
         /// The effect of the rule.
         effect: RuleEffect,
@@ -53,7 +54,7 @@ pub enum RuleRemark {
         rule: RuleName,
         /// The variable: `tool` or `item`.
         variable: &'static str,
-        /// The setting that lets them.
+        /// The setting that permits it.
         because: String,
     },
 }
@@ -94,8 +95,8 @@ impl fmt::Display for RuleRemark {
     }
 }
 
-/// What is odd about the rules of a configuration. Whether a pattern matches is not known before the
-/// servers have listed, and which principals there are not before they come.
+/// Returns the remarks about the rules of a configuration. The elements that match a pattern are
+/// unknown before the servers have listed, and the principals before they connect.
 pub fn survey_rules(config: &Config) -> Vec<RuleRemark> {
     let rules = &config.policy.rules;
     let mut remarks = Vec::new();
@@ -155,7 +156,7 @@ fn remark_renames(config: &Config, rule: &RuleConfig, remarks: &mut Vec<RuleRema
     }
 }
 
-/// The setting with which one server can change another's public names, if there is one.
+/// Returns the setting with which one server can change another's public names, if there is one.
 fn name_changes(config: &Config) -> Option<String> {
     let naming = Naming::new(&config.gateway);
     let servers = || config.servers.iter().map(|server| &server.name);
@@ -175,7 +176,7 @@ fn name_changes(config: &Config) -> Option<String> {
     }
 }
 
-/// The setting with which one server can change another's URIs, if there is one.
+/// Returns the setting with which one server can change another's URIs, if there is one.
 fn uri_changes(config: &Config) -> Option<String> {
     let mut choices = config.profiles.iter().filter_map(|profile| profile.uris);
     let is_original = config.gateway.uris == UriChoice::Original
@@ -183,7 +184,7 @@ fn uri_changes(config: &Config) -> Option<String> {
     (is_original && config.servers.len() > 1).then(|| "uris = \"original\"".to_owned())
 }
 
-/// The patterns that are names.
+/// Returns the patterns that are exact names.
 fn exact_names(patterns: Option<&Vec<Pattern>>) -> impl Iterator<Item = &str> {
     let patterns = patterns.into_iter().flatten().map(Pattern::as_str);
     patterns.filter(|pattern| !pattern.contains(['*', '?']))

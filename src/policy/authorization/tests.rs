@@ -43,7 +43,7 @@ fn caller(name: &str, groups: &[&str], scopes: &[&str]) -> Context {
     Context { principal, grants: Some(Arc::new(grants)), ..call("t").context }
 }
 
-/// What a rule set decides about an element: the rule's place, if it allows or denies.
+/// Decides about an element by a rule set: the rule's index, if it allows or denies.
 fn decide(
     rules: &Arc<Authorization>,
     context: &Context,
@@ -95,7 +95,7 @@ fn each_condition_decides_and_a_denial_wins() {
         (&ci, (tools, "other", "git__read_file"), BY_DEFAULT),
         (&ci, (tools, "git", "git__write"), BY_DEFAULT),
         (&ci, (tools, "git", "git__delete_x"), DENIED(2)),
-        // A rule about tools is not about anything else.
+        // A rule about tools applies to tools alone.
         (&ci, (prompts, "git", "git__read_file"), BY_DEFAULT),
         (&admin, (tools, "git", "git__write"), ALLOWED(0)),
         (&admin, (resources, "git", "mcp://git/x"), ALLOWED(0)),
@@ -169,7 +169,7 @@ fn equal_rights_share_a_view_and_other_rules_do_not() {
     assert_eq!(one.rights_of(&ann), same.rights_of(&bob));
     assert_ne!(one.rights_of(&ann), one.rights_of(&outsider));
     assert_eq!(one.rights_of(&outsider), same.rights_of(&outsider));
-    // Its applicable rules have the same places, and mean something else.
+    // Its applicable rules have the same indexes, but another meaning.
     assert_ne!(one.rights_of(&outsider), other.rights_of(&outsider));
 }
 
@@ -224,7 +224,7 @@ fn judge_tool(
     let raw = Some(arguments.as_bytes());
     let facts = RequestFacts::new(&Method::ToolsCall, raw, &context);
     let judged = rights.judge_call(&facts, &element);
-    // The same from the outline of a message, and with what is known before there is a call.
+    // The same from the outline of a message, and with the results that are settled before a call.
     let params = format!(r#"{{"name":"t","arguments":{arguments}}}"#);
     let params = Params::parse(Some(params.into())).unwrap();
     let call = Call { params, context: context.clone(), ..call("t") };
@@ -253,7 +253,7 @@ fn a_condition_about_arguments_decides_when_they_are_there() {
         (Some(r#"{"owner":"bob","limit":1}"#), BY_DEFAULT),
         (Some(r#"{"owner":"ann","limit":101}"#), DENIED(1)),
         (Some(r#"{"owner":"ann","limit":100.5}"#), DENIED(1)),
-        // What cannot be evaluated denies, and allows nothing.
+        // A condition that fails to evaluate denies, and allows nothing.
         (Some(r#"{"owner":"ann","limit":"101"}"#), DENIED(1)),
         (Some(r#"{"owner":"ann"}"#), DENIED(1)),
         (Some(r#"{"limit":1}"#), BY_DEFAULT),
@@ -309,14 +309,14 @@ fn claims_and_groups_are_read_of_the_caller_alone() {
     assert_eq!(decide_tool(&rules, ("z", "{}"), Some("{}")), BY_DEFAULT);
     let element = (Kind::Prompts, "s", "x");
     assert_eq!(decide(&rules, &caller("ann", &[], &[]), element), DENIED(2));
-    // Callers whose claims decide the same share a view.
+    // Callers with claims that decide the same share a view.
     let [one, two] = ["ann", "bob"].map(|name| rules.rights_of(&caller(name, &["web"], &[])));
     assert_eq!(one, two);
 }
 
 #[test]
 fn callers_with_other_actors_have_other_rights() {
-    // Nothing is decided before the element is known: the callers' facts are kept.
+    // No decision before the element is known: the callers' facts are kept.
     let condition = "item.name == 'x' && 'agent' in principal.actors";
     let rules = rules(&format!("[policy.rules.a]\nwhen = {condition:?}"));
     let acting = |name: &str| {
@@ -368,7 +368,8 @@ fn arguments_that_cost_too_much_are_not_evaluated_and_allow_nothing() {
     assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
-/// A call of the tool `t` with these arguments, and what a view of these rules knows of the tool.
+/// A call of the tool `t` with these arguments, and a view's decisions about the tool by these
+/// rules.
 fn known_call(rules: &Arc<Authorization>, name: &str, arguments: &str) -> (Call, CallTarget) {
     let server = ServerName::new("s").unwrap();
     let mut target = crate::upstream::tests::target(&server, "t");

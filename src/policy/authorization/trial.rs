@@ -29,13 +29,13 @@ pub struct TrialCall {
     pub profile: Option<ProfileName>,
     /// The name of the client's software.
     pub client: Option<String>,
-    /// What is asked for.
+    /// The requested element.
     pub element: TrialElement,
     /// The arguments.
     pub arguments: Map<String, Value>,
 }
 
-/// What a made-up call asks for.
+/// The requested element of a made-up call.
 #[derive(Debug, Clone)]
 pub struct TrialElement {
     /// Its kind.
@@ -50,14 +50,14 @@ pub struct TrialElement {
     pub annotations: Map<String, Value>,
 }
 
-/// What the rules say of a made-up call.
+/// Decision of the rules about a made-up call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrialOutcome {
     /// It is made.
     Allow,
-    /// What it asks for is there, but the call is refused for its arguments.
+    /// The element is visible, but the call is refused for its arguments.
     Deny,
-    /// What it asks for is as if it did not exist.
+    /// The call fails as if the element did not exist.
     Hidden,
 }
 
@@ -68,12 +68,12 @@ pub struct TrialResult {
     pub outcome: TrialOutcome,
     /// The rule that decides, if one does.
     pub rule: Option<Arc<str>>,
-    /// The condition that could not be evaluated, if the call is refused for that.
+    /// The condition that could not be evaluated, if that is the reason of the refusal.
     pub fault: Option<NamedRuleFault>,
 }
 
 impl TrialOutcome {
-    /// The word for it.
+    /// Returns its label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -94,7 +94,7 @@ impl Authorization {
     /// Decides about a made-up call.
     ///
     /// # Errors
-    /// The name or the annotations are not those of a tool.
+    /// The name or the annotations are not valid for a tool.
     pub fn try_call(self: &Arc<Self>, call: &TrialCall) -> Result<TrialResult, InvalidItem> {
         let context = call.context();
         let asked = &call.element;

@@ -1,4 +1,4 @@
-//! The values of the variables in conditions.
+//! Values of the variables in conditions.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, parse_strict};
 use super::facts::{CallerFacts, ReadArguments, RequestFacts};
 use super::json_values::parse_members;
 
-/// What a condition is evaluated with.
+/// Context for the evaluation of a condition.
 #[derive(Clone, Copy)]
 pub(super) struct EvaluationScope<'a> {
     pub(super) caller: &'a CallerFacts,
-    /// `None` while only the caller is looked at, and for a request that names nothing.
+    /// `None` for decisions about the caller alone, and for a request that names no element.
     pub(super) element: Option<&'a CatalogElement<'a>>,
-    /// Whether the annotations of the element's server are believed.
+    /// Trust in the annotations of the element's server.
     pub(super) annotations: AnnotationTrust,
-    /// `None` while no call is there.
+    /// `None` before there is a call.
     pub(super) call: Option<&'a RequestFacts<'a>>,
-    /// The most steps that the evaluation of a condition may take; `None` if they are known to be few.
+    /// Limit of the steps to evaluate a condition; `None` if they are known to be few.
     pub(super) most_steps: Option<u64>,
 }
 
-/// Whether annotations are believed.
+/// Trust in annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnnotationTrust {
     /// The server is `trusted`.
@@ -37,7 +37,7 @@ pub(super) enum AnnotationTrust {
     Ignored,
 }
 
-/// The values of the variables that a condition reads.
+/// Returns the values of the variables that a condition reads.
 ///
 /// # Errors
 /// One of them cannot be read, or is ambiguous.
@@ -65,7 +65,7 @@ pub(super) fn values_of<'v>(
     Ok(values)
 }
 
-/// The size of a variable.
+/// Returns the size of a variable.
 pub(super) fn size_of(
     variable: &str,
     reads: &ConditionReads,
@@ -99,7 +99,7 @@ pub(super) fn size_of(
     ValueSize { bytes: size(bytes), elements: size(elements) }
 }
 
-/// Not less than the members of any variable with fixed ones.
+/// Upper bound of the members of any variable with fixed ones.
 const MOST_MEMBERS: usize = 8;
 
 fn principal_value<'v>(caller: &'v CallerFacts, members: &MemberReads) -> ConditionValue<'v> {
@@ -136,8 +136,8 @@ fn element_value<'v>(element: &CatalogElement<'v>, members: &MemberReads) -> Con
     })
 }
 
-/// The annotations of a tool. What is not said, or not believed, is what the specification assumes:
-/// the tool may destroy, and reaches the open world.
+/// Returns the annotations of a tool. Missing or untrusted ones are replaced by the defaults of the
+/// specification: the tool may be destructive, and reaches the open world.
 fn annotations_value(
     element: &CatalogElement<'_>,
     scope: &EvaluationScope<'_>,
@@ -155,7 +155,7 @@ fn annotations_value(
     json(Value::Object(annotations))
 }
 
-/// What is assumed of a tool without annotations (2026-07-28, Tools, "Tool Annotations").
+/// Defaults for a tool without annotations (2026-07-28, Tools, "Tool Annotations").
 const ASSUMED_HINTS: [(&str, bool); 4] = [
     ("readOnlyHint", false),
     ("destructiveHint", true),
@@ -163,7 +163,7 @@ const ASSUMED_HINTS: [(&str, bool); 4] = [
     ("openWorldHint", true),
 ];
 
-/// The arguments that a condition reads.
+/// Returns the arguments that a condition reads.
 fn arguments_value<'v>(
     arguments: Option<&ReadArguments<'v>>,
     members: &MemberReads,
@@ -185,7 +185,8 @@ fn arguments_size(raw: &[u8], members: &MemberReads) -> [usize; 2] {
     })
 }
 
-/// The size of raw JSON: between two elements there is a comma, and before each first one a bracket.
+/// Returns the size of raw JSON: between two elements there is a comma, and before each first one a
+/// bracket.
 fn raw_size(raw: &[u8]) -> [usize; 2] {
     [raw.len(), raw.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()]
 }
@@ -201,7 +202,7 @@ fn client_value(caller: &CallerFacts, members: &MemberReads) -> ConditionValue<'
     ])
 }
 
-/// The request. Its method is unknown while no call is there.
+/// Returns the request. Its method is unknown before there is a call.
 fn request_value<'v>(scope: &EvaluationScope<'v>, members: &MemberReads) -> ConditionValue<'v> {
     let caller = scope.caller;
     let method = scope.call.map(|call| call.method.as_str());
@@ -226,7 +227,7 @@ fn texts<'v>(all: impl Iterator<Item = &'v str>) -> ConditionValue<'v> {
     Box::new(CelList::from(all.map(text).collect::<Vec<_>>()))
 }
 
-/// A value with those of its members that a condition reads.
+/// Builds a value with those members that a condition reads.
 fn record<'v>(
     reads: &MemberReads,
     members: impl IntoIterator<Item = &'static str>,
@@ -260,7 +261,7 @@ fn json(value: Value) -> ConditionValue<'static> {
     }
 }
 
-/// The size of a JSON value: the bytes of its texts, and its elements.
+/// Returns the size of a JSON value: the bytes of its texts, and its elements.
 fn json_size(value: &Value) -> [usize; 2] {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => [8, 0],

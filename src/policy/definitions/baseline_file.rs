@@ -1,8 +1,8 @@
-//! The files of baselines: one for each server, which the gateway and `trunkline pin` both change,
-//! under a lock.
+//! Files of baselines: one for each server. The gateway and `trunkline pin` both change them, under
+//! a lock.
 //!
-//! The first line has a digest of the rest. A file that is damaged is an error that names the file,
-//! and is neither used nor written: a new baseline would accept what the old one did not.
+//! The first line has a digest of the rest. A damaged file is an error that names the file, and is
+//! neither used nor written: a new baseline would accept definitions that the old one did not.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::codec::file::FileError;
 use crate::codec::own_folder::{OwnFolder, OwnFolderError, place_of};
 use crate::crypto::sha256;
 
-/// Why a baseline cannot be read or written.
+/// Faults of reading or writing a baseline.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// The folder cannot be used.
@@ -36,7 +36,7 @@ pub enum BaselineError {
         #[source]
         cause: FileError,
     },
-    /// The file is not one that the gateway has written.
+    /// The file is damaged, or is not a baseline.
     #[error(
         "the baseline {} is damaged: restore it, or remove it to accept what the server lists now",
         path.display()
@@ -60,7 +60,7 @@ pub enum BaselineError {
 #[derive(Debug, Clone)]
 pub struct BaselineFolder {
     folder: OwnFolder,
-    /// The end of the names of this configuration's files.
+    /// Suffix of the names of this configuration's files.
     ending: String,
 }
 
@@ -76,12 +76,12 @@ impl BaselineFolder {
         Ok(Self { folder, ending: format!(".{place}{BASELINE}") })
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Whether a file in the folder is a baseline of this configuration.
+    /// Returns true if a file in the folder is a baseline of this configuration.
     pub fn has_file(&self, path: &Path) -> bool {
         path.to_str().is_some_and(|path| path.ends_with(&self.ending))
     }
@@ -111,7 +111,7 @@ impl BaselineFolder {
         self.edit(server, |record| record.approve(names)).map(|(_, approved)| approved)
     }
 
-    /// Applies changes to the baseline of a server, and returns it as it is then.
+    /// Applies changes to the baseline of a server, and returns the result.
     pub(super) fn update(
         &self,
         server: &ServerName,
@@ -128,7 +128,7 @@ impl BaselineFolder {
         self.edit(server, apply).map(|(record, ())| record)
     }
 
-    /// Reads a baseline, edits it and writes it, if it has changed, under the folder's lock.
+    /// Reads a baseline, edits it, and writes it if it has changed, under the folder's lock.
     fn edit<T>(
         &self,
         server: &ServerName,
@@ -175,11 +175,11 @@ fn write_file(record: &BaselineRecord) -> io::Result<Vec<u8>> {
     Ok(file)
 }
 
-/// The beginning of every file; the number is that of the format.
+/// Prefix of every file; the number is the format's version.
 const MAGIC: &[u8] = b"trunkline definitions 1 ";
-/// The hexadecimal digits of SHA-256.
+/// Number of hexadecimal digits of SHA-256.
 const DIGEST_CHARS: usize = 64;
-/// The most bytes of a file.
+/// Limit of a file's bytes.
 const MAX_BASELINE: usize = 64 << 20;
 const BASELINE: &str = ".pins";
 const LOCK: &str = "pins.lock";

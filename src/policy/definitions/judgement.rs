@@ -16,18 +16,18 @@ use crate::catalog::{
 };
 use crate::config::{PinsChoice, ScanChoice};
 
-/// Why a definition is held or reported.
+/// Reasons to hold or report a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScreenReason {
-    /// It is not what was accepted.
+    /// It differs from the accepted form.
     Changed,
     /// The server did not have it when it was first listed.
     Added,
-    /// The server is not trusted, and nobody has approved the definition.
+    /// The server is not trusted, and the definition is not approved.
     Unapproved,
     /// The baseline cannot be used.
     NoBaseline,
-    /// A scan has found something.
+    /// A scan has findings.
     Scan(ScanFindings),
 }
 
@@ -52,13 +52,13 @@ pub struct ScreenedDefinition {
     pub native: NativeName,
     /// The digest of its canonical form.
     pub digest: DefinitionDigest,
-    /// Whether clients do not see it.
+    /// True if clients do not see it.
     pub held: bool,
     /// The reasons, at least one.
     pub reasons: Vec<ScreenReason>,
 }
 
-/// Judges a definition; `None` if there is nothing to say about it.
+/// Judges a definition; `None` if there is nothing to report.
 pub(super) fn judge(
     settings: ScreenSettings,
     baseline: &BaselineState,
@@ -83,7 +83,8 @@ pub(super) fn judge(
     Some(ScreenedDefinition { kind, native, digest, held, reasons })
 }
 
-/// What a scan finds in a definition and, compared with those of other servers, in its name.
+/// Returns the findings of a scan in a definition and, compared with those of other servers, in its
+/// name.
 fn scan_form(one: &ListedDefinition<'_>, is_confusable: bool) -> ScanFindings {
     let mut findings = one.findings().clone();
     if is_confusable {
@@ -92,7 +93,7 @@ fn scan_form(one: &ListedDefinition<'_>, is_confusable: bool) -> ScanFindings {
     findings
 }
 
-/// Whether an operator has approved this form, whatever a scan finds in it.
+/// Returns true if an operator has approved this form; scans are skipped then.
 fn is_approved(baseline: &BaselineState, one: &ListedDefinition<'_>) -> bool {
     let BaselineState::Known(record) = baseline else { return false };
     let known = record.find(one.kind, one.native.as_str());
@@ -100,7 +101,7 @@ fn is_approved(baseline: &BaselineState, one: &ListedDefinition<'_>) -> bool {
     form.is_some_and(|form| form.basis == PinBasis::Approved)
 }
 
-/// What speaks against a definition, compared with the baseline.
+/// Compares a definition with the baseline, and returns the reason against it.
 fn compare_form(
     settings: ScreenSettings,
     baseline: &BaselineState,
@@ -120,9 +121,9 @@ fn compare_form(
     }
 }
 
-/// Whether unknown definitions of this kind are accepted as they are: the first ones, and resources,
-/// because servers list files and records as they come and go. The first words of a server about
-/// itself come with its first list: those that come later are an addition.
+/// Returns true if unknown definitions of this kind are accepted as they are: the first ones, and
+/// resources, because servers list files and records as they come and go. A server's instructions
+/// and description count as first ones only in its first list: later they are an addition.
 fn is_first_sight(baseline: &BaselineState, kind: DefinitionKind) -> bool {
     let BaselineState::Known(record) = baseline else { return false };
     match kind {
@@ -132,18 +133,19 @@ fn is_first_sight(baseline: &BaselineState, kind: DefinitionKind) -> bool {
     }
 }
 
-/// What a comparison has found.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct ComparedLists {
-    /// What the baseline has to take up.
+    /// Changes for the baseline.
     pub(super) changes: Vec<BaselineChange>,
-    /// What was not reported before.
+    /// Definitions to report that were not reported before.
     pub(super) found: Vec<ScreenedDefinition>,
     /// The digests of all definitions.
     pub(super) listed: HashSet<DefinitionDigest>,
 }
 
-/// Compares all lists of a server with its baseline. The first list is the main one, which makes the baseline.
+/// Compares all lists of a server with its baseline. The first list is the main one, which makes
+/// the baseline.
 pub(super) fn compare_lists(
     settings: ScreenSettings,
     baseline: &BaselineState,

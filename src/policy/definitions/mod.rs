@@ -1,11 +1,11 @@
-//! Which definitions clients see: those that were first seen or approved, and in which a scan has
-//! found nothing grave.
+//! Screening of definitions: clients see those that were accepted at first sight or approved, and
+//! that a scan did not find dangerous.
 //!
-//! [`DefinitionGuard`] keeps each server's baseline ([`BaselineRecord`]): the forms of its
-//! definitions that are accepted, and those that wait for approval. Whenever a snapshot is compiled,
-//! it compares the servers' lists with it, and returns a [`DefinitionScreen`]: the one immutable
-//! state that decides what the catalog of that snapshot has, and so what is listed, found and called.
-//! It differs from the rest of `policy`, which decides about calls.
+//! [`DefinitionGuard`] keeps each server's baseline ([`BaselineRecord`]): the accepted forms of its
+//! definitions, and those that wait for approval. Whenever a snapshot is compiled, it compares the
+//! servers' lists with the baselines, and returns a [`DefinitionScreen`]: the one immutable state
+//! that decides the content of that snapshot's catalog, and so the elements that can be listed,
+//! found and called. It differs from the rest of `policy`, which decides about calls.
 
 mod baseline_file;
 mod judgement;
@@ -30,7 +30,7 @@ use crate::text::error_chain;
 use record::BaselineChange;
 use screen::ServerScreen;
 
-/// The definitions of all servers that were accepted, across snapshots and reloads.
+/// The accepted definitions of all servers, across snapshots and reloads.
 #[derive(Debug, Default)]
 pub struct DefinitionGuard {
     /// `None` if baselines last as long as the process.
@@ -43,23 +43,23 @@ pub struct DefinitionGuard {
 #[derive(Debug, Clone)]
 struct KnownBaseline {
     state: Arc<BaselineState>,
-    /// What the file does not have yet.
+    /// Changes that are not in the file yet.
     unsaved: Vec<BaselineChange>,
-    /// The forms that wait for approval because this process has seen them. Others of the same file
-    /// were seen by other processes, whose lists may differ.
+    /// Forms that wait for approval because this process has seen them. Other processes, with other
+    /// lists, may have added further ones to the same file.
     awaited: HashSet<DefinitionDigest>,
 }
 
-/// What is known of a server's baseline.
+/// State of a server's baseline.
 #[derive(Debug, Clone)]
 enum BaselineState {
-    /// What was accepted.
+    /// The stored record.
     Known(BaselineRecord),
-    /// Its file cannot be used: nothing counts as accepted, and nothing is written.
+    /// Its file cannot be used: no definition counts as accepted, and the file is not written.
     Unusable(String),
 }
 
-/// What has newly been found in the lists of one server.
+/// New findings in the lists of one server.
 #[derive(Debug, Clone)]
 pub struct DefinitionNews {
     /// The server.
@@ -69,13 +69,13 @@ pub struct DefinitionNews {
 }
 
 impl DefinitionGuard {
-    /// A guard whose baselines are stored in a folder, or last as long as the process.
+    /// Creates a guard with baselines that are stored in a folder, or last as long as the process.
     pub fn new(folder: Option<BaselineFolder>) -> Self {
         Self { folder, ..Self::default() }
     }
 
-    /// Compares all lists of all servers with the baselines. What is seen for the first time becomes
-    /// part of its baseline; [`Self::save_changes`] writes that.
+    /// Compares all lists of all servers with the baselines. A definition that is seen for the
+    /// first time is added to its baseline; [`Self::save_changes`] writes the change.
     pub fn observe_lists(
         &self,
         config: &Config,
@@ -104,8 +104,8 @@ impl DefinitionGuard {
         (Arc::new(DefinitionScreen::new(screens, confusable)), news)
     }
 
-    /// Writes what is new in the baselines, and reads what was approved meanwhile. Returns whether
-    /// anything was, so that the lists are to be compared again.
+    /// Writes the changes of the baselines, and reads approvals from their files. Returns true if a
+    /// baseline has changed by that, so that the lists have to be compared again.
     pub async fn save_changes(&self) -> bool {
         let Some(folder) = &self.folder else { return false };
         let due: Vec<_> = {
@@ -132,14 +132,14 @@ impl DefinitionGuard {
         has_changed
     }
 
-    /// Where baselines are stored.
+    /// Returns the folder of the baselines.
     pub fn folder(&self) -> Option<&BaselineFolder> {
         self.folder.as_ref()
     }
 }
 
 impl KnownBaseline {
-    /// The stored baseline of a server, or an empty one.
+    /// Reads the stored baseline of a server, or creates an empty one.
     fn read(folder: Option<&BaselineFolder>, server: &ServerConfig) -> Self {
         let read = folder.map_or(Ok(BaselineRecord::default()), |folder| folder.read(&server.name));
         let state = match read {
@@ -150,7 +150,7 @@ impl KnownBaseline {
         Self { state: Arc::new(state), unsaved: Vec::new(), awaited: HashSet::new() }
     }
 
-    /// Compares these lists with the baseline, the main one first, and returns what is new.
+    /// Compares these lists with the baseline, the main one first, and returns the new findings.
     fn observe(
         &mut self,
         settings: screen::ScreenSettings,
@@ -182,8 +182,8 @@ impl KnownBaseline {
         found
     }
 
-    /// Takes over what was read or written; true if it is not what was known. What was found
-    /// meanwhile is not lost.
+    /// Replaces the state by the one that was read or written, and adds the unsaved changes to it.
+    /// Returns true if the state has changed.
     fn replace(&mut self, server: &ServerName, state: BaselineState) -> bool {
         let state = match state {
             BaselineState::Known(mut record) => {
@@ -225,7 +225,7 @@ impl PartialEq for BaselineState {
     }
 }
 
-/// The names that look like those of other servers, if any server is scanned.
+/// Returns the names that look like those of other servers, if any server is scanned.
 fn find_confusable(
     config: &Config,
     lists: &HashMap<ServerName, Vec<Arc<ServerList>>>,
@@ -241,12 +241,12 @@ fn find_confusable(
     }))
 }
 
-/// Whether a server's definitions are scanned.
+/// Returns the scan setting of a server.
 pub fn scan_of(config: &Config, server: &ServerConfig) -> ScanChoice {
     server.definitions.scan.unwrap_or(config.gateway.scan)
 }
 
-/// Whether a server's definitions are compared.
+/// Returns the pin setting of a server.
 pub fn pins_of(config: &Config, server: &ServerConfig) -> PinsChoice {
     server.definitions.pins.unwrap_or(config.gateway.pins)
 }

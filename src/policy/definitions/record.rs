@@ -1,4 +1,4 @@
-//! What is stored of one server's definitions.
+//! The stored record of one server's definitions.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::catalog::{DefinitionDigest, DefinitionKind};
 
-/// The accepted and the pending definitions of one server, by kind (`tools`, `prompts`, …) and
-/// native name. A kind is present once the server has listed some of it.
+/// Accepted and pending definitions of one server, by kind (`tools`, `prompts`, …) and native name.
+/// A kind is present once the server has listed some of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BaselineRecord(BTreeMap<String, BTreeMap<String, PinnedDefinition>>);
@@ -17,9 +17,9 @@ pub struct BaselineRecord(BTreeMap<String, BTreeMap<String, PinnedDefinition>>);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedDefinition {
-    /// Those that clients may see. A server may list several: one for each set of capabilities.
+    /// Forms that clients may see. A server may list several: one for each set of capabilities.
     pub accepted: Vec<PinnedForm>,
-    /// Those that wait for approval.
+    /// Forms that wait for approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingForm>,
     /// Returns true if clients have seen the element in any form: its name stays reserved while it
@@ -34,7 +34,7 @@ pub struct PinnedDefinition {
 pub struct PinnedForm {
     /// The digest of its canonical form.
     pub sha256: DefinitionDigest,
-    /// Why it is accepted.
+    /// The basis of its acceptance.
     pub basis: PinBasis,
     /// Its canonical form; `None` in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,14 +47,14 @@ pub struct PinnedForm {
 pub struct PendingForm {
     /// The digest of its canonical form.
     pub sha256: DefinitionDigest,
-    /// Why it needs approval.
+    /// The reasons to ask for approval.
     pub reasons: Vec<String>,
     /// Its canonical form; `None` in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Value>,
 }
 
-/// Why a form is accepted.
+/// Reasons to accept a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinBasis {
@@ -64,7 +64,7 @@ pub enum PinBasis {
     Approved,
 }
 
-/// A definition, in the words of the record.
+/// A definition's key in the record, with its form.
 #[derive(Debug, Clone)]
 pub(super) struct DefinitionKey {
     pub(super) kind: DefinitionKind,
@@ -76,9 +76,9 @@ pub(super) struct DefinitionKey {
 /// A change of the record.
 #[derive(Debug, Clone)]
 pub(super) enum BaselineChange {
-    /// Accepts what was first seen.
+    /// Accepts a definition at first sight.
     Accept(DefinitionKey),
-    /// Has a form wait for approval.
+    /// Adds a form to those that wait for approval.
     Await(DefinitionKey, Vec<String>),
     /// Drops a form that is no longer listed and was not approved.
     Withdraw(DefinitionKey),
@@ -87,7 +87,7 @@ pub(super) enum BaselineChange {
 }
 
 impl BaselineChange {
-    /// The same change without the text of the definition.
+    /// Returns the change without the text of the definition.
     pub(super) fn without_text(&self) -> Self {
         let bare = |key: &DefinitionKey| DefinitionKey { definition: None, ..key.clone() };
         match self {
@@ -100,12 +100,12 @@ impl BaselineChange {
 }
 
 impl BaselineRecord {
-    /// What is known of a definition.
+    /// Returns the known forms of a definition.
     pub fn find(&self, kind: DefinitionKind, name: &str) -> Option<&PinnedDefinition> {
         self.0.get(kind.member())?.get(name)
     }
 
-    /// Whether the server has listed something of this kind.
+    /// Returns true if the server has listed some definition of this kind.
     pub fn has_kind(&self, kind: DefinitionKind) -> bool {
         let definitions = self.0.get(kind.member());
         let has_forms = |all: &BTreeMap<_, _>| all.values().any(PinnedDefinition::has_forms);
@@ -117,7 +117,7 @@ impl BaselineRecord {
         self.find(kind, name).is_some_and(|pinned| pinned.served)
     }
 
-    /// All definitions with known forms, with their kinds and names.
+    /// Iterates over all definitions with known forms, with their kinds and names.
     pub fn definitions(&self) -> impl Iterator<Item = (DefinitionKind, &str, &PinnedDefinition)> {
         DefinitionKind::ALL.into_iter().flat_map(|kind| {
             let named = self.0.get(kind.member()).into_iter().flatten();
@@ -126,7 +126,7 @@ impl BaselineRecord {
         })
     }
 
-    /// The number of its definitions with known forms.
+    /// Returns the number of its definitions with known forms.
     pub fn len(&self) -> usize {
         self.definitions().count()
     }
@@ -136,7 +136,7 @@ impl BaselineRecord {
         self.len() == 0
     }
 
-    /// Returns true if no more elements are stored.
+    /// Returns true if the record has reached its limit.
     fn is_full(&self) -> bool {
         self.0.values().map(BTreeMap::len).sum::<usize>() >= MOST_DEFINITIONS
     }
@@ -157,7 +157,7 @@ impl BaselineRecord {
         approved
     }
 
-    /// The same record without the texts of definitions.
+    /// Returns the record without the texts of definitions.
     #[must_use]
     pub fn without_texts(mut self) -> Self {
         for pinned in self.0.values_mut().flat_map(BTreeMap::values_mut) {
@@ -167,7 +167,7 @@ impl BaselineRecord {
         self
     }
 
-    /// The withdrawal of the pending forms with such digests.
+    /// Returns the withdrawals of those pending forms whose digests are gone.
     pub(super) fn unlisted_pending(
         &self,
         is_gone: impl Fn(DefinitionDigest) -> bool,
@@ -192,8 +192,8 @@ impl BaselineRecord {
         }
     }
 
-    /// Accepts what was first seen, unless the definition is known already: another process may
-    /// have seen it, and an operator may have decided about it.
+    /// Accepts a definition at first sight, unless it is known already: another process may have
+    /// seen it, and an operator may have decided about it.
     fn accept_seen(&mut self, key: DefinitionKey) {
         if self.is_full() {
             return;
@@ -244,18 +244,18 @@ impl BaselineRecord {
 }
 
 impl PinnedDefinition {
-    /// Returns true if a form of it was accepted or waits for approval. Of an element without pins,
-    /// only its name is known.
+    /// Returns true if a form of it was accepted or waits for approval. Without pins, only the name
+    /// of an element is known.
     pub(super) fn has_forms(&self) -> bool {
         !self.accepted.is_empty() || !self.pending.is_empty()
     }
 
-    /// The accepted form with this digest.
+    /// Returns the accepted form with this digest.
     pub fn find_accepted(&self, digest: DefinitionDigest) -> Option<&PinnedForm> {
         self.accepted.iter().find(|form| form.sha256 == digest)
     }
 
-    /// Approves its pending forms; false if there are none.
+    /// Approves its pending forms. Returns false if there are none.
     fn approve_pending(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
@@ -271,9 +271,9 @@ impl PinnedDefinition {
     }
 }
 
-/// The most definitions of one server that are stored.
+/// Limit of the stored definitions of one server.
 const MOST_DEFINITIONS: usize = 50_000;
-/// The most forms of one definition that are accepted; the newest stay.
+/// Limit of the accepted forms of one definition; the newest stay.
 const MOST_ACCEPTED: usize = 8;
-/// The most forms of one definition that wait for approval.
+/// Limit of the pending forms of one definition.
 const MOST_PENDING: usize = 4;

@@ -14,23 +14,23 @@ use crate::catalog::{
 };
 use crate::config::{Config, PinsChoice, ScanChoice, ServerConfig};
 
-/// What is compared with what, for one snapshot. Immutable.
+/// The settings and baselines to screen one snapshot's definitions. Immutable.
 #[derive(Debug, Default)]
 pub struct DefinitionScreen {
-    /// The servers whose definitions are compared or scanned.
+    /// Servers with definitions that are compared or scanned.
     servers: HashMap<ServerName, ServerScreen>,
-    /// The names that look like those of other servers.
+    /// Names that look like those of other servers.
     confusable: ConfusableNames,
 }
 
-/// The part of one server.
+/// Settings and baseline of one server.
 #[derive(Debug)]
 pub(super) struct ServerScreen {
     settings: ScreenSettings,
     baseline: Arc<BaselineState>,
 }
 
-/// How a server's definitions are treated.
+/// Settings for a server's definitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScreenSettings {
     pub(super) is_trusted: bool,
@@ -39,7 +39,7 @@ pub(super) struct ScreenSettings {
 }
 
 impl ScreenSettings {
-    /// Whether nothing is looked at.
+    /// Returns true if definitions are neither compared nor scanned.
     pub(super) fn is_off(self) -> bool {
         self.pins == PinsChoice::Off && self.scan == ScanChoice::Off
     }
@@ -67,7 +67,7 @@ impl DefinitionScreen {
         Self { servers, confusable }
     }
 
-    /// The definitions in a server's list that clients do not see.
+    /// Returns the definitions in a server's list that clients do not see.
     pub fn held_in(&self, list: &ServerList) -> Arc<HeldDefinitions> {
         let Some(screen) = self.servers.get(&list.server) else { return Arc::default() };
         let held = list
@@ -77,7 +77,7 @@ impl DefinitionScreen {
             BaselineState::Known(record) if !record.was_served(one.kind, one.native.as_str()) => {
                 HeldName::Unclaimed
             }
-            // Of a baseline that cannot be used, every element may have been served.
+            // If the baseline cannot be used, every element may have been served.
             BaselineState::Known(_) | BaselineState::Unusable(_) => HeldName::Reserved,
         };
         let held =
@@ -89,7 +89,7 @@ impl DefinitionScreen {
         }
     }
 
-    /// The same for a server that has not listed yet.
+    /// Like [`Self::held_in`], for a server that has not listed yet.
     pub fn held_before_list(&self, server: &ServerName) -> Arc<HeldDefinitions> {
         let pins = self.servers.get(server).map(|screen| screen.settings.pins);
         match pins {
@@ -98,14 +98,14 @@ impl DefinitionScreen {
         }
     }
 
-    /// Returns true if clients do not see a server's words about itself.
+    /// Returns true if clients do not see a server's instructions or description.
     pub fn holds_words(&self, list: &ServerList, kind: DefinitionKind) -> bool {
         let Some(screen) = self.servers.get(&list.server) else { return false };
         let words = list.offers.find_words(kind).map(ListedDefinition::of_server);
         words.and_then(|one| self.judge(screen, list, &one)).is_some_and(|found| found.held)
     }
 
-    /// The raw `serverInfo` that the results of a server have instead of their own: its name in the
+    /// Returns the raw `serverInfo` that replaces the one in a server's results: its name in the
     /// configuration if its description of itself is held, and the accepted one if changes are
     /// held. `None` if results may have any.
     pub fn info_instead(&self, list: &ServerList) -> Option<Bytes> {
@@ -118,7 +118,7 @@ impl DefinitionScreen {
         words.filter(|_| screen.settings.pins == PinsChoice::Hold).map(|words| words.raw().clone())
     }
 
-    /// What is remarkable about the definitions in a server's list: held or reported.
+    /// Returns the definitions in a server's list that are held or reported.
     pub fn findings_in(&self, list: &ServerList) -> Vec<ScreenedDefinition> {
         let Some(screen) = self.servers.get(&list.server) else { return Vec::new() };
         let all = list.definitions();
@@ -135,7 +135,7 @@ impl DefinitionScreen {
         judge(screen.settings, &screen.baseline, one, is_confusable)
     }
 
-    /// Why a server's baseline cannot be used, if it cannot.
+    /// Returns the reason that a server's baseline cannot be used, if there is one.
     pub fn fault_of(&self, server: &ServerName) -> Option<&str> {
         match &*self.servers.get(server)?.baseline {
             BaselineState::Unusable(reason) => Some(reason),

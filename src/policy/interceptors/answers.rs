@@ -24,7 +24,7 @@ impl InterceptedMessage for ResultBody {
     }
 }
 
-/// An error is the member `error` of its payload, which tells it from a result.
+/// The payload of an error has the single member `error`, which distinguishes it from a result.
 impl InterceptedMessage for ErrorBody {
     fn size(&self) -> usize {
         self.raw().len()
@@ -44,11 +44,12 @@ impl InterceptedMessage for ErrorBody {
     }
 }
 
-/// A result that asks. Its state is for nobody but the gateway or the server, so it is not shown.
+/// A result that requests input. Its state is not shown: it is meant only for the gateway or the
+/// server.
 pub(super) struct QuestionResult(pub(super) ResultBody);
 
 impl QuestionResult {
-    /// The members without the state.
+    /// Returns the members without the state.
     fn members(&self) -> Result<Vec<(Cow<'_, str>, &RawValue)>, InterceptorFault> {
         let all = Members::parse(self.0.raw()).map_err(|_| InterceptorFault::Ambiguous)?;
         Ok(all.0.into_iter().filter(|(key, _)| key != REQUEST_STATE).collect())
@@ -66,7 +67,7 @@ impl InterceptedMessage for QuestionResult {
         SeenMessage::answer(&object_of(shown))
     }
 
-    /// The params of questions may differ, and nothing else.
+    /// Accepts other params of questions; everything else must be equal.
     fn changed(&self, payload: Vec<u8>) -> Result<Self, InterceptorFault> {
         let before = self.members()?;
         let after = Members::parse(&payload).map_err(|_| OTHER_QUESTIONS)?;
@@ -96,7 +97,7 @@ fn is_equal(one: &RawValue, other: &RawValue) -> bool {
     parse(one).is_some_and(|one| Some(one) == parse(other))
 }
 
-/// The key, method and mode of each question, in order; `None` if one has no method.
+/// Returns the key, method and mode of each question, in order; `None` if one has no method.
 fn ask_kinds(questions: &RawValue) -> Option<Vec<(String, String, Option<String>)>> {
     let questions = Members::parse(questions.get().as_bytes()).ok()?;
     let kind = |(key, question): &(Cow<'_, str>, &RawValue)| {

@@ -12,18 +12,18 @@ use crate::text::clip;
 
 use super::super::permit::CallTarget;
 
-/// A call, as interceptors see it.
+/// A call, in the form that interceptors receive.
 #[derive(Debug)]
 pub(super) struct Intercepted {
     method: String,
     server: String,
     /// The server's own name or URI, and the arguments.
     params: Map<String, Value>,
-    /// The arguments cannot be read, or readers could understand them differently.
+    /// The arguments cannot be read, or readers could interpret them differently.
     is_ambiguous: bool,
 }
 
-/// A message of a server, as interceptors see it.
+/// A message of a server, in the form that interceptors receive.
 #[derive(Debug)]
 pub(super) struct SeenMessage {
     /// The method of a notification; `None` for the answer to the call.
@@ -32,7 +32,7 @@ pub(super) struct SeenMessage {
 }
 
 impl SeenMessage {
-    /// The answer to the call.
+    /// Creates the message for the answer to the call.
     ///
     /// # Errors
     /// [`InterceptorFault::Ambiguous`] if it is not valid JSON or has duplicate keys: the client
@@ -41,7 +41,7 @@ impl SeenMessage {
         Ok(Self { event: None, payload: read_payload(payload)? })
     }
 
-    /// A notification of this method.
+    /// Creates the message for a notification of this method.
     ///
     /// # Errors
     /// As for [`Self::answer`].
@@ -49,7 +49,7 @@ impl SeenMessage {
         Ok(Self { event: Some(method.to_owned()), payload: read_payload(payload)? })
     }
 
-    /// The bytes of its payload.
+    /// Returns the bytes of its payload.
     pub(super) fn size(&self) -> usize {
         self.payload.get().len()
     }
@@ -63,9 +63,9 @@ fn read_payload(payload: &[u8]) -> Result<Box<RawValue>, InterceptorFault> {
 /// The decision of an interceptor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has no objection.
+    /// No objection.
     Valid,
-    /// It refuses.
+    /// A refusal.
     Refused {
         /// Its reason.
         reason: String,
@@ -77,7 +77,7 @@ pub(super) enum Verdict {
     },
 }
 
-/// An answer, with those members that count.
+/// An interceptor's answer, with the members that are used.
 #[derive(Deserialize)]
 struct InvokeResponse<'a> {
     jsonrpc: Option<String>,
@@ -140,13 +140,13 @@ impl Intercepted {
         seen
     }
 
-    /// A message that belongs to no call, by its method.
+    /// Creates a message outside of calls, by its method.
     pub(super) fn outside(server: &ServerName, method: &str) -> Self {
         let (method, server) = (method.to_owned(), server.to_string());
         Self { method, server, params: Map::new(), is_ambiguous: false }
     }
 
-    /// Adds all params that the server gets, except `_meta` and the client's answers to its questions.
+    /// Adds all params for the server, except `_meta` and the client's answers to its questions.
     fn add_params(&mut self, call: &Call, target: &CallTarget) {
         let mut raw = Splice::new(call.params.raw());
         for (at, with) in &target.edits {
@@ -168,17 +168,17 @@ impl Intercepted {
         self.is_ambiguous
     }
 
-    /// The server that the call is for.
+    /// Returns the server of the call.
     pub(super) fn server(&self) -> &str {
         &self.server
     }
 
-    /// The raw arguments.
+    /// Returns the raw arguments.
     pub(super) fn arguments(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(self.params.get(ARGUMENTS)?).ok()
     }
 
-    /// Takes the arguments of a changed request, in which nothing else may differ.
+    /// Takes the arguments of a changed request; all else in it must be unchanged.
     pub(super) fn take_arguments(&mut self, payload: &[u8]) -> Result<(), InterceptorFault> {
         let changed: RequestPayload = serde_json::from_slice(payload).map_err(|_| NOT_A_REQUEST)?;
         let without_arguments = |params: &Map<String, Value>| {
@@ -200,7 +200,7 @@ impl Intercepted {
         }
     }
 
-    /// The request to an interceptor: about the call, or about a message of the server.
+    /// Builds the request to an interceptor: about the call, or about a message of the server.
     pub(super) fn request(
         &self,
         interceptor: &str,
@@ -255,13 +255,13 @@ enum InvokePayload<'a> {
     Message(&'a RawValue),
 }
 
-/// Returns true if a call has other params than a name or URI, and arguments.
+/// Returns true if a call has other params besides a name or URI, and arguments.
 fn has_other_params(method: &Method) -> bool {
     let is_known = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     !is_known && !method.is_task_request()
 }
 
-/// The trace id of the client's `traceparent`.
+/// Returns the trace id of the client's `traceparent`.
 fn trace_id(context: &Context) -> Option<&str> {
     let parent = context.trace.parent.as_deref().or(context.trace.header.as_deref())?;
     parent.split('-').nth(1).filter(|id| id.len() == 32)
@@ -276,7 +276,7 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
         return Err(InterceptorFault::Error { code, message });
     }
     let result = response.result.ok_or(InterceptorFault::NotJson)?;
-    // The answer to another request decides nothing.
+    // The answer to another request is ignored.
     if response.jsonrpc.as_deref() != Some("2.0") || response.id != Some(REQUEST_ID.into()) {
         return Err(InterceptorFault::OtherId);
     }
@@ -296,7 +296,7 @@ pub(super) fn read_verdict(body: &[u8]) -> Result<Verdict, InterceptorFault> {
     }
 }
 
-/// The messages of an interceptor in one line.
+/// Joins the messages of an interceptor into one line.
 fn reason(messages: &[InvokeMessage]) -> String {
     let lines = messages.iter().map(|InvokeMessage { path, message }| match path {
         Some(path) => format!("{path}: {message}"),
@@ -312,14 +312,14 @@ fn reason(messages: &[InvokeMessage]) -> String {
 const ARGUMENTS: &str = "arguments";
 pub(super) const REQUEST_STATE: &str = "requestState";
 const INPUT_RESPONSES: &str = "inputResponses";
-/// The most bytes of an interceptor's messages.
+/// Limit of the bytes of an interceptor's messages.
 const LONGEST: usize = 512;
 const NOT_A_REQUEST: InterceptorFault =
     InterceptorFault::Mutation("is not a request with an object of arguments");
 const OTHER_CHANGE: InterceptorFault =
     InterceptorFault::Mutation("changes more than the arguments");
 
-/// The id of each request: a connection carries one at a time.
+/// Id of each request: a connection carries one at a time.
 const REQUEST_ID: u64 = 1;
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! and the server's messages before a client does.
 //!
 //! A call passes those of its server and then those of its profile, in the order of the
-//! configuration. Each gets the method, the server's own name or URI and the arguments, or a message
-//! of the server; never a header, a key or the `_meta` of a client. Changed arguments are checked like
-//! those of a client.
+//! configuration. Each receives the method, the server's own name or URI and the arguments, or a
+//! message of the server. None receives a header, a key or the `_meta` of a client. Changed
+//! arguments are checked like those of a client.
 
 mod answers;
 mod message;
@@ -47,7 +47,7 @@ pub(super) struct Interceptors {
 }
 
 impl InterceptorRegistry {
-    /// The interceptors of a configuration; `None` if nothing passes any.
+    /// Returns the interceptors of a configuration; `None` if it uses none.
     pub(super) fn interceptors(&self, config: &Config) -> Option<Interceptors> {
         let mut known = self.0.lock();
         known.retain(|held| held.strong_count() > 0);
@@ -78,7 +78,7 @@ impl InterceptorRegistry {
 }
 
 impl Interceptors {
-    /// The interceptors of a server and of the client's profile, each one once.
+    /// Returns the interceptors of a server and of the client's profile, each one once.
     fn find(&self, context: &Context, server: &ServerName) -> Vec<Arc<InterceptorService>> {
         let of_server = self.servers.get(server).into_iter().flatten();
         let of_profile = self.profiles.get(context.endpoint.profile()).into_iter().flatten();
@@ -91,7 +91,7 @@ impl Interceptors {
         found
     }
 
-    /// Has the interceptors see a call. Returns other arguments if one has changed them.
+    /// Passes a call through the interceptors. Returns the new arguments if one has changed them.
     ///
     /// # Errors
     /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
@@ -120,7 +120,8 @@ impl Interceptors {
         Ok(if is_changed { seen.arguments() } else { None })
     }
 
-    /// The interceptors of what the server of a call sends; `None` if there are none.
+    /// Returns the interceptors of the messages that the server of a call sends; `None` if there
+    /// are none.
     pub(super) fn for_call(
         &self,
         call: &Call,
@@ -132,7 +133,8 @@ impl Interceptors {
         ReplyInterceptors::choose(services, method, about, &call.context)
     }
 
-    /// The interceptors of the answer to a request that is not a call; `None` if there are none.
+    /// Returns the interceptors of the answer to a request that is not a call; `None` if there are
+    /// none.
     pub(super) fn for_request(
         &self,
         context: &Context,
@@ -143,7 +145,8 @@ impl Interceptors {
         ReplyInterceptors::choose(self.find(context, server), Some(method), about, context)
     }
 
-    /// The interceptors of what a server sends outside of calls; `None` if there are none.
+    /// Returns the interceptors of the messages that a server sends outside of calls; `None` if
+    /// there are none.
     pub(super) fn for_server(
         &self,
         context: &Context,
@@ -154,7 +157,7 @@ impl Interceptors {
     }
 }
 
-/// Asks one interceptor. Logs its answers and failures. One in audit mode never objects.
+/// Asks one interceptor. Logs its answers and failures. In audit mode it never objects.
 async fn decide(
     service: &InterceptorService,
     seen: &Intercepted,
@@ -187,7 +190,8 @@ async fn decide(
     Ok(if is_enforced { verdict } else { Verdict::Valid })
 }
 
-/// Decides about a call whose interceptor has failed.
+/// Returns an interceptor's answer. After a fault, the call fails or, if so configured, continues
+/// without it (`None`).
 fn settle<T>(
     service: &InterceptorService,
     answered: Result<T, InterceptorFault>,
@@ -208,7 +212,7 @@ fn refusal(service: &InterceptorService, reason: String) -> Failure {
     InterceptorRefusal { interceptor: service.config.name.to_string(), reason }.into()
 }
 
-/// The rule in the audit log.
+/// Returns the rule in the audit log.
 fn rule(name: &str) -> DecidingRule {
     DecidingRule { check: "interceptor", rule: Some(name.into()) }
 }

@@ -1,4 +1,4 @@
-//! Notifications of servers as interceptors see and change them, and those that no interceptor sees.
+//! Interception of servers' notifications, and treatment of those that no interceptor sees.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -41,9 +41,9 @@ impl fmt::Debug for NoticeTreatment {
 }
 
 impl ReplyInterceptors {
-    /// Decides about a notification. Interceptors of results see the state of a task, and those of
-    /// notifications see the others, whose texts are withheld if an interceptor has to agree to
-    /// results and does not see them.
+    /// Decides about a notification. Interceptors of results see the state of a task; those of
+    /// notifications see the others. The text of those others is withheld if an interceptor that
+    /// has to approve results does not see notifications.
     pub fn treat_notice(self: &Arc<Self>, method: &str, params: Option<&Bytes>) -> NoticeTreatment {
         let is_task = matches!(method, notification::TASK | notification::TASK_STATUS)
             && self.seers(MessageKind::Task).next().is_some();
@@ -69,8 +69,8 @@ impl ReplyInterceptors {
     }
 }
 
-/// A notification without the text of its server: numbers, and the identifiers by which clients find
-/// what they know already; `None` if nothing is left.
+/// Returns the params of a notification without the server's text: numbers, and identifiers that
+/// clients know already; `None` if nothing is left.
 fn bare_params(method: &str, params: Option<&Bytes>) -> Option<Bytes> {
     let members = Members::parse(params?).ok()?;
     let kept: &[&str] = match method {
@@ -93,7 +93,7 @@ fn bare_params(method: &str, params: Option<&Bytes>) -> Option<Bytes> {
     })
 }
 
-/// A notification. Its progress token is the gateway's matter, and is not shown.
+/// A notification, without its progress token: that belongs to the gateway.
 struct SeenNotice {
     method: String,
     params: Bytes,
@@ -132,7 +132,7 @@ impl InterceptedMessage for SeenNotice {
     }
 }
 
-/// The members that say what a notification is about.
+/// Members that identify the subject of a notification.
 const IDENTIFIERS: [&str; 3] = ["taskId", "uri", "elicitationId"];
 const NOT_A_NOTICE: InterceptorFault =
     InterceptorFault::Mutation("is not a notification with an object of params");

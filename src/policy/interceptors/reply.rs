@@ -1,4 +1,5 @@
-//! The messages of a server, from its answer to its notifications, before its client gets them.
+//! Interception of a server's messages, from its answer to its notifications, before its client
+//! gets them.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::{decide, refusal, settle};
 /// The interceptors of all messages that a server sends for one call, or outside of calls.
 #[derive(Debug)]
 pub struct ReplyInterceptors {
-    /// All of the server and the profile, whatever they see.
+    /// All interceptors of the server and the profile, of any kind of message.
     services: Vec<Arc<InterceptorService>>,
     /// The method of the call; `None` outside of calls.
     method: Option<Method>,
@@ -40,16 +41,16 @@ pub(super) enum MessageKind {
 
 /// A message that interceptors may change.
 pub(super) trait InterceptedMessage: Sized + Send + 'static {
-    /// About the bytes of the form that interceptors get.
+    /// Returns the approximate size in bytes of the form that interceptors get.
     fn size(&self) -> usize;
 
-    /// The form that interceptors get.
+    /// Returns the form that interceptors get.
     ///
     /// # Errors
     /// [`InterceptorFault`] if it cannot be shown.
     fn seen(&self) -> Result<SeenMessage, InterceptorFault>;
 
-    /// The message with the payload of a mutation.
+    /// Returns the message with the payload of a mutation.
     ///
     /// # Errors
     /// [`InterceptorFault`] if the payload does not fit.
@@ -57,7 +58,7 @@ pub(super) trait InterceptedMessage: Sized + Send + 'static {
 }
 
 impl ReplyInterceptors {
-    /// Those that see or withhold messages; `None` if none do.
+    /// Returns the interceptors that see or withhold messages; `None` if none do.
     pub(super) fn choose(
         services: Vec<Arc<InterceptorService>>,
         method: Option<&Method>,
@@ -79,12 +80,11 @@ impl ReplyInterceptors {
         self.services.iter().any(|it| it.sees_kind(MessageKind::Answer, self.method.as_ref()))
     }
 
-    /// Has the interceptors see an answer, which they may replace. Failures lose the words of the
-    /// server that they quote.
+    /// Passes an answer through the interceptors, which may replace it. Failures lose the server's
+    /// text that they quote.
     ///
     /// # Errors
-    /// [`Failure::Intercepted`], [`Failure::InterceptorDown`], and the failure that came instead of an
-    /// answer.
+    /// [`Failure::Intercepted`], [`Failure::InterceptorDown`], and the call's own failure.
     pub async fn intercept(&self, answer: Result<Answer, Failure>) -> Result<Answer, Failure> {
         match answer {
             Ok(Answer::Result(result)) if *result.kind() == ResultType::InputRequired => {
@@ -98,7 +98,7 @@ impl ReplyInterceptors {
         }
     }
 
-    /// Has the interceptors see a result that asks nothing.
+    /// Passes a result that requests no input through the interceptors.
     ///
     /// # Errors
     /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
@@ -106,7 +106,7 @@ impl ReplyInterceptors {
         self.show(MessageKind::Answer, result).await
     }
 
-    /// Has the interceptors see an error.
+    /// Passes an error through the interceptors.
     ///
     /// # Errors
     /// [`Failure::Intercepted`] and [`Failure::InterceptorDown`].
@@ -138,18 +138,18 @@ impl ReplyInterceptors {
         Ok(message)
     }
 
-    /// The interceptors that see messages of this kind.
+    /// Returns the interceptors that see messages of this kind.
     pub(super) fn seers(&self, kind: MessageKind) -> impl Iterator<Item = &InterceptorService> {
         let sees = move |it: &&Arc<InterceptorService>| it.sees_kind(kind, self.method.as_ref());
         self.services.iter().filter(sees).map(|service| &**service)
     }
 
-    /// Returns true if answers need the agreement of an interceptor.
+    /// Returns true if an interceptor has to approve answers.
     pub fn must_agree(&self) -> bool {
         self.services.iter().any(|it| it.must_agree(self.method.as_ref()))
     }
 
-    /// Returns true if the text of notifications is withheld: an interceptor has to agree to
+    /// Returns true if the text of notifications is withheld: an interceptor has to approve
     /// answers, and does not see notifications.
     pub(super) fn withhold_notifications(&self) -> bool {
         let phase = InterceptedPhase::Notification;
@@ -171,7 +171,7 @@ async fn show_to<M: InterceptedMessage>(
     Ok((message, seen))
 }
 
-/// The failure of work on a large message that panicked.
+/// Returns the failure of work on a large message that panicked.
 fn fail_lost_work(_: JoinError) -> Failure {
     InternalFault::LargeWork.into()
 }
@@ -187,7 +187,7 @@ impl InterceptorService {
         method.map_or_else(|| self.sees_any(phase), |method| self.sees(method, phase))
     }
 
-    /// Returns true if answers need its agreement.
+    /// Returns true if it has to approve answers.
     fn must_agree(&self, method: Option<&Method>) -> bool {
         self.is_strict() && self.sees_kind(MessageKind::Answer, method)
     }

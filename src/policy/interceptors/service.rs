@@ -34,9 +34,8 @@ impl InterceptorService {
         Self { config, service, breaker }
     }
 
-    /// Returns true if it sees this part of calls of this method. The result of a tool may come as
-    /// that of a task, as its server chooses, so an interceptor of tool results sees those of
-    /// tasks, too.
+    /// Returns true if it sees this part of calls of this method. A server may return a tool's
+    /// result as that of a task, so an interceptor of tool results also sees those of tasks.
     pub(super) fn sees(&self, method: &Method, phase: InterceptedPhase) -> bool {
         let is_outcome = phase == InterceptedPhase::Result && method.is_task_request();
         self.sees_any(phase)
@@ -52,7 +51,7 @@ impl InterceptorService {
         self.config.methods.iter().any(|pattern| pattern.matches(method.as_str()))
     }
 
-    /// Returns true if nothing passes without its agreement.
+    /// Returns true if nothing passes without its approval.
     pub(super) fn is_strict(&self) -> bool {
         self.config.mode == InterceptorMode::Enforce
             && self.config.fail == InterceptorFailure::Closed
@@ -105,5 +104,5 @@ impl InterceptorService {
     }
 }
 
-/// How many idle connections are kept.
+/// Limit of idle connections.
 const MOST_IDLE: usize = 16;

@@ -1,4 +1,4 @@
-//! The arguments that a server gets, made from those that a client sent.
+//! Arguments for a server, made from those of a client.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::text::escape_pointer_step;
 /// values, and without those that clients cannot set. The client's own values stay as they came.
 ///
 /// # Errors
-/// [`ArgumentViolations`] if the request lacks a header that a required argument is made from.
+/// [`ArgumentViolations`] if the request lacks a header that a required argument is taken from.
 pub(in crate::policy) fn complete_arguments(
     transform: &ToolTransform,
     client: Option<&[u8]>,
@@ -51,8 +51,8 @@ pub(in crate::policy) fn complete_arguments(
     Ok(object_of(complete))
 }
 
-/// What a client is told about arguments that do not fit the server's own schema once they are
-/// complete: the names that it knows, and nothing about arguments that it does not see.
+/// Translates violations of the server's own schema by completed arguments for the client: into the
+/// names that it knows, without those of arguments that it does not see.
 pub(in crate::policy) fn explain_to_client(
     transform: &ToolTransform,
     violations: ArgumentViolations,
@@ -77,7 +77,8 @@ pub(in crate::policy) fn explain_to_client(
     ArgumentViolations { lines, others: violations.others }
 }
 
-/// The server's name of an argument that a client sent; `None` for one that clients cannot set.
+/// Returns the server's name of an argument that a client sent; `None` for one that clients cannot
+/// set.
 fn native_name<'a>(edits: &'a [(String, ArgumentEdit)], sent: &'a str) -> Option<&'a str> {
     let shown = edits.iter().filter(|(_, edit)| !edit.is_hidden());
     let mut renamed = shown.filter(|(_, edit)| edit.rename.as_deref() == Some(sent));
@@ -89,8 +90,8 @@ fn native_name<'a>(edits: &'a [(String, ArgumentEdit)], sent: &'a str) -> Option
     is_known.then_some(sent)
 }
 
-/// The JSON of a configured value; `None` if the request has no such header and the argument is
-/// optional.
+/// Returns the JSON of a configured value; `None` if the request has no such header and the
+/// argument is optional.
 fn configured_value<'a>(
     value: &'a ArgumentValue,
     headers: &HeaderMap,
@@ -129,7 +130,7 @@ fn violation(line: String) -> ArgumentViolations {
     ArgumentViolations { lines: vec![line], others: OtherViolations::None }
 }
 
-/// What is said where every violation is about what clients do not see.
+/// Text if every violation concerns arguments that clients do not see.
 const UNEXPLAINED: &str = "(root): the arguments, with those that the gateway is configured to add, \
                            do not fit what the server expects";
 

@@ -1,4 +1,4 @@
-//! Characters that a result need not have: controls, ANSI sequences and invisible ones.
+//! Removal of superfluous characters from results: controls, ANSI sequences and invisible ones.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,8 @@ fn strip_level(raw: &str, choices: &[StripChoice], nested: usize) -> Option<Stri
     Some(out)
 }
 
-/// Whether a text is an object or an array, whose own texts may have what is stripped as escapes.
+/// Returns true if a text is an object or an array with escapes in its own texts, which may stand
+/// for stripped characters.
 fn is_json(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with(['{', '['])
@@ -47,7 +48,7 @@ fn is_json(text: &str) -> bool {
         && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// The spans of the texts in raw JSON, without those that are keys.
+/// Returns the spans of the texts in raw JSON, without keys.
 fn texts_in(raw: &str) -> Vec<(usize, usize)> {
     let bytes = raw.as_bytes();
     let (mut spans, mut at) = (Vec::new(), 0);
@@ -70,14 +71,15 @@ fn find_from(bytes: &[u8], from: usize, is_wanted: impl Fn(u8) -> bool) -> Optio
     Some(from + found)
 }
 
-/// Whether a JSON string can have any of the characters: controls are escaped in it.
+/// Returns true if a JSON string can contain any of the characters: it contains controls as escapes
+/// only.
 fn may_change(token: &str) -> bool {
     token.bytes().any(|byte| byte == b'\\' || byte >= 0x7f)
 }
 
 fn strip_text<'a>(text: &'a str, choices: &[StripChoice]) -> Cow<'a, str> {
     let mut stripped = Cow::Borrowed(text);
-    // A sequence begins with a control, which must still be there.
+    // A sequence begins with a control, so sequences are removed first.
     if choices.contains(&StripChoice::Ansi) && stripped.contains(introduces_sequence) {
         stripped = Cow::Owned(without_sequences(&stripped));
     }
@@ -90,12 +92,12 @@ fn strip_text<'a>(text: &'a str, choices: &[StripChoice]) -> Cow<'a, str> {
     stripped
 }
 
-/// Whether an escape sequence begins with this character: ESC, or the C1 control for what ESC begins.
+/// Returns true if an escape sequence begins with this character: ESC, or a C1 control.
 fn introduces_sequence(c: char) -> bool {
     c == '\u{1b}' || second_character(c).is_some()
 }
 
-/// The character that means the same behind ESC as this C1 control alone.
+/// Returns the character that, after ESC, is equivalent to this C1 control.
 fn second_character(c: char) -> Option<char> {
     match c {
         '\u{90}' => Some('P'),
@@ -112,8 +114,8 @@ fn is_stripped_control(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r')
 }
 
-/// The text without escape sequences (ECMA-48): control sequences, strings such as window titles,
-/// and all other escapes.
+/// Returns the text without escape sequences (ECMA-48): control sequences, strings such as window
+/// titles, and all other escapes.
 fn without_sequences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -151,7 +153,7 @@ fn without_sequences(text: &str) -> String {
     out
 }
 
-/// The text without characters that nobody sees. Joiners stay between letters of scripts that need
+/// Returns the text without invisible characters. Joiners stay between letters of scripts that need
 /// them, and within emoji.
 fn without_invisible(text: &str) -> String {
     let all: Vec<char> = text.chars().collect();
@@ -168,7 +170,8 @@ fn without_invisible(text: &str) -> String {
     kept.map(|(_, c)| *c).collect()
 }
 
-/// Zero-width characters, bidirectional controls, tags and the selectors that can carry data.
+/// Returns true for zero-width characters, bidirectional controls, tags and the selectors that can
+/// carry data.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -178,7 +181,7 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// How many times JSON may be a text within JSON.
+/// Limit of JSON nested as text within JSON.
 const MAX_NESTED_TEXTS: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The items of a result's content: which kinds clients get, and how their texts are written.
+//! Items of a result's content: selection by MIME type, and formats of their texts.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use crate::jsonrpc::{Members, object_of, string, text};
 use crate::mcp::media_type_essence;
 use crate::text::clip;
 
-/// The raw `content` with texts in this format, and without items of other MIME types; `None` if it
-/// stays as it is.
+/// Rewrites the raw `content` with texts in this format, and without items of other MIME types;
+/// `None` if it stays as it is.
 pub(super) fn change_contents(
     content: &str,
     format: FormatChoice,
@@ -34,7 +34,7 @@ pub(super) fn change_contents(
     has_changed.then(|| format!("[{}]", items.join(",")))
 }
 
-/// The same item with another text.
+/// Replaces the text of an item.
 fn replace_text(item: &RawValue, text: &str) -> Option<String> {
     let members = Members::parse_with_duplicates(item.get().as_bytes()).ok()?;
     let text = string(text);
@@ -45,7 +45,7 @@ fn replace_text(item: &RawValue, text: &str) -> Option<String> {
     String::from_utf8(object_of(members)).ok()
 }
 
-/// A sentence instead of an item whose type is not among those that clients get.
+/// Returns a sentence in place of an item with a type that clients do not get.
 fn refuse_type(item: &RawValue, allowed: &[Pattern]) -> Option<String> {
     let members = Members::parse_with_duplicates(item.get().as_bytes()).ok()?;
     let kind = members.find("type").and_then(text)?;
@@ -61,7 +61,7 @@ fn refuse_type(item: &RawValue, allowed: &[Pattern]) -> Option<String> {
         }
         _ => return None,
     };
-    // What does not say its type may be of any.
+    // The type is unknown if it is not declared.
     let found = found.unwrap_or_else(|| "unknown".into());
     let essence = media_type_essence(&found);
     if allowed.iter().any(|pattern| pattern.matches(&essence)) {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::jsonrpc::{Members, string};
 use crate::text::clip;
 
-/// What was left out.
+/// Counts of the omitted parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Omitted {
     /// Elements of arrays.
@@ -27,13 +27,13 @@ impl Omitted {
     }
 }
 
-/// The beginning of a raw value, in at most `size` bytes; `null` always fits. The value must have
-/// been checked for its depth.
+/// Returns the beginning of a raw value, in at most `size` bytes; `null` always fits. The value
+/// must have been checked for its depth.
 pub(super) fn cut_json<'a>(raw: &'a str, size: usize, omitted: &mut Omitted) -> Cow<'a, str> {
     cut_level(raw, (size, MAX_CUT_LEVELS), omitted)
 }
 
-/// Each level is parsed anew: those within so many others become `null`.
+/// Each level is parsed anew: those beyond the limit become `null`.
 fn cut_level<'a>(
     raw: &'a str,
     (size, levels): (usize, usize),
@@ -53,7 +53,7 @@ fn cut_level<'a>(
     }
 }
 
-/// The beginning of a text, so that its JSON has at most `size` bytes.
+/// Returns the beginning of a text, so that its JSON has at most `size` bytes.
 pub(super) fn cut_text<'a>(text: &'a str, size: usize, omitted: &mut Omitted) -> &'a str {
     let mut end = clip(text, size.saturating_sub(2)).len();
     // Escapes take more bytes than their characters.
@@ -81,7 +81,7 @@ fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -
         let item = if item.get().len() <= room {
             Cow::Borrowed(item.get())
         } else if kept == 0 && room >= LEAST_PART {
-            // Half of the only element says more than nothing.
+            // A part of the only element is more useful than an empty array.
             cut_level(item.get(), (room, levels), omitted)
         } else {
             break;
@@ -97,7 +97,7 @@ fn cut_array(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -
     out
 }
 
-/// Small members stay whole, and large ones share what is left.
+/// Keeps small members whole; large ones share the rest of the room.
 fn cut_object(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) -> String {
     let Ok(members) = Members::parse_with_duplicates(raw.as_bytes()) else { return "null".into() };
     let keys: Vec<_> = members.0.iter().map(|(key, _)| string(key)).collect();
@@ -126,11 +126,11 @@ fn cut_object(raw: &str, (size, levels): (usize, usize), omitted: &mut Omitted) 
     format!("{{{}}}", kept.join(","))
 }
 
-/// How many levels within one another are cut.
+/// Limit of the nested levels that are cut.
 const MAX_CUT_LEVELS: usize = 8;
-/// The fewest bytes worth a part of a value.
+/// Minimum bytes of a value's part.
 const LEAST_PART: usize = 16;
-/// How many bytes of JSON one byte of text can take.
+/// Limit of the bytes of JSON for one byte of text.
 const MAX_ESCAPE: usize = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Texts that are JSON, written shorter.
+//! Compact forms of texts that are JSON.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::config::FormatChoice;
 use crate::jsonrpc::Members;
 
-/// The text in a shorter form; `None` if it is not JSON, or has none.
+/// Returns the text in a shorter form; `None` if it is not JSON, or has none.
 pub(super) fn shorten_text(text: &str, format: FormatChoice) -> Option<String> {
     let text = text.trim();
     if format == FormatChoice::Json || !text.starts_with(['{', '[']) {
@@ -20,7 +20,7 @@ pub(super) fn shorten_text(text: &str, format: FormatChoice) -> Option<String> {
     (shortest.len() < text.len()).then_some(shortest)
 }
 
-/// JSON without whitespace between its tokens. All else stays as it is, numbers included.
+/// Returns JSON without whitespace between its tokens. All else stays as it is, numbers included.
 fn without_whitespace(json: &str) -> String {
     let (mut inside, mut escaped) = (false, false);
     json.chars()
@@ -36,7 +36,7 @@ fn without_whitespace(json: &str) -> String {
         .collect()
 }
 
-/// An array of flat objects as CSV (RFC 4180), with a line of names; `None` for anything else.
+/// Writes an array of flat objects as CSV (RFC 4180), with a header line; `None` for anything else.
 fn write_table(json: &str) -> Option<String> {
     let rows: Vec<&RawValue> = serde_json::from_str(json).ok()?;
     let rows = rows.iter().map(|row| Members::parse(row.get().as_bytes()).ok());
@@ -63,7 +63,7 @@ fn write_table(json: &str) -> Option<String> {
     Some(table)
 }
 
-/// A value as a cell; `None` for an object or an array.
+/// Returns a value as a cell; `None` for an object or an array.
 fn scalar(value: &RawValue) -> Option<Cow<'_, str>> {
     match value.get().as_bytes().first()? {
         b'{' | b'[' => None,
@@ -82,7 +82,7 @@ fn cell(text: &str) -> Cow<'_, str> {
     if is_plain { text.into() } else { format!("\"{}\"", text.replace('"', "\"\"")).into() }
 }
 
-/// The most columns of a table.
+/// Limit of a table's columns.
 const MAX_COLUMNS: usize = 256;
 
 #[cfg(test)]

@@ -13,15 +13,16 @@ use crate::config::{
 };
 use crate::jsonrpc::{Members, object_of, parse_strict, string, text};
 
-/// A result with its message, and the paths of the message that lead to nothing.
+/// A result with its message, and the paths in the message that have no value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MadeMessage {
-    /// The result; `None` if it stays as it is, because there is nothing to make a message from.
+    /// The result; `None` if it stays as it is, because no message can be made.
     pub(super) raw: Option<Vec<u8>>,
     pub(super) missing: Vec<String>,
 }
 
-/// Puts the configured message into a tool result. Its duplicate keys must have been refused.
+/// Puts the configured message into a tool result. The caller must have refused duplicate keys in
+/// it.
 pub(super) fn put_message(
     settings: &ResultSettings,
     result: &Members<'_>,
@@ -59,8 +60,8 @@ pub(super) fn put_message(
     MadeMessage { raw: Some(object_of(members)), missing }
 }
 
-/// The texts that a message takes the place of, as structured content: an object, as older versions
-/// of the protocol want it. A tool with an output schema promises an object of its own.
+/// Returns the texts that a message replaces, as structured content: an object, as older versions
+/// of the protocol require it. A tool with an output schema promises an object of its own.
 fn whole_of_texts(texts: &[String], has_output_schema: bool) -> Option<Cow<'_, str>> {
     let value = |text: &str| if is_json(text) { text.trim().to_owned() } else { string(text) };
     let whole = match texts {
@@ -75,13 +76,13 @@ fn whole_of_texts(texts: &[String], has_output_schema: bool) -> Option<Cow<'_, s
     Some(format!("{{\"result\":{whole}}}").into())
 }
 
-/// Whether a text is an object or an array that has no duplicate keys.
+/// Returns true if a text is an object or an array without duplicate keys.
 fn is_json(text: &str) -> bool {
     let text = text.trim();
     text.starts_with(['{', '[']) && parse_strict(text.as_bytes(), MAX_RESULT_DEPTH).is_ok()
 }
 
-/// The message that a value gives; `None` if it has nothing for it.
+/// Builds the message from a value; `None` if the value has nothing for it.
 fn make_message(
     settings: &ResultSettings,
     value: &str,
@@ -98,7 +99,7 @@ fn make_message(
         None => value,
     };
     let Some(template) = &settings.template else {
-        // A fallback alone says nothing about values.
+        // A fallback alone shows no values.
         return settings.field.as_ref().and_then(|_| value_text(value));
     };
     fill_template(template, value, missing)
@@ -132,7 +133,8 @@ fn written_path(path: &ValuePath) -> String {
     path.steps().collect::<Vec<_>>().join(".")
 }
 
-/// A raw value in a text: a string without its quotes, anything else as it was written, on one line.
+/// Returns a raw value as text: a string without its quotes, anything else as it was written, on
+/// one line.
 pub fn value_text(value: &str) -> Option<String> {
     match value.as_bytes().first()? {
         b'n' => None,
@@ -141,7 +143,7 @@ pub fn value_text(value: &str) -> Option<String> {
     }
 }
 
-/// The text of an item of `content`, if it is one.
+/// Returns the text of an item of `content`, if it is a text item.
 pub fn text_of(item: &RawValue) -> Option<String> {
     let item = Members::parse_with_duplicates(item.get().as_bytes()).ok()?;
     let is_text = item.find("type").and_then(text).is_some_and(|kind| kind == "text");
@@ -217,7 +219,7 @@ mod tests {
         let dropped = "{ field = \"a\", structured = \"drop\" }";
         let (made, _) = with_message(dropped, &text(r#"{"a": 1}"#)).unwrap();
         assert_eq!(made.get("structuredContent"), None);
-        // An array is no structured content before 2026-07-28.
+        // An array is not valid structured content before 2026-07-28.
         let (made, _) = with_message("{ field = \"0\" }", &text("[7]")).unwrap();
         assert_eq!(
             (&made["content"][0]["text"], &made["structuredContent"]),

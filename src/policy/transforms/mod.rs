@@ -1,6 +1,5 @@
-//! Transforms: what the configuration changes about the arguments and results of a tool. Pure
-//! functions over bytes: `policy` and `pipeline` decide when they run, and the catalog has the
-//! schema that clients see.
+//! Transforms: configured changes of a tool's arguments and results. Pure functions over bytes:
+//! `policy` and `pipeline` decide when they run, and the catalog has the schema that clients see.
 
 mod arguments;
 mod clean;
@@ -16,5 +15,5 @@ pub use message::{text_of, value_text};
 pub use result::{shape_result, shape_task};
 pub use size::{KeepWhole, KeptResource, WholeText};
 
-/// The deepest nesting of a result that is changed.
+/// Limit of the nesting of a result that is changed.
 const MAX_RESULT_DEPTH: usize = 64;

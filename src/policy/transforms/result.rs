@@ -1,7 +1,8 @@
 //! A tool's result as clients get it: checked, with its message, within its size.
 //!
-//! The order matters: the server's own bytes are checked, then texts are made of them, and what
-//! came out is stripped and cut. So nothing that a text is made of brings back what was stripped.
+//! The order matters: the server's own bytes are checked, then texts are made from them, and the
+//! output is stripped and cut. So a text that is made from others cannot bring back stripped
+//! characters.
 
 use std::borrow::Cow;
 
@@ -17,8 +18,8 @@ use crate::catalog::ResultTransform;
 use crate::config::{FormatChoice, OutputCheck, ResultBounds, WhenLarger};
 use crate::jsonrpc::{MAX_SERVER_DEPTH, Members, Splice, object_of, parse_strict, span_of};
 
-/// Changes a result as the configuration says; `None` if it stays as it is, like every result that
-/// does not end the call.
+/// Changes a result as configured; `None` if it stays as it is, like every result that does not end
+/// the call.
 pub fn shape_result(
     transform: &ResultTransform,
     server: &ServerName,
@@ -28,7 +29,7 @@ pub fn shape_result(
     if *result.kind() != ResultType::Complete {
         return None;
     }
-    // Of a duplicate key, the gateway could check one value and the client use another one.
+    // With a duplicate key, the gateway could check one value and the client use another one.
     if let Err(error) = parse_strict(result.raw(), MAX_SERVER_DEPTH) {
         let text = format!("The server's result cannot be used: {error}");
         return Some(tool_error(&text).into());
@@ -101,14 +102,14 @@ fn replace(shaped: &mut Cow<'_, [u8]>, changed: Option<Vec<u8>>) {
     }
 }
 
-/// Whether a Legacy server has made a task of the call, whose result comes later.
+/// Returns true if a Legacy server has made a task of the call. Its result comes later.
 fn is_created_task(members: &Members<'_>) -> bool {
     let is_absent = |name| members.find(name).is_none();
     !is_absent("task") && is_absent("content") && is_absent(STRUCTURED)
 }
 
-/// The result with other members: a change to no text at all drops the member. `None` if no member
-/// changes.
+/// Returns the result with other members: an empty replacement drops the member. `None` if no
+/// member changes.
 fn change_members(
     raw: &[u8],
     change: impl Fn(&str, &RawValue) -> Option<String>,
@@ -125,7 +126,8 @@ fn change_members(
     has_changed.then(|| object_of(changed))
 }
 
-/// The result without its structured content, which becomes its text if it has no other content.
+/// Drops the structured content of a result. It becomes the text if the result has no other
+/// content.
 fn drop_structured(raw: &[u8]) -> Option<Vec<u8>> {
     let members = Members::parse(raw).ok()?;
     let structured = members.find(STRUCTURED)?;
@@ -139,7 +141,7 @@ fn drop_structured(raw: &[u8]) -> Option<Vec<u8>> {
     Some(object_of(kept.chain(text).collect::<Vec<_>>()))
 }
 
-/// A member without what is stripped or not allowed, and with its texts in their format.
+/// Changes a member: strips characters, drops types that are not allowed, and formats its texts.
 fn change_member(name: &str, value: &RawValue, bounds: &ResultBounds) -> Option<String> {
     let format = bounds.format.unwrap_or(FormatChoice::Json);
     let allowed = bounds.mime_types.as_deref();
@@ -149,7 +151,7 @@ fn change_member(name: &str, value: &RawValue, bounds: &ResultBounds) -> Option<
     strip_texts(changed.as_deref().unwrap_or(value.get()), strip).or(changed)
 }
 
-/// What clients get instead of a result that violates its tool's output schema, where that is
+/// Returns the replacement of a result that violates its tool's output schema, where that is
 /// enforced.
 fn check_output(
     transform: &ResultTransform,
@@ -167,8 +169,8 @@ fn check_output(
     (choice == OutputCheck::Enforce).then(|| tool_error(&format!("{text}: {violations}")))
 }
 
-/// How a result violates its tool's output schema; `None` if it fits, or there is none to check
-/// it with.
+/// Describes the violations of the tool's output schema; `None` if the result fits, or there is no
+/// usable schema.
 fn find_violations(
     transform: &ResultTransform,
     server: &ServerName,
@@ -191,7 +193,7 @@ fn find_violations(
     Some(violations.lines.join("; "))
 }
 
-/// Whether structured content that was cut still fits what clients see.
+/// Returns true if structured content that was cut still fits the schema that clients see.
 fn fits_output_schema(transform: &ResultTransform, structured: &str) -> bool {
     match transform.output_schema() {
         Ok(Some(schema)) => schema.check(Some(structured.as_bytes())).is_ok(),

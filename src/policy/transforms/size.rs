@@ -14,16 +14,16 @@ use crate::call::tool_error;
 use crate::config::WhenLarger;
 use crate::jsonrpc::{Members, check_depth, object_of};
 
-/// How large results may be, and what happens to larger ones.
+/// Limit of a result's size, and the treatment of larger ones.
 pub(super) struct SizeLimit<'a> {
     pub(super) max_size: usize,
     pub(super) when_larger: WhenLarger,
-    /// Whether structured content that was cut is still what clients expect.
+    /// Returns true if structured content that was cut still fits the clients' schema.
     pub(super) fits: &'a dyn Fn(&str) -> bool,
     pub(super) keep: &'a KeepWhole<'a>,
 }
 
-/// What a client can read of a larger result.
+/// The readable part of a larger result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeText {
     /// Its structured content, its texts, or all of it.
@@ -32,19 +32,19 @@ pub struct WholeText {
     pub mime: &'static str,
 }
 
-/// Where a client can read the whole of a result that it got only a part of.
+/// The address of a whole result, for a client that has received a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptResource {
     /// The URI.
     pub uri: String,
-    /// For how long.
+    /// Its lifetime.
     pub lasting: Duration,
 }
 
 /// Keeps the whole of a result; `None` if there is no room for it.
 pub type KeepWhole<'a> = dyn Fn(WholeText) -> Option<KeptResource> + 'a;
 
-/// A raw tool result within its limit; `None` if it is not larger.
+/// Returns a raw tool result within its limit; `None` if it is not larger.
 pub(super) fn limit_size(raw: &[u8], limit: &SizeLimit<'_>) -> Option<Vec<u8>> {
     let max_size = limit.max_size;
     if raw.len() <= max_size {
@@ -56,7 +56,7 @@ pub(super) fn limit_size(raw: &[u8], limit: &SizeLimit<'_>) -> Option<Vec<u8>> {
     let members = members.filter(|_| check_depth(raw, MAX_RESULT_DEPTH).is_ok());
     let members = members.filter(|_| limit.when_larger != WhenLarger::Error);
     let cut = members.map(|members| truncate(&members, (raw.len(), max_size), kept.as_ref()));
-    // What is not cut, such as `_meta`, may be larger than all that is allowed.
+    // Members that are not cut, such as `_meta`, may be larger than the limit.
     let cut = cut.filter(|cut| cut.len() <= max_size && fits_schema(cut, limit));
     Some(cut.unwrap_or_else(|| {
         tool_error(&format!(
@@ -67,7 +67,8 @@ pub(super) fn limit_size(raw: &[u8], limit: &SizeLimit<'_>) -> Option<Vec<u8>> {
     }))
 }
 
-/// What a client can read of the whole: structured content, else the texts, else all of it.
+/// Returns the readable part of the whole: structured content, otherwise the texts, otherwise all
+/// of it.
 fn whole_text(raw: &[u8], members: &Members<'_>) -> WholeText {
     let json = |text: &str| WholeText { text: text.to_owned(), mime: "application/json" };
     if let Some(structured) = members.find(STRUCTURED).filter(|value| value.get() != "null") {
@@ -82,7 +83,7 @@ fn whole_text(raw: &[u8], members: &Members<'_>) -> WholeText {
     }
 }
 
-/// How to get what is missing.
+/// Describes the ways to get the rest.
 fn advise(kept: Option<&KeptResource>) -> String {
     let Some(KeptResource { uri, lasting }) = kept else {
         return "Ask for less of it: with a filter, a smaller page or a narrower range.".to_owned();
@@ -100,7 +101,7 @@ fn fits_schema(cut: &[u8], limit: &SizeLimit<'_>) -> bool {
     structured.is_none_or(|structured| (limit.fits)(structured.get()))
 }
 
-/// The result with its contents cut, and a sentence about what is missing.
+/// Cuts the contents of the result, and adds a sentence about the missing parts.
 fn truncate(
     members: &Members<'_>,
     (length, max_size): (usize, usize),
@@ -115,7 +116,7 @@ fn truncate(
     let mut omitted = Omitted::default();
     let mut shown: Vec<(&str, Cow<'_, str>)> =
         others.iter().map(|(name, value)| (&**name, value.get().into())).collect();
-    // The smaller one leaves what it does not need to the other.
+    // The smaller one leaves its unused room to the other.
     let mut contents = contents;
     contents.sort_by_key(|(_, value)| value.get().len());
     let mut left = contents.len();
@@ -138,12 +139,13 @@ fn truncate(
     object_of(shown)
 }
 
-/// The items of `content` that fit. The first text that does not is cut; JSON in it stays JSON.
+/// Returns the items of `content` that fit. The first text that does not is cut; JSON in it stays
+/// JSON.
 fn cut_content<'a>(content: &'a RawValue, size: usize, omitted: &mut Omitted) -> Vec<Cow<'a, str>> {
     let items: Vec<&RawValue> = serde_json::from_str(content.get()).unwrap_or_default();
     let mut room = size.saturating_sub(2);
     let mut kept: Vec<Option<Cow<'_, str>>> = vec![None; items.len()];
-    // Small items stay, also behind one that is too large.
+    // Small items stay, even after one that is too large.
     let mut by_size: Vec<usize> = (0..items.len()).collect();
     by_size.sort_by_key(|index| items.get(*index).map_or(0, |item| item.get().len()));
     for index in by_size {
@@ -167,7 +169,7 @@ fn cut_content<'a>(content: &'a RawValue, size: usize, omitted: &mut Omitted) ->
 fn cut_item(text: &str, size: usize, omitted: &mut Omitted) -> String {
     let is_json = text.starts_with(['{', '[']) && serde_json::from_str::<&RawValue>(text).is_ok();
     if is_json && check_depth(text.as_bytes(), MAX_RESULT_DEPTH).is_ok() {
-        // Quotes within a text take two bytes. So many fit in any case:
+        // Quotes within a text take two bytes. Half of the size fits in any case:
         let least = size / 2;
         let mut inner = size;
         loop {
@@ -186,7 +188,7 @@ fn cut_item(text: &str, size: usize, omitted: &mut Omitted) -> String {
     json!({ "type": "text", "text": cut_text(text, size, omitted) }).to_string()
 }
 
-/// What was left out, and how to ask for it.
+/// Describes the omitted parts, and the ways to get them.
 fn describe_cut(
     (length, max_size): (usize, usize),
     omitted: Omitted,
@@ -209,9 +211,9 @@ fn describe_cut(
 
 const ASK_FOR_REST: &str =
     "Ask for the rest in parts: with a filter, a smaller page or a narrower range.";
-/// The bytes that are kept for the sentence about what was left out.
+/// Bytes reserved for the sentence about the omitted parts.
 const SENTENCE: usize = 600;
-/// The fewest bytes worth a part of a text.
+/// Minimum bytes of a text's part.
 const LEAST_TEXT: usize = 16;
 /// The bytes of an item with an empty text.
 const TEXT_ITEM: usize = r#"{"type":"text","text":""}"#.len();

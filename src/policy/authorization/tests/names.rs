@@ -1,6 +1,6 @@
-//! Generated servers, names, namings, holds and rules, compared with a simple model: an element that
-//! a rule denies, by any name that it ever has, is reached under no name; holding an element changes
-//! no other's name.
+//! Generated servers, names, namings, holds and rules, compared with a simple model: an element
+//! that a rule denies, by any name that it ever has, is unreachable under every name, and holding
+//! an element does not change the names of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,7 +119,7 @@ impl ModelServer {
         ServerName::new(self.name).unwrap()
     }
 
-    /// The server as it would be without holds, and without the elements that clients never saw.
+    /// Returns the server without holds, and without the elements that clients never saw.
     fn released(&self) -> Self {
         let tools = self.tools.iter().filter(|(_, hold)| *hold != Some(HeldName::Unclaimed));
         let tools = tools.map(|(native, _)| (native.clone(), None)).collect();
@@ -137,7 +137,7 @@ impl ModelNaming {
         format!("[gateway]\nnaming = {naming:?}\nname_format = {format:?}\nname_case = {case:?}\n")
     }
 
-    /// Every name that the tool of a server may have, in the words of the documentation.
+    /// Returns every name that the tool of a server may have, in the words of the documentation.
     fn names(self, server: &str, native: &str) -> BTreeSet<String> {
         let mut all = BTreeSet::from([native.to_owned(), format!("{server}__{native}")]);
         for (format, is_snake) in [(self.format, self.is_snake), (FORMATS[0], false)] {
@@ -145,7 +145,7 @@ impl ModelNaming {
             let tool = case(native);
             let whole = format.replacen("{tool}", "\u{0}", 1);
             let whole = whole.replacen("{server}", &case(server), 1).replacen('\u{0}', &tool, 1);
-            // A name without a prefix ends in a hash only if it is no public name as it is.
+            // A name without a prefix ends in a hash only if it is not a public name as it is.
             if !is_public_name(&tool) {
                 all.insert(hashed(&tool, server, native));
             }
@@ -191,7 +191,7 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
 }
 
 impl DenyRule {
-    /// A rule about names that some tools have, or nearly have.
+    /// Generates a rule about names that some tools have, or nearly have.
     fn generate(random: &mut Rng, naming: ModelNaming, servers: &[ModelServer]) -> Self {
         let mut patterns = Vec::new();
         for _ in 0..random.usize(1..4) {
@@ -235,7 +235,7 @@ impl DenyRule {
     }
 }
 
-/// Every public name of a merged catalog, with its server and native name.
+/// Returns every public name of a merged catalog, with its server and native name.
 fn merged(
     naming: &Naming,
     servers: &[ModelServer],
@@ -265,7 +265,7 @@ fn merged(
 fn check_world(seed: u64) -> usize {
     let random = &mut Rng::with_seed(seed);
     let (naming, format) = (pick(random, &NAMINGS), pick(random, &FORMATS));
-    // Where names stay as they are, format and case are no settings.
+    // Without naming, format and case do not apply.
     let is_made = naming != "none";
     let format = if is_made { format } else { FORMATS[0] };
     let naming = ModelNaming { naming, format, is_snake: is_made && random.bool() };
@@ -294,7 +294,7 @@ fn check_world(seed: u64) -> usize {
     for (public, (server, native)) in &without_holds {
         let one = servers.iter().find(|one| one.name == server).unwrap();
         let (_, hold) = one.tools.iter().find(|(name, _)| name == native).unwrap();
-        // A held element is absent, and no other one has its name.
+        // A held element is absent, and no other element has its name.
         let expected = hold.is_none().then(|| (server.clone(), native.clone()));
         assert_eq!(open.get(public), expected.as_ref(), "{public}, {}", context());
         let mut names = naming.names(server, native);

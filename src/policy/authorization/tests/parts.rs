@@ -1,8 +1,8 @@
-//! Conditions of which a part is decided before there is a call.
+//! Conditions that are partly decided before there is a call.
 
 use super::*;
 
-/// A part about arguments, and arguments with which it holds, does not hold and cannot be evaluated.
+/// A part about arguments, and arguments with which it holds, does not hold and fails to evaluate.
 struct CallPart {
     text: &'static str,
     holds: &'static str,
@@ -53,7 +53,8 @@ fn a_condition_of_two_parts_decides_as_a_whole() {
     }
 }
 
-/// Checks a rule with this condition, which allows or denies; `holds` says what its first part does.
+/// Checks a rule with this condition, as a permission and as a denial; `holds` is the result of its
+/// first part.
 fn check_rule(when: &str, part: &CallPart, holds: Option<bool>) {
     for (effect, met, not_met) in
         [("allow", ALLOWED(0), BY_DEFAULT), ("deny", DENIED(0), ALLOWED(1))]
@@ -64,7 +65,7 @@ fn check_rule(when: &str, part: &CallPart, holds: Option<bool>) {
             if effect == "allow" { "none" } else { "*" }
         ));
         let decide = |arguments| decide_tool(&rules, ("s", "{}"), Some(arguments));
-        // What cannot be evaluated allows nothing, and denies.
+        // A condition that fails to evaluate allows nothing, and denies.
         let unknown = if effect == "allow" { not_met } else { met };
         let expected = match holds {
             Some(true) => met,

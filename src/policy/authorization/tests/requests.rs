@@ -26,7 +26,7 @@ fn software() -> Value {
     json!({ "name": "ide", "version": "1.2" })
 }
 
-/// What one rule with this condition says of a call, and of a list.
+/// Decides about a call, and a list, by one rule with this condition.
 fn judged(when: &str, context: &Context, method: &Method) -> [AccessDecision; 2] {
     let rules = rules(&format!("[policy.rules.only]\nwhen = {when:?}\n"));
     let server = ServerName::new("s").unwrap();
@@ -56,7 +56,7 @@ fn conditions_read_what_the_client_says_of_itself() {
         ("client.era == 'legacy'", &modern, false),
         ("client.era == 'legacy'", &legacy, true),
         ("client.name == 'ide' && client.era == 'legacy'", &legacy, true),
-        // What is not said, or is no text, is empty.
+        // A value that is absent, or not a text, is empty.
         ("client.name == '' && client.version == ''", &nameless, true),
         ("client.name == '' && client.version == ''", &odd, true),
         ("client.name != ''", &odd, false),

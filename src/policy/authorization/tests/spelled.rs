@@ -18,7 +18,7 @@ fn a_condition_that_denies_holds_for_every_spelling_of_its_uri() {
         (secret, "file:///secret.txt?x#y", true),
         (secret, "file:///Secret.txt", false),
         (begins, "db://Prod/7", true),
-        // In any case of the host, as for patterns.
+        // The host in any case, as for patterns.
         (begins, "db://PROD/7", true),
         (begins, "DB://%70rod/7", true),
         (begins, "db://Production/7", false),

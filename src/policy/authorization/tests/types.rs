@@ -7,7 +7,7 @@ use super::*;
 enum Evaluated {
     True,
     False,
-    /// It cannot be evaluated.
+    /// It fails to evaluate.
     Fault,
 }
 
@@ -92,7 +92,7 @@ fn a_comparison_of_different_types_allows_nothing_and_denies() {
             ],
         ),
         ("!(arguments.x in ['main'])", &[(r#""dev""#, True), (r#"["main"]"#, Fault)]),
-        // A list that is written may mix types: that of the value has to be among them.
+        // A literal list may mix types: the value's type has to be among them.
         (
             "arguments.x in [42, '42']",
             &[("42", True), (r#""42""#, True), ("7", False), (r#""7""#, False), ("[42]", Fault)],
@@ -112,7 +112,7 @@ fn a_null_that_is_written_compares_with_any_value() {
         ("arguments.x in [null]", &[("null", True), ("7", False)]),
         ("null in arguments.x", &[("[1,null]", True), (r#"["a"]"#, False)]),
         ("arguments.x == [null, 1]", &[("[null,1]", True), ("[7,1]", False), ("[7,true]", False)]),
-        // On whichever side.
+        // On either side.
         ("[null, 1] == arguments.x", &[("[null,1]", True), ("[7,1]", False), ("[7,2]", False)]),
     ]);
 }

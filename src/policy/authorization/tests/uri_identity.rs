@@ -18,18 +18,18 @@ use world::ModelWorld;
 use super::*;
 use crate::catalog::{Catalog, UriMode};
 
-/// Decisions about reads that are compared.
+/// Number of decisions about reads to compare.
 const CASES: usize = 100_000;
-/// Those in each world.
+/// Decisions in each world.
 const CASES_OF_WORLD: usize = 100;
-/// The most differences in a message.
+/// Limit of the differences in a message.
 const SHOWN_DIFFERENCES: usize = 20;
 
 /// A request, as a client sends it.
 struct SpelledRequest {
     native: String,
     public: String,
-    /// Set if a result has told the client of the URI.
+    /// True if a result has revealed the URI to the client.
     is_released: bool,
 }
 
@@ -44,7 +44,7 @@ enum ExpectedRead {
     Open,
 }
 
-/// How often the gateway decided in each way.
+/// Counts of the gateway's decisions.
 #[derive(Debug, Default)]
 struct DecisionCounts {
     sent: usize,
@@ -72,7 +72,7 @@ fn request(rng: &mut Rng, world: &ModelWorld) -> SpelledRequest {
 fn expect(world: &ModelWorld, request: &SpelledRequest) -> ExpectedRead {
     let native = &*request.native;
     if !world.is_guarded() {
-        // Rules hide whatever a server may read as another path.
+        // Rules hide every URI that a server may read as another path.
         return if may_lead_out(native) {
             ExpectedRead::Refused
         } else {
@@ -83,7 +83,7 @@ fn expect(world: &ModelWorld, request: &SpelledRequest) -> ExpectedRead {
         return ExpectedRead::Refused;
     }
     if let Some(own) = world.find_listed(native) {
-        // What a hold of a template covers is refused before listed URIs are looked for.
+        // A held template refuses its URIs before listed URIs are looked up.
         let is_served = (is_canonical(own) || !world.may_be_barred_expansion(own))
             && !world.may_be_held_expansion(native);
         return if is_served { ExpectedRead::Sent(own.to_owned()) } else { ExpectedRead::Open };
@@ -101,7 +101,7 @@ fn expect(world: &ModelWorld, request: &SpelledRequest) -> ExpectedRead {
     let is_sent = request.is_released || (is_canonical(native) && world.shows_template_of(native));
     match (is_sent, is_canonical(native)) {
         (true, _) => ExpectedRead::Sent(native.to_owned()),
-        // A template's text can be in another spelling than what clients expand it to.
+        // A template's text can be in another spelling than its expansions by clients.
         (false, true) if world.may_show_template_of(native) => ExpectedRead::Open,
         (false, _) => ExpectedRead::Refused,
     }
@@ -112,7 +112,7 @@ struct WorldCheck {
     seed: u64,
     world: ModelWorld,
     counts: DecisionCounts,
-    /// The decisions that differ from the model's.
+    /// Decisions that differ from the model's.
     differences: Vec<String>,
 }
 
@@ -131,7 +131,8 @@ impl WorldCheck {
         check
     }
 
-    /// Compares a decision with the model's opinion, and what is sent with what servers serve for it.
+    /// Compares a decision with the model's opinion, and the URI sent with the elements that
+    /// servers serve for it.
     fn compare(&mut self, request: &SpelledRequest, found: Option<&str>) {
         let expected = expect(&self.world, request);
         match (&expected, found) {
@@ -202,7 +203,7 @@ fn the_gateway_decides_about_the_element_that_the_official_servers_serve() {
     let worlds = differences.len();
     differences.truncate(SHOWN_DIFFERENCES);
     assert!(worlds == 0, "differences in {worlds} worlds\n{}", differences.join("\n"));
-    // The models have an opinion of most, in both ways.
+    // The models decide most requests, in both ways.
     let DecisionCounts { sent, refused, open } = counts;
     assert!(sent > CASES / 5 && refused > CASES / 5 && open < CASES / 5, "{counts:?}");
 }

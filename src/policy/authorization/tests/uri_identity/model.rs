@@ -17,12 +17,13 @@ use url::Url;
 pub(super) enum ServerModel {
     /// `new URL(uri).toString()`, then the text of resources, then templates as regular expressions.
     TypeScript,
-    /// Both sides parsed by pydantic, then templates as regular expressions, whose text is one, too.
+    /// Parses both sides with pydantic, then templates as regular expressions, including their
+    /// literal text.
     PythonOne,
     /// Text; values of templates may be empty, and a query's variables are optional.
     PythonTwo,
-    /// A server of its own, by RFC 3986 and RFC 8089: `file:` URIs are paths, percent-encoding is decoded,
-    /// and neither the case of the authority nor a fragment matters.
+    /// A custom server, by RFC 3986 and RFC 8089: `file:` URIs are paths, percent-encoding is
+    /// decoded, and neither the case of the authority nor a fragment matters.
     Rfc,
 }
 
@@ -30,7 +31,7 @@ impl ServerModel {
     pub(super) const ALL: [Self; 4] =
         [Self::TypeScript, Self::PythonOne, Self::PythonTwo, Self::Rfc];
 
-    /// The URI as the server compares it; `None` if it refuses it.
+    /// Returns the URI as the server compares it; `None` if the server refuses it.
     pub(super) fn read(self, uri: &str) -> Option<Rc<str>> {
         UriReadings::of(uri).by_model[self as usize].clone()
     }
@@ -55,7 +56,7 @@ impl ServerModel {
         }
     }
 
-    /// Returns true if a resource with the text is the one for a URI.
+    /// Returns true if a resource with this text matches a URI.
     pub(super) fn is_resource(self, text: &str, uri: &str) -> bool {
         let Some(read) = self.read(uri) else { return false };
         match self {
@@ -85,7 +86,7 @@ impl ServerModel {
                 (Self::TypeScript | Self::Rfc, Some('+')) => ".+".to_owned(),
                 (Self::TypeScript, _) => format!(r"\?{name}=[^&]+"),
                 (Self::PythonOne, None) => "[^/]+".to_owned(),
-                // No regular expression.
+                // Not a regular expression.
                 (Self::PythonOne, _) => return None,
                 (Self::PythonTwo, None) => "[^/?#&,]*".to_owned(),
                 (Self::PythonTwo, Some('+')) => "[^?#]*".to_owned(),
@@ -98,7 +99,7 @@ impl ServerModel {
     }
 }
 
-/// The readings of one URI at all servers. Worlds ask for the same ones again and again.
+/// The readings of one URI at all servers, cached because worlds repeat them often.
 #[derive(Debug)]
 struct UriReadings {
     by_model: [Option<Rc<str>>; 4],
@@ -211,7 +212,7 @@ pub(super) fn is_strict_expansion(template: &str, uri: &str) -> bool {
     !is_absolute && compiled.strict.as_ref().is_some_and(|one| one.is_match(uri))
 }
 
-/// Returns true if any server might serve a URI by a template, also an unknown one.
+/// Returns true if any server might serve a URI by a template, even an unknown one.
 pub(super) fn is_wide_expansion(template: &str, uri: &str) -> bool {
     let compiled = CompiledTemplate::of(template);
     let (prefix, [escaped, raw]) = &compiled.wide;
@@ -223,8 +224,8 @@ pub(super) fn is_wide_expansion(template: &str, uri: &str) -> bool {
         .any(|form| form.starts_with(prefix) && is_match(escaped, form) || is_match(raw, form))
 }
 
-/// Returns true if two URIs can be the same resource at some server, also at one that decodes twice or
-/// ignores the end of any text.
+/// Returns true if two URIs can be the same resource at some server, even at one that decodes twice
+/// or ignores the end of any text.
 pub(super) fn is_like(one: &str, other: &str) -> bool {
     let (one, other) = (UriReadings::of(one), UriReadings::of(other));
     one.decoded == other.decoded || one.alike.iter().any(|read| other.alike.contains(read))
@@ -291,5 +292,5 @@ fn without_end(uri: &str) -> &str {
     whole.strip_suffix('?').unwrap_or(whole)
 }
 
-/// The URIs whose readings are kept.
+/// Limit of the URIs with cached readings.
 const MAX_KNOWN: usize = 4096;

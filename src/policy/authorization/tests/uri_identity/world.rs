@@ -17,18 +17,18 @@ use crate::catalog::{
 };
 use crate::config::NamingChoice;
 
-/// One generated server behind the gateway, with what is denied or held of it.
+/// One generated server behind the gateway, with its denied and held elements.
 #[derive(Debug)]
 pub(super) struct ModelWorld {
     pub(super) name: &'static str,
     pub(super) mode: UriMode,
-    /// Set if another server has resources, so that URIs without a prefix are ambiguous.
+    /// True if another server has resources, so that URIs without a prefix are ambiguous.
     pub(super) has_neighbour: bool,
     resources: Vec<ModelElement>,
     templates: Vec<ModelElement>,
     rules: String,
     has_denials: bool,
-    /// Beginnings of URIs that are denied.
+    /// Denied prefixes of URIs.
     prefixes: Vec<&'static str>,
 }
 
@@ -86,7 +86,7 @@ const TEMPLATES: [&str; 14] = [
     "note:{x}",
 ];
 
-/// Beginnings that rules deny.
+/// Prefixes that rules deny.
 const PREFIXES: [&str; 5] =
     ["file:///pub/", "db://Prod/", "https://example.com/", "docs://h/", "note:"];
 
@@ -135,7 +135,7 @@ impl ModelWorld {
         world
     }
 
-    /// Denies or holds a resource, in one of the ways to say so.
+    /// Denies or holds a resource, in one of the possible ways.
     fn bar_resource(&mut self, rng: &mut Rng, place: usize) {
         let (name, text) = (self.name, self.resources[place].text.clone());
         // Any other text has one spelling.
@@ -192,7 +192,7 @@ impl ModelWorld {
         self.has_denials = true;
     }
 
-    /// Returns true if a rule or a hold concerns something of the server.
+    /// Returns true if a rule or a hold concerns an element of the server.
     pub(super) fn is_guarded(&self) -> bool {
         self.has_denials || self.resources.iter().chain(&self.templates).any(|one| one.is_held)
     }
@@ -223,7 +223,7 @@ impl ModelWorld {
         Catalog::merge(&how, &sources, &scope).0
     }
 
-    /// A URI that a client asks for.
+    /// Returns a URI for a client to request.
     pub(super) fn request(&self, rng: &mut Rng) -> String {
         let native = match rng.u8(..4) {
             0 if !self.templates.is_empty() => {
@@ -237,9 +237,10 @@ impl ModelWorld {
         if rng.u8(..6) == 0 { extend(rng, &respelled) } else { respelled }
     }
 
-    /// Returns true if the server serves a barred resource for a URI, or may.
+    /// Returns true if the server may serve a barred resource for a URI.
     pub(super) fn bars_resource(&self, model: ServerModel, uri: &str) -> bool {
-        // A listed URI with dot segments is no other spelling of a resource: no server of its own decides.
+        // A listed URI with dot segments is not a spelling of another resource: a custom server
+        // does not decide.
         let is_own = |one: &&ModelElement| model != ServerModel::Rfc || !may_lead_out(&one.text);
         let mut barred = self.resources.iter().filter(|one| one.is_barred()).filter(is_own);
         barred.any(|one| model.is_resource(&one.text, uri)) || self.denies_prefix_of(uri)
@@ -268,15 +269,15 @@ impl ModelWorld {
         found.map(|one| one.text.as_str())
     }
 
-    /// Returns true if a URI begins as a rule denies it, at an official server.
+    /// Returns true if a URI begins with a denied prefix, at an official server.
     pub(super) fn denies_prefix_of(&self, uri: &str) -> bool {
         let models = [ServerModel::TypeScript, ServerModel::PythonTwo];
         let reads: Vec<_> = models.iter().filter_map(|model| model.read(uri)).collect();
         self.prefixes.iter().any(|prefix| reads.iter().any(|read| read.starts_with(prefix)))
     }
 
-    /// The listed URI that official servers read as the same, if it is the only one and nothing like it is
-    /// barred.
+    /// Returns the listed URI that official servers read as the same, if it is the only one and
+    /// nothing like it is barred.
     pub(super) fn find_listed(&self, uri: &str) -> Option<&str> {
         let is_same = |one: &&ModelElement| ServerModel::PythonOne.is_resource(&one.text, uri);
         let exact = self.resources.iter().find(|one| one.text == uri);
@@ -289,12 +290,12 @@ impl ModelWorld {
         (is_alone && is_free && !is_denied && !may_lead_out(&own.text)).then_some(&*own.text)
     }
 
-    /// Returns true if a listed URI, or one with a denied beginning, can be the same at some server.
+    /// Returns true if a listed URI, or one with a denied prefix, can be the same at some server.
     pub(super) fn is_like_listed(&self, uri: &str) -> bool {
         self.resources.iter().any(|one| is_like(&one.text, uri))
     }
 
-    /// Returns true if some server, also an unknown one, might serve something barred for a URI.
+    /// Returns true if some server, even an unknown one, might serve a barred element for a URI.
     pub(super) fn may_be_barred(&self, uri: &str) -> bool {
         let is_denied = self.prefixes.iter().any(|prefix| begins_with(uri, prefix));
         let mut barred = self.resources.iter().filter(|one| one.is_barred());
@@ -307,14 +308,14 @@ impl ModelWorld {
         held.any(|one| is_wide_expansion(&one.text, uri))
     }
 
-    /// The same as [`Self::may_be_barred`] for templates alone.
+    /// Like [`Self::may_be_barred`], for templates alone.
     pub(super) fn may_be_barred_expansion(&self, uri: &str) -> bool {
         let mut barred = self.templates.iter().filter(|one| one.is_barred());
         barred.any(|one| is_wide_expansion(&one.text, uri))
     }
 
-    /// Returns true if a URI is an expansion of a template that clients see and that is written as they
-    /// expand it.
+    /// Returns true if a URI is an expansion of a template that clients see, in the spelling of
+    /// their expansion.
     pub(super) fn shows_template_of(&self, uri: &str) -> bool {
         let mut shown = self.shown_templates().filter(|text| is_canonical_template(text));
         shown.any(|text| is_strict_expansion(text, uri))
@@ -330,7 +331,7 @@ impl ModelWorld {
         self.resources.iter().any(|one| one.text == listed) && is_like(listed, uri)
     }
 
-    /// The templates that no other one with the same identity bars.
+    /// Returns the templates that are not barred by another one with the same identity.
     fn shown_templates(&self) -> impl Iterator<Item = &str> {
         let folded = |text: &str| fold_authority(text);
         let barred = self.templates.iter().filter(|one| one.is_barred());
@@ -340,7 +341,7 @@ impl ModelWorld {
     }
 }
 
-/// The list of a server.
+/// Builds the list of a server.
 fn list(name: &ServerName, resources: &[ModelElement], templates: &[ModelElement]) -> ServerList {
     let raws = |all: &[ModelElement], key: &str| {
         let raw = |one: &ModelElement| json!({ "name": "n", key: one.text }).to_string().into();
