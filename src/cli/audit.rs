@@ -18,15 +18,15 @@ pub(super) enum AuditCommand {
     /// Verify that no record of a chained audit log was altered, removed or moved
     ///
     /// Give all files of the log, in any order: audit.jsonl audit.jsonl.*. Each fault is printed as
-    /// FILE:LINE and what is wrong. The last line of the output has the number and the hash of the last
-    /// record: kept elsewhere and given as --last, it shows later whether the end was cut off.
+    /// FILE:LINE and a description. The last line of the output has the number and the hash of the
+    /// last record. Keep them elsewhere: given as --last, they later reveal a log that was cut off.
     ///
     /// Exit codes: 0 if the chain is intact, 1 if it is not, 2 for an invalid command line, 3 if a
     /// file cannot be read.
     Verify(VerifyArgs),
 }
 
-/// What is verified.
+/// Arguments of the verification.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     /// The files of the log
@@ -35,7 +35,7 @@ pub(super) struct VerifyArgs {
     /// The file with the key of the chain (`audit.chain_key`); a line end after it does not count
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// The last record that is known from elsewhere, such as `/status`: its `seq` and its hash
+    /// The last record known from elsewhere, such as `/status`: its `seq` and its hash
     #[arg(long, value_name = "SEQ:HASH", value_parser = parse_last)]
     last: Option<(u64, String)>,
 }
@@ -55,7 +55,7 @@ pub(super) fn run(command: &AuditCommand) -> ExitCode {
     }
 }
 
-/// Why a log cannot be verified.
+/// Error of a log that cannot be verified.
 #[derive(Debug, thiserror::Error)]
 enum AuditCommandError {
     #[error("cannot read {}", path.display())]
@@ -64,7 +64,7 @@ enum AuditCommandError {
     ShortKey { path: PathBuf },
 }
 
-/// Verifies the files and prints each fault; the number of faults.
+/// Verifies the files and prints each fault. Returns the number of faults.
 fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandError> {
     let mut verifier = LogVerifier::new(chain_mode(args.key_file.as_deref())?);
     let mut faults = 0;
@@ -90,7 +90,7 @@ fn verify_files(args: &VerifyArgs) -> Result<(ChainReport, usize), AuditCommandE
     Ok((verifier.report().clone(), faults))
 }
 
-/// The files, from the one with the earliest records on.
+/// Sorts the files by their first records, the earliest first.
 fn sort_files(files: &[PathBuf]) -> Result<Vec<&Path>, AuditCommandError> {
     let numbered = files.iter().map(|path| {
         let first = File::open(path).and_then(|file| first_number(BufReader::new(file)));

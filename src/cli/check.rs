@@ -25,10 +25,10 @@ use crate::upstream::child::{ChildSpec, probe_sandbox, sandbox_gap, sandbox_rema
 pub(super) struct CheckArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// Also start all servers, list their definitions and scan these, whatever was approved
+    /// Also start all servers, list their definitions and scan them, including approved ones
     #[arg(long)]
     scan: bool,
-    /// Also read the OpenAPI documents that are at URLs
+    /// Also read the OpenAPI documents at URLs
     #[arg(long)]
     apis: bool,
 }
@@ -39,8 +39,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    // Faults that only show when a setting is used: certificates, host names of
-    // the guard.
+    // Faults that only appear when a setting is used: certificates, host names of the guard.
     if let Err(faults) = settings::of(&config) {
         for fault in faults {
             print_error(&format!("{}: {fault}", common.config.path.display()));
@@ -102,7 +101,7 @@ pub(super) fn check_config(args: &CheckArgs) -> ExitCode {
     write_to_stdout(&format!("{denials}{logins}{path}: fine, with {servers} server(s)\n"))
 }
 
-/// Reports baselines that cannot be used; warns where there are none but should be.
+/// Reports unusable baselines, and warns where they are missing.
 fn check_baselines(common: &CommonArgs, config: &Config) -> Result<(), ExitCode> {
     let Some(folder) = config.gateway.baseline_folder() else {
         warn_of_lost_baselines(config);
@@ -143,7 +142,7 @@ fn check_sandboxes(config: &Config) -> Result<(), ExitCode> {
     checked
 }
 
-/// Warns of servers whose changes go unnoticed after a restart, or cannot be approved.
+/// Warns of servers with changes that go unnoticed after a restart, or cannot be approved.
 fn warn_of_lost_baselines(config: &Config) {
     for server in &config.servers {
         let consequence = match pins_of(config, server) {
@@ -161,8 +160,8 @@ fn warn_of_lost_baselines(config: &Config) {
     }
 }
 
-/// What a local document says that the configuration does not answer. Documents at URLs are for
-/// `trunkline openapi`: a check works without a network.
+/// Returns the warnings about a local document: its remarks, and the operations that are left out.
+/// Documents at URLs are checked by `trunkline openapi`: a check works without a network.
 fn warnings_of(server: &Arc<ServerConfig>, api: &OpenApiConfig) -> Vec<String> {
     let survey = match survey_now(server, api) {
         Ok(survey) => survey,
@@ -172,6 +171,6 @@ fn warnings_of(server: &Arc<ServerConfig>, api: &OpenApiConfig) -> Vec<String> {
     survey.remarks.iter().cloned().chain(left_out).collect()
 }
 
-/// What is to be said of `naming = "first"` without lists that are kept.
+/// Warning about `naming = "first"` without stored lists.
 const UNSETTLED: &str = "without `state_dir`, the first start does not know the tools of a server \
                          before it has listed them: until then a later server may have the plain name";

@@ -1,4 +1,4 @@
-//! The elements that rules deny, as `trunkline check` prints them.
+//! Elements denied by rules, for the output of `trunkline check`.
 
 use super::CommonArgs;
 use super::printable;
@@ -8,7 +8,7 @@ use crate::policy::{BaselineFolder, BaselineRecord, KnownElement, survey_denials
 use crate::snapshot::Snapshot;
 
 /// Lists the elements that are known without a connection: tools with settings of their own, and
-/// those of stored baselines. Faults of these are reported by their own check.
+/// those of stored baselines. Another check reports faults of the baselines.
 pub(super) fn configured_elements(common: &CommonArgs, config: &Config) -> Vec<KnownElement> {
     let mut known = Vec::new();
     let folder = config.gateway.baseline_folder().filter(|folder| folder.exists());
@@ -41,7 +41,7 @@ pub(super) fn listed_elements(snapshot: &Snapshot) -> Vec<KnownElement> {
     known
 }
 
-/// Describes what each pattern of the rules that deny matches, one line for each.
+/// Describes the matches of each pattern in the rules that deny, one line for each.
 pub(super) fn describe_denials(config: &Config, mut known: Vec<KnownElement>) -> String {
     known.sort_unstable();
     known.dedup();

@@ -39,7 +39,7 @@ Examples:
   trunkline key --plain > ci.key                     # for the client
   trunkline key --hash < ci.key > ci.sha256          # for gateway.toml: key = \"${file:ci.sha256}\"";
 
-/// Why no key was created or hashed.
+/// Error of creating or hashing a key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     /// The system provides no randomness.
@@ -48,7 +48,7 @@ pub(super) enum KeyError {
     /// Standard input cannot be read.
     #[error("cannot read the key from standard input")]
     Read(#[source] io::Error),
-    /// Standard input does not contain a key that a client could send.
+    /// Standard input contains no valid key.
     #[error("no key on standard input, expected one line of 1 to 512 visible ASCII characters")]
     NoKey,
 }
@@ -87,7 +87,7 @@ fn random_key() -> Result<String, KeyError> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// The key in a text, without the trailing line end.
+/// Returns the key in a text, without the trailing line end.
 fn validate_key(text: &str) -> Result<&str, KeyError> {
     let key = text.trim_end_matches(['\r', '\n']);
     let sendable = key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -98,7 +98,7 @@ fn hash(key: &str) -> KeyHash {
     KeyHash::new(sha256(key.as_bytes()))
 }
 
-/// A name as a TOML key, quoted if necessary.
+/// Returns a name as a TOML key, quoted if necessary.
 fn quote_name(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.is_empty() && name.chars().all(bare) { name.into() } else { format!("{name:?}") }
@@ -106,7 +106,7 @@ fn quote_name(name: &str) -> String {
 
 /// The prefix of every key.
 const PREFIX: &str = "tlk_";
-/// How many bytes of standard input are read: a little more than the longest key.
+/// Maximum bytes of standard input: slightly more than the longest key.
 const MOST_READ: u64 = 1024;
 
 #[cfg(test)]

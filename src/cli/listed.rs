@@ -1,4 +1,4 @@
-//! Commands that look at what servers list, without serving it.
+//! Lists the servers of a configuration without serving clients.
 
 use std::io;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::snapshot::{Snapshot, Snapshots, StartUp};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::ServerContext;
 
-/// Starts all servers of a configuration, lazy ones too, waits until each has listed or failed, and
-/// stops them when `look` has seen the result.
+/// Starts all servers of a configuration, including lazy ones, waits until each has listed or
+/// failed, and stops them after `look` has inspected the result.
 ///
 /// # Errors
 /// If no threads can be started.
@@ -39,7 +39,7 @@ pub(super) fn with_listed_servers<T>(
     }))
 }
 
-/// The servers that could not be listed, and why, a line each.
+/// Returns a line for each server that could not be listed, with the reason.
 pub(super) fn unlisted_servers(snapshot: &Snapshot) -> Vec<String> {
     let silent = snapshot.servers().filter(|member| member.server.list().is_none());
     let lines = silent.map(|member| {

@@ -1,8 +1,9 @@
-//! `trunkline login`: a person logs in at a server from a terminal, and the login is kept in the vault.
+//! `trunkline login`: logs a person in at a server from a terminal, and keeps the login in the
+//! vault.
 //!
-//! For a machine with one user. The browser comes back to a port of this machine that is open for
-//! this one login; the answer is used only if it has the `state` that this process made. A gateway
-//! that runs uses the login as soon as it is in the vault.
+//! For a machine with one user. The browser returns to a port of this machine that is open for this
+//! one login; the answer is used only if it has the `state` that this process made. A running
+//! gateway uses the login as soon as it is in the vault.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -39,7 +40,7 @@ use crate::vault::VaultError;
 
 /// Log in at a server with OAuth, and keep the login in the vault
 ///
-/// Prints a link, and waits until somebody has logged in by it in a browser of this machine.
+/// Prints a link, and waits for a login through it in a browser of this machine.
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
     #[command(flatten)]
@@ -49,12 +50,12 @@ pub(super) struct LoginArgs {
     /// The client of `[clients]` whose calls use the login; by default the operator, or the only user
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// The port of this machine that the browser comes back to; by default any that is free
+    /// The port of this machine that the browser returns to; by default any free port
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
 
-/// Why nobody has logged in.
+/// Error of a login.
 #[derive(Debug, thiserror::Error)]
 enum LoginError {
     #[error("cannot listen on a port of this machine")]
@@ -101,8 +102,8 @@ pub(super) fn log_in(args: &LoginArgs) -> ExitCode {
     }
 }
 
-/// What `trunkline check` says of the servers that a person has to log in to: who, and where. Whether
-/// somebody has is for `/status` to say.
+/// Describes the servers that require a person's login, for `trunkline check`: the person, and the
+/// link. `/status` shows the existing logins.
 pub(super) fn describe_logins(config: &Config) -> Vec<String> {
     let base = browser_url(config, Some(config.gateway.listen));
     let connect = base
@@ -142,8 +143,9 @@ pub(super) fn describe_logins(config: &Config) -> Vec<String> {
     config.servers.iter().filter_map(describe).collect()
 }
 
-/// Warnings of `trunkline check` about clients whose answers come to the callback of all servers: where
-/// the authorization server does not name itself (`iss`), nothing tells them apart (RFC 9700, 4.4).
+/// Returns warnings of `trunkline check` about clients with answers that arrive at the callback of
+/// all servers. If the authorization server does not name itself (`iss`), the gateway cannot
+/// distinguish them (RFC 9700, 4.4).
 pub(super) fn find_shared_callbacks(config: &Config) -> Vec<String> {
     let has_login = |oauth: &OauthConfig| oauth.grant == GrantKind::AuthorizationCode;
     let logins = config.servers.iter().filter(|server| server.oauth().is_some_and(has_login));
@@ -168,8 +170,8 @@ pub(super) fn find_shared_callbacks(config: &Config) -> Vec<String> {
     logins.filter(is_shared).map(warn).collect()
 }
 
-/// What `trunkline check` says of the issuers whose logins the gateway passes on: where clients are
-/// sent, and whom their redirect URIs have to be registered with.
+/// Describes the issuers with relayed logins, for `trunkline check`: the address for clients, and
+/// the authorization server at which their redirect URIs must be registered.
 pub(super) fn describe_relayed_logins(config: &Config) -> Vec<String> {
     let base = browser_url(config, Some(config.gateway.listen));
     let base = base.as_ref().map_or("", |base| base.as_str().trim_end_matches('/'));
@@ -187,7 +189,7 @@ pub(super) fn describe_relayed_logins(config: &Config) -> Vec<String> {
     relayed.map(describe).collect()
 }
 
-/// The server, and whose login it is to be.
+/// Returns the server, and the owner of the login.
 fn find_login(
     config: &Config,
     args: &LoginArgs,
@@ -224,12 +226,12 @@ async fn wait_for_login(
     let until = clock::now() + login.lasts;
     let answered = accept_answers(listener, &grants, until).await;
     answered.unwrap_or(Err(LoginError::Timeout(login.lasts)))?;
-    // Written by now, or told in the log.
+    // The vault contains it by now, or the log has the fault.
     if grants.is_kept(&login).await? { Ok(()) } else { Err(LoginError::NotKept) }
 }
 
-/// Serves the callback until a browser has brought an answer that ends the login; `None` if none
-/// has come in time.
+/// Serves the callback until a browser brings an answer that ends the login; `None` after the time
+/// limit.
 async fn accept_answers(
     listener: TcpListener,
     grants: &Arc<GrantBook>,
@@ -252,7 +254,7 @@ async fn accept_answers(
     tokio::select! {
         end = timeout_at(until, ends.recv()) => {
             let end = end.ok().flatten()?;
-            // The browser gets its page before the program ends.
+            // The browser gets its page before the program exits.
             tokio::time::sleep(LAST_PAGE).await;
             Some(end.map_err(LoginError::from))
         }
@@ -278,7 +280,7 @@ async fn answer_browser(
             show_text(StatusCode::BAD_REQUEST, &format!("You are not logged in: {fault}."))
         }
     };
-    // An answer that no login waits for ends none.
+    // An answer without a pending login ends none.
     if !finished.as_ref().is_err_and(LoginFault::is_of_no_login) {
         let _ = ended.try_send(finished.map(drop));
     }
@@ -299,7 +301,7 @@ fn show_text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     response
 }
 
-/// How long a browser may take for the head of its request.
+/// Time limit for the head of a browser's request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long the program waits for the browser to have its page.
+/// Time for the browser to receive its page.
 const LAST_PAGE: Duration = Duration::from_millis(300);

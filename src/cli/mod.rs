@@ -86,7 +86,7 @@ enum CliCommand {
     Add(add::AddArgs),
     /// Remove a server from the configuration
     Remove(add::RemoveArgs),
-    /// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
+    /// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
     #[command(name = "openapi")]
     OpenApi(openapi::OpenApiArgs),
     /// Compare and approve the definitions of servers
@@ -95,7 +95,7 @@ enum CliCommand {
     Policy(policy::PolicyArgs),
     /// List the tools that clients see, and the tokens that they take up
     Tools(tools::ToolsArgs),
-    /// Report the tools that were not called for some days, and what they cost
+    /// Report the tools that were not called for some days, and their cost
     Report(report::ReportArgs),
     /// Load-test any MCP server or gateway
     Bench(Box<bench::BenchArgs>),
@@ -120,10 +120,10 @@ enum CliCommand {
     /// Enter a sandbox and run a program in it; started by the gateway itself
     #[command(hide = true)]
     Sandbox {
-        /// Stay as the parent of the program, and end all that it has started
+        /// Stay as the parent of the program, and end all of its processes
         #[arg(long, requires = "command")]
         keep: bool,
-        /// What the program may do, as JSON
+        /// The permissions of the program, as JSON
         #[arg(long)]
         policy: String,
         /// The program and its arguments; without them, only try the sandbox
@@ -133,10 +133,10 @@ enum CliCommand {
     /// Run the JavaScript of a model, confined; started by the gateway itself
     #[command(hide = true)]
     RunCode {
-        /// The bounds of the script, as JSON
+        /// The limits of the script, as JSON
         #[arg(long)]
         limits: String,
-        /// Try something that is forbidden instead, to see that it is
+        /// Try a forbidden operation instead, to verify the confinement
         #[arg(long)]
         probe: Option<Probe>,
         /// Leave out the filter of system calls, to see the effect of the other layers
@@ -145,7 +145,7 @@ enum CliCommand {
     },
 }
 
-/// The option that names the configuration file.
+/// Option for the configuration file.
 #[derive(Debug, Clone, Args)]
 struct ConfigOption {
     /// The configuration file
@@ -231,8 +231,8 @@ impl CommonArgs {
         Self { config: ConfigOption { path: config }, listen: None, log: None }
     }
 
-    /// Reads the configuration file and applies the overrides of the command
-    /// line. Prints all faults to standard error.
+    /// Reads the configuration file and applies the overrides of the command line. Prints all
+    /// faults to standard error.
     fn read_config(&self) -> Result<Config, ExitCode> {
         let unreadable = |error: FileError| {
             let file = self.config.path.display();
@@ -299,8 +299,8 @@ fn report_error(error: &(dyn std::error::Error + 'static)) -> ExitCode {
     FAILURE.into_code()
 }
 
-/// Reports why a file was not edited. The faults of a configuration are several lines, below the
-/// lines of the file.
+/// Reports the reason that a file was not edited. The faults of a configuration are several lines,
+/// below the lines of the file.
 fn report_edit_error(error: &(dyn std::error::Error + 'static), exit: FailureExit) -> ExitCode {
     match exit.0 {
         code if code == CONFIG_FAULT.0 => print_error(&error.to_string()),
@@ -313,7 +313,7 @@ fn print_error(text: &str) {
     write_to_stderr(&format!("trunkline: {text}\n"));
 }
 
-/// A text of others for a terminal, with everything visible that it would not show.
+/// Returns a foreign text for a terminal, with invisible characters escaped.
 fn printable(text: &str) -> String {
     escape_invisible(&escape_controls(text))
 }

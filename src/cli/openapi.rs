@@ -1,4 +1,4 @@
-//! `trunkline openapi`: what an API offers, and the lines that add it to a configuration.
+//! `trunkline openapi`: the operations of an API, and the lines that add it to a configuration.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -14,11 +14,11 @@ use crate::config::{
 use crate::text::escape_controls;
 use crate::upstream::{ApiSurvey, MANY_TOOLS, SurveyedTool, UpstreamError, survey_api};
 
-/// Show the operations of a plain HTTP API, the tool that each becomes, and what to configure
+/// Show the operations of a plain HTTP API, the tool for each, and the settings to configure
 #[derive(Debug, Args)]
 pub(super) struct OpenApiArgs {
-    /// The OpenAPI document, a URL or a file; or the URL of a server without a path, whose document is
-    /// looked for at the usual places
+    /// The OpenAPI document, a URL or a file; or the URL of a server without a path, to search its
+    /// document at the usual places
     #[arg(value_name = "URL|FILE")]
     document: String,
     /// The name of the server in the configuration
@@ -84,8 +84,8 @@ pub(super) fn survey_now(
 }
 
 impl OpenApiArgs {
-    /// The lines of a configuration that these options stand for. `write_header` says what is
-    /// written for the value of a header.
+    /// Returns the lines of configuration for these options. `write_header` returns the text for
+    /// the value of a header.
     fn lines(&self, write_header: impl Fn(&str) -> String) -> String {
         let document = quote(&self.document);
         let document = if self.is_server() {
@@ -113,20 +113,20 @@ impl OpenApiArgs {
         lines
     }
 
-    /// Whether the URL is that of a server, whose document is looked for.
+    /// Returns true if the URL is a server's, so that its document is searched.
     fn is_server(&self) -> bool {
         let url = Url::parse(&self.document).ok();
         url.is_some_and(|url| url.has_host() && url.path() == "/" && url.query().is_none())
     }
 
-    /// What to paste. Values of headers are not repeated on the terminal.
+    /// Returns the lines to paste. Omits the values of headers, which the terminal must not show.
     fn suggest(&self, survey: &ApiSurvey) -> String {
         let as_variable = |value: &str| {
             if value.contains("${") { value.to_owned() } else { "${env:HEADER}".to_owned() }
         };
         let mut text = format!("\n# For gateway.toml:\n\n{}", self.lines(as_variable));
         if self.base_url.is_none() && !self.document.contains("://") {
-            // Credentials go to the place that the configuration names, not to one of the file's.
+            // Credentials go to the address in the configuration, not to one in the file.
             let _ = writeln!(text, "base_url = {}", quote(&survey.base));
         }
         if !survey.missing_schemes.is_empty() {
@@ -144,12 +144,12 @@ impl OpenApiArgs {
     }
 }
 
-/// A text of the document on one line of the terminal.
+/// Quotes a text of the document on one line of the terminal.
 fn quote(text: &str) -> String {
     escape_controls(&toml::Value::from(text).to_string())
 }
 
-/// The tools as a table.
+/// Lists the tools as a table.
 fn list_tools(survey: &ApiSurvey) -> String {
     let head = format!("{} {} at {}", survey.title, survey.version, survey.base);
     let mut text = format!("{}\n\n", escape_controls(&head));
@@ -190,7 +190,7 @@ fn list_left_out(survey: &ApiSurvey) -> String {
     format!("\nLeft out:\n{}", lines.collect::<String>())
 }
 
-/// An estimate: a token is about four bytes of JSON.
+/// Estimates tokens: a token is about four bytes of JSON.
 fn tokens_of(bytes: usize) -> usize {
     bytes.div_ceil(4)
 }

@@ -1,4 +1,4 @@
-//! `trunkline pin`: what has changed in the definitions of servers, and its approval.
+//! `trunkline pin`: changes in the definitions of servers, and their approval.
 //!
 //! The command reads and writes the files of baselines; a running gateway watches them.
 
@@ -30,12 +30,12 @@ pub(super) struct PinArgs {
 
 #[derive(Debug, Subcommand)]
 enum PinCommand {
-    /// List the known definitions, and which of them wait for approval
+    /// List the known definitions, and those that wait for approval
     List {
         /// The server; by default all
         server: Option<String>,
     },
-    /// Show what has changed in the definitions that wait for approval
+    /// Show the changes in the definitions that wait for approval
     Diff {
         /// The server; by default all
         server: Option<String>,
@@ -44,8 +44,8 @@ enum PinCommand {
     Approve {
         /// The server
         server: String,
-        /// The server's own names of tools, prompts and templates, URIs of resources, `instructions`
-        /// and `serverInfo`; by default all
+        /// The native names of tools, prompts and templates, URIs of resources, `instructions` and
+        /// `serverInfo`; by default all
         names: Vec<String>,
     },
 }
@@ -74,7 +74,7 @@ pub(super) fn run(args: PinArgs) -> ExitCode {
     }
 }
 
-/// The folder of baselines; that of `trunkline stdio` if the configuration names none.
+/// Returns the folder of baselines; that of `trunkline stdio` if the configuration has none.
 fn folder_of(config: &Config) -> Option<std::path::PathBuf> {
     let automatic = || match config.gateway.state_dir {
         StateDir::Auto => cache_folder(),
@@ -83,7 +83,7 @@ fn folder_of(config: &Config) -> Option<std::path::PathBuf> {
     config.gateway.baseline_folder().map(Into::into).or_else(automatic)
 }
 
-/// Prints what `render` has to say about one server, or about each.
+/// Prints the output of `render` for one server, or for each.
 fn show(
     config: &Config,
     folder: &BaselineFolder,
@@ -145,7 +145,7 @@ fn approve(config: &Config, folder: &BaselineFolder, server: &str, names: &[Stri
     FAILURE.into_code()
 }
 
-/// One line for each form of each definition.
+/// Lists each form of each definition in a line.
 fn list_pins(server: &ServerName, record: &BaselineRecord) -> String {
     let mut text = String::new();
     let mut line = |kind: DefinitionKind, name: &str, state: &str, digest: DefinitionDigest| {
@@ -170,7 +170,7 @@ fn list_pins(server: &ServerName, record: &BaselineRecord) -> String {
     text
 }
 
-/// The differences between what was accepted and what waits for approval.
+/// Shows the differences between the accepted and the pending definitions.
 fn show_changes(server: &ServerName, record: &BaselineRecord) -> String {
     let mut text = String::new();
     for (kind, name, pinned) in record.definitions() {
@@ -189,13 +189,13 @@ fn show_changes(server: &ServerName, record: &BaselineRecord) -> String {
     text
 }
 
-/// The newest accepted form; empty if there is none.
+/// Returns the newest accepted form; empty if there is none.
 fn accepted_text(pinned: &PinnedDefinition) -> String {
     let newest = pinned.accepted.last().and_then(|form| form.definition.as_ref());
     newest.map(pretty_text).unwrap_or_default()
 }
 
-/// A definition, indented, with everything visible that a terminal or an editor would not show.
+/// Returns a definition, indented, with invisible characters escaped.
 fn pretty_text(definition: &Value) -> String {
     let pretty = serde_json::to_string_pretty(definition).unwrap_or_default();
     pretty.lines().map(|line| printable(line) + "\n").collect()

@@ -28,7 +28,7 @@ pub(super) struct PolicyArgs {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::doc_link_with_quotes, reason = "the help has an example in TOML")]
 enum PolicyCommand {
-    /// Try the rules with a table of cases, and print what they say of each
+    /// Try the rules with a table of cases, and print each outcome
     ///
     /// FILE is TOML with one table for each case:
     ///
@@ -46,7 +46,7 @@ enum PolicyCommand {
     ///   expect = "allow"                 # or "deny": visible, but refused for its arguments; or "hidden"
     ///   rule = "builders"                # the rule that decides, if that matters
     ///
-    /// Servers are not started: a case says itself which annotations a tool has.
+    /// Servers are not started: each case contains the annotations of its tool.
     ///
     /// Exit codes: 0 if all cases are as expected, 1 if not, 2 for an invalid command line, 3 for an
     /// invalid configuration or table.
@@ -89,7 +89,7 @@ struct PolicyCase {
     rule: Option<String>,
 }
 
-/// What a case expects.
+/// Expected outcome of a case.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ExpectedOutcome {
@@ -98,7 +98,7 @@ enum ExpectedOutcome {
     Hidden,
 }
 
-/// Why a case cannot be tried.
+/// Fault of a case that cannot be tried.
 #[derive(Debug, thiserror::Error)]
 enum CaseFault {
     #[error("a case has one of `tool`, `prompt` and `resource`")]
@@ -148,7 +148,7 @@ fn read_table(path: &Path) -> Result<CaseTable, String> {
     toml::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// Tries all cases; the table of outcomes, and how many are not as expected.
+/// Tries all cases. Returns the table of outcomes, and the number of unexpected ones.
 fn try_cases(
     config: &Config,
     rules: &Arc<Authorization>,

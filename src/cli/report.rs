@@ -1,5 +1,5 @@
-//! `trunkline report`: tools that nobody calls, what they cost, and how to hide them. It reads the
-//! audit log, which says who called what and who listed.
+//! `trunkline report`: unused tools, their cost, and the lines that hide them. It reads the audit
+//! log, which records the callers and the lists.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,15 +21,15 @@ use crate::call::ServerName;
 use crate::config::Config;
 use crate::snapshot::{TokenReport, ToolTokens};
 
-/// Report the tools that were not called for some days, and what they cost
+/// Report the tools that were not called for some days, and their cost
 ///
 /// Reads the audit log for calls, starts all servers of the configuration to list their tools, and
-/// prints the lines of TOML that hide what was not called.
+/// prints the lines of TOML that hide the tools without calls.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
     #[command(flatten)]
     config: ConfigOption,
-    /// How many days back
+    /// The number of past days
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
     /// Files of the audit log, by default `audit.file` and its earlier files
@@ -37,7 +37,7 @@ pub(super) struct ReportArgs {
     logs: Vec<PathBuf>,
 }
 
-/// Why there is no report.
+/// Reason that no report is possible.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
     #[error("calls are not recorded: set `file` in [audit], or name files with --log")]
@@ -76,7 +76,7 @@ pub(super) fn report_unused(args: &ReportArgs) -> ExitCode {
     if silent.is_empty() { exit } else { FAILURE.into_code() }
 }
 
-/// The files to read: those that are named, or the configured one and those that were rotated.
+/// Returns the files to read: the given ones, or the configured one and its rotated predecessors.
 fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportError> {
     if !args.logs.is_empty() {
         return Ok(args.logs.clone());
@@ -91,7 +91,7 @@ fn log_files(args: &ReportArgs, config: &Config) -> Result<Vec<PathBuf>, ReportE
     Ok([file.clone()].into_iter().chain(earlier).collect())
 }
 
-/// The patterns that hide tools now: the lines that are printed have these, too.
+/// Returns the patterns that already hide tools: the printed lines include them.
 fn denied_patterns(config: &Config) -> HashMap<ServerName, Vec<String>> {
     let servers = config.servers.iter().map(|server| {
         let deny = server.tools.deny.iter().map(|pattern| pattern.as_str().to_owned());
@@ -100,20 +100,20 @@ fn denied_patterns(config: &Config) -> HashMap<ServerName, Vec<String>> {
     servers.collect()
 }
 
-/// What an audit log says of calls and lists.
+/// Calls and lists in an audit log.
 #[derive(Debug, Default)]
 struct LoggedUsage {
-    /// Calls of tools, by server and the server's own name.
+    /// Calls of tools, by server and native name.
     calls: HashMap<(String, String), usize>,
-    /// How often tools were listed, by profile.
+    /// Number of listings of tools, by profile.
     lists: HashMap<String, usize>,
-    /// The time of the first record of all.
+    /// Time of the first record.
     first: Option<Timestamp>,
-    /// Lines that are no records.
+    /// Lines that are not records.
     unreadable: usize,
 }
 
-/// What is read of a record.
+/// The relevant fields of a record.
 #[derive(Deserialize)]
 struct LoggedRecord {
     time: Timestamp,
@@ -180,7 +180,7 @@ struct UnusedTools<'a> {
 }
 
 impl UnusedTools<'_> {
-    /// The tools of a server that were not called, the dearest first.
+    /// Returns the tools of a server that were not called, in order of descending cost.
     fn of_server(&self, server: &ServerName) -> Vec<&ToolTokens> {
         let own = self.report.tools.iter().filter(|tool| tool.is_of(server));
         let mut unused: Vec<_> = own.filter(|tool| !self.usage.is_called(tool)).collect();
@@ -273,5 +273,5 @@ impl UnusedTools<'_> {
     }
 }
 
-/// The longest line of a log that is read at once.
+/// Maximum bytes of a line in a log.
 const LONGEST_LINE: u64 = 4 << 20;

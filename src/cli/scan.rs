@@ -10,8 +10,8 @@ use crate::policy::KnownElement;
 use crate::snapshot::Snapshot;
 use crate::text::clip;
 
-/// Scans the definitions of all servers and prints what is found. Returns the listed elements; `None`
-/// if a server cannot be listed, or something grave is found.
+/// Scans the definitions of all servers and prints the findings. Returns the listed elements;
+/// `None` if a server cannot be listed, or a finding is grave.
 pub(super) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
     let look =
         |snapshot: &Arc<Snapshot>| print_findings(snapshot).then(|| listed_elements(snapshot));
@@ -24,7 +24,7 @@ pub(super) fn scan_servers(config: Config) -> Option<Vec<KnownElement>> {
     }
 }
 
-/// The configuration with every server scanned and not compared.
+/// Returns the configuration with every server scanned and not compared.
 fn scanned_whole(mut config: Config) -> Config {
     for server in &mut config.servers {
         let server = Arc::make_mut(server);

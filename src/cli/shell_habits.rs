@@ -1,5 +1,5 @@
-//! Settings that only a shell would understand: `~` for the home folder, and a program with its arguments
-//! in one text. No shell reads them, so they name files that do not exist.
+//! Settings that require a shell: `~` for the home folder, and a program with its arguments in one
+//! text. The gateway uses no shell, so they refer to files that do not exist.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use toml::Value;
 
 use crate::config::{Config, ServerKind};
 
-/// Describes the texts of a configuration that begin with `~/`, by their keys. The values are not shown:
-/// they may hold secrets.
+/// Describes the texts of a configuration that begin with `~/`, by their keys. Omits the values,
+/// which may hold secrets.
 pub(super) fn describe_home_paths(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
@@ -52,7 +52,7 @@ fn names_home(text: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
-/// Describes the commands whose program is not there because it has its arguments in it.
+/// Describes the commands with a program that does not exist because it includes its arguments.
 pub(super) fn describe_joined_commands(config: &Config) -> Vec<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -70,7 +70,7 @@ pub(super) fn describe_joined_commands(config: &Config) -> Vec<String> {
 
 /// Describes a program with blanks that does not exist; `None` for any other.
 fn describe_joined(program: &str, folders: &[PathBuf]) -> Option<String> {
-    // A text with line breaks or other control characters is no command line.
+    // A text with line breaks or other control characters is not a command line.
     if program.contains(char::is_control) {
         return None;
     }

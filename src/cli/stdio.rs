@@ -1,7 +1,6 @@
 //! `trunkline stdio`: the gateway for hosts that can only start a process.
 //!
-//! Standard output carries MCP messages only; everything for people goes to
-//! standard error.
+//! Standard output carries MCP messages only; text for people goes to standard error.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -96,7 +95,8 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
         let here = Here::new(Arc::clone(&running.mcp), uri);
         let code = tokio::select! {
             ended = stdio::serve(here, standard_streams(), bounds, patience) => exit_code(ended),
-            // A host that sends a signal has closed the input before, or requests an immediate end.
+            // A host that sends a signal has already closed the input, or requests an immediate
+            // end.
             () = signals::until_told_to_stop(&running, &reloader) => ExitCode::SUCCESS,
         };
         tokio::select! {
@@ -107,14 +107,14 @@ fn serve_in_process(args: StdioArgs) -> ExitCode {
     })
 }
 
-/// The gateway's folder among the user's caches (XDG Base Directory Specification).
+/// Returns the gateway's folder among the user's caches (XDG Base Directory Specification).
 pub(super) fn cache_folder() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
     let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     Some(caches?.join("trunkline"))
 }
 
-/// The endpoint of a profile.
+/// Returns the endpoint of a profile.
 fn endpoint_uri(config: &Config, profile: Option<&str>) -> Result<Uri, String> {
     let Some(profile) = profile else { return Ok(Uri::from_static("/mcp")) };
     let known = config.profiles.iter().map(|profile| profile.name.as_str());
@@ -227,17 +227,17 @@ fn run_in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
         Err(error) => return report_error(&error),
     };
     let code = runtime.block_on(work);
-    // The thread that reads standard input cannot be woken, and must not delay the end.
+    // The thread that reads standard input cannot be woken, and must not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(100));
     code
 }
 
-/// Headers that must not have a fixed value.
+/// Headers that the option cannot set.
 const OWN: [&str; 6] =
     ["accept", "content-type", "content-length", "host", "connection", "transfer-encoding"];
-/// How long requests in flight may take once the input has ended.
+/// Time limit for requests in flight after the end of the input.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a connection may take, TLS included.
+/// Time limit for opening a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Removes an entry of a TOML file by its lines, so that every other line stays as it is.
+//! Removes an entry of a TOML file by its lines, so that all other lines stay unchanged.
 
 use std::ops::Range;
 
 use toml_edit::{Document, Item, Table};
 
-/// The text without the lines of an entry. `None` if more or less would be lost than the entry.
-/// `table` are the keys that lead to the entry's table.
+/// Returns the text without the lines of an entry; `None` if this would not remove exactly the
+/// entry. `table` are the keys that lead to the entry's table.
 pub(super) fn remove_entry_text(text: &str, table: &[&str], name: &str) -> Option<String> {
     let document = Document::parse(text).ok()?;
     let mut entries = document.as_table();
@@ -28,8 +28,8 @@ pub(super) fn remove_entry_text(text: &str, table: &[&str], name: &str) -> Optio
     (intended == found).then_some(edited)
 }
 
-/// Removes a table if it is empty, and those around it that are empty then: a table that only its
-/// entries have made goes with the last of them.
+/// Removes a table if it is empty, and then its empty parents: a table that exists only through its
+/// entries is removed with the last of them.
 fn remove_empty_table(root: &mut toml::Table, path: &[&str]) {
     let Some((first, rest)) = path.split_first() else { return };
     let Some(inner) = root.get_mut(*first).and_then(toml::Value::as_table_mut) else { return };
@@ -39,7 +39,7 @@ fn remove_empty_table(root: &mut toml::Table, path: &[&str]) {
     }
 }
 
-/// Where an entry is: its headers, and its settings.
+/// Collects the ranges of an entry: its headers, and its settings.
 fn collect_ranges(key: Option<Range<usize>>, item: &Item, ranges: &mut Vec<Range<usize>>) {
     let start = key.map(|key| key.start);
     match item {
@@ -63,8 +63,8 @@ fn collect_table_ranges(table: &Table, ranges: &mut Vec<Range<usize>>) {
     }
 }
 
-/// The text without the lines of some ranges, the comments directly above them, and the blank lines
-/// that would be left over.
+/// Returns the text without the lines of some ranges, the comments directly above them, and the
+/// blank lines that would remain.
 fn remove_lines(text: &str, ranges: &[Range<usize>]) -> String {
     let mut start = 0;
     let lines = text.split_inclusive('\n').map(|line| {

@@ -1,4 +1,5 @@
-//! `trunkline tools`: what clients list, and what it takes up in a model's context.
+//! `trunkline tools`: the tools that clients list, and the space that they take up in a model's
+//! context.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -21,11 +22,11 @@ use crate::snapshot::{ProfileTokens, Snapshot, TokenReport};
 pub(super) struct ToolsArgs {
     #[command(flatten)]
     config: ConfigOption,
-    /// The profile whose clients list
+    /// The profile of the clients
     #[arg(long, value_name = "NAME", default_value = ProfileName::DEFAULT, value_parser = ProfileName::new)]
     profile: ProfileName,
-    /// The tokens of each tool, the dearest first, instead of its signature; an estimate, by the
-    /// vocabulary o200k_base
+    /// The tokens of each tool, the most expensive first, instead of its signature; an estimate, by
+    /// the vocabulary o200k_base
     #[arg(long)]
     tokens: bool,
 }
@@ -65,7 +66,7 @@ pub(super) fn list_tools(args: &ToolsArgs) -> ExitCode {
     }
 }
 
-/// The signature of each tool that clients of a profile list.
+/// Returns the signature of each tool that clients of a profile list.
 fn describe_tools(snapshot: &Snapshot, profile: &ProfileName) -> String {
     let tools = snapshot.usual_tools(profile);
     tools.iter().fold(String::new(), |all, raw| format!("{all}{}\n", ToolSignature::from_raw(raw)))

@@ -1,4 +1,4 @@
-//! `--undo`: files as they were before the last write of a command.
+//! `--undo`: restores files to their state before the last write of a command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,8 +7,8 @@ use super::edited_file::{EditedFileError, UndoOutcome, undo_write};
 use super::import::document::MAX_DOCUMENT;
 use super::{FAILURE, report_error, write_to_stdout};
 
-/// Restores each file that a command has written, and says so. One that cannot be restored does not
-/// keep the others from it.
+/// Restores each file that a command has written, and reports it. A file that cannot be restored
+/// does not affect the others.
 pub(super) fn undo_writes(paths: &[PathBuf]) -> ExitCode {
     let mut lines = Vec::new();
     let mut errors = Vec::new();

@@ -1,6 +1,6 @@
-//! `trunkline add` and `trunkline remove`: one server of `gateway.toml`, without an editor.
+//! `trunkline add` and `trunkline remove`: edit one server of `gateway.toml` without an editor.
 //!
-//! A gateway that runs with the file takes the change up by itself (`gateway.reload`).
+//! A gateway that runs with the file applies the change by itself (`gateway.reload`).
 
 mod new_server;
 
@@ -42,7 +42,7 @@ pub(super) struct AddArgs {
     openapi: bool,
     #[command(flatten)]
     config: ConfigOption,
-    /// Only print what would be added
+    /// Only print the addition
     #[arg(long)]
     dry_run: bool,
 }
@@ -61,7 +61,7 @@ pub(super) struct RemoveArgs {
     name: String,
     #[command(flatten)]
     config: ConfigOption,
-    /// Only print what would be removed
+    /// Only print the removal
     #[arg(long)]
     dry_run: bool,
 }
@@ -85,13 +85,13 @@ fn print_edit(done: Result<String, ImportError>) -> ExitCode {
     }
 }
 
-/// What the command line says about the server.
+/// Reads the description of the server from the command line.
 fn describe_server(args: &AddArgs) -> Result<NewServer, String> {
     ServerName::new(&args.name).map_err(|error| error.to_string())?;
     let pairs = |texts: &[String], option: &str, separator: char| -> Result<Vec<_>, String> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for text in texts {
-            // The value may be a secret: it is not repeated.
+            // The value may be a secret, so it is not printed.
             let (name, value) = text
                 .split_once(separator)
                 .ok_or_else(|| format!("{option}: expected NAME{separator}VALUE"))?;
@@ -145,7 +145,7 @@ fn remove_entry(args: &RemoveArgs) -> Result<String, ImportError> {
     Ok(text)
 }
 
-/// The change of the configuration as a diff.
+/// Returns the change of the configuration as a diff.
 fn show_change(gateway: &GatewayFile) -> String {
     let change = FileChange {
         name: &gateway.label(),

@@ -1,9 +1,9 @@
-//! A server that a person describes on the command line takes the same way as imported ones.
+//! A server described on the command line, which is added in the same way as imported ones.
 
 use crate::cli::import::imported::{ImportedTarget, ImportedText};
 use crate::cli::import::{FoundConfig, ReferenceContext, ReferenceNotation};
 
-/// A server as described on the command line.
+/// A server described on the command line.
 #[derive(Debug)]
 pub(super) enum NewServer {
     /// A child process.
@@ -17,7 +17,7 @@ pub(super) enum NewServer {
         /// The environment variables.
         env: Vec<(String, String)>,
     },
-    /// A plain HTTP API, whose document is looked for below its URL.
+    /// A plain HTTP API. Its document is searched below its URL.
     Api {
         /// Its name in the configuration.
         name: String,
@@ -38,7 +38,7 @@ pub(super) enum NewServer {
 }
 
 impl NewServer {
-    /// The server in the form of imported ones.
+    /// Returns the server in the form of imported ones.
     pub(super) fn to_found(&self) -> FoundConfig {
         let target = match self {
             Self::Command { command, args, env, .. } => ImportedTarget::Command {
@@ -66,7 +66,7 @@ fn split_pairs(pairs: &[(String, String)]) -> Vec<(String, ImportedText)> {
     pairs.iter().map(|(name, text)| (name.clone(), split_text(text))).collect()
 }
 
-/// A text of the command line refers to variables as the configuration does.
+/// Splits a text of the command line, which refers to variables like the configuration.
 fn split_text(text: &str) -> ImportedText {
     let context = ReferenceContext::without_folders(ReferenceNotation::Own);
     context.split_text(text, &mut Vec::new())

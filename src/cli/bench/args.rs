@@ -10,8 +10,8 @@ use crate::bench::Mix;
 
 /// Load-test an MCP server or gateway: check every answer and measure latency
 ///
-/// Speaks both protocol eras over HTTP, and detects which one the server speaks. Without --tool it
-/// calls the first tool with readOnlyHint, with arguments generated from its schema.
+/// Speaks both protocol eras over HTTP, and detects the era of the server. Without --tool it calls
+/// the first tool with readOnlyHint, with arguments generated from its schema.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct BenchArgs {
@@ -38,7 +38,7 @@ pub(in crate::cli) struct BenchArgs {
     /// Weights of the operations of a mixed load, such as call=8,list=1,session=1
     #[arg(long, value_name = "WEIGHTS", value_parser = Mix::parse, help_heading = "Requests")]
     pub(super) mix: Option<Mix>,
-    /// The tool to call; a gateway's prefix before its name may be left out
+    /// The tool to call; a gateway's prefix before its name may be omitted
     #[arg(long, value_name = "NAME", help_heading = "Requests")]
     pub(super) tool: Option<String>,
     #[arg(long = "args", value_name = "JSON|@FILE", help = ARGUMENTS, help_heading = "Requests")]
@@ -66,7 +66,7 @@ pub(in crate::cli) struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(super) connections: u32,
     /// Send this many requests a second regardless of the answers (open loop), and time each from
-    /// when it was due; without it each connection waits for its answer (closed loop)
+    /// its due time; without it each connection waits for its answer (closed loop)
     #[arg(short, long, value_name = "N/s", value_parser = per_second, help_heading = "Load")]
     pub(super) rate: Option<f64>,
     /// The duration of the run [default: 10s; 3s for each turn with --compare]
@@ -75,13 +75,13 @@ pub(in crate::cli) struct BenchArgs {
     /// The number of requests, instead of a duration
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Load")]
     pub(super) requests: Option<u64>,
-    /// The duration of the warm-up, whose calls do not count
+    /// The duration of the warm-up; its calls do not count
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", help_heading = "Load")]
     pub(super) warmup: Duration,
     /// The time limit of an answer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s", help_heading = "Load")]
     pub(super) timeout: Duration,
-    /// The number of rounds in which two endpoints take turns
+    /// The number of rounds in which endpoints take turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Load")]
     pub(super) rounds: u16,
     /// The number of threads that generate the load

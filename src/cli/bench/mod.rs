@@ -168,7 +168,7 @@ fn load(args: &BenchArgs) -> Result<Load, BenchFault> {
     })
 }
 
-/// The given arguments, or the contents of the given file.
+/// Returns the given arguments, or the contents of the given file.
 fn arguments(text: &str) -> Result<String, BenchFault> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
@@ -208,7 +208,7 @@ fn wrong_use(fault: &BenchFault) -> ExitCode {
     WRONG_USE.into_code()
 }
 
-/// How long a single endpoint is tested.
+/// Duration of the test of a single endpoint.
 const ALONE: Duration = Duration::from_secs(10);
-/// How long each turn is when endpoints take turns.
+/// Duration of each turn when endpoints take turns.
 const IN_TURN: Duration = Duration::from_secs(3);

@@ -68,8 +68,7 @@ impl ComparedProcesses {
     }
 }
 
-/// The default arguments: 0.6 KB, from which the mock server returns the
-/// number.
+/// Returns the default arguments: 0.6 KB, from which the mock server returns the number.
 pub(super) fn arguments() -> String {
     let query = "who closes a connection? ".repeat(8);
     format!(
@@ -107,8 +106,7 @@ impl BenchProcess {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
-                // Ctrl-C goes to the bench only, which then ends the processes
-                // in order.
+                // Ctrl-C reaches only the bench, which then ends the processes in order.
                 .process_group(0)
                 .kill_on_drop(true)
                 .spawn()?;
@@ -212,9 +210,9 @@ fn text(server: &Url, era: Era) -> String {
 }
 
 const FILE: &str = "gateway.toml";
-/// How long a process may take to listen, and the gateway to list its server.
+/// Time limit for a process to listen, and for the gateway to list its server.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a process may take to end.
+/// Time limit for a process to exit.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// The most bytes of log before the address.
+/// Maximum bytes of log before the address.
 const MOST_LOG: usize = 1024 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! One run creates a certificate authority and the certificates that it signs. Trusting that
 //! authority does not expose the whole web: it is constrained to the names of this run (RFC 5280,
-//! 4.2.1.10), so a leaked `ca.key` can only impersonate those.
+//! 4.2.1.10), so a leaked `ca.key` can only impersonate those names.
 
 use std::{
     fs::{self, OpenOptions},
@@ -24,19 +24,19 @@ use rcgen::{
 /// server certificate always covers localhost, 127.0.0.1 and ::1.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CertArgs {
-    /// The folder to write to; made if it is missing
+    /// The folder to write to; created if missing
     #[arg(long, value_name = "DIR", default_value = DIR)]
     pub dir: PathBuf,
-    /// One more host name or address that the server answers to; may be repeated
+    /// One more host name or address of the server; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
     /// Also make client.pem and client.key, for a client of this name
     #[arg(long, value_name = "NAME")]
     pub client: Option<String>,
-    /// How long the certificates are valid, in days
+    /// The validity of the certificates, in days
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u16).range(1..=MOST_DAYS))]
     pub days: u16,
-    /// Overwrite what is there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
@@ -47,7 +47,7 @@ impl Default for CertArgs {
     }
 }
 
-/// Why no certificates were made.
+/// Error of creating certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
     /// A file would be overwritten.
@@ -56,7 +56,7 @@ pub enum CertError {
         /// The first existing file.
         file: PathBuf,
     },
-    /// `--name` is neither a host name nor an address.
+    /// `--name` is not a host name and not an address.
     #[error("`{name}` is neither a host name nor an address")]
     Name {
         /// The name as given.
@@ -78,10 +78,10 @@ pub enum CertError {
     Make(#[from] rcgen::Error),
 }
 
-/// Creates the certificates and prints how to use them.
+/// Creates the certificates and prints instructions for their use.
 ///
 /// # Errors
-/// [`CertError`]. Everything is created before anything is written.
+/// [`CertError`]. Everything is created before any file is written.
 pub fn write_certificates(args: &CertArgs, out: &mut impl Write) -> Result<(), CertError> {
     let files = make_files(args)?;
     let files: Vec<_> = files.into_iter().map(|file| (args.dir.join(file.name), file)).collect();
@@ -153,7 +153,7 @@ fn parse_names(more: &[String]) -> Result<Vec<SanType>, CertError> {
     Ok(names)
 }
 
-/// Whether a name is a host name, or a wildcard for its direct subdomains.
+/// Returns true for a host name, or a wildcard for its direct subdomains.
 fn is_dns_name(name: &str) -> bool {
     let label = |it: &str| {
         !it.is_empty()
@@ -239,8 +239,8 @@ fn leaf_params(
     Ok((cert, key.serialize_pem()))
 }
 
-/// Writes a temporary file, then renames it: a gateway that watches never reads a partial file, and
-/// the mode is right from the first byte, whatever mode an older file had.
+/// Writes a temporary file, then renames it. A gateway that watches the file never reads a partial
+/// one, and the mode is right from the first byte, independent of an older file's mode.
 fn write_file(path: &Path, file: &CertFile) -> io::Result<()> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
@@ -277,7 +277,7 @@ fn explain_files(args: &CertArgs, out: &mut impl Write) -> io::Result<()> {
 const DIR: &str = "certs";
 const DAYS: u16 = 365;
 /// Apple's clients reject server certificates that are valid for more than 825 days; one day is
-/// spent on yesterday.
+/// used by the start on the day before.
 const MOST_DAYS: i64 = 824;
 const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 

@@ -1,8 +1,8 @@
-//! The version of a file before a write, kept beside it, and restored by `--undo`.
+//! Backups: the version of a file before a write, kept beside it and restored by `--undo`.
 //!
-//! The name of a backup has a number and the hash of the file that was written:
-//! `FILE.before-trunkline-3-HASH`. So no backup replaces another, one is found for as long as nobody
-//! changes the file, and an undo never takes away a later change.
+//! The name of a backup has a number and the hash of the written file:
+//! `FILE.before-trunkline-3-HASH`. So no backup replaces another, a backup is found as long as the
+//! file is unchanged, and an undo never discards a later change.
 
 use std::fs;
 use std::io;
@@ -47,20 +47,20 @@ pub(super) fn keep_backup(
     }
 }
 
-/// What an undo did.
+/// Outcome of an undo.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::cli) enum UndoOutcome {
-    /// The file is as it was before the write.
+    /// The file has its content from before the write.
     Restored,
     /// The write had created the file.
     Removed,
-    /// There is nothing to undo.
+    /// There is no backup.
     NoBackup,
-    /// The file has changed since; the backup is still there.
+    /// The file has changed since; the backup still exists.
     Changed(PathBuf),
 }
 
-/// Restores a file as it was before the last write, byte for byte and with its mode.
+/// Restores a file to its state before the last write, byte for byte and with its mode.
 ///
 /// # Errors
 /// [`EditedFileError`].
@@ -97,20 +97,20 @@ fn remove_file(path: &Path) -> Result<(), EditedFileError> {
     fs::remove_file(path).map_err(|source| EditedFileError::Write { path: path.to_owned(), source })
 }
 
-/// Whether a file was there before a write.
+/// State of a file before a write.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
     Changed,
     Created,
 }
 
-/// A backup that was found.
+/// An existing backup.
 #[derive(Debug)]
 struct Backup {
     path: PathBuf,
     origin: Origin,
     number: u32,
-    /// Of the version that was written.
+    /// Hash of the written version.
     hash: String,
 }
 
@@ -139,9 +139,9 @@ fn hash_version(bytes: &[u8]) -> String {
     crate::text::clip(&HEXLOWER.encode(&sha256(bytes)), 16).to_owned()
 }
 
-/// Between the name of a file and the number, in the name of a backup.
+/// Separator between the name of a file and the number, in the name of a backup.
 const BEFORE: &str = ".before-trunkline-";
-/// The same for a file that did not exist.
+/// Separator for a file that did not exist before.
 const CREATED: &str = ".created-by-trunkline-";
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Line ends: a command edits lines that end in `\n`, whatever the file has.
+//! Line ends: a command edits lines that end in `\n`, independent of the file's line ends.
 
 use similar::{ChangeTag, TextDiff};
 
-/// An edited text with the line ends that its lines had before; new lines get the first one of the
-/// file.
+/// Returns an edited text with the original line ends of its lines; new lines get the first line
+/// end of the file.
 pub(super) fn restore_line_ends(original: &str, edited: &str) -> String {
     if !original.contains("\r\n") {
         return edited.to_owned();

@@ -1,7 +1,8 @@
-//! A text file that belongs to a person or to another program, edited on their behalf.
+//! A text file of a person or another program, edited on their behalf.
 //!
 //! Commands see plain lines; the byte order mark and the line ends of the file stay as they are. A
-//! write keeps the version before as a backup, and touches no file that changed after it was read.
+//! write keeps the previous version as a backup, and does not touch a file that changed after it
+//! was read.
 
 mod backup;
 mod line_ends;
@@ -21,7 +22,7 @@ use line_ends::restore_line_ends;
 pub(super) use replace::{FileMode, create_file};
 use replace::{read_existing, replace_file};
 
-/// Why a file was not edited. It is as it was.
+/// Error of an edit. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EditedFileError {
     /// The file was changed after it was read.
@@ -39,7 +40,7 @@ pub(super) enum EditedFileError {
         /// The file.
         path: PathBuf,
     },
-    /// The file was changed after the write that is to be undone.
+    /// The file was changed after the write that should be undone.
     #[error(
         "{} has changed since and was not touched; before the change it was {}",
         path.display(), backup.display()
@@ -50,7 +51,7 @@ pub(super) enum EditedFileError {
         /// The version before the write.
         backup: PathBuf,
     },
-    /// The file has other names, which would keep the version before.
+    /// The file has other names, which would keep the previous version.
     #[error(
         "{} has {names} names (hard links) and was not touched: the others would keep the old text",
         path.display()
@@ -58,7 +59,7 @@ pub(super) enum EditedFileError {
     HardLinks {
         /// The file.
         path: PathBuf,
-        /// How many names it has.
+        /// Number of its names.
         names: u64,
     },
     /// The file cannot be read.
@@ -91,18 +92,18 @@ pub(super) enum EditedFileError {
 #[derive(Debug)]
 pub(super) struct EditedFile {
     path: PathBuf,
-    /// `None` if there was no file.
+    /// `None` if the file does not exist.
     before: Option<Vec<u8>>,
-    /// Without a byte order mark, and with `\n` at the end of each line.
+    /// Text without a byte order mark, and with `\n` at the end of each line.
     text: String,
 }
 
-/// What a write did besides replacing the file.
+/// Side effects of a write.
 #[derive(Debug)]
 pub(super) struct WriteOutcome {
-    /// The version before, or the mark that there was none.
+    /// The previous version, or the marker of a missing file.
     pub(super) backup: PathBuf,
-    /// Whether users other than the owner could read the file before and cannot any more.
+    /// True if users other than the owner could read the file before and no longer can.
     pub(super) restricted: bool,
 }
 
@@ -126,7 +127,7 @@ impl EditedFile {
         &self.path
     }
 
-    /// The text that commands read and edit.
+    /// Returns the text that commands read and edit.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -135,7 +136,8 @@ impl EditedFile {
         self.before.is_some()
     }
 
-    /// The beginning of the hash of a change: of what the file is, and what it would be.
+    /// Returns the beginning of the hash of a change, computed from the current and the new
+    /// content.
     pub(super) fn hash_change(&self, after: &str) -> String {
         let mut change = sha256(self.before.as_deref().unwrap_or_default()).to_vec();
         change.extend(sha256(&self.encode(after)));
@@ -159,7 +161,7 @@ impl EditedFile {
         }
     }
 
-    /// Replaces the file, and keeps what it was.
+    /// Replaces the file, and keeps the previous version.
     ///
     /// # Errors
     /// [`EditedFileError`].
@@ -180,7 +182,7 @@ impl EditedFile {
         }
     }
 
-    /// The bytes of an edited text, with the byte order mark and the line ends of the file.
+    /// Returns the bytes of an edited text, with the byte order mark and the line ends of the file.
     fn encode(&self, after: &str) -> Vec<u8> {
         let original = self.before.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
         match original.strip_prefix(BYTE_ORDER_MARK) {
@@ -192,19 +194,19 @@ impl EditedFile {
     }
 }
 
-/// The lines that differ between two versions of a file, for a terminal.
+/// Returns the differing lines of two versions of a file, for a terminal.
 pub(super) fn unified_diff(name: &str, before: &str, after: &str) -> String {
     let diff = TextDiff::from_lines(before, after);
     let diff = diff.unified_diff().context_radius(2).header(name, name).to_string();
     diff.lines().map(|line| escape_controls(line) + "\n").collect()
 }
 
-/// The number of the line in which a text ends, from 1.
+/// Returns the number of the line in which a text ends, from 1.
 pub(super) fn count_lines(before: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', before).count() + 1
 }
 
-/// What some editors write at the beginning of a file; no parser accepts it within the text.
+/// Mark that some editors write at the beginning of a file; no parser accepts it within the text.
 pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 #[cfg(test)]

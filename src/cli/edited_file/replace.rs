@@ -1,5 +1,5 @@
-//! Writes over a file that belongs to a person or another program: all of it or nothing, never over
-//! a change that was not seen, with the mode that the file has, and through symbolic links.
+//! Replaces a file of a person or another program. A write is complete or has no effect, never
+//! overwrites an unseen change, keeps the file's mode, and follows symbolic links.
 
 use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -13,18 +13,18 @@ use crate::crypto::random_bytes;
 
 use super::EditedFileError;
 
-/// The mode that a file gets.
+/// Mode of a written file.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) enum FileMode {
-    /// The one that it has; a new file is for its owner only.
+    /// The file's current mode; a new file is for its owner only.
     Kept,
     /// For its owner only, because it contains a secret now.
     OwnerOnly,
-    /// This one.
+    /// This mode.
     Exactly(u32),
 }
 
-/// The bytes of a file, `None` if there is none.
+/// Reads the bytes of a file; `None` if it does not exist.
 ///
 /// # Errors
 /// [`EditedFileError::Read`].
@@ -36,11 +36,11 @@ pub(super) fn read_existing(path: &Path, max: usize) -> Result<Option<Vec<u8>>, 
     }
 }
 
-/// Replaces a file that had these bytes, or creates it if it had none. Returns whether other users
-/// could read it before and cannot any more.
+/// Replaces a file that had these bytes, or creates it if it did not exist. Returns true if other
+/// users could read it before and no longer can.
 ///
 /// # Errors
-/// [`EditedFileError`]; the file is as it was.
+/// [`EditedFileError`]; the file is unchanged.
 pub(super) fn replace_file(
     path: &Path,
     before: Option<&[u8]>,
@@ -48,7 +48,7 @@ pub(super) fn replace_file(
     mode: FileMode,
 ) -> Result<bool, EditedFileError> {
     let write_error = |source| EditedFileError::Write { path: path.to_owned(), source };
-    // The links stay, and the file at their end is replaced.
+    // The links stay, and their final target is replaced.
     let target = resolve_links(path).map_err(write_error)?;
     let metadata = fs::metadata(&target).ok();
     if let Some(names) = metadata.as_ref().map(MetadataExt::nlink).filter(|names| *names > 1) {
@@ -85,12 +85,12 @@ fn keep_owner(draft: &Path, replaced: &Metadata) -> io::Result<()> {
     std::os::unix::fs::chown(draft, Some(replaced.uid()), Some(replaced.gid()))
 }
 
-/// The folder of a file; a name alone is in the current one.
+/// Returns the folder of a file; a bare name is in the current one.
 pub(super) fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The file at the end of symbolic links, whether it exists or not.
+/// Resolves symbolic links to their final target, which may not exist.
 pub(super) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -102,12 +102,12 @@ pub(super) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Checks that a file still has the bytes with which it was read.
+/// Checks that a file still has the bytes that were read.
 ///
 /// # Errors
 /// [`EditedFileError`].
 pub(super) fn check_unchanged(path: &Path, before: Option<&[u8]>) -> Result<(), EditedFileError> {
-    // One byte more is enough to see that it has grown.
+    // One more byte is enough to detect growth.
     let max = before.map_or(1, |bytes| bytes.len() + 1);
     match read_existing(path, max) {
         Ok(found) if found.as_deref() == before => Ok(()),
@@ -118,19 +118,19 @@ pub(super) fn check_unchanged(path: &Path, before: Option<&[u8]>) -> Result<(), 
     }
 }
 
-/// Creates a file that must not exist, with a mode from its first byte on.
+/// Creates a file that must not exist, with its mode from the first byte on.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub(in crate::cli) fn create_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    // The mode of the call passes the umask; the file's own does not.
+    // The umask applies to the mode of the call, but not to this one.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Writes a temporary file beside the target, from where it can be renamed.
+/// Writes a temporary file beside the target, for a rename.
 fn write_draft(target: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
     let unique = random_bytes::<8>().map_err(|_| io::Error::other("no random numbers"))?;
     let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -141,9 +141,9 @@ fn write_draft(target: &Path, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
     Ok(draft)
 }
 
-/// How many symbolic links in a row are followed, as on Linux.
+/// Maximum number of symbolic links that are followed, as on Linux.
 const MAX_LINKS: usize = 40;
-/// The mode of a file that did not exist.
+/// Mode of a new file.
 const NEW_FILE_MODE: u32 = 0o600;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(fs::read(&other).unwrap(), b"old");
     }
 
-    /// Only root can give a file to somebody else.
+    /// Only root can change the owner of a file.
     #[test]
     fn a_replaced_file_keeps_its_owner_and_group() {
         if !rustix::process::geteuid().is_root() {

@@ -31,7 +31,7 @@ struct Now {
 struct Convert {
     /// Date and time, such as `2026-03-01T09:30` or `2026-03-01T09:30:00+01:00`.
     time: String,
-    /// IANA time zone that `time` is in when it has no offset of its own.
+    /// IANA time zone of `time` if it has no offset of its own.
     #[serde(default = "utc")]
     from: String,
     /// IANA time zone to convert to.
@@ -43,7 +43,7 @@ struct Convert {
 struct ZoneSearch {
     /// Part of a zone's name, such as a city or a continent.
     query: String,
-    /// The most zones to return.
+    /// Maximum number of zones to return.
     #[serde(default = "ten")]
     #[schemars(range(min = 1, max = 100))]
     limit: u32,
@@ -52,7 +52,7 @@ struct ZoneSearch {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Countdown {
-    /// How many seconds to count.
+    /// Number of seconds to count.
     #[schemars(range(min = 1, max = 60))]
     seconds: u32,
 }
@@ -63,7 +63,7 @@ struct Moment {
     time: String,
     /// IANA time zone.
     zone: String,
-    /// What the zone calls itself at that time, such as `CEST`.
+    /// Abbreviation of the zone at that time, such as `CEST`.
     abbreviation: String,
     weekday: String,
     /// Seconds since 1970-01-01T00:00:00Z.
@@ -74,23 +74,23 @@ struct Moment {
 struct Converted {
     from: Moment,
     to: Moment,
-    /// Set when the clocks were changed at that time: which time was taken.
+    /// Explains the chosen time if the clocks were changed at that time.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     note: &'static str,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Zones {
-    /// The zones found, with the time it is there.
+    /// The zones found, with the current time in each.
     zones: Vec<Moment>,
-    /// How many there are, of which `limit` are returned.
+    /// Number of zones found; at most `limit` are returned.
     total: usize,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Finished {
     seconds: u32,
-    /// When it came to zero, by RFC 3339.
+    /// End of the countdown, by RFC 3339.
     finished: String,
 }
 
@@ -213,7 +213,7 @@ impl Toolbox for ClockTools {
     }
 }
 
-/// A time without offset in a zone, where it may be skipped or ambiguous.
+/// Returns a time without offset in a zone, where it may be skipped or ambiguous.
 fn in_zone(text: &str, zone: &TimeZone) -> Result<(Zoned, &'static str), ToolFault> {
     let unreadable = || {
         ToolFault::refused(format_args!(

@@ -59,7 +59,7 @@ impl<T: Toolbox> ExampleServer for Legacy<T> {
             }
             "tools/list" => Ok(json!({ "tools": self.toolbox.tools() })),
             "tools/call" => self.call(params, call).await,
-            // Including `server/discover`: the error tells a dual-era client to use `initialize`.
+            // Including `server/discover`: the error makes a dual-era client use `initialize`.
             _ => Err(RpcError::unknown_method(method)),
         }
     }

@@ -1,10 +1,10 @@
-//! `trunkline example NAME`: two small MCP servers over stdio, so that a new gateway has something
-//! behind it, and two tools for benchmarks: a server that costs next to nothing ([`load`]) and a
-//! proxy that does nothing ([`proxy`]).
+//! `trunkline example NAME`: two small MCP servers over stdio, so that a new gateway has servers
+//! behind it, and two tools for benchmarks: a server with minimal cost ([`load`]) and a
+//! pass-through proxy ([`proxy`]).
 //!
 //! They are independent of the gateway: `clock` speaks only the Legacy era and `notes` only the
 //! Modern era, each strictly, and both share nothing with the gateway's protocol code except line
-//! framing. So they do not mirror its mistakes, and the pair shows what joining the eras involves.
+//! framing. So they do not mirror its mistakes, and the pair shows the work of joining the eras.
 //! Both have a tool named `search`, on purpose.
 //!
 //! One loop ([`stdio`]) serves either of the two; [`legacy`] and [`modern`] handle the requests of
@@ -32,7 +32,7 @@ use modern::Modern;
 use notes::NotesTools;
 use store::Store;
 
-/// The example servers. The doc lines are what `trunkline example` prints.
+/// The example servers. `trunkline example` prints the doc lines.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Example {
     /// Tell and convert the time in any time zone (Legacy: up to 2025-11-25)
@@ -73,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-/// The names and descriptions, one per line.
+/// Returns the names and descriptions, one per line.
 pub fn list() -> String {
     let command = Example::augment_subcommands(clap::Command::new("example"));
     let lines = command.get_subcommands().map(|example| {

@@ -56,7 +56,7 @@ impl<T: Toolbox> ExampleServer for Modern<T> {
     }
 }
 
-/// The fields that every request must carry.
+/// Checks the fields that every request must carry.
 fn check_meta(params: &Value) -> Result<(), RpcError> {
     let meta = |key: &str| params.get("_meta").and_then(|meta| meta.get(key));
     match meta(PROTOCOL_VERSION) {
@@ -70,9 +70,8 @@ fn check_meta(params: &Value) -> Result<(), RpcError> {
     }
 }
 
-/// The error for `initialize`. A Legacy client can show its user nothing else:
-/// MCP 2026-07-28, Versioning, requires that this error name the versions,
-/// whatever its code.
+/// Returns the error for `initialize`. A Legacy client has no other text to show its user: MCP
+/// 2026-07-28, Versioning, requires that this error name the versions, independent of its code.
 fn no_handshake(requested: Option<&Value>) -> RpcError {
     let error = unsupported(requested);
     if requested.is_some_and(|version| version == VERSION) {
@@ -96,8 +95,8 @@ fn unsupported(requested: Option<&Value>) -> RpcError {
     }
 }
 
-/// Acknowledges the subscriptions that it can honour, which are none because
-/// its tools never change, and holds the stream open until one side ends.
+/// Acknowledges an empty set of subscriptions, because the tools never change, and holds the stream
+/// open until one side ends it.
 async fn listen<T: Toolbox>(call: &ExampleCall) -> Value {
     let acknowledged = json!({ "_meta": { SUBSCRIPTION_ID: call.id }, "notifications": {} });
     call.notify("notifications/subscriptions/acknowledged", acknowledged).await;
@@ -111,7 +110,7 @@ fn complete<T: Toolbox>(result: Value) -> Value {
     merged(result, json!({ "resultType": "complete", "_meta": meta }))
 }
 
-/// A result that is the same for all clients as long as the process lives.
+/// Returns a result that is the same for all clients as long as the process lives.
 fn cacheable<T: Toolbox>(result: Value) -> Value {
     merged(complete::<T>(result), json!({ "ttlMs": 3_600_000, "cacheScope": "public" }))
 }

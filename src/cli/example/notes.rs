@@ -19,13 +19,13 @@ pub(super) struct NotesTools {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Add {
-    /// One line that says what the note is about.
+    /// The note's subject, in one line.
     #[schemars(length(min = 1, max = 200))]
     title: String,
-    /// The note itself.
+    /// The text of the note.
     #[schemars(length(max = 20_000))]
     text: String,
-    /// Words to find it by.
+    /// Keywords for searches.
     #[serde(default)]
     #[schemars(length(max = 10), inner(length(min = 1, max = 40)))]
     tags: Vec<String>,
@@ -37,7 +37,7 @@ struct ListNotes {
     /// Only notes with this tag; all when empty.
     #[serde(default)]
     tag: String,
-    /// The most notes to return.
+    /// Maximum number of notes to return.
     #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 200))]
     limit: u32,
@@ -48,7 +48,7 @@ struct ListNotes {
 struct SearchNotes {
     /// Words that must all occur in the title, the text or the tags.
     query: String,
-    /// The most notes to return.
+    /// Maximum number of notes to return.
     #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 200))]
     limit: u32,
@@ -65,17 +65,17 @@ struct ById {
 struct FoundNotes {
     /// The notes found, newest first, without their text.
     notes: Vec<Summary>,
-    /// How many there are, of which `limit` are returned.
+    /// Number of notes found; at most `limit` are returned.
     total: usize,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Summary {
-    /// What `read` and `delete` know it by.
+    /// Id for `read` and `delete`.
     id: String,
     title: String,
     tags: Vec<String>,
-    /// When it was added, by RFC 3339.
+    /// Time at which it was added, by RFC 3339.
     created: String,
 }
 

@@ -24,7 +24,7 @@ pub(super) trait ExampleServer {
         call: &ExampleCall,
     ) -> Result<Value, RpcError>;
 
-    /// Whether the client may send batches.
+    /// Returns true if the client may send batches.
     fn takes_batches(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ impl RpcError {
         Self::new(INVALID_PARAMS, format!("unknown tool `{name}`"))
     }
 
-    /// Without an `id` if the request's could not be read, as MCP specifies.
+    /// Builds the response; without an `id` if the request's could not be read, as MCP specifies.
     fn response(self, id: Option<&Value>) -> Value {
         let error = json!({ "code": self.code, "message": self.message });
         let data = self.data.map_or(json!({}), |data| json!({ "data": data }));
@@ -213,7 +213,7 @@ impl<S: ExampleServer + 'static> StdioConnection<S> {
         }
     }
 
-    /// Sequentially: batches need not be fast.
+    /// Answers the messages sequentially: batches need not be fast.
     async fn answer_batch(&self, messages: Vec<Value>) {
         let mut responses = Vec::new();
         for message in messages {
@@ -295,8 +295,8 @@ pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 
-/// The longest request line, in bytes: enough for the longest note.
+/// Maximum bytes of a request line: enough for the longest note.
 const MAX_LINE: usize = 1024 * 1024;
 const MAX_IN_FLIGHT: usize = 256;
-/// The most queued messages before their senders wait.
+/// Maximum number of queued messages before senders wait.
 const QUEUE: usize = 64;

@@ -1,8 +1,8 @@
 //! Storage of notes: in memory, and optionally in a file.
 //!
-//! The file is read once and written whole after each change, through a second
-//! file and a rename, so that it is never partial. Two processes on one file do
-//! not see each other's changes: the last to write wins.
+//! The file is read once. Each change writes the whole file through a second file and a rename, so
+//! that it is never partial. Two processes on one file do not see each other's changes: the last
+//! write wins.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 /// A note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Note {
-    /// What `read` and `delete` know it by.
+    /// Id for `read` and `delete`.
     pub(super) id: String,
     pub(super) title: String,
     pub(super) text: String,
     pub(super) tags: Vec<String>,
-    /// When it was added, by RFC 3339.
+    /// Time at which it was added, by RFC 3339.
     pub(super) created: String,
 }
 
@@ -71,7 +71,7 @@ impl Store {
         Ok(Some(note))
     }
 
-    /// A change that cannot be written is not applied.
+    /// Replaces the content. A change that cannot be written is not applied.
     fn replace(&mut self, content: Content) -> io::Result<()> {
         if let Some(file) = &self.file {
             save(file, &content)?;

@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    /// Runs `story` against `server`, which must end with it.
+    /// Runs `story` against `server`. The server must end when the story ends.
     fn with<S: stdio::ExampleServer + 'static>(server: S, story: impl AsyncFnOnce(&mut Self)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
@@ -56,8 +56,8 @@ impl Client {
         self.request("initialize", json!({ "protocolVersion": version })).await["result"].take()
     }
 
-    /// The result of a tool call, after checking its structured content against
-    /// the tool's schema and the text.
+    /// Returns the result of a tool call, after checking its structured content against the tool's
+    /// schema and the text.
     async fn call(&mut self, meta: &Value, name: &str, arguments: Value) -> Value {
         let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
         let result = self.request("tools/call", params).await["result"].take();

@@ -18,7 +18,7 @@ pub(super) trait Toolbox {
     /// Instructions for the model.
     const INSTRUCTIONS: &'static str;
 
-    /// The tools as MCP lists them; the list never changes.
+    /// Returns the tools in MCP's form; the list never changes.
     fn tools(&self) -> Vec<Value>;
 
     /// Calls the tool `name`; returns its structured content.
@@ -30,12 +30,12 @@ pub(super) trait Toolbox {
     ) -> Result<Value, ToolFault>;
 }
 
-/// Why a tool call failed.
+/// Failure of a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ToolFault {
-    /// An unknown tool: the client's mistake, a protocol error.
+    /// An unknown tool: a protocol error of the client.
     UnknownTool,
-    /// What the model did wrong and how to correct it: a result with `isError`.
+    /// The model's mistake and its correction: a result with `isError`.
     Refused(String),
 }
 
@@ -50,7 +50,7 @@ pub(super) fn server_info<T: Toolbox>() -> Value {
     json!({ "name": format!("trunkline-{}", T::NAME), "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The `tools/call` result, the same in both eras.
+/// Returns the `tools/call` result, the same in both eras.
 pub(super) async fn call_tool<T: Toolbox>(
     toolbox: &T,
     name: &str,
@@ -78,8 +78,8 @@ pub(super) enum Effect {
     Deletes,
 }
 
-/// A tool that takes an `A` and returns an `R`. Its schemas are generated from
-/// these types, so that the declaration matches what is accepted.
+/// Describes a tool that takes an `A` and returns an `R`. Its schemas are generated from these
+/// types, so that the declaration matches the accepted values.
 pub(super) fn tool<A: JsonSchema, R: JsonSchema>(
     name: &str,
     title: &str,

@@ -11,7 +11,7 @@ use crate::config::{Config, Secret};
 use super::entry::{ExportedKey, GatewayAddress};
 use super::{ExportArgs, ExportError};
 
-/// Where the client finds the gateway, and whether it needs a key.
+/// Returns the gateway's address for the client, and its key if the gateway requires one.
 pub(super) fn gateway_address(
     args: &ExportArgs,
     gateway: &GatewayFile,
@@ -47,8 +47,8 @@ pub(super) fn gateway_address(
     Ok(GatewayAddress { url, profile: found, key })
 }
 
-/// The URL of the listener, for a client on this machine or, if the listener is open to others, by
-/// the first name that it is known by.
+/// Returns the URL of the listener: for a client on this machine or, if the listener is open to
+/// others, with its first known name.
 fn listener_url(config: &Config) -> Option<Url> {
     let gateway = &config.gateway;
     let scheme = if gateway.tls.is_some() { "https" } else { "http" };

@@ -10,7 +10,7 @@ use crate::cli::import::document::{MAX_DOCUMENT, Notation, parse_document};
 
 use super::ExportError;
 
-/// A client's file as it is.
+/// A client's file in its current state.
 pub(super) struct ClientFile {
     pub(super) file: EditedFile,
     pub(super) notation: Notation,
@@ -18,7 +18,7 @@ pub(super) struct ClientFile {
 }
 
 impl ClientFile {
-    /// Opens a file, by default the user's own of the client.
+    /// Opens a file, by default the client's file in the user's own folder.
     pub(super) fn open(
         path: Option<PathBuf>,
         client: &KnownClient,
@@ -32,13 +32,13 @@ impl ClientFile {
         Ok(Self { file, notation, document })
     }
 
-    /// The file, for people.
+    /// Returns the path of the file, for people.
     pub(super) fn label(&self) -> String {
         self.file.path().display().to_string()
     }
 }
 
-/// The user's own file of a client: the first that exists, or the one of this system.
+/// Returns the user's own file of a client: the first that exists, or the default of this system.
 fn user_file(client: &KnownClient, folders: &UserFolders) -> Option<PathBuf> {
     let is_mac = |place: &ClientPlace| matches!(place, ClientPlace::Home(path) if path.starts_with("Library/"));
     let places: Vec<_> =

@@ -1,8 +1,8 @@
-//! Edits a client's file in place: one entry is set, entries are removed, and everything else stays
-//! as it is, comments and formatting included.
+//! Edits a client's file in place: one entry is set, entries are removed, and the rest stays
+//! unchanged, including comments and formatting.
 //!
-//! The result is parsed and compared with the intended one, so that no way of writing a file that
-//! the edit does not understand can damage it.
+//! The result is parsed and compared with the intended document, so that the edit cannot damage a
+//! file in an unsupported form.
 
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value as Json;
@@ -14,7 +14,7 @@ use crate::cli::toml_entry::remove_entry_text;
 
 use super::yaml::edit_yaml;
 
-/// What changes in a file.
+/// Edit of a file.
 #[derive(Debug)]
 pub(super) struct FileEdit<'a> {
     /// The keys that lead to the table of servers.
@@ -27,19 +27,19 @@ pub(super) struct FileEdit<'a> {
 }
 
 impl FileEdit<'_> {
-    /// The entries to remove besides the one that is set.
+    /// Returns the entries to remove besides the one that is set.
     pub(super) fn removed(&self) -> impl Iterator<Item = &ForeignEntry> {
         let is_set = |entry: &ForeignEntry| entry.name == self.name && entry.table == self.table;
         self.remove.iter().filter(move |entry| !is_set(entry))
     }
 }
 
-/// The file is written in a way that the edit does not understand.
+/// The form of the file is not supported by the edit.
 #[derive(Debug, thiserror::Error)]
 #[error("the file is written in a form that cannot be edited safely; add the entry by hand")]
 pub(super) struct EditError;
 
-/// The text of the edited file.
+/// Returns the text of the edited file.
 ///
 /// # Errors
 /// [`EditError`].
@@ -59,7 +59,7 @@ pub(super) fn edit_text(
     if after == intended_document(before, edit) { Ok(edited) } else { Err(EditError) }
 }
 
-/// The document that the edit means.
+/// Returns the intended document of the edit.
 fn intended_document(document: Json, edit: &FileEdit<'_>) -> Json {
     let mut document = if document.is_object() { document } else { Json::Object(<_>::default()) };
     for entry in edit.removed() {
@@ -140,7 +140,7 @@ fn edit_toml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
     for (name, value) in edit.value.as_object()? {
         entry.insert(name, Item::Value(toml_value(value)?));
     }
-    // What stands above the header of the entry stays above it.
+    // Comments above the header of the entry stay above it.
     if let Some(replaced) = table.get(edit.name).and_then(Item::as_table) {
         *entry.decor_mut() = replaced.decor().clone();
         entry.set_position(replaced.position());

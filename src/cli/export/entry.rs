@@ -9,27 +9,27 @@ use crate::config::{ProfileConfig, Secret};
 
 use super::{ExportError, KEY_VARIABLE};
 
-/// Where a client connects, and with which key.
+/// The gateway's URL and key for a client.
 #[derive(Debug)]
 pub(super) struct GatewayAddress {
     pub(super) url: Url,
-    /// The profile that the URL leads to, if it is not the default one.
+    /// The profile of the URL, if it is not the default one.
     pub(super) profile: Option<ProfileConfig>,
     pub(super) key: ExportedKey,
 }
 
-/// How a client sends its key.
+/// Source of a client's key.
 #[derive(Debug)]
 pub(super) enum ExportedKey {
-    /// The gateway needs none.
+    /// The gateway requires no key.
     None,
-    /// From the environment variable [`KEY_VARIABLE`].
+    /// The environment variable [`KEY_VARIABLE`].
     Variable,
     /// The key itself, in the client's file.
     Literal(Secret),
 }
 
-/// An entry, and where it belongs.
+/// An entry, and its position in the file.
 #[derive(Debug)]
 pub(super) struct ClientEntry {
     /// The keys that lead to the table of servers.
@@ -44,7 +44,7 @@ impl ClientEntry {
 }
 
 impl GatewayAddress {
-    /// The entry for a client. `document` is the client's present configuration.
+    /// Returns the entry for a client. `document` is the client's present configuration.
     ///
     /// # Errors
     /// The client cannot be configured by a file, or has no variables for the key.
@@ -56,7 +56,8 @@ impl GatewayAddress {
     ) -> Result<ClientEntry, ExportError> {
         let url = self.url.as_str();
         let servers: &[&str] = &["mcpServers"];
-        // Where the entry belongs, without its key, and how the client refers to a variable.
+        // The position of the entry, its value without the key, and the client's reference to a
+        // variable.
         let (table, value, reference) = match client.id {
             "claude-desktop" => return Ok(ClientEntry::new(servers, self.command_entry(client)?)),
             "codex" => return Ok(ClientEntry::new(&["mcp_servers"], self.codex_entry())),
@@ -84,7 +85,7 @@ impl GatewayAddress {
         Ok(ClientEntry::new(table, with_headers(value, self.bearer(client, reference)?)))
     }
 
-    /// A client that can only start commands runs the bridge.
+    /// Returns an entry that runs the bridge, for clients that can only start commands.
     fn command_entry(&self, client: &KnownClient) -> Result<Json, ExportError> {
         let mut value = json!({
             "command": "trunkline", "args": ["stdio", "--connect", self.url.as_str()],
@@ -114,7 +115,7 @@ impl GatewayAddress {
         value
     }
 
-    /// The `Authorization` header, with the client's own reference to the variable.
+    /// Returns the `Authorization` header, with the client's own reference to the variable.
     fn bearer(
         &self,
         client: &KnownClient,
@@ -142,8 +143,8 @@ fn insert(value: &mut Json, key: &str, inner: Json) {
     }
 }
 
-/// Version 2 of OpenCode has its servers in `mcp.servers`, version 1 in `mcp` itself. A file without
-/// servers is taken for one of version 2.
+/// Returns the table of servers. Version 2 of OpenCode has its servers in `mcp.servers`, version 1
+/// in `mcp` itself. A file without servers counts as version 2.
 fn opencode_table(document: &Json) -> &'static [&'static str] {
     match document.get("mcp").and_then(Json::as_object) {
         Some(mcp) if !has_second_version(mcp) && mcp.values().any(is_server) => &["mcp"],

@@ -1,4 +1,4 @@
-//! Why nothing was exported.
+//! Errors of an export.
 
 use std::path::PathBuf;
 
@@ -10,18 +10,18 @@ use crate::codec::file::FileError;
 
 use super::edit::EditError;
 
-/// Why nothing was exported.
+/// Error of an export; nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    /// The client is not known.
+    /// The client is unknown.
     #[error("--client: `{id}` is not known, expected one of {known}")]
     UnknownClient {
-        /// As given.
+        /// The id as given.
         id: String,
         /// The ids of all clients.
         known: String,
     },
-    /// The program has no file that an entry could be written to.
+    /// The program has no file for an entry.
     #[error(
         "{title} has no configuration file that an entry could be written to; give it the gateway's URL"
     )]
@@ -50,21 +50,21 @@ pub(super) enum ExportError {
     /// The file of the key.
     #[error("--key-file {}: {error}", path.display())]
     KeyFile {
-        /// As given.
+        /// The path as given.
         path: PathBuf,
         /// The reason.
         error: FileError,
     },
-    /// The file of the key has none.
+    /// The file contains no valid key.
     #[error("--key-file: expected one line of 1 to 512 visible ASCII characters")]
     NoKey,
-    /// The gateway's URL is not one of HTTP.
+    /// The gateway's URL is not an HTTP URL.
     #[error("--url: expected an http or https URL")]
     NotHttp,
     /// The profile does not exist.
     #[error("--profile: no profile `{name}` in {config}")]
     UnknownProfile {
-        /// As given.
+        /// The name as given.
         name: String,
         /// The configuration.
         config: String,

@@ -1,9 +1,9 @@
 //! `trunkline export`: points a client at the gateway, by one entry in the client's own
 //! configuration.
 //!
-//! A client's file belongs to its user: nothing is written without `--write`, the rest of the file
-//! stays as it is, the version before is kept beside it, and a file that has changed since it was
-//! shown is not touched.
+//! A client's file belongs to its user. Nothing is written without `--write`, the rest of the file
+//! stays unchanged, the previous version is kept beside it, and a file that has changed since it
+//! was shown is not touched.
 
 mod address;
 mod client_file;
@@ -35,15 +35,15 @@ use edit::{FileEdit, edit_text};
 use entry::{ClientEntry, ExportedKey, GatewayAddress};
 use error::ExportError;
 
-/// The environment variable with the key, which `trunkline stdio --connect` reads, too.
+/// Environment variable with the key; `trunkline stdio --connect` reads it, too.
 pub(super) const KEY_VARIABLE: &str = "TRUNKLINE_KEY";
 
-/// The name of the entry, unless another one is chosen.
+/// Default name of the entry.
 const OWN_NAME: &str = "trunkline";
 
 /// Point a client at the gateway
 ///
-/// Prints the entry for the client's configuration and what it would change there.
+/// Prints the entry for the client's configuration and the resulting change.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ExportArgs {
@@ -66,10 +66,10 @@ pub(super) struct ExportArgs {
     /// The name of the entry
     #[arg(long, value_name = "NAME", default_value = OWN_NAME)]
     name: String,
-    /// The client's configuration file; by default where the client has it
+    /// The client's configuration file; by default the client's usual one
     #[arg(long, value_name = "FILE", requires = "client")]
     file: Option<PathBuf>,
-    /// Take out the entries of servers that the gateway has now
+    /// Remove the entries of servers that the gateway has now
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -83,13 +83,13 @@ pub(super) struct ExportArgs {
     undo: bool,
 }
 
-/// Whether the change is written.
+/// Options of writing the change.
 #[derive(Debug, Clone, clap::Args)]
 struct WriteOptions {
     /// Write to the client's configuration
     #[arg(long)]
     write: bool,
-    /// Only print; the default
+    /// Only print (the default)
     #[arg(long, conflicts_with = "write")]
     dry_run: bool,
     /// Write only if it is the change that was shown
@@ -124,7 +124,7 @@ fn find_client(id: &str) -> Result<&'static KnownClient, ExportError> {
     })
 }
 
-/// The files of one client, or of all.
+/// Lists the files of one client, or of all.
 fn list_files(
     args: &ExportArgs,
     client: Option<&'static KnownClient>,
@@ -182,7 +182,7 @@ fn export_entry(
     write_entry(&target, &after, &address, client, text)
 }
 
-/// Refuses to overwrite an entry that neither leads to the gateway nor is replaced.
+/// Refuses to overwrite an entry that does not lead to the gateway and is not replaced.
 fn refuse_foreign_entry(
     target: &ClientFile,
     entry: &ClientEntry,
@@ -217,7 +217,7 @@ fn leads_to_gateway(entry: &Json, gateway: &Url) -> bool {
         })
 }
 
-/// The text of the client's file with the entry, and without those that it replaces.
+/// Returns the text of the client's file with the entry, and without the entries that it replaces.
 fn edit_file(
     target: &ClientFile,
     entry: &ClientEntry,
@@ -229,7 +229,7 @@ fn edit_file(
         .map_err(|error| ExportError::Edit { file: target.label(), error })
 }
 
-/// What the user may not expect.
+/// Returns notes about conditions that the user may not expect.
 fn note_conditions(gateway: &GatewayFile, replaced: &ReplaceableEntries) -> String {
     let mut text = String::new();
     if !gateway.file().exists() {
@@ -241,7 +241,7 @@ fn note_conditions(gateway: &GatewayFile, replaced: &ReplaceableEntries) -> Stri
     text
 }
 
-/// Writes the client's file. `text` is what was shown of the change.
+/// Writes the client's file. `text` is the preview of the change.
 fn write_entry(
     target: &ClientFile,
     after: &str,

@@ -1,5 +1,5 @@
-//! Edits a table of a YAML file line by line. Only what people and Goose write is understood: block
-//! style, with the table at the top; the caller checks the result.
+//! Edits a table of a YAML file line by line. Supports only the style of people and Goose: block
+//! style, with the table at the top level. The caller checks the result.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::edit::FileEdit;
 
-/// The edited text, or `None` if the table is not in block style.
+/// Returns the edited text, or `None` if the table is not in block style.
 pub(super) fn edit_yaml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
     let [table] = edit.table else { return None };
     if edit.removed().any(|entry| entry.table != edit.table) {
@@ -47,7 +47,7 @@ pub(super) fn edit_yaml(text: &str, edit: &FileEdit<'_>) -> Option<String> {
     Some(lines.join("\n") + "\n")
 }
 
-/// The key of a line at the top.
+/// Returns the key of a line at the top level.
 fn header_of(line: &str) -> Option<&str> {
     if line.starts_with([' ', '\t', '#', '-']) {
         return None;
@@ -55,7 +55,8 @@ fn header_of(line: &str) -> Option<&str> {
     line.split_once(':').map(|(key, _)| key.trim_matches(['"', '\'']))
 }
 
-/// The line behind a table: the next key at the top. Comments directly above it are its own.
+/// Returns the index after a table, at the next key of the top level. Comments directly above that
+/// key belong to it.
 fn table_end(lines: &[String], at: usize) -> usize {
     let after = lines.iter().enumerate().skip(at + 1);
     let next = after
@@ -67,14 +68,14 @@ fn table_end(lines: &[String], at: usize) -> usize {
     next - own.iter().rev().take_while(|line| line.starts_with('#')).count()
 }
 
-/// A line without content.
+/// Returns true for a line without content.
 fn is_filler(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with('#')
 }
 
-/// Removes the entry of a name: its line, and those that are indented deeper. A list may be
-/// indented as its key is.
+/// Removes the entry of a name: its line, and the lines that are indented deeper. A list may be
+/// indented like its key.
 fn remove_entry(body: &mut Vec<String>, name: &str, indent: usize) {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let is_entry = |line: &String| {
@@ -90,7 +91,7 @@ fn remove_entry(body: &mut Vec<String>, name: &str, indent: usize) {
             break;
         }
     }
-    // Comments above the next entry are its own.
+    // Comments above the next entry belong to that one.
     while end > start + 1
         && body.get(end - 1).is_some_and(|line| line.trim_start().starts_with('#'))
     {
@@ -99,7 +100,7 @@ fn remove_entry(body: &mut Vec<String>, name: &str, indent: usize) {
     body.drain(start..end);
 }
 
-/// Texts are written as JSON, which YAML includes.
+/// Writes an entry. Texts are written as JSON, which YAML includes.
 fn write_entry(out: &mut String, name: &str, value: &Json, indent: usize) -> Option<()> {
     let blank = " ".repeat(indent);
     match value {

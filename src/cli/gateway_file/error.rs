@@ -1,17 +1,17 @@
-//! Why a configuration was not edited.
+//! Errors of editing a configuration.
 
 use std::path::PathBuf;
 
 use crate::cli::edited_file::EditedFileError;
 use crate::cli::{CONFIG_FAULT, FAILURE, FailureExit};
 
-/// Why the file was not edited.
+/// Reason that the file was not edited.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum GatewayFileError {
     /// The file cannot be read or written.
     #[error(transparent)]
     File(#[from] EditedFileError),
-    /// The file is not TOML; `trunkline check` tells more.
+    /// The file is not TOML; `trunkline check` prints details.
     #[error("{}: invalid TOML: run `trunkline check --config {}` first", path.display(), path.display())]
     Syntax {
         /// The file.
@@ -25,7 +25,7 @@ pub(in crate::cli) enum GatewayFileError {
         /// `servers` or `profiles`.
         section: &'static str,
     },
-    /// The entry is written in a way that the edit does not understand.
+    /// The form of the entry is not supported by the edit.
     #[error("{}: [{section}.{name}] is written in a form that cannot be edited safely; remove it by hand", path.display())]
     Form {
         /// The file.
@@ -42,7 +42,7 @@ pub(in crate::cli) enum GatewayFileError {
         path: PathBuf,
         /// Its size with the edits, in bytes.
         len: usize,
-        /// The largest configuration, in bytes.
+        /// Maximum size of a configuration, in bytes.
         max: usize,
     },
     /// The configuration would be invalid.

@@ -1,5 +1,5 @@
-//! Edits `gateway.toml` on behalf of a person: comments and order stay, the result is checked as
-//! `trunkline check` does before anything is written, and a file that changed meanwhile is not
+//! Edits `gateway.toml` on behalf of a person. Comments and order stay, the result is checked like
+//! in `trunkline check` before the file is written, and a file that changed meanwhile is not
 //! touched.
 
 mod error;
@@ -21,12 +21,12 @@ pub(super) use pending::{CompleteEnvironment, PendingFiles};
 #[derive(Debug)]
 pub(super) struct GatewayFile {
     file: EditedFile,
-    /// The edited text, which `document` would write in another order where keys are dotted.
+    /// The edited text. `document` would write dotted keys in another order.
     text: String,
     document: DocumentMut,
 }
 
-/// A section whose entries are tables with names.
+/// A section with named tables as entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatewaySection {
     Servers,
@@ -48,7 +48,7 @@ impl GatewaySection {
 pub(super) struct NewEntry<'a> {
     pub(super) section: GatewaySection,
     pub(super) name: &'a str,
-    /// Its TOML, with the comments above it.
+    /// TOML of the entry, with the comments above it.
     pub(super) block: &'a str,
 }
 
@@ -70,7 +70,7 @@ impl GatewayFile {
         &self.file
     }
 
-    /// The file, for people.
+    /// Returns the path of the file, for people.
     pub(super) fn label(&self) -> String {
         self.file.path().display().to_string()
     }
@@ -79,13 +79,13 @@ impl GatewayFile {
         self.file.path().to_owned()
     }
 
-    /// The folder of the file, absolute: paths in the configuration are relative to it.
+    /// Returns the absolute folder of the file: paths in the configuration are relative to it.
     pub(super) fn folder(&self) -> PathBuf {
         let path = std::path::absolute(self.file.path()).unwrap_or_else(|_| self.path());
         path.parent().map(Path::to_path_buf).unwrap_or_default()
     }
 
-    /// The entries of a section, in the order of the file.
+    /// Returns the entries of a section, in the order of the file.
     pub(super) fn entries(&self, section: GatewaySection) -> Vec<(String, toml::Table)> {
         let document: toml::Table = self.text().parse().unwrap_or_default();
         let entries = document.get(section.key()).and_then(toml::Value::as_table);
@@ -96,25 +96,26 @@ impl GatewayFile {
         entries.collect()
     }
 
-    /// The part of the configuration with some of its sections only.
+    /// Returns the configuration reduced to one of its sections.
     pub(super) fn section_text(&self, section: &str) -> String {
         let mut document: toml::Table = self.text().parse().unwrap_or_default();
         document.retain(|key, _| key == section);
         document.to_string()
     }
 
-    /// Whether a section has an entry of this name.
+    /// Returns true if a section has an entry of this name.
     pub(super) fn has_entry(&self, section: GatewaySection, name: &str) -> bool {
         let entries = self.document.get(section.key()).and_then(Item::as_table_like);
         entries.is_some_and(|entries| entries.contains_key(name))
     }
 
-    /// The text as edited.
+    /// Returns the edited text.
     pub(super) fn text(&self) -> String {
         self.text.clone()
     }
 
-    /// Adds entries behind the others of their sections, in one edit. Comments above them come along.
+    /// Adds entries behind the others of their sections, in one edit, together with the comments
+    /// above them.
     ///
     /// # Errors
     /// [`GatewayFileError`].
@@ -134,7 +135,7 @@ impl GatewayFile {
         Ok(())
     }
 
-    /// Adds an entry to the document, and not to the text.
+    /// Adds an entry to the document only, not to the text.
     fn insert_entry(&mut self, new: NewEntry<'_>) -> Result<(), GatewayFileError> {
         let NewEntry { section, name, block } = new;
         let syntax = |path| GatewayFileError::Syntax { path };
@@ -157,13 +158,13 @@ impl GatewayFile {
     /// Adds lines of comments at the end.
     pub(super) fn add_comment(&mut self, lines: &str) {
         self.text = append_block(&self.text, lines);
-        // Comments change nothing but the end of the document.
+        // Comments affect only the end of the document.
         if let Ok(document) = self.text.parse() {
             self.document = document;
         }
     }
 
-    /// Removes an entry with the comments directly above it. `false` if there is none.
+    /// Removes an entry with the comments directly above it. Returns false if it does not exist.
     ///
     /// # Errors
     /// [`GatewayFileError::InlineSection`] and [`GatewayFileError::Form`].
@@ -197,7 +198,7 @@ impl GatewayFile {
         entries.as_table_mut().ok_or(error)
     }
 
-    /// The edited configuration, read as `serve` reads it.
+    /// Reads the edited configuration in the same way as `serve`.
     ///
     /// # Errors
     /// All faults.
@@ -219,8 +220,8 @@ impl GatewayFile {
         Config::read(&source, environment)
     }
 
-    /// Checks the edited configuration as `trunkline check` does. Returns warnings: the environment
-    /// of the person who edits need not be the gateway's, so that variables may be missing here.
+    /// Checks the edited configuration like `trunkline check`. Returns warnings about unset
+    /// variables, because the environment of this command may differ from the gateway's.
     ///
     /// # Errors
     /// [`GatewayFileError::Invalid`].
@@ -251,7 +252,7 @@ impl GatewayFile {
         )
     }
 
-    /// Where the version before is, if there was one.
+    /// Describes the location of the previous version, if there was one.
     pub(super) fn describe_backup(&self, written: &WriteOutcome) -> String {
         if self.file.exists() {
             format!("before: {}\n", written.backup.display())
@@ -260,7 +261,7 @@ impl GatewayFile {
         }
     }
 
-    /// Writes the edited file, and keeps the version before.
+    /// Writes the edited file, and keeps the previous version.
     ///
     /// # Errors
     /// [`EditedFileError`].
@@ -269,7 +270,7 @@ impl GatewayFile {
     }
 }
 
-/// The variables that are not set, if nothing else is wrong.
+/// Returns the unset variables, if these are the only faults.
 fn unset_variables(faults: &ConfigFaults) -> Option<Vec<String>> {
     let names = faults.list().iter().map(|fault| match &fault.problem {
         ConfigProblem::EnvUnset { name } => Some(name.clone()),
@@ -290,13 +291,13 @@ fn forget_positions(table: &mut Table) {
     }
 }
 
-/// Whether all lines of one text are in another, in the same order.
+/// Returns true if `text` contains all lines of `other`, in the same order.
 fn has_lines_of(text: &str, other: &str) -> bool {
     let mut lines = text.lines();
     other.lines().all(|line| lines.any(|found| found == line))
 }
 
-/// A text with lines at its end, behind a blank one.
+/// Returns a text with lines at its end, after a blank one.
 fn append_block(text: &str, block: &str) -> String {
     let block = block.trim_matches('\n');
     let gap = match text {
@@ -307,7 +308,7 @@ fn append_block(text: &str, block: &str) -> String {
     format!("{text}{gap}{block}\n")
 }
 
-/// The first entry of a file begins at its top.
+/// Moves the first entry of a file to its top.
 fn trim_prefix(table: &mut Table) {
     let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let prefix = prefix.trim_start().to_owned();

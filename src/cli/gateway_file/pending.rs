@@ -1,4 +1,4 @@
-//! The environment in which an edited configuration is checked.
+//! Environment for checking an edited configuration.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::codec::file::FileError;
 use crate::config::{CommandFault, Environment, Secret, SystemEnvironment, check_file_value};
 
-/// Files that are to be written together with the configuration: the configuration is checked as if
-/// they existed.
+/// Files that are written together with the configuration. The configuration is checked as if they
+/// existed.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct PendingFiles {
     texts: HashMap<PathBuf, Secret>,
@@ -38,9 +38,9 @@ impl Environment for PendingFiles {
     }
 }
 
-/// An environment in which every variable is set, and every command succeeds: a variable that is
-/// missing, and a command, have a value that names them. So two servers that use the same one are
-/// equal wherever they are compared.
+/// An environment with a value for every variable and every command. Missing variables and commands
+/// get their name as the value, so that two servers that use the same one are equal wherever they
+/// are compared.
 #[derive(Debug)]
 pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
 

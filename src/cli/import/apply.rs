@@ -1,4 +1,4 @@
-//! The plan of an import is printed, or checked and written.
+//! Prints the plan of an import, or checks and writes it.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -16,7 +16,7 @@ use super::ImportError;
 use super::plan::ImportPlan;
 use super::secret_files::SECRETS_FOLDER;
 
-/// What would be added, as TOML.
+/// Returns the additions as TOML.
 pub(super) fn preview_plan(plan: &ImportPlan, gateway: &GatewayFile) -> String {
     let mut text = String::new();
     for note in &plan.notes {
@@ -40,7 +40,7 @@ pub(super) fn preview_plan(plan: &ImportPlan, gateway: &GatewayFile) -> String {
 const SECRET_FILES: &str =
     "\n# With --write, these files get the secrets; only their owner can read them:\n";
 
-/// How to write what was shown, or why that would be refused.
+/// Returns the command that writes the shown plan, or the reason that it would be refused.
 pub(super) fn offer_write(plan: &ImportPlan, gateway: &GatewayFile) -> String {
     if plan.entries.is_empty() {
         return String::new();
@@ -65,7 +65,8 @@ pub(super) fn offer_write(plan: &ImportPlan, gateway: &GatewayFile) -> String {
     text
 }
 
-/// What `--expect` covers: the configuration, and the secrets that move to files beside it.
+/// Returns the text that `--expect` covers: the configuration, and the secrets that move to files
+/// beside it.
 pub(super) fn expected_text(plan: &ImportPlan, gateway: &GatewayFile) -> String {
     let mut text = gateway.text();
     for secret in &plan.secrets {
@@ -83,7 +84,7 @@ fn pending_files(plan: &ImportPlan, gateway: &GatewayFile) -> PendingFiles {
     pending
 }
 
-/// Edits the configuration as planned, without writing it.
+/// Edits the configuration by the plan, without writing it.
 pub(super) fn apply_plan(plan: &ImportPlan, gateway: &mut GatewayFile) -> Result<(), ImportError> {
     let (comments, entries): (Vec<_>, Vec<_>) =
         plan.entries.iter().partition(|entry| entry.inactive.is_some());
@@ -101,7 +102,7 @@ pub(super) fn apply_plan(plan: &ImportPlan, gateway: &mut GatewayFile) -> Result
     Ok(())
 }
 
-/// Checks and writes everything: secrets first, so that a gateway that watches the configuration
+/// Checks and writes the plan. Secrets go first, so that a gateway that watches the configuration
 /// finds them.
 pub(super) fn write_plan(plan: &ImportPlan, gateway: &GatewayFile) -> Result<String, ImportError> {
     if plan.entries.is_empty() {
@@ -112,7 +113,7 @@ pub(super) fn write_plan(plan: &ImportPlan, gateway: &GatewayFile) -> Result<Str
     let done = write_secrets(plan, &gateway.folder(), &mut written)
         .and_then(|()| gateway.write().map_err(ImportError::from));
     if done.is_err() {
-        // Files that no configuration names would only be secrets left lying about.
+        // Files without a reference in the configuration would only be forgotten secrets.
         for path in written {
             let _ = fs::remove_file(path);
         }
@@ -122,7 +123,7 @@ pub(super) fn write_plan(plan: &ImportPlan, gateway: &GatewayFile) -> Result<Str
     Ok(text)
 }
 
-/// Writes the files with secrets, and notes each that was written.
+/// Writes the files with secrets, and adds each to the list of written files.
 fn write_secrets(
     plan: &ImportPlan,
     folder: &Path,

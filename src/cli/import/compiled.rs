@@ -1,4 +1,4 @@
-//! Servers as the gateway would read them.
+//! Servers in the form that the gateway would read.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use super::known::{ComparedServer, KnownServers, entry_text};
 use super::render::render_server;
 use super::secret_files::TrialFiles;
 
-/// A server as the gateway would read it, with its secrets in place.
+/// A server in the form that the gateway would read, with its secrets in place.
 pub(super) struct CompiledServer {
-    /// With stand-ins for variables that are not set here, and its table in the configuration.
+    /// The server with stand-ins for variables that are not set here, and its table in the
+    /// configuration.
     pub(super) complete: Option<(Arc<ServerConfig>, toml::Table)>,
-    /// What is wrong with it here.
+    /// Faults of the server in this environment.
     pub(super) fault: Option<ConfigFaults>,
 }
 
@@ -32,7 +33,7 @@ impl CompiledServer {
         Self { complete: config.zip(table.cloned()), fault }
     }
 
-    /// The server of the gateway that does the same, and the table of this one.
+    /// Returns the equivalent server of the gateway, and the table of this one.
     pub(super) fn find_known<'k>(
         &self,
         known: &'k KnownServers,

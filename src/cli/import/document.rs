@@ -1,8 +1,8 @@
-//! The text of another program's configuration, read into one form: a JSON value.
+//! Text of another program's configuration, read into one form: a JSON value.
 //!
-//! The files belong to other programs and may be anything. They are bounded in size, nesting and
-//! expansion, duplicate keys are faults, and an error names the file, the line and the rule, but
-//! quotes nothing: the text may be a secret.
+//! The files belong to other programs and may have any content. They are bounded in size, nesting
+//! and expansion, and duplicate keys are faults. An error names the file, the line and the rule,
+//! but quotes no text, because the text may be a secret.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(in crate::cli) enum Notation {
     Toml,
 }
 
-/// Why a file was not read. The name of the file is in each message.
+/// Reason that a file was not read. Each message has the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum DocumentError {
     /// The file cannot be opened, or is too large.
@@ -46,12 +46,12 @@ pub(in crate::cli) enum DocumentError {
         /// The line of the first invalid byte.
         line: usize,
     },
-    /// A field is not as the program documents it.
+    /// A field differs from the program's documentation.
     #[error("{file}: {fault}")]
     Field {
         /// Its name.
         file: String,
-        /// What is wrong, and where.
+        /// The fault, with the path of the field.
         fault: FieldFault,
     },
     /// The text does not parse.
@@ -61,10 +61,10 @@ pub(in crate::cli) enum DocumentError {
         file: String,
         /// The line of the fault.
         line: usize,
-        /// What the parser expected.
+        /// The rule that the parser expected.
         rule: String,
     },
-    /// The file has no servers in a form that is known.
+    /// The file has no servers in a known form.
     #[error(
         "{file}: no MCP servers in a form that is known; --from NAME names the program that it belongs to"
     )]
@@ -74,12 +74,12 @@ pub(in crate::cli) enum DocumentError {
     },
 }
 
-/// The largest file that is read, in bytes. Claude Code keeps the history of all projects in the file
-/// of its servers.
+/// Maximum bytes of a file. Claude Code keeps the history of all projects in the file of its
+/// servers.
 pub(in crate::cli) const MAX_DOCUMENT: usize = 32 << 20;
 
 impl Notation {
-    /// The notation that the ending of a file's name, or else the text, suggests.
+    /// Detects the notation by the extension of the file's name, or otherwise by the text.
     pub(in crate::cli) fn detect(path: &Path, text: &str) -> Self {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("json" | "jsonc") => Self::Json,
@@ -104,7 +104,7 @@ pub(super) fn parse_bytes(
     parse_document(file, text, notation(text))
 }
 
-/// Decodes the bytes of a file; a byte order mark is left out.
+/// Decodes the bytes of a file, without a byte order mark.
 fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, DocumentError> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)),
@@ -115,7 +115,7 @@ fn decode_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, DocumentError
     }
 }
 
-/// Parses the text of a file; one without content is null.
+/// Parses the text of a file; an empty one is null.
 pub(in crate::cli) fn parse_document(
     file: &str,
     text: &str,
@@ -134,7 +134,8 @@ pub(in crate::cli) fn parse_document(
 type SyntaxFault = (usize, String);
 
 fn parse_json(text: &str) -> Result<Json, SyntaxFault> {
-    // A value takes up more memory than text. Commas within texts count, too: few texts have many.
+    // A value takes up more memory than its text. Commas within texts count, too: few texts have
+    // many.
     if memchr::memchr2_iter(b',', b'[', text.as_bytes()).count() > MAX_JSON_VALUES {
         return Err((1, format!("expected at most {MAX_JSON_VALUES} values")));
     }
@@ -145,7 +146,7 @@ fn parse_json(text: &str) -> Result<Json, SyntaxFault> {
     Ok(value.into())
 }
 
-/// Comments and trailing commas are what editors allow in these files; the rest is JSON.
+/// Allows comments and trailing commas, as editors do in these files; the rest is strict JSON.
 pub(in crate::cli) fn jsonc_options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -161,7 +162,7 @@ pub(in crate::cli) fn jsonc_options() -> ParseOptions {
     }
 }
 
-/// Which of two equal keys another program reads is not known, so neither is taken.
+/// Rejects duplicate keys, because it is unknown which of them the other program reads.
 fn check_duplicate_keys(text: &str, value: &JsoncValue<'_>) -> Result<(), SyntaxFault> {
     match value {
         JsoncValue::Object(object) => {
@@ -212,11 +213,11 @@ fn parse_toml(text: &str) -> Result<Json, SyntaxFault> {
     serde_json::to_value(table).map_err(|error| (1, error.to_string()))
 }
 
-/// How many values a JSON file may have, counted by what separates them.
+/// Maximum number of values in a JSON file, counted by their separators.
 const MAX_JSON_VALUES: usize = 2_000_000;
-/// How deep a YAML file may be nested.
+/// Maximum nesting of a YAML file.
 const MAX_YAML_DEPTH: usize = 64;
-/// How many nodes a YAML file may have, those of its aliases included.
+/// Maximum number of nodes in a YAML file, including those of its aliases.
 const MAX_YAML_NODES: usize = 200_000;
 
 #[cfg(test)]

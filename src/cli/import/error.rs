@@ -1,4 +1,4 @@
-//! Why nothing was imported, added or removed.
+//! Errors of an import, an addition or a removal.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use crate::cli::{FAILURE, FailureExit, WRONG_USE};
 use super::document::DocumentError;
 use super::imported::InactiveReason;
 
-/// Why nothing was imported.
+/// Reason that no entry was imported.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum ImportError {
-    /// The source is neither a program nor a file.
+    /// The source is not a known program and not a file.
     #[error("`{source_name}` is neither a file nor a program that is known: {known}")]
     UnknownSource {
-        /// As given.
+        /// The source as given.
         source_name: String,
         /// The ids of all programs.
         known: String,
     },
-    /// The program is not known.
+    /// The program is unknown.
     #[error("--from: `{id}` is not known, expected one of {known}")]
     UnknownProgram {
-        /// As given.
+        /// The id as given.
         id: String,
         /// The ids of all programs.
         known: String,
@@ -40,7 +40,7 @@ pub(in crate::cli) enum ImportError {
     /// The name belongs to another server.
     #[error("{} has a [servers.{name}] already", config.display())]
     NameTaken {
-        /// As given.
+        /// The name as given.
         name: String,
         /// The configuration.
         config: PathBuf,
@@ -48,7 +48,7 @@ pub(in crate::cli) enum ImportError {
     /// There is no server of this name.
     #[error("{} has no [servers.{name}]", config.display())]
     NoServer {
-        /// As given.
+        /// The name as given.
         name: String,
         /// The configuration.
         config: PathBuf,
@@ -67,10 +67,10 @@ pub(in crate::cli) enum ImportError {
         /// The configuration.
         config: PathBuf,
     },
-    /// What was found is not a server to add.
+    /// The entry that was found is not a server to add.
     #[error("nothing was added: {note}")]
     NotAServer {
-        /// What it is.
+        /// Description of the entry.
         note: String,
     },
     /// A file cannot be read.

@@ -1,22 +1,22 @@
-//! The fields of one object of a foreign configuration: each is taken once, and what is left over
-//! has no counterpart.
+//! Fields of one object of a foreign configuration. Each is taken once; the remaining ones have no
+//! counterpart.
 
 use serde_json::{Map, Value as Json};
 
 use super::imported::{ImportedFile, ImportedServer, ImportedText};
 use super::references::ReferenceContext;
 
-/// An object whose fields are taken one by one.
+/// An object with fields that are taken one by one.
 pub(super) struct ForeignFields<'a> {
-    /// Where it is, such as `mcpServers.github`.
+    /// Path of the object, such as `mcpServers.github`.
     path: String,
     fields: Map<String, Json>,
     references: &'a ReferenceContext,
     pub(super) notes: Vec<String>,
 }
 
-/// A field is not as its program documents it. Kinds are named and values are not: a value may be a
-/// secret.
+/// A field that differs from its program's documentation. The message names types and never values:
+/// a value may be a secret.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum FieldFault {
     /// The value is of another kind.
@@ -28,10 +28,10 @@ pub(in crate::cli) enum FieldFault {
 }
 
 impl<'a> ForeignFields<'a> {
-    /// The fields of a value.
+    /// Opens the fields of a value.
     ///
     /// # Errors
-    /// The value is no object.
+    /// The value is not an object.
     pub(super) fn open(
         path: impl Into<String>,
         value: &Json,
@@ -51,7 +51,7 @@ impl<'a> ForeignFields<'a> {
         self.fields.shift_remove(name).filter(|value| !value.is_null())
     }
 
-    /// Takes fields that mean nothing to a gateway.
+    /// Takes fields without meaning for a gateway.
     pub(super) fn skip(&mut self, names: &[&str]) {
         for name in names {
             self.take(name);
@@ -75,7 +75,7 @@ impl<'a> ForeignFields<'a> {
         }
     }
 
-    /// Takes a plain text that has to be there.
+    /// Takes a required plain text.
     pub(super) fn require_string(
         &mut self,
         name: &str,
@@ -101,7 +101,7 @@ impl<'a> ForeignFields<'a> {
         }
     }
 
-    /// Takes a number that is not negative.
+    /// Takes a non-negative number.
     pub(super) fn take_number(&mut self, name: &str) -> Result<Option<f64>, FieldFault> {
         let Some(value) = self.take(name) else { return Ok(None) };
         match value.as_f64() {
@@ -123,7 +123,7 @@ impl<'a> ForeignFields<'a> {
         }
     }
 
-    /// Takes a list of plain texts, `None` if there is none.
+    /// Takes a list of plain texts; `None` if it is missing.
     pub(super) fn take_list(&mut self, name: &str) -> Result<Option<Vec<String>>, FieldFault> {
         if self.has(name) { self.take_strings(name).map(Some) } else { Ok(None) }
     }
@@ -178,7 +178,7 @@ impl<'a> ForeignFields<'a> {
         }
     }
 
-    /// Takes a list whose items are objects, or texts that stand for an object with one field.
+    /// Takes a list of objects. A text in the list is short for an object with one field.
     pub(super) fn take_objects_or_texts(
         &mut self,
         name: &str,
@@ -200,7 +200,7 @@ impl<'a> ForeignFields<'a> {
         self.references
     }
 
-    /// The notes, and one for each field that was not taken.
+    /// Returns the notes, and one for each remaining field.
     pub(super) fn finish(mut self) -> Vec<String> {
         let names = self.fields.iter().filter(|(_, value)| !value.is_null());
         let left: Vec<_> = names.map(|(name, _)| format!("`{name}` has no counterpart")).collect();
@@ -221,10 +221,10 @@ pub(super) struct ServerTable<'a> {
 }
 
 impl<'a> ServerTable<'a> {
-    /// The table at some keys; `None` if there is none.
+    /// Finds the table at some keys; `None` if it is missing.
     ///
     /// # Errors
-    /// The value there is no table.
+    /// The value at the keys is not a table.
     pub(super) fn find(document: &'a Json, path: &[&str]) -> Result<Option<Self>, FieldFault> {
         let mut value = document;
         for key in path {
@@ -240,7 +240,7 @@ impl<'a> ServerTable<'a> {
         }
     }
 
-    /// Reads each entry. One that cannot be read is named and left out.
+    /// Reads each entry. An unreadable one is noted and omitted.
     pub(super) fn read_entries(
         &self,
         references: &ReferenceContext,
@@ -261,7 +261,7 @@ impl<'a> ServerTable<'a> {
     }
 }
 
-/// A text, or the text of a number or boolean: YAML writes `8080` for both.
+/// Returns a text, or the text of a number or boolean: YAML writes `8080` for both.
 fn read_scalar(path: &str, value: Json) -> Result<String, FieldFault> {
     match value {
         Json::String(text) => Ok(text),

@@ -1,4 +1,5 @@
-//! What every format is read into: servers and profiles, and what of them has no counterpart.
+//! The common form of all formats: servers and profiles, and notes about settings without a
+//! counterpart.
 
 use crate::config::Secret;
 
@@ -11,12 +12,12 @@ pub(super) struct ImportedFile {
     pub(super) servers: Vec<ImportedServer>,
     /// In the order of the file.
     pub(super) profiles: Vec<ImportedProfile>,
-    /// What concerns none of them alone, one sentence each.
+    /// Notes about the file in general, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
 impl ImportedFile {
-    /// Notes that an entry is left out.
+    /// Notes that an entry is omitted.
     pub(super) fn leave_out(&mut self, name: &str, fault: &FieldFault) {
         self.notes.push(format!("`{name}` is left out: {fault}"));
     }
@@ -25,26 +26,26 @@ impl ImportedFile {
 /// One server.
 #[derive(Debug)]
 pub(super) struct ImportedServer {
-    /// Its name in the file, or one made from its URL.
+    /// Its name in the file, or a name derived from its URL.
     pub(super) name: String,
     /// The keys that lead to the table with its entry.
     pub(super) table: Vec<String>,
     pub(super) target: ImportedTarget,
     /// Further settings of `[servers.NAME]`, in order.
     pub(super) settings: Vec<(&'static str, SettingText)>,
-    /// The tools that clients see, by native name.
+    /// Tools that clients see, by native name.
     pub(super) allow: Vec<String>,
-    /// The tools that clients do not see.
+    /// Tools that are hidden from clients.
     pub(super) deny: Vec<String>,
     /// The settings of single tools.
     pub(super) tools: Vec<ImportedTool>,
-    /// What has no counterpart, one sentence each.
+    /// Settings without a counterpart, one sentence each.
     pub(super) notes: Vec<String>,
-    /// Why it is written as a comment, if it is.
+    /// Reason that it is written as a comment, if it is.
     pub(super) inactive: Option<InactiveReason>,
 }
 
-/// Why an entry cannot be used as it is, and becomes a comment.
+/// Reason that an entry cannot be used as it is, and becomes a comment.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(in crate::cli) enum InactiveReason {
     /// Its own program does not start it.
@@ -64,7 +65,7 @@ pub(in crate::cli) enum InactiveReason {
         /// The gateway's setting.
         setting: &'static str,
     },
-    /// A server of a profile is not there.
+    /// A server of a profile is missing.
     #[error("[servers.{server}] is a comment or missing: it has to be there first")]
     MissingServer {
         /// The server.
@@ -73,13 +74,13 @@ pub(in crate::cli) enum InactiveReason {
     /// The gateway would refuse it.
     #[error("{}", faults.join("; "))]
     Invalid {
-        /// What is wrong.
+        /// The faults.
         faults: Vec<String>,
     },
 }
 
 impl ImportedServer {
-    /// Restricts the tools to a list; an empty list allows none.
+    /// Restricts the tools to a list; an empty list allows no tool.
     pub(super) fn allow_only(&mut self, tools: Vec<String>) {
         if tools.is_empty() {
             self.deny.push("*".to_owned());
@@ -87,13 +88,13 @@ impl ImportedServer {
         self.allow.extend(tools);
     }
 
-    /// Has it written as a comment, because its own program does not start it.
+    /// Marks the entry as a comment, because its own program does not start it.
     pub(super) fn mark_switched_off(&mut self) {
         self.inactive = Some(InactiveReason::SwitchedOff);
     }
 }
 
-/// How a server is reached.
+/// Address or program of a server.
 #[derive(Debug, PartialEq)]
 pub(in crate::cli) enum ImportedTarget {
     Command {
@@ -108,7 +109,7 @@ pub(in crate::cli) enum ImportedTarget {
         headers: Vec<(String, ImportedText)>,
         transport: Option<&'static str>,
     },
-    /// An HTTP API whose OpenAPI document is found at its URL.
+    /// An HTTP API with its OpenAPI document at its URL.
     OpenApi { url: ImportedText, headers: Vec<(String, ImportedText)> },
 }
 
@@ -124,7 +125,7 @@ pub(super) enum SettingText {
 /// The settings of one tool.
 #[derive(Debug, Default)]
 pub(super) struct ImportedTool {
-    /// The server's own name for it.
+    /// Its native name.
     pub(super) native: String,
     pub(super) public: Option<String>,
     pub(super) description: Option<String>,
@@ -155,7 +156,7 @@ pub(in crate::cli) enum ImportedPiece {
     Variable(String),
     /// The contents of a file.
     File(String),
-    /// To be moved to a file of its own.
+    /// A secret to move to a file of its own.
     Secret(Secret),
 }
 
@@ -170,7 +171,7 @@ impl ImportedText {
         Self(vec![ImportedPiece::Plain(text.into())])
     }
 
-    /// The text as a person would read it, with `${NAME}` for a variable.
+    /// Returns the text in readable form, with `${NAME}` for a variable.
     pub(super) fn describe(&self) -> String {
         let pieces = self.0.iter().map(|piece| match piece {
             ImportedPiece::Plain(text) => text.clone(),
@@ -181,7 +182,7 @@ impl ImportedText {
         pieces.collect()
     }
 
-    /// The text with one more piece at its end.
+    /// Returns the text with one more piece at its end.
     pub(super) fn with_piece(mut self, piece: ImportedPiece) -> Self {
         match (self.0.last_mut(), piece) {
             (Some(ImportedPiece::Plain(last)), ImportedPiece::Plain(text)) => last.push_str(&text),
@@ -191,12 +192,12 @@ impl ImportedText {
         self
     }
 
-    /// Whether a piece of it is a secret.
+    /// Returns true if a piece of it is a secret.
     pub(super) fn has_secret(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, ImportedPiece::Secret(_)))
     }
 
-    /// Whether it is plain text without references.
+    /// Returns true if it is plain text without references.
     pub(super) fn is_plain(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, ImportedPiece::Plain(_)))
     }

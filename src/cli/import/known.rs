@@ -1,4 +1,4 @@
-//! The servers that the gateway has already, and the entries of clients that are the gateway itself.
+//! Servers that the gateway has already, and client entries that lead to the gateway itself.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::config::{Config, ServerConfig};
 
 use super::imported::{ImportedPiece, ImportedServer, ImportedTarget, ImportedText};
 
-/// What the gateway has.
+/// The gateway's servers.
 #[derive(Debug)]
 pub(super) struct KnownServers {
     servers: Vec<ComparedServer>,
-    /// Where clients find the gateway.
+    /// The gateway's configuration, for its addresses.
     address: Option<Config>,
-    /// What could not be compared.
+    /// Entries that could not be compared.
     pub(super) notes: Vec<String>,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct ComparedServer {
 }
 
 impl KnownServers {
-    /// The servers of a configuration. Variables that are not set here have stand-ins, so that they
-    /// are equal in both.
+    /// Reads the servers of a configuration. Variables that are not set here get stand-ins, so that
+    /// they are equal on both sides.
     pub(super) fn read(gateway: &GatewayFile) -> Self {
         let pending = PendingFiles::default();
         let environment = CompleteEnvironment(&pending);
@@ -55,12 +55,12 @@ impl KnownServers {
         self.servers.push(server);
     }
 
-    /// The server that is reached in the same way, under whatever name.
+    /// Returns the server with the same target, under any name.
     pub(super) fn find(&self, config: &ServerConfig) -> Option<&ComparedServer> {
         self.servers.iter().find(|known| known.config.target == config.target)
     }
 
-    /// Whether an entry points a client at this gateway.
+    /// Returns true if an entry points a client at this gateway.
     pub(super) fn is_gateway(&self, server: &ImportedServer) -> bool {
         match &server.target {
             ImportedTarget::Command { command, args, .. } => {
@@ -73,7 +73,7 @@ impl KnownServers {
             ImportedTarget::Http { url, headers, .. } => {
                 let is_key = |piece: &ImportedPiece| matches!(piece, ImportedPiece::Variable(name) if name == KEY_VARIABLE);
                 let url = url.describe();
-                // An export writes this name and this variable, wherever the gateway is.
+                // An export writes this name and this variable, for any address of the gateway.
                 (server.name == "trunkline" && is_endpoint(&url))
                     || headers.iter().any(|(_, text)| text.0.iter().any(is_key))
                     || self.is_own_url(&url)
@@ -90,14 +90,14 @@ impl KnownServers {
         let is_listed = gateway.allowed_hosts.iter().any(|allowed| {
             allowed.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
         });
-        // A proxy in front of a name may have another port.
+        // A proxy in front of a host name may have another port.
         let is_port = url.port_or_known_default() == Some(gateway.listen.port());
         is_endpoint(text) && (is_listed || (is_local && is_port))
     }
 }
 
 impl ComparedServer {
-    /// The settings that hide tools here and not in an entry.
+    /// Lists the settings that hide tools here and not in an entry.
     pub(super) fn list_hidden_tools(&self, entry: &toml::Table) -> Vec<String> {
         let tools = |table: &toml::Table, key: &str| table.get("tools")?.get(key).cloned();
         let hides = |key: &&str| {
@@ -107,7 +107,7 @@ impl ComparedServer {
         ["allow", "deny"].into_iter().filter(hides).map(|key| format!("tools.{key}")).collect()
     }
 
-    /// The settings of an entry that are not the same here.
+    /// Lists the settings of an entry that differ here.
     pub(super) fn list_differences(&self, entry: &toml::Table) -> Vec<String> {
         let mut differences = Vec::new();
         for (key, value) in entry.iter().filter(|(key, _)| !TARGET_KEYS.contains(&key.as_str())) {
@@ -127,15 +127,15 @@ impl ComparedServer {
     }
 }
 
-/// The configuration with one server. Its keys are sorted, so that the order of headers makes no
-/// difference.
+/// Returns the configuration with one server. Its keys are sorted, so that the order of headers has
+/// no effect.
 pub(super) fn entry_text(name: &str, table: &toml::Table) -> String {
     let entries = toml::Table::from_iter([(name.to_owned(), toml::Value::Table(table.clone()))]);
     let key = GatewaySection::Servers.key().to_owned();
     toml::Table::from_iter([(key, toml::Value::Table(entries))]).to_string()
 }
 
-/// Whether a URL has the path of the gateway or of one of its profiles.
+/// Returns true if a URL has the path of the gateway or of one of its profiles.
 fn is_endpoint(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     let path = url.path().trim_end_matches('/');
@@ -145,6 +145,6 @@ fn is_endpoint(url: &str) -> bool {
             .is_some_and(|profile| !profile.is_empty() && !profile.contains('/'))
 }
 
-/// The settings by which a server is reached; they are compared as they are read.
+/// Settings of a server's target; they are compared in parsed form.
 const TARGET_KEYS: [&str; 10] =
     ["command", "args", "env", "pass_env", "cwd", "url", "headers", "transport", "kind", "openapi"];

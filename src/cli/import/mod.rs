@@ -1,8 +1,9 @@
-//! `trunkline import`: servers that other programs have configured, as TOML for `gateway.toml`.
+//! `trunkline import`: servers from the configurations of other programs, as TOML for
+//! `gateway.toml`.
 //!
 //! Every format is read into one form (`imported.rs`), which `plan.rs` turns into entries of the
 //! configuration and `render.rs` into TOML. Nothing is written without `--write`, and no secret is
-//! ever printed: what looks like one moves to a file that only its owner can read.
+//! ever printed: a text that looks like one moves to a file that only its owner can read.
 
 mod apply;
 pub(super) mod clients;
@@ -43,15 +44,15 @@ pub(super) use sources::{ConfigFile, FoundConfig};
 
 /// Take over the servers that other programs have configured
 ///
-/// Without a source it lists the configurations that it finds. With one it prints what it would add
-/// to gateway.toml.
+/// Without a source it lists the configurations that it finds. With one it prints the additions to
+/// gateway.toml.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ImportArgs {
     /// A program, a file, or `-` for standard input
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// The program that a file or standard input belongs to; by default its form tells
+    /// The program that a file or standard input belongs to; detected by its form if not given
     #[arg(long, value_name = "PROGRAM", requires = "sources")]
     from: Option<String>,
     #[command(flatten)]
@@ -59,7 +60,7 @@ pub(super) struct ImportArgs {
     /// Write to the configuration file
     #[arg(long, requires = "sources")]
     write: bool,
-    /// Only print; the default
+    /// Only print (the default)
     #[arg(long, conflicts_with = "write")]
     dry_run: bool,
     /// Write only if it is the change that was shown
@@ -98,7 +99,7 @@ pub(super) fn run(args: &ImportArgs) -> ExitCode {
     }
 }
 
-/// The configurations that are found, and what to type next.
+/// Lists the configurations found, and the next command to type.
 fn list_found(folders: &UserFolders) -> String {
     let mut text = String::new();
     let mut first = None;
@@ -158,7 +159,7 @@ fn import_sources(args: &ImportArgs, folders: &UserFolders) -> Result<String, Im
     Ok(preview_plan(&plan, &gateway) + &offer_write(&plan, &gateway))
 }
 
-/// Adds one server that is described on the command line, or prints what would be added.
+/// Adds one server described on the command line, or prints the addition.
 ///
 /// # Errors
 /// [`ImportError`].
@@ -184,16 +185,16 @@ pub(super) fn add_found_server(
     }
 }
 
-/// Whether a new server is written or shown.
+/// Mode of an addition.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AddMode {
-    /// To the configuration.
+    /// Writes to the configuration.
     Write,
-    /// To standard output.
+    /// Prints to standard output.
     Preview,
 }
 
-/// Checks that a plan adds a server that works.
+/// Checks that a plan adds a working server.
 fn check_added(plan: &ImportPlan, config: &Path) -> Result<(), ImportError> {
     match plan.entries.as_slice() {
         [entry] => match &entry.inactive {
@@ -207,7 +208,7 @@ fn check_added(plan: &ImportPlan, config: &Path) -> Result<(), ImportError> {
     }
 }
 
-/// The entries of a client's file that the gateway has as servers now.
+/// Returns the entries of a client's file that the gateway has as servers now.
 ///
 /// # Errors
 /// [`DocumentError`].
@@ -225,7 +226,7 @@ fn find_program(id: &str) -> Result<&'static KnownClient, ImportError> {
     KnownClient::by_id(id).ok_or_else(unknown)
 }
 
-/// The files of a source.
+/// Returns the files of a source.
 fn find_files(
     source: &str,
     from: Option<&'static KnownClient>,

@@ -1,10 +1,10 @@
-//! Names that the gateway accepts, made from names that other programs accept. The same name always
-//! becomes the same name.
+//! Valid names for the gateway, derived from the names of other programs. The same input always
+//! gives the same name.
 
 use crate::call::ServerName;
 
-/// A valid server name: other characters become `-`, and `__`, which separates server and tool,
-/// becomes `_`.
+/// Returns a valid server name: other characters become `-`, and `__`, which separates server and
+/// tool, becomes `_`.
 pub(in crate::cli) fn server_name(text: &str) -> String {
     let mut name = replace_characters(text);
     while name.contains("__") {
@@ -13,7 +13,7 @@ pub(in crate::cli) fn server_name(text: &str) -> String {
     clip_name(&name, ServerName::MAX_LEN, "server")
 }
 
-/// A valid profile name; `default` is the profile of `/mcp` itself and not any agent's.
+/// Returns a valid profile name. `default` is reserved for the profile of `/mcp` itself.
 pub(in crate::cli) fn profile_name(text: &str) -> String {
     match clip_name(&replace_characters(text), MAX_PROFILE, "profile") {
         name if name == crate::call::ProfileName::DEFAULT => "default-agent".to_owned(),
@@ -21,7 +21,7 @@ pub(in crate::cli) fn profile_name(text: &str) -> String {
     }
 }
 
-/// A name that is not taken: itself, or with the first free number from 2 on.
+/// Returns a free name: the name itself, or the name with the first free number from 2 on.
 pub(super) fn unique_name(name: &str, max: usize, is_taken: impl Fn(&str) -> bool) -> String {
     if !is_taken(name) {
         return name.to_owned();
@@ -46,7 +46,7 @@ fn clip_name(name: &str, max: usize, fallback: &str) -> String {
     if name.is_empty() { fallback.to_owned() } else { name.to_owned() }
 }
 
-/// The longest name of a profile, in bytes.
+/// Maximum bytes of a profile's name.
 const MAX_PROFILE: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! From what was found to what is added: valid and unique names, no duplicates, secrets in files of
-//! their own, and what cannot be used yet as a comment.
+//! Plans the additions for the entries found: valid and unique names, no duplicates, secrets in
+//! files of their own, and comments for entries that cannot be used yet.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -22,14 +22,14 @@ use super::secret_files::{SecretFile, SecretFiles};
 use super::secrets::{command_has_secret, mark_secrets};
 use super::sources::FoundConfig;
 
-/// What an import adds.
+/// Additions of an import.
 #[derive(Debug, Default)]
 pub(super) struct ImportPlan {
     pub(super) entries: Vec<PlannedEntry>,
-    /// Sentences about the whole: duplicates, and what was left out.
+    /// General notes: duplicates, and omitted entries.
     pub(super) notes: Vec<String>,
     pub(super) secrets: Vec<SecretFile>,
-    /// The servers of the gateway that were found again, by name.
+    /// Servers of the gateway that were found again, by name.
     pub(super) duplicates: Vec<String>,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct ImportPlan {
 pub(super) struct PlannedEntry {
     pub(super) section: GatewaySection,
     pub(super) name: String,
-    /// Its TOML, with the comments above it.
+    /// TOML of the entry, with the comments above it.
     pub(super) block: String,
-    /// Why it is written as a comment, if it is.
+    /// Reason that it is written as a comment, if it is.
     pub(super) inactive: Option<InactiveReason>,
 }
 
@@ -67,12 +67,12 @@ pub(in crate::cli) struct ForeignEntry {
 #[derive(Debug, Default)]
 pub(in crate::cli) struct ReplaceableEntries {
     pub(in crate::cli) entries: Vec<ForeignEntry>,
-    /// Why others cannot be replaced.
+    /// Reasons that other entries cannot be replaced.
     pub(in crate::cli) notes: Vec<String>,
 }
 
-/// The entries that the gateway has as servers now, with the same tools.
-/// For a client of one profile, also those of which the profile shows everything.
+/// Returns the entries that the gateway has as servers now, with the same tools. For a client of
+/// one profile, also the entries of servers that the profile shows in full.
 pub(super) fn find_replaceable(
     found: FoundConfig,
     gateway: &GatewayFile,
@@ -111,7 +111,7 @@ pub(super) fn find_replaceable(
     replaceable
 }
 
-/// Whether clients of a profile see everything that a server offers.
+/// Returns true if clients of a profile see all elements of a server.
 fn shows_whole(profile: &ProfileConfig, server: &ServerName) -> bool {
     let names_elements =
         profile.tools.is_some() || profile.prompts.is_some() || profile.resources.is_some();
@@ -120,14 +120,14 @@ fn shows_whole(profile: &ProfileConfig, server: &ServerName) -> bool {
 
 struct Planner<'a> {
     gateway: &'a GatewayFile,
-    /// The servers that are configured already or planned.
+    /// Servers that are already configured or planned.
     known: KnownServers,
     plan: ImportPlan,
-    /// The names of the entries that are planned.
+    /// Names of the planned entries.
     taken: HashSet<(&'static str, String)>,
-    /// The servers among them that are active.
+    /// Active servers among them.
     active: HashSet<String>,
-    /// The lines of the configuration that begin with `#[`, as comments with entries do.
+    /// Lines of the configuration that begin with `#[`, like entries in comments.
     comments: HashSet<String>,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Planner<'a> {
         let prefix = label.map(|label| format!("{label}: ")).unwrap_or_default();
         let notes = contents.notes.into_iter().map(|note| format!("{prefix}{note}"));
         self.plan.notes.extend(notes);
-        // The names in the file, and those that the servers have in the gateway.
+        // Maps the names in the file to the names of the servers in the gateway.
         let mut names = HashMap::new();
         for mut server in contents.servers {
             mark_secrets(&mut server);
@@ -222,14 +222,14 @@ impl<'a> Planner<'a> {
         self.plan.duplicates.push(known.to_owned());
     }
 
-    /// The TOML of a server; its secrets are part of the plan.
+    /// Returns the TOML of a server; its secrets become part of the plan.
     fn render_block(&mut self, server: &ImportedServer, name: &str) -> String {
         let mut files =
             SecretFiles { gateway: self.gateway, server: name, planned: &mut self.plan.secrets };
         render_server(server, name, &mut files)
     }
 
-    /// Whether an earlier import added the same server as a comment.
+    /// Returns true if an earlier import added the same server as a comment.
     fn is_commented_out(&mut self, server: &ImportedServer, name: &str) -> bool {
         let planned = self.plan.secrets.len();
         let block = comment_out(&self.render_block(server, name));
@@ -256,7 +256,8 @@ impl<'a> Planner<'a> {
             self.note(label, &profile.name, "is there already, as a profile");
             return;
         }
-        // Two names of this import may differ only in characters that a profile's name cannot have.
+        // Two names of this import may differ only in characters that are invalid in a profile's
+        // name.
         let wanted = unique_name(&wanted, LONGEST_PROFILE, |name| {
             self.is_taken(section, name) || self.is_comment(section, name)
         });
@@ -301,12 +302,12 @@ impl<'a> Planner<'a> {
             || self.taken.contains(&(section.key(), name.to_owned()))
     }
 
-    /// Whether an entry of this name is a comment.
+    /// Returns true if an entry of this name is a comment.
     fn is_comment(&self, section: GatewaySection, name: &str) -> bool {
         self.comments.contains(&format!("#[{}.{name}]", section.key()))
     }
 
-    /// The first server of a profile that is not active.
+    /// Returns the first inactive server of a profile.
     fn missing_server(&self, profile: &ImportedProfile) -> Option<String> {
         let is_active = |name: &&String| {
             self.active.contains(*name) || self.gateway.has_entry(GatewaySection::Servers, name)
@@ -315,7 +316,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Why a server can only be a comment.
+/// Returns the reason that a server can only be a comment.
 fn inactive_reason(server: &ImportedServer, fault: Option<ConfigFaults>) -> Option<InactiveReason> {
     if server.inactive.is_some() {
         return server.inactive.clone();
@@ -333,5 +334,5 @@ fn inactive_reason(server: &ImportedServer, fault: Option<ConfigFaults>) -> Opti
     Some(InactiveReason::Invalid { faults })
 }
 
-/// The most characters of a profile's name.
+/// Maximum characters of a profile's name.
 const LONGEST_PROFILE: usize = 64;

@@ -7,7 +7,7 @@ use super::imported::{ImportedPiece, ImportedText};
 /// The references that a program replaces in its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum ReferenceNotation {
-    /// None: every text is meant as it is.
+    /// None: every text is literal.
     None,
     /// `${env:NAME}`, `${input:ID}`, `${userHome}`, `${workspaceFolder}`, `${/}`.
     Prefixed,
@@ -19,11 +19,11 @@ pub(in crate::cli) enum ReferenceNotation {
     Bare,
     /// The gateway's own: `${env:NAME}` and `${file:PATH}`.
     Own,
-    /// The program is not known: `${env:NAME}`, `${NAME}` and `${NAME:-DEFAULT}`.
+    /// An unknown program: `${env:NAME}`, `${NAME}` and `${NAME:-DEFAULT}`.
     Any,
 }
 
-/// What references are resolved with.
+/// Context for resolving references.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct ReferenceContext {
     pub(super) notation: ReferenceNotation,
@@ -31,14 +31,14 @@ pub(in crate::cli) struct ReferenceContext {
     pub(super) home: Option<PathBuf>,
     /// The folder of the project that the file belongs to, if it belongs to one.
     pub(super) project: Option<PathBuf>,
-    /// The folder of the file itself: `{file:PATH}` begins there.
+    /// The folder of the file itself, to which `{file:PATH}` is relative.
     pub(super) folder: Option<PathBuf>,
-    /// Whether an environment variable is set here.
+    /// Returns true if an environment variable is set here.
     pub(super) is_set: fn(&str) -> bool,
 }
 
 impl ReferenceContext {
-    /// References in a text that belongs to no file.
+    /// Returns the context of a text without a file.
     pub(in crate::cli) fn without_folders(notation: ReferenceNotation) -> Self {
         Self { notation, home: None, project: None, folder: None, is_set: |_| true }
     }
@@ -57,7 +57,8 @@ impl ReferenceContext {
         ImportedText(pieces)
     }
 
-    /// The first reference of a text: what is before it, itself, and what follows.
+    /// Finds the first reference of a text. Returns the text before it, the reference, and the
+    /// rest.
     fn find_reference<'t>(
         &self,
         text: &'t str,
@@ -84,7 +85,7 @@ impl ReferenceContext {
         }
     }
 
-    /// A reference, from the text within its braces.
+    /// Parses a reference from the text within its braces.
     fn read_reference<'t>(&self, inside: &'t str) -> Option<ForeignReference<'t>> {
         let prefixed = || match inside.split_once(':') {
             Some(("env", name)) => Some(ForeignReference::Variable { name, default: None }),
@@ -192,7 +193,7 @@ enum ForeignReference<'t> {
         name: &'t str,
         default: Option<&'t str>,
     },
-    /// A value that an editor asks its user for.
+    /// A value that an editor requests from its user.
     Input(&'t str),
     File(&'t str),
     Home,
@@ -200,11 +201,11 @@ enum ForeignReference<'t> {
     /// The last part of the project's folder.
     ProjectName,
     Separator,
-    /// A reference of a kind that the gateway does not have.
+    /// A reference of a kind that the gateway does not support.
     Unknown(&'t str),
 }
 
-/// The first `$NAME` of a text.
+/// Finds the first `$NAME` of a text.
 fn find_dollar_name(text: &str) -> Option<(&str, ForeignReference<'_>, &str)> {
     text.match_indices('$').find_map(|(at, _)| {
         let name = text.get(at + 1..)?;
@@ -218,7 +219,7 @@ fn find_dollar_name(text: &str) -> Option<(&str, ForeignReference<'_>, &str)> {
     })
 }
 
-/// A path of another program's file, which is relative to its project.
+/// Returns a path of another program's file, resolved against its project.
 pub(super) fn absolute_path(path: &str, project: Option<&Path>) -> String {
     match project {
         Some(project) => project.join(path).display().to_string(),
@@ -240,7 +241,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The name of an environment variable for the id of an input.
+/// Derives the name of an environment variable from the id of an input.
 fn variable_name(id: &str) -> String {
     let name: String = id
         .chars()

@@ -1,4 +1,4 @@
-//! Servers and profiles as TOML, as a person would write them.
+//! Servers and profiles as TOML in readable style.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ use super::imported::{
     SettingText,
 };
 
-/// The path of the file that holds a secret, by its place in the server: `${file:PATH}`.
+/// Path of the file that holds a secret, by its place in the server: `${file:PATH}`.
 pub(super) trait SecretPaths {
-    /// The path of the secret in the text that is used as `usage`.
+    /// Returns the path of the secret in the text that is used as `usage`.
     fn secret_path(&mut self, usage: &str, secret: &crate::config::Secret) -> String;
 }
 
-/// The TOML of a server: `[servers.NAME]`, and the tables of its tools.
+/// Renders the TOML of a server: `[servers.NAME]`, and the tables of its tools.
 pub(super) fn render_server(
     server: &ImportedServer,
     name: &str,
@@ -98,7 +98,7 @@ fn render_tool(tool: &ImportedTool, server: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// The TOML of a profile; its servers are named as in the gateway.
+/// Renders the TOML of a profile; its servers have their names in the gateway.
 pub(super) fn render_profile(profile: &ImportedProfile, name: &str) -> String {
     let mut lines = vec![format!("[profiles.{}]", render_key(name))];
     for (setting, names) in [("servers", &profile.servers), ("tools", &profile.tools)] {
@@ -110,10 +110,10 @@ pub(super) fn render_profile(profile: &ImportedProfile, name: &str) -> String {
     lines.join("\n")
 }
 
-/// A text as the value of a setting with substitution.
+/// Renders a text as the value of a setting with substitution.
 fn render_text(text: &ImportedText, usage: &str, secrets: &mut dyn SecretPaths) -> String {
     let pieces = text.0.iter().map(|piece| match piece {
-        // `$${` is a `${` that is meant as it is.
+        // `$${` is a literal `${`.
         ImportedPiece::Plain(text) => text.replace("${", "$${"),
         ImportedPiece::Variable(name) => format!("${{env:{name}}}"),
         ImportedPiece::File(path) => format!("${{file:{path}}}"),
@@ -125,7 +125,7 @@ fn render_text(text: &ImportedText, usage: &str, secrets: &mut dyn SecretPaths) 
 }
 
 fn render_pairs(pairs: &[(String, ImportedText)], secrets: &mut dyn SecretPaths) -> Value {
-    // The programs take the last of two equal names, too.
+    // The programs use the last of two equal names, too.
     let mut table = InlineTable::new();
     for (name, text) in pairs {
         table.insert(name, quote_text(&render_text(text, name, secrets)));
@@ -142,8 +142,8 @@ fn quote_list(texts: &[String]) -> Value {
     texts.iter().map(|text| quote_text(text)).collect::<Array>().into()
 }
 
-/// A text as a string on one line. Line ends are escaped, so that no text looks like a setting of
-/// its own, and so is everything that could make a terminal or an editor show another text.
+/// Quotes a text as a string on one line. Escapes line ends, so that no text looks like a setting
+/// of its own, and all characters that could make a terminal or an editor show another text.
 fn quote_text(text: &str) -> Value {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -162,12 +162,12 @@ fn quote_text(text: &str) -> Value {
     quoted.parse().unwrap_or_else(|_| Value::from(text))
 }
 
-/// Whether a character is shown as an escape when it is printed.
+/// Returns true if a character is printed as an escape.
 fn is_invisible(c: char) -> bool {
     escape_controls(c.encode_utf8(&mut [0; 4])).len() > c.len_utf8()
 }
 
-/// A name as a key, in quotes if it needs them.
+/// Renders a name as a key, in quotes if required.
 fn render_key(name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !name.is_empty() && name.bytes().all(is_bare) {
@@ -176,7 +176,8 @@ fn render_key(name: &str) -> String {
     quote_text(name).to_string().trim().to_owned()
 }
 
-/// The lines of a block as comments: without a blank behind the `#`, so that removing it is enough.
+/// Returns the lines of a block as comments: without a blank after the `#`, so that removing it
+/// suffices.
 pub(super) fn comment_out(block: &str) -> String {
     let lines = block.lines().map(|line| match line {
         "" => "#\n".to_owned(),

@@ -1,4 +1,4 @@
-//! The files that secrets move to: `secrets/SERVER.USAGE`, beside the configuration.
+//! Files for secrets: `secrets/SERVER.USAGE`, beside the configuration.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use super::render::SecretPaths;
 /// A secret that moves to a file of its own.
 #[derive(Debug)]
 pub(super) struct SecretFile {
-    /// Relative to the configuration's folder.
+    /// Path relative to the configuration's folder.
     pub(super) path: String,
     pub(super) text: Secret,
 }
 
-/// Secrets of a server that is only tried.
+/// Secrets of a server during a trial compilation.
 pub(super) struct TrialFiles {
     folder: PathBuf,
     pub(super) pending: PendingFiles,
@@ -38,7 +38,7 @@ impl SecretPaths for TrialFiles {
     }
 }
 
-/// Secrets of a server that is planned.
+/// Secrets of a planned server.
 pub(super) struct SecretFiles<'a> {
     pub(super) gateway: &'a GatewayFile,
     pub(super) server: &'a str,
@@ -58,7 +58,7 @@ impl SecretPaths for SecretFiles<'_> {
         for path in std::iter::once(stem.clone()).chain(numbered) {
             let file = folder.join(&path);
             let is_planned = self.planned.iter().any(|file| file.path == path);
-            // An existing file may be left from an earlier import, or be the secret of another
+            // An existing file may be a remainder of an earlier import, or the secret of another
             // server.
             match read_file(&file, MAX_SECRET) {
                 Ok(text) if text == secret.expose().as_bytes() && !is_planned => return path,
@@ -73,7 +73,7 @@ impl SecretPaths for SecretFiles<'_> {
     }
 }
 
-/// The longest secret that is compared with an existing file, in bytes.
+/// Maximum bytes of a secret that is compared with an existing file.
 const MAX_SECRET: usize = 64 << 10;
-/// Where the files with secrets are, beside the configuration.
+/// Folder of the files with secrets, beside the configuration.
 pub(super) const SECRETS_FOLDER: &str = "secrets";

@@ -1,4 +1,4 @@
-//! The forms in which programs write their servers, and which one a document has.
+//! Configuration formats of other programs, and their detection.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::systems;
 /// The form of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfigShape {
-    /// A table of servers under this key: what most clients have in common.
+    /// A table of servers under this key, as in most clients.
     ServerMap(&'static str),
     /// The same at the top and within each project.
     ClaudeCode,
@@ -40,7 +40,7 @@ pub(super) enum ConfigShape {
     OpenLegion,
 }
 
-/// What a reader needs besides the document.
+/// Context for a reader besides the document.
 pub(super) struct ShapeContext<'a> {
     pub(super) references: &'a ReferenceContext,
     /// The file, unless the document came from standard input.
@@ -74,7 +74,7 @@ impl ConfigShape {
         }
     }
 
-    /// The form that a document has by its keys.
+    /// Detects the form of a document by its keys.
     pub(super) fn detect(document: &Json) -> Option<Self> {
         let is_table = |key: &str| document.get(key).is_some_and(Json::is_object);
         if is_table("mcpServers") {
@@ -102,7 +102,7 @@ impl ConfigShape {
         systems::signalwire::has_servers(document).then_some(Self::SignalWire)
     }
 
-    /// Three programs have a key `mcp`.
+    /// Distinguishes three programs with a key `mcp`.
     fn detect_mcp(document: &Json, mcp: &Map<String, Json>) -> Self {
         let servers = mcp.get("servers").and_then(Json::as_object).unwrap_or(mcp);
         let any = |keys: &[&str]| {
@@ -121,7 +121,7 @@ impl ConfigShape {
     }
 }
 
-/// Whether an entry of a table has one of these keys.
+/// Returns true if an entry of a table has one of these keys.
 fn any_entry(document: &Json, table: &str, keys: &[&str]) -> bool {
     let entries = document.get(table).and_then(Json::as_object).into_iter().flatten();
     entries.into_iter().any(|(_, entry)| keys.iter().any(|key| entry.get(key).is_some()))

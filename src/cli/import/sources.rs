@@ -1,4 +1,4 @@
-//! Where an import reads from: a client by its name, a file, or standard input.
+//! Sources of an import: a client by its name, a file, or standard input.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use super::imported::{ImportedFile, ImportedServer, ImportedTarget};
 use super::references::{ReferenceContext, ReferenceNotation};
 use super::shapes::{ConfigShape, ShapeContext};
 
-/// What one file contains.
+/// Contents of one file.
 #[derive(Debug)]
 pub(in crate::cli) struct FoundConfig {
-    /// The file, for people; `None` for what a person typed.
+    /// Name of the file, for people; `None` for the command line.
     pub(super) label: Option<String>,
     pub(super) contents: ImportedFile,
 }
 
 impl FoundConfig {
-    /// What a person typed.
+    /// Wraps a server from the command line.
     pub(in crate::cli) fn typed(name: &str, target: ImportedTarget) -> Self {
         let servers = vec![ImportedServer::new(name, target)];
         Self { label: None, contents: ImportedFile { servers, ..ImportedFile::default() } }
@@ -40,12 +40,12 @@ pub(in crate::cli) struct ConfigFile {
     form: FormChoice,
 }
 
-/// Which form a file may have.
+/// Permitted forms of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FormChoice {
-    /// The one of its program: a person named the program for this file.
+    /// Only the form of its program: a person named the program for this file.
     Given,
-    /// Also another one: people paste the entries of one program into the file of another.
+    /// Also another form: people paste the entries of one program into the file of another.
     Detected,
 }
 
@@ -54,7 +54,7 @@ impl ConfigFile {
         Self { path: Some(path), client: Some(client), form: FormChoice::Detected }
     }
 
-    /// A file by its path; the path may tell the program.
+    /// Returns a file by its path; the path may identify the program.
     pub(super) fn at_path(path: &Path, from: Option<&'static KnownClient>) -> Self {
         let client = from.or_else(|| KnownClient::by_path(path));
         Self { path: Some(path.to_owned()), client, form: FormChoice::of(from) }
@@ -64,7 +64,7 @@ impl ConfigFile {
         Self { path: None, client: from, form: FormChoice::of(from) }
     }
 
-    /// Its name, for people: below the home folder it begins with `~`.
+    /// Returns its name, for people: below the home folder it begins with `~`.
     pub(super) fn label(&self, folders: &UserFolders) -> String {
         let Some(path) = &self.path else { return "standard input".to_owned() };
         match folders.home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
@@ -73,7 +73,7 @@ impl ConfigFile {
         }
     }
 
-    /// Reads the file, and what it contains.
+    /// Reads the file and its servers.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -105,7 +105,7 @@ impl ConfigFile {
         Ok(bytes)
     }
 
-    /// `None` if the form is not known.
+    /// Returns `None` if the form is unknown.
     fn read_document(
         &self,
         document: &Json,
@@ -126,7 +126,7 @@ impl ConfigFile {
         }
     }
 
-    /// What the references in the file mean.
+    /// Returns the context for references in the file.
     pub(in crate::cli) fn references(&self, folders: &UserFolders) -> ReferenceContext {
         let path = self.path.as_deref();
         let project = self.client.zip(path);

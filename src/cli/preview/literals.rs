@@ -1,4 +1,4 @@
-//! Where the literals of a document are in its text.
+//! Positions of a document's literals in its text.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::cli::import::document::{Notation, jsonc_options};
 
-/// The places of a document's literals, in the shape of the document.
+/// Positions of a document's literals, in the shape of the document.
 #[derive(Debug)]
 pub(super) enum LiteralTree {
     Scalar(Range<usize>),
@@ -26,7 +26,7 @@ pub(super) struct Literal {
 }
 
 impl LiteralTree {
-    /// The ranges of all keys and scalars.
+    /// Collects the ranges of all keys and scalars.
     pub(super) fn collect_ranges(&self, ranges: &mut Vec<Range<usize>>) {
         match self {
             Self::Scalar(range) => ranges.push(range.clone()),
@@ -41,7 +41,7 @@ impl LiteralTree {
     }
 }
 
-/// The literals of a text in JSON or TOML. `None` if it cannot be read.
+/// Reads the literals of a text in JSON or TOML; `None` if it does not parse.
 pub(super) fn read_literals(text: &str, notation: Notation) -> Option<LiteralTree> {
     match notation {
         Notation::Json => {

@@ -1,7 +1,7 @@
 //! A change of a file as a diff for people, without the secrets of the file.
 //!
-//! Values are hidden where the syntax tree has them, however they are written: every secret within
-//! the tables of servers, every value outside of them, and every comment.
+//! Values are hidden by their position in the syntax tree, in any notation: every secret within the
+//! tables of servers, every value outside of them, and every comment.
 
 mod literals;
 mod yaml;
@@ -22,16 +22,16 @@ pub(super) struct FileChange<'a> {
     /// The file, for people.
     pub(super) name: &'a str,
     pub(super) notation: Notation,
-    /// The tables of servers, by the keys that lead to them.
+    /// Keys that lead to each table of servers.
     pub(super) tables: &'a [Vec<String>],
-    /// What the file's program replaces by values of its own is no secret.
+    /// References that the file's program resolves; they are no secrets.
     pub(super) references: &'a ReferenceContext,
     pub(super) before: &'a str,
     pub(super) after: &'a str,
 }
 
 impl FileChange<'_> {
-    /// The lines that differ.
+    /// Returns the differing lines.
     pub(super) fn render_diff(&self) -> String {
         let (before, after) = (self.hide_values(self.before), self.hide_values(self.after));
         if before == after && self.before != self.after {
@@ -40,8 +40,8 @@ impl FileChange<'_> {
         unified_diff(self.name, &before, &after)
     }
 
-    /// A version of the file with `***` for what is not shown. One that cannot be read is not shown
-    /// at all.
+    /// Returns a version of the file with `***` in place of hidden values. An unreadable version is
+    /// hidden completely.
     fn hide_values(&self, text: &str) -> String {
         if self.notation == Notation::Yaml {
             return hide_yaml(text, self.tables, self.references);
@@ -87,7 +87,7 @@ impl FileChange<'_> {
     }
 }
 
-/// The scalars that are not shown as they are.
+/// Collects the scalars that are hidden or changed in the preview.
 fn collect_changed(tree: &LiteralTree, value: &Json, shown: &Json, hidden: &mut Vec<Range<usize>>) {
     match tree {
         LiteralTree::Scalar(range) if value != shown => hidden.push(range.clone()),
@@ -107,8 +107,8 @@ fn collect_changed(tree: &LiteralTree, value: &Json, shown: &Json, hidden: &mut 
     }
 }
 
-/// The text with `"***"` for hidden ranges. Comments, which are between the literals, are hidden,
-/// too.
+/// Returns the text with `"***"` for hidden ranges. Comments, which are between the literals, are
+/// hidden, too.
 fn hide_ranges(
     text: &str,
     hidden: &[Range<usize>],
@@ -133,7 +133,7 @@ fn hide_ranges(
     shown
 }
 
-/// Appends a text without literals. What begins like a comment there is one.
+/// Appends a text without literals. Any text in it that begins like a comment is one.
 fn hide_comments(mut gap: &str, opening: &str, shown: &mut String) {
     while let Some((before, comment)) = gap.find(opening).and_then(|at| gap.split_at_checked(at)) {
         let (comment, after) = comment.split_at(comment_end(comment));
@@ -148,7 +148,7 @@ fn hide_comments(mut gap: &str, opening: &str, shown: &mut String) {
     shown.push_str(gap);
 }
 
-/// The length of the comment that a text begins with.
+/// Returns the length of the comment at the beginning of a text.
 fn comment_end(text: &str) -> usize {
     match text.strip_prefix("/*") {
         Some(inner) => inner.find("*/").map_or(text.len(), |end| end + 4),
@@ -156,7 +156,7 @@ fn comment_end(text: &str) -> usize {
     }
 }
 
-/// What is shown instead of a secret.
+/// Text in place of a secret.
 const HIDDEN: &str = "***";
 
 #[cfg(test)]

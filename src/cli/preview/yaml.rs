@@ -1,5 +1,5 @@
-//! Hides the values of a YAML file line by line. Only a value that is whole on the line of its key is
-//! shown: what may continue another line is hidden.
+//! Hides the values of a YAML file line by line. Shows only a value that is complete on the line of
+//! its key; text that may continue another line is hidden.
 
 use serde_json::Value as Json;
 
@@ -8,7 +8,7 @@ use crate::cli::import::{ANY_SECRET, ReferenceContext, hide_secrets, holds_value
 
 use super::HIDDEN;
 
-/// The text with `***` for what is not shown.
+/// Returns the text with `***` in place of hidden values.
 pub(super) fn hide_yaml(
     text: &str,
     tables: &[Vec<String>],
@@ -19,14 +19,14 @@ pub(super) fn hide_yaml(
     lines.collect()
 }
 
-/// What the lines before say about a line.
+/// Context of a line from the preceding lines.
 #[derive(Default)]
 struct LineState {
-    /// Whether the last key at the top is a table of servers.
+    /// True if the last key at the top level is a table of servers.
     is_table: bool,
-    /// The depth of a line with a value: lines that are deeper continue the value.
+    /// Depth of a line with a value; deeper lines continue the value.
     continued: Option<usize>,
-    /// The depth of a table of variables or headers.
+    /// Depth of a table of variables or headers.
     values: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ impl LineState {
     }
 }
 
-/// A key and its value.
+/// Splits a key and its value.
 fn split_pair(content: &str) -> Option<(&str, &str)> {
     if content.starts_with([':', '-', '{', '[', '"', '\'', '?', '!', '&', '*']) {
         return None;
@@ -81,7 +81,7 @@ fn split_pair(content: &str) -> Option<(&str, &str)> {
     (!key.contains([' ', '"'])).then(|| (key, value.trim()))
 }
 
-/// Whether a value may be shown.
+/// Returns true if a value may be shown.
 fn is_harmless(name: &str, value: &str, references: &ReferenceContext) -> bool {
     // A comment behind the value, an anchor, an alias, a tag, or the head of a block of lines.
     if value.contains(" #") || value.starts_with(['|', '>', '&', '*', '!', '#']) {

@@ -1,5 +1,5 @@
-//! Watches the folder of baselines, so that a running gateway takes up what `trunkline pin approve`
-//! has written.
+//! Watches the folder of baselines, so that a running gateway applies the approvals of `trunkline
+//! pin approve`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub(super) async fn finish_audit(trail: &AuditTrail) {
     let _ = tokio::task::spawn_blocking(move || trail.finish(PATIENCE)).await;
 }
 
-/// A client on standard streams reads standard output: no record may be written there.
+/// Checks that no record goes to standard output if a client on standard streams reads it.
 ///
 /// # Errors
 /// The fault, in a sentence.
@@ -37,7 +37,7 @@ pub(super) fn check_standard_output(config: &Config, doors: Doors) -> Result<(),
     Ok(())
 }
 
-/// The settings of the log; `None` without a sink.
+/// Builds the settings of the log; `None` without a sink.
 pub(super) fn audit_settings(config: &AuditConfig) -> Option<AuditSettings> {
     Some(AuditSettings {
         sink: sink_settings(config)?,
@@ -77,13 +77,13 @@ fn chain_mode(config: &AuditConfig) -> ChainMode {
 }
 
 fn argument_recording(config: &AuditConfig) -> Option<ArgumentRecording> {
-    // The configuration has checked the expressions; if they are too large together, values are
-    // not recorded.
+    // The configuration has checked the expressions. If they are too large in combination, values
+    // are not recorded.
     let redaction = RedactionRules::new(&config.redact_keys, &config.redact_values);
     let redaction = redaction.inspect_err(|error| tracing::error!(%error, "audit: no values"));
     let redaction = redaction.ok().filter(|_| config.arguments)?;
     Some(ArgumentRecording { size: config.arguments_size, redaction })
 }
 
-/// How long writing the last records may take.
+/// Time limit for writing the last records.
 const PATIENCE: Duration = Duration::from_secs(2);

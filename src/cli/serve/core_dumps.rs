@@ -1,12 +1,12 @@
-//! Core dumps: a crash writes no memory to a disk, unless the configuration says so.
+//! Core dumps: a crash writes no memory to a disk, unless the configuration allows it.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::config::Config;
 use crate::text::error_chain;
 
-/// Forbids core dumps of this process and of its children, for good: neither can raise the limit.
-/// Nothing happens if the configuration allows them.
+/// Forbids core dumps of this process and of its children permanently: none of them can raise the
+/// limit. Has no effect if the configuration allows core dumps.
 pub(in crate::cli) fn limit_core_dumps(config: &Config) {
     if config.gateway.core_dumps {
         return;

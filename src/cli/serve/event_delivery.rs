@@ -28,7 +28,7 @@ pub(super) async fn start_events(
     EventDelivery::start(settings, folder, metrics.event_counts().clone()).await
 }
 
-/// The settings of the delivery; `None` without a receiver.
+/// Builds the settings of the delivery; `None` without a receiver.
 pub(super) fn event_settings(config: &EventsConfig, guardian: &Guardian) -> Option<EventSettings> {
     Some(EventSettings {
         types: config.chosen_types().collect(),
@@ -78,7 +78,7 @@ impl EventProgram for ReaderProcess {
             Child::spawn(&name, &spec, &guardian).map_err(io::Error::other)
         });
         let (child, input, mut output) = spawned.await.map_err(io::Error::other)??;
-        // It has nothing to say there, and must not wait for a reader.
+        // Its output is ignored, and it must not block on a missing reader.
         tokio::spawn(async move { tokio::io::copy(&mut output, &mut tokio::io::sink()).await });
         Ok(Box::new(StartedReader { child, input }))
     }
@@ -96,7 +96,7 @@ impl RunningProgram for StartedReader {
     }
 }
 
-/// What the log calls the program, in lines from its standard error.
+/// Name of the program in the log, for lines of its standard error.
 const LOG_NAME: &str = "events";
-/// How long each step to end the program may take.
+/// Time limit for each step of ending the program.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

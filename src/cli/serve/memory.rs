@@ -1,12 +1,12 @@
-//! The memory that the gateway's control group may have, and the bounds that have to fit into it.
+//! Memory limit of the gateway's control group, and the bounds that have to fit into it.
 
 use std::path::{Path, PathBuf};
 
 use crate::codec::file::read_file;
 use crate::config::{Config, ReducedBound};
 
-/// Reduces the configuration's bounds of memory to [`BOUNDS_PERCENT`] percent of the control group's limit.
-/// Without a limit they stay.
+/// Reduces the configuration's memory bounds to [`BOUNDS_PERCENT`] percent of the control group's
+/// limit. Without a limit they stay unchanged.
 pub(super) fn fit_control_group(config: &mut Config) -> Vec<ReducedBound> {
     let groups = read_file(Path::new("/proc/self/cgroup"), MAX_GROUP_FILE).unwrap_or_default();
     let groups = String::from_utf8_lossy(&groups).into_owned();
@@ -32,8 +32,8 @@ fn share_of_limit(limit: u64) -> usize {
     usize::try_from(limit / 100 * BOUNDS_PERCENT).unwrap_or(usize::MAX)
 }
 
-/// The lowest limit of the control groups in the text of `/proc/self/cgroup`, and of those around
-/// them. In a container the file system may begin at the group itself.
+/// Returns the lowest limit of the control groups in the text of `/proc/self/cgroup`, and of their
+/// parents. In a container the file system may begin at the group itself.
 fn memory_limit(groups: &str, root: &Path) -> Option<u64> {
     let of_line = |line: &str| {
         let (_, rest) = line.split_once(':')?;
@@ -60,10 +60,10 @@ fn lowest_limit(root: &Path, path: &str, file: &str) -> Option<u64> {
     limits.min()
 }
 
-/// The share of the limit that all bounds may have together, in percent: the rest is for the program,
-/// connections and what the bounds do not count.
+/// Share of the limit for all bounds together, in percent. The rest is for the program, connections
+/// and memory that the bounds do not count.
 const BOUNDS_PERCENT: u64 = 60;
-/// The largest file of a control group that is read, in bytes.
+/// Maximum bytes of a control group's file.
 const MAX_GROUP_FILE: usize = 64 << 10;
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(limit("0::/a/b\n"), Some(104_857_600));
         has("a/memory.max", "52428800\n");
         assert_eq!(limit("0::/a/b\n"), Some(52_428_800));
-        // The group is the root of what a container sees.
+        // The group is the root of the container's view.
         has("memory.max", "1000\n");
         assert_eq!(limit("0::/not/there\n"), Some(1000));
         assert_eq!(limit("0::/../..\n"), Some(1000));

@@ -46,13 +46,13 @@ use crate::upstream::{ListStore, ServerContext, StoreSettings};
 use super::{CommonArgs, OPEN, print_error, report_error};
 pub use reload::Reloader;
 
-/// Why the gateway did not start.
+/// Reason that the gateway did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A setting turned out to be invalid when it was used.
+    /// A setting turned out to be invalid at its use.
     #[error("{0}")]
     Settings(String),
     /// The system provides no randomness, or rejects the cipher.
@@ -64,7 +64,7 @@ pub enum ServeError {
     /// The accepted definitions of servers cannot be stored.
     #[error(transparent)]
     Baselines(#[from] BaselineError),
-    /// Logins cannot be kept as the configuration says.
+    /// The configured vault cannot keep logins.
     #[error(transparent)]
     Vault(#[from] vault_keeper::VaultOpenError),
     /// The vault cannot be read.
@@ -100,7 +100,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
         }
         Ok::<_, ServeError>(())
     });
-    // Threads that still compile a schema or read a file do not delay the end.
+    // Threads that still compile a schema or read a file do not delay the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,7 +108,7 @@ pub(super) fn run(common: CommonArgs) -> ExitCode {
     }
 }
 
-/// The guardian, which ends the children if this process is killed.
+/// Returns the guardian, which ends the children if this process is killed.
 pub(super) fn guardian() -> Guardian {
     let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("trunkline"));
     Guardian::when_needed(&executable)
@@ -122,7 +122,7 @@ pub(super) fn start_log(config: &Config) -> Result<LogHandle, LogError> {
     log::init_log(levels(config), format)
 }
 
-/// Reports why the gateway did not start, and returns the exit code.
+/// Reports the reason that the gateway did not start, and returns the exit code.
 pub(super) fn not_started(error: &ServeError) -> ExitCode {
     if let ServeError::Settings(text) = error {
         print_error(text);
@@ -136,7 +136,7 @@ fn levels(config: &Config) -> LogLevels<'_> {
     LogLevels { directives: &config.log.level, access }
 }
 
-/// The addresses that a gateway listens on.
+/// Listening addresses of a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doors {
     /// The listener for clients.
@@ -146,7 +146,7 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// The addresses in a configuration.
+    /// Returns the addresses in a configuration.
     pub fn of(config: &Config) -> Self {
         Self { clients: Some(config.gateway.listen), operators: config.admin.listen }
     }
@@ -183,7 +183,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Binds the addresses, then starts the servers and serves, without waiting for any of them.
+    /// Binds the addresses, then starts the servers and serves clients without waiting for the
+    /// servers.
     ///
     /// # Errors
     /// [`ServeError`] if the gateway cannot run with this configuration at all.
@@ -346,16 +347,16 @@ impl Running {
     }
 }
 
-/// Initializes the cipher library's random number generator, which takes 20 ms once: neither during
-/// the start, nor at the first seal.
+/// Initializes the cipher library's random number generator, which takes 20 ms once. Runs after the
+/// start and before the first seal.
 async fn warm_up() {
     tokio::time::sleep(WARM_UP).await;
     // If there is no randomness, the first use reports it.
     let _ = tokio::task::spawn_blocking(|| aws_lc_rs::rand::fill(&mut [0; 1])).await;
 }
 
-/// Adds the store of kept lists. Without it the gateway only starts more slowly, so no fault of it
-/// keeps the gateway from starting.
+/// Adds the store of kept lists. Without it the gateway only starts more slowly, so a fault of the
+/// store does not keep the gateway from starting.
 async fn with_store(surroundings: ServerContext, config: &Config, path: &Path) -> ServerContext {
     let Some(folder) = config.gateway.state_dir.folder() else { return surroundings };
     let keys = &config.gateway.state_keys;
@@ -369,8 +370,9 @@ async fn with_store(surroundings: ServerContext, config: &Config, path: &Path) -
     }
 }
 
-/// The folder of accepted definitions, if the configuration has one. Without it every start accepts
-/// what servers list, so the gateway does not start without it if a change is to be held.
+/// Opens the folder of accepted definitions, if the configuration has one. Without the folder every
+/// start accepts the servers' current lists; so if a server holds changes, the gateway does not
+/// start without it.
 fn open_baselines(config: &Config, path: &Path) -> Result<Option<BaselineFolder>, ServeError> {
     let Some(folder) = config.gateway.baseline_folder() else { return Ok(None) };
     let is_needed = config.gateway.pin_dir.is_some()
@@ -429,11 +431,11 @@ fn serve_operators(
 
 /// The address without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// How long after the start the warm-up waits, while the processors are busy with it.
+/// Delay of the warm-up after the start, which keeps the processors busy.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How long the admin listener may take to end.
+/// Time limit for the end of the admin listener.
 const ADMIN_DRAIN: Duration = Duration::from_millis(500);
-/// How long sending the last events may take, even if the drain time is over.
+/// Time limit for sending the last events, even after the drain time.
 const EVENTS_PATIENCE: Duration = Duration::from_secs(1);
-/// How long sending the last spans and metrics may take.
+/// Time limit for sending the last spans and metrics.
 const OTEL_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Keeps what was used of daily quotas in `gateway.state_dir`, so that it survives a restart.
+//! Keeps the usage of daily quotas in `gateway.state_dir`, so that it survives a restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use crate::config::Config;
 use crate::policy::{QuotaFile, QuotaLedger};
 use crate::text::error_chain;
 
-/// Writes the counts every now and then, and at the end.
+/// Writes the counts periodically, and at the end.
 pub(super) struct QuotaKeeper {
     file: QuotaFile,
     ledger: Arc<QuotaLedger>,
     writing: JoinHandle<()>,
 }
 
-/// The counts of an earlier run, and the file for those of this one, if there is a `state_dir`. A
-/// file that cannot be used is reported, and begins anew: it keeps no gateway from starting.
+/// Returns the counts of an earlier run, and the file for those of this one, if there is a
+/// `state_dir`. An unusable file is reported, and the counts start from zero: it does not keep the
+/// gateway from starting.
 pub(super) fn open_quotas(config: &Config, path: &Path) -> (Arc<QuotaLedger>, Option<QuotaFile>) {
     let Some(folder) = config.gateway.state_dir.folder() else { return (Arc::default(), None) };
     let file = match QuotaFile::open(folder, path) {
@@ -63,5 +64,5 @@ async fn write_counts(file: &QuotaFile, ledger: &Arc<QuotaLedger>) {
     }
 }
 
-/// How often the counts are written: what a process that is killed loses of them.
+/// Interval between writes: a killed process loses at most the counts of this time.
 const WRITE_EVERY: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! Configuration reload while the gateway runs: builds beside the running one,
-//! swaps last, keeps the old one on any fault.
+//! Configuration reload while the gateway runs: builds the new state beside the running one, swaps
+//! last, and keeps the old one on any fault.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,13 +39,12 @@ pub struct Reloader {
     environment: Arc<dyn Environment + Send + Sync>,
     pub(super) reader: FileReader,
     one_at_a_time: Mutex<()>,
-    /// The files that a rejected configuration names: a change of one may
-    /// correct it.
+    /// Files named by a rejected configuration: a change of one may correct it.
     refused: parking_lot::Mutex<Vec<PathBuf>>,
 }
 
 impl Running {
-    /// The reloader of this gateway, with the process's log if it has one.
+    /// Returns the reloader of this gateway, with the process's log if it has one.
     pub fn reloader(&self, common: CommonArgs, log: Option<LogHandle>) -> Reloader {
         Reloader {
             common,
@@ -65,20 +64,20 @@ impl Running {
     }
 }
 
-/// A configuration that was read, with the certificates that it names.
+/// A loaded configuration, with the certificates that it names.
 struct LoadedFiles {
     config: Config,
     listeners: settings::Listeners,
     digest: String,
 }
 
-/// Why a configuration was rejected, and the files that it names.
+/// Faults of a rejected configuration, and the files that it names.
 struct RejectedFiles {
     faults: Vec<String>,
     files: Vec<PathBuf>,
 }
 
-/// The party that asks for a reload.
+/// Cause of a reload.
 enum ReloadCause {
     /// An operator, by SIGHUP or by the API.
     Operator,
@@ -86,7 +85,7 @@ enum ReloadCause {
     Watch(FileStamps),
 }
 
-/// The reason that a configuration does not take effect.
+/// Reason that a configuration does not take effect.
 enum ReloadRefusal {
     /// It has faults.
     Faults(Vec<String>),
@@ -120,7 +119,7 @@ impl ReloadReport {
 }
 
 impl Reloader {
-    /// Reads variables and files from another environment, within another time.
+    /// Reads variables and files from another environment, within another time limit.
     #[must_use]
     pub fn with_environment(
         self,
@@ -130,15 +129,15 @@ impl Reloader {
         Self { environment, reader: FileReader::new(within), ..self }
     }
 
-    /// Reads the file and applies it, also if it weakens protection: an operator asks for it. Faults
-    /// are reported in the log and the status, and the old configuration stays active.
+    /// Reads the file and applies it, even if it weakens protection, because an operator requested
+    /// it. Faults are reported in the log and the status, and the old configuration stays active.
     pub async fn reload(&self) -> ReloadOutcome {
         let outcome = self.reload_for(ReloadCause::Operator).await;
         outcome.unwrap_or(ReloadOutcome::Rejected)
     }
 
-    /// Reads files that have changed and applies them, unless they weaken protection. `None` if a
-    /// file no longer had its stamp when it was read: then nothing happens.
+    /// Reads changed files and applies them, unless they weaken protection. Returns `None` without
+    /// an effect if a file no longer had its stamp when it was read.
     pub(super) async fn reload_watched(&self, stamps: FileStamps) -> Option<ReloadOutcome> {
         self.reload_for(ReloadCause::Watch(stamps)).await
     }
@@ -161,7 +160,7 @@ impl Reloader {
         Some(report.outcome)
     }
 
-    /// Reports files that were written in place and whose last lines have no end.
+    /// Reports files that were written in place and end in an unterminated line.
     pub(super) async fn report_incomplete(&self, paths: &[PathBuf]) {
         let _turn = self.one_at_a_time.lock().await;
         let fault = |path: &PathBuf| {
@@ -206,17 +205,17 @@ impl Reloader {
         self.report.reloaded(*outcome, faults.clone(), losses);
     }
 
-    /// Has the file of the audit log opened again.
+    /// Opens the file of the audit log again.
     pub(super) fn reopen_audit(&self) {
         self.gateway.audit.reopen();
     }
 
-    /// When the running configuration is to be reloaded.
+    /// Returns the trigger for reloads of the running configuration.
     pub fn manner(&self) -> ReloadTrigger {
         self.gateway.snapshots.load().config.gateway.reload
     }
 
-    /// Waits until the commands of the configuration are to be run again: for ever, if it has none.
+    /// Waits until the commands of the configuration are due again; forever if it has none.
     pub(super) async fn command_refresh(&self) {
         let config = Arc::clone(&self.gateway.snapshots.load().config);
         if config.commands.is_empty() || config.gateway.reload != ReloadTrigger::Watch {
@@ -225,16 +224,16 @@ impl Reloader {
         tokio::time::sleep(config.gateway.command_refresh).await;
     }
 
-    /// Runs the commands of the configuration again, on a blocking thread. Returns whether an output
-    /// has changed.
+    /// Runs the commands of the configuration again, on a blocking thread. Returns true if an
+    /// output has changed.
     pub(super) async fn renew_commands(&self) -> bool {
         let config = Arc::clone(&self.gateway.snapshots.load().config);
-        // If they take too long together, a reload finds out.
+        // If they take too long together, the reload detects it.
         self.reader.run(move || renew_outputs(&config.commands)).await.unwrap_or(true)
     }
 
-    /// All files that affect the configuration: the file itself, and the files
-    /// that it names.
+    /// Returns all files that affect the configuration: the file itself, and the files that it
+    /// names.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let config = &self.gateway.snapshots.load().config;
         let tls = config.gateway.tls.iter().flat_map(|tls| {
@@ -344,7 +343,8 @@ fn load_files(
     let source = ConfigSource::open(&common.config.path).map_err(|error| {
         rejected(vec![format!("cannot read {}: {error}", common.config.path.display())])
     })?;
-    // A configuration without a setting is valid, but an empty file is one that is being written.
+    // A configuration without a setting is valid, but an empty file is usually one in the middle of
+    // a write.
     if source.bytes.trim_ascii().is_empty() {
         let fault = format!("{}: the file is empty: expected a configuration", source.name);
         return Err(rejected(vec![fault]));
@@ -359,8 +359,8 @@ fn load_files(
     Ok(LoadedFiles { config, listeners, digest: source.digest() })
 }
 
-/// Sockets, the log's format and the telemetry endpoint are fixed for the
-/// process.
+/// Warns of changes that need a restart: sockets, the log's format and the telemetry endpoint are
+/// fixed for the process.
 fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     let changed = [
         ("gateway.listen", old.gateway.listen != new.gateway.listen),
@@ -375,5 +375,5 @@ fn warn_of_what_needs_a_restart(old: &Config, new: &Config) {
     }
 }
 
-/// The ways to accept a configuration that the watcher refuses.
+/// Ways to accept a configuration that the watcher refuses.
 const ACCEPT_HINT: &str = "send SIGHUP, or restart the gateway";

@@ -1,5 +1,5 @@
-//! Translates the configuration into the settings of the listeners and the
-//! telemetry. Faults that only show when a setting is used are found here.
+//! Translates the configuration into the settings of the listeners and the telemetry. Detects
+//! faults that only appear when a setting is used.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub struct Listeners {
     pub operators: Settings,
 }
 
-/// Where browsers find the gateway that listens at this address; `None` if they do not.
+/// Returns the URL for browsers of a gateway that listens at this address; `None` if browsers
+/// cannot reach it.
 pub fn browser_url(config: &Config, address: Option<SocketAddr>) -> Option<Url> {
     let address = address?;
     if let Some(url) = &config.gateway.public_url {
@@ -35,10 +36,10 @@ pub fn browser_url(config: &Config, address: Option<SocketAddr>) -> Option<Url> 
     Url::parse(&format!("{scheme}://{address}")).ok().filter(|_| is_own)
 }
 
-/// Builds the settings of both listeners.
+/// Builds the settings of both listeners. Blocks while it reads the certificates.
 ///
 /// # Errors
-/// All faults, one sentence each. Reads the certificates, and blocks for as long as that takes.
+/// All faults, one sentence each.
 pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     let mut faults = Vec::new();
     let gateway = &config.gateway;
@@ -50,7 +51,7 @@ pub fn of(config: &Config) -> Result<Listeners, Vec<String>> {
     };
     let clients = guard("gateway", &gateway.allowed_hosts, &gateway.allowed_origins);
     let operators = guard("admin", &config.admin.allowed_hosts, &config.admin.allowed_origins);
-    // Its pages tell much and are read by probes and people, not by other pages.
+    // Its pages reveal much. Probes and people read them, other pages do not.
     let operators = operators.with_local_pages(LocalPages::Foreign);
     let tls = gateway.tls.as_ref().and_then(|tls| match load_certificates(tls) {
         Ok(certificates) => Some(certificates),

@@ -9,8 +9,8 @@ use crate::config::ReloadTrigger;
 use super::reload::Reloader;
 use super::{Running, watch};
 
-/// Announces the addresses, and reloads on SIGHUP and on changes of the file; returns on SIGTERM and
-/// SIGINT. A change that follows the announcement is seen.
+/// Announces the addresses, and reloads on SIGHUP and on changes of the file; returns on SIGTERM
+/// and SIGINT. The watch covers every change after the announcement.
 pub(in crate::cli) async fn until_told_to_stop(running: &Running, reloader: &Arc<Reloader>) {
     let watcher = watch::start(Arc::clone(reloader)).await;
     running.announce();

@@ -1,4 +1,4 @@
-//! Warns of profiles whose tools take up more tokens than their `budget`.
+//! Warns of profiles with tools that exceed their token `budget`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::snapshot::{ProfileTokens, Snapshots};
 use crate::text::{clip, escape_controls};
 
 /// Counts the tokens of profiles at the start, and again whenever a list or the configuration
-/// changes. Nothing is counted while no profile has a budget.
+/// changes. Counts only while a profile has a budget.
 pub(super) fn watch_budgets(snapshots: &Arc<Snapshots>) -> JoinHandle<()> {
     tokio::spawn(follow_changes(Arc::clone(snapshots)))
 }
@@ -22,11 +22,11 @@ async fn follow_changes(snapshots: Arc<Snapshots>) {
     let mut told = HashMap::new();
     loop {
         if has_budgets(&snapshots) {
-            // For the servers that have not listed, and for changes that come together.
+            // Wait for servers that have not listed yet, and for simultaneous changes.
             let _ = timeout(PATIENCE, snapshots.settle()).await;
             sleep(SETTLING).await;
             let snapshot = snapshots.load_full();
-            // Fails only if counting panics, which the log has then.
+            // Fails only if counting panics, which is then in the log.
             if let Ok(report) = spawn_blocking(move || snapshot.report_tokens()).await {
                 warn_of_new(&report.profiles, &mut told);
             }
@@ -45,7 +45,7 @@ fn has_budgets(snapshots: &Snapshots) -> bool {
     snapshots.load().config.profiles.iter().any(|profile| profile.budget.is_some())
 }
 
-/// Warns of the profiles that were told nothing of, or something else.
+/// Warns of the profiles without a warning so far, or with a different count.
 fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize>) {
     for profile in profiles {
         let tokens = profile.listed_tokens();
@@ -67,9 +67,9 @@ fn warn_of_new(profiles: &[ProfileTokens], told: &mut HashMap<ProfileName, usize
     }
 }
 
-/// How long lists are waited for that come together.
+/// Time for further lists that change together.
 const SETTLING: Duration = Duration::from_millis(300);
-/// How long servers that have not listed yet are waited for.
+/// Time limit for servers that have not listed yet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many of the dearest tools are named.
+/// Maximum number of tools in a warning, the most expensive first.
 const MOST_NAMED: usize = 10;

@@ -1,4 +1,4 @@
-//! Opens the vault with the keys of the configuration, and follows what other processes write to it.
+//! Opens the vault with the keys of the configuration, and follows changes by other processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::text::error_chain;
 use crate::upstream::GrantBook;
 use crate::vault::{Vault, VaultError};
 
-/// Why there is no vault.
+/// Error of opening the vault.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultOpenError {
     /// The vault itself.
@@ -36,7 +36,7 @@ pub(in crate::cli) async fn open_vault(
     Ok(Some(Arc::new(opened?)))
 }
 
-/// Follows what other processes write to the vault, such as `trunkline login`.
+/// Follows changes of the vault by other processes, such as `trunkline login`.
 pub(super) fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
     let grants = Arc::clone(grants);
     tokio::spawn(async move {
@@ -49,5 +49,5 @@ pub(super) fn follow_vault(grants: &Arc<GrantBook>) -> JoinHandle<()> {
     })
 }
 
-/// How often the gateway looks whether the file is another one.
+/// Interval between checks for a new file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

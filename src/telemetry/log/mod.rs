@@ -203,8 +203,8 @@ where
     }
 }
 
-/// Checks each directive: `Targets` would take a misspelt level for a target's name, and then log
-/// nothing.
+/// Checks each directive: `Targets` would mistake a misspelt level for the name of a target, and
+/// then log nothing.
 fn parse_targets(levels: LogLevels<'_>) -> Result<Targets, LogError> {
     let mut targets = Targets::new().with_default(LevelFilter::OFF);
     for directive in levels.directives.split(',').map(str::trim).filter(|d| !d.is_empty()) {

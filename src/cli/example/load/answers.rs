@@ -19,7 +19,7 @@ pub(super) enum LoadAnswer {
     Now(Bytes),
     /// The response that opens a session.
     Initialized(Bytes),
-    /// The request needs a session, and there is none.
+    /// The request needs a session, but has none.
     NoSession,
     /// No response: a notification, or a response without a request.
     Nothing,
@@ -27,7 +27,7 @@ pub(super) enum LoadAnswer {
     Invalid(Bytes),
 }
 
-/// Whether a message came within a session.
+/// Session state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoadSession {
     Open,
@@ -155,7 +155,7 @@ impl Answers {
     }
 }
 
-/// The digits of the argument `number`.
+/// Returns the digits of the argument `number`.
 fn number_in(arguments: &RawValue) -> Option<&str> {
     let (_, rest) = arguments.get().split_once("\"number\":")?;
     let rest = rest.trim_start();
@@ -181,7 +181,7 @@ pub(super) fn error(id: &str, code: i32, message: &str) -> Bytes {
         .into()
 }
 
-/// Text of some length, with occasional line ends as in real text.
+/// Returns text of some length, with occasional line ends as in real text.
 fn text(length: u32) -> String {
     let length = length as usize;
     PROSE.chars().cycle().take(length).collect()
@@ -191,8 +191,7 @@ fn info() -> Value {
     json!({ "name": "trunkline-load", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Similar to real tools: bounds, a choice, a list, a nested object, no unknown
-/// members.
+/// A schema similar to real tools: bounds, a choice, a list, a nested object, no unknown members.
 const SCHEMA: &str = r#"{"type":"object","properties":{
   "number":{"type":"integer","minimum":0},
   "path":{"type":"string","minLength":1,"maxLength":256},

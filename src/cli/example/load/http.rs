@@ -28,17 +28,18 @@ pub(super) struct LoadServer {
     pub(super) answers: Answers,
     pub(super) latency: Duration,
     pub(super) events: bool,
-    /// What requests without a token are told.
+    /// Challenge for requests without a token.
     pub(super) challenge: Option<HeaderValue>,
 }
 
-/// The challenge of a protected resource whose metadata is at this URL (RFC 9728, section 5.1).
+/// Returns the challenge of a protected resource with its metadata at this URL (RFC 9728, section
+/// 5.1).
 pub(super) fn challenge(metadata: &Url) -> Option<HeaderValue> {
-    // A URL has only characters that a header may have.
+    // A URL has only characters that are valid in a header.
     HeaderValue::try_from(format!("Bearer resource_metadata=\"{metadata}\"")).ok()
 }
 
-/// What ends a server besides a signal.
+/// Event that ends a server besides a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli::example) enum Until {
     /// Only a signal.

@@ -1,10 +1,10 @@
-//! `trunkline example load`: a server that costs next to nothing, to measure the cost of an
-//! intermediary in front of it.
+//! `trunkline example load`: a server with minimal cost, to measure the cost of an intermediary in
+//! front of it.
 //!
-//! Its answers are prepared at the start; only a request's id, and the number in its arguments if
+//! Its answers are prepared at the start. Only a request's id, and the number in its arguments if
 //! there is one, are filled in. It speaks both eras over HTTP and over standard streams, and
-//! rejects what a gateway must not send: calls of unknown tools, and Legacy calls outside a
-//! session.
+//! rejects requests that a gateway must not send: calls of unknown tools, and Legacy calls outside
+//! a session.
 
 mod answers;
 mod http;
@@ -27,10 +27,10 @@ pub struct LoadArgs {
     /// The number of tools: search, search_2, search_3, …
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub tools: u32,
-    /// The bytes of text in a result
+    /// The number of bytes of text in a result
     #[arg(long, value_name = "N", default_value_t = 900, value_parser = clap::value_parser!(u32).range(..=256 << 20))]
     pub bytes: u32,
-    /// The bytes of a tool's description
+    /// The number of bytes of a tool's description
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub tool_bytes: u32,
     /// The delay of each answer, in milliseconds

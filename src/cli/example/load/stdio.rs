@@ -27,7 +27,7 @@ pub(super) fn serve(answers: &Answers, latency: Duration) -> io::Result<()> {
     writer.join().map_err(|_| io::Error::other("the writer failed"))?
 }
 
-/// Reads lines, and passes each answer to `hand`, with whether it has to wait.
+/// Reads lines, and passes each answer to `hand`, together with true if it has to wait.
 fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) -> io::Result<()> {
     let mut input = io::BufReader::with_capacity(BUFFER, io::stdin().lock());
     let mut line = Vec::new();
@@ -53,8 +53,8 @@ fn read(answers: &Answers, hand: &mut dyn FnMut(Bytes, bool) -> io::Result<()>) 
     }
 }
 
-/// All calls wait for the same latency, so sending them in order is nearly
-/// exact, and cheap.
+/// Writes answers when they are due. All calls wait for the same latency, so sending them in order
+/// is nearly exact, and cheap.
 fn write_when_due(due: &Receiver<(Instant, Bytes)>) -> io::Result<()> {
     while let Ok((then, answer)) = due.recv() {
         #[expect(

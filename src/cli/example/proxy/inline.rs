@@ -1,9 +1,8 @@
-//! The proxy whose request tasks drive the server connections themselves.
+//! A proxy with request tasks that drive the server connections themselves.
 //!
-//! The task that serves a client polls hyper's connection to the server together
-//! with the response and its body. Idle connections wait in a list of the
-//! thread. Nothing is spawned for a connection to the server, and no request
-//! crosses threads.
+//! The task that serves a client polls hyper's connection to the server together with the response
+//! and its body. Idle connections wait in a list of the thread. No task is spawned for a connection
+//! to the server, and no request crosses threads.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -26,7 +25,7 @@ use tokio::task::LocalSet;
 
 use super::{ProxyArgs, serve_clients};
 
-/// Serves until it should end: one thread accepts, and distributes the clients
+/// Serves until a signal or the end of its input: one thread accepts, and distributes the clients
 /// over the others in turn.
 pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     let authority = args.url.authority().map(ToString::to_string).unwrap_or_default();
@@ -61,7 +60,7 @@ pub(super) fn serve(args: &ProxyArgs) -> io::Result<()> {
     ended
 }
 
-/// The loop of one worker thread.
+/// Runs the loop of one worker thread.
 async fn serve_accepted(
     mut accepted: mpsc::Receiver<std::net::TcpStream>,
     server: SocketAddr,
@@ -81,7 +80,7 @@ async fn serve_accepted(
 /// State shared by the clients of one thread.
 struct InlineProxy {
     server: SocketAddr,
-    /// The path and query that every request is sent to.
+    /// Path and query of every forwarded request.
     path: Uri,
     idle: RefCell<Vec<ServerConnection>>,
 }
@@ -137,8 +136,7 @@ struct ServerConnection {
     driver: Driver,
 }
 
-/// The connection, which reads and writes when polled; `None` once it is
-/// closed.
+/// The connection, which reads and writes when polled; `None` once it is closed.
 type Driver = Option<Box<Connection<TokioIo<TcpStream>, Incoming>>>;
 
 /// Polls the connection while the future waits for it.
@@ -218,5 +216,5 @@ impl Body for PassedBody {
     }
 }
 
-/// The most accepted clients that wait for a thread.
+/// Maximum number of accepted clients that wait for a thread.
 const ACCEPTED: usize = 64;

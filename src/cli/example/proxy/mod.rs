@@ -1,5 +1,5 @@
-//! `trunkline example proxy`: a minimal HTTP proxy on hyper. Bodies are streamed, and nothing is
-//! inspected: the benchmarks compare the gateway with it.
+//! `trunkline example proxy`: a minimal HTTP proxy on hyper. Bodies are streamed without
+//! inspection: the benchmarks compare the gateway with it.
 //!
 //! There are two variants. By default the connections to the server come from hyper-util's pooled
 //! client, as in most proxies on hyper; that client runs each connection in its own task. With

@@ -1,5 +1,5 @@
-//! Claude Code: `mcpServers` of the user and of each project in `~/.claude.json`, and of `.mcp.json`.
-//! Other files and lists say which of them are switched off.
+//! Claude Code: `mcpServers` of the user and of each project in `~/.claude.json`, and of
+//! `.mcp.json`. Other files and lists contain the servers that are switched off.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ fn switch_off(file: &mut ImportedFile, names: &[String]) {
     }
 }
 
-/// The servers of a project's `.mcp.json` that its user has rejected or switched off.
+/// Returns the servers of a project's `.mcp.json` that its user has rejected or switched off.
 fn list_rejected(project: &Path, home: Option<&Path>) -> Vec<String> {
     let mut names = Vec::new();
     let mut add = |list: Option<&Json>| names.extend(list.map(list_names).unwrap_or_default());
@@ -75,7 +75,7 @@ fn list_rejected(project: &Path, home: Option<&Path>) -> Vec<String> {
     names
 }
 
-/// A file that is only looked at: one that cannot be read says nothing.
+/// Reads a file that only adds information; ignores an unreadable one.
 fn read_json(path: &Path) -> Option<Json> {
     let bytes = read_file(path, MAX_DOCUMENT).ok()?;
     parse_bytes("", &bytes, |_| Notation::Json).ok()

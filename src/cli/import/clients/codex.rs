@@ -54,7 +54,8 @@ fn read_command(fields: &mut ForeignFields<'_>) -> Result<ImportedTarget, FieldF
     Ok(target)
 }
 
-/// The variables that are passed on: names, or tables with a name and where the value comes from.
+/// Reads the variables that are passed on: names, or tables with a name and the source of the
+/// value.
 fn read_variables(fields: &mut ForeignFields<'_>) -> Result<Vec<String>, FieldFault> {
     let mut names = Vec::new();
     for mut variable in fields.take_objects_or_texts("env_vars", "name")? {

@@ -50,7 +50,7 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     if let Some(time) = fields.take_number("timeout")? {
         push_timeout(&mut server, "timeout", time, TimeUnit::Seconds);
     }
-    // An empty list is what Goose writes for all tools.
+    // Goose writes an empty list for all tools.
     server.allow = fields.take_strings("available_tools")?;
     if !fields.take_bool("enabled")?.unwrap_or(true) {
         server.mark_switched_off();

@@ -1,4 +1,4 @@
-//! The programs whose configurations are known: where their files are, and how they are written.
+//! Programs with known configurations: the locations and the formats of their files.
 
 pub(super) mod claude_code;
 pub(super) mod codex;
@@ -15,7 +15,7 @@ use super::shapes::ConfigShape;
 /// A program with a configuration of MCP servers.
 #[derive(Debug)]
 pub(in crate::cli) struct KnownClient {
-    /// What `trunkline import` and `trunkline export` call it.
+    /// Its id in `trunkline import` and `trunkline export`.
     pub(in crate::cli) id: &'static str,
     /// Its own name.
     pub(in crate::cli) title: &'static str,
@@ -25,20 +25,20 @@ pub(in crate::cli) struct KnownClient {
     pub(super) references: ReferenceNotation,
 }
 
-/// Where a file is.
+/// Location of a file.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) enum ClientPlace {
     /// Below the user's home folder.
     Home(&'static str),
-    /// Below `XDG_CONFIG_HOME`, which is `~/.config` by default.
+    /// Below `XDG_CONFIG_HOME`, by default `~/.config`.
     Config(&'static str),
-    /// Below the folder that an environment variable names.
+    /// Below the folder in an environment variable.
     Variable(&'static str, &'static str),
     /// Below the current folder.
     Project(&'static str),
 }
 
-/// The folders that places are relative to.
+/// Folders that places are relative to.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct UserFolders {
     pub(in crate::cli) home: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(in crate::cli) struct UserFolders {
 }
 
 impl UserFolders {
-    /// The folders of this process: `HOME`, `XDG_CONFIG_HOME` and the current folder.
+    /// Returns the folders of this process: `HOME`, `XDG_CONFIG_HOME` and the current folder.
     pub(in crate::cli) fn from_environment() -> Self {
         let home = absolute_variable("HOME");
         let config = absolute_variable("XDG_CONFIG_HOME");
@@ -56,14 +56,14 @@ impl UserFolders {
     }
 }
 
-/// A folder that an environment variable names. A relative one is invalid (XDG Base Directory
+/// Returns the folder in an environment variable. A relative one is invalid (XDG Base Directory
 /// Specification).
 fn absolute_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 impl ClientPlace {
-    /// The path of the file.
+    /// Returns the path of the file.
     pub(in crate::cli) fn path(self, folders: &UserFolders) -> Option<PathBuf> {
         match self {
             Self::Home(path) => Some(folders.home.as_ref()?.join(path)),
@@ -73,7 +73,7 @@ impl ClientPlace {
         }
     }
 
-    /// The path below the folder.
+    /// Returns the path below the folder.
     fn suffix(self) -> &'static str {
         match self {
             Self::Home(path)
@@ -83,8 +83,8 @@ impl ClientPlace {
         }
     }
 
-    /// The folder of the project that a file belongs to: of the paths that its configuration
-    /// contains, relative ones begin there.
+    /// Returns the folder of the project that a file belongs to. Relative paths in its
+    /// configuration begin there.
     fn project_of(self, file: &Path) -> Option<PathBuf> {
         let Self::Project(path) = self else { return None };
         let depth = Path::new(path).components().count();
@@ -93,21 +93,21 @@ impl ClientPlace {
 }
 
 impl KnownClient {
-    /// The client with an id.
+    /// Returns the client with this id.
     pub(in crate::cli) fn by_id(id: &str) -> Option<&'static Self> {
         KNOWN_CLIENTS.iter().find(|client| client.id == id)
     }
 
-    /// The client that a file belongs to by its path.
+    /// Returns the client that a file belongs to by its path.
     pub(super) fn by_path(file: &Path) -> Option<&'static Self> {
-        // The path below a variable's folder is any program's.
+        // Any program may have a path like the one below a variable's folder.
         let specific = |place: &ClientPlace| {
             !matches!(place, ClientPlace::Variable(..)) && file.ends_with(place.suffix())
         };
         KNOWN_CLIENTS.iter().find(|client| client.places.iter().any(specific))
     }
 
-    /// Its files that exist.
+    /// Returns its files that exist.
     pub(super) fn existing_files(&self, folders: &UserFolders) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = Vec::new();
         for path in self.places.iter().filter_map(|place| place.path(folders)) {
@@ -118,7 +118,7 @@ impl KnownClient {
         files
     }
 
-    /// The folder of the project that one of its files belongs to, if it is a project's.
+    /// Returns the folder of the project that a file belongs to, if it is a project's.
     pub(super) fn project_of(&self, file: &Path, folders: &UserFolders) -> Option<PathBuf> {
         let place = self.places.iter().find(|place| match place {
             ClientPlace::Project(path) => file.ends_with(path),
@@ -127,17 +127,17 @@ impl KnownClient {
         place.project_of(&std::path::absolute(file).ok()?)
     }
 
-    /// The ids of all clients.
+    /// Lists the ids of all clients.
     pub(super) fn ids() -> String {
         join_ids(|_| true)
     }
 
-    /// The ids of the clients that an export can point at the gateway.
+    /// Lists the ids of the clients that an export can point at the gateway.
     pub(in crate::cli) fn export_ids() -> String {
         join_ids(Self::takes_exports)
     }
 
-    /// Whether it is a client, and not a system that only its operators configure.
+    /// Returns true for a client, and false for a system that only its operators configure.
     pub(in crate::cli) fn takes_exports(&self) -> bool {
         use ConfigShape::{ActionServers, Ava, OpenLegion, SignalWire};
         !matches!(self.shape, ActionServers | Ava | OpenLegion | SignalWire)
@@ -226,7 +226,7 @@ pub(in crate::cli) const KNOWN_CLIENTS: &[KnownClient] = &[
         places: &[
             Config("opencode/opencode.json"),
             Config("opencode/opencode.jsonc"),
-            // The longer path first: both end alike.
+            // The longer path goes first, because both have the same ending.
             Project(".opencode/opencode.json"),
             Project("opencode.json"),
             Project("opencode.jsonc"),

@@ -25,17 +25,17 @@ pub(in crate::cli::import) fn read_opencode(
     Ok(file)
 }
 
-/// Whether the servers are in `mcp.servers`. A server of version 1 may have this name.
+/// Returns true if the servers are in `mcp.servers`. A server of version 1 may have this name.
 pub(in crate::cli) fn has_second_version(mcp: &Map<String, Json>) -> bool {
     mcp.get("servers").is_some_and(|servers| servers.is_object() && !is_server(servers))
 }
 
-/// Whether a table is a server and not a table of servers or of times.
+/// Returns true if a table is a server, rather than a table of servers or of timeouts.
 pub(in crate::cli) fn is_server(entry: &Json) -> bool {
     is_typed(entry) || entry.get("command").is_some_and(Json::is_array)
 }
 
-/// Whether an entry has a type that only OpenCode has.
+/// Returns true if an entry has a type that only OpenCode uses.
 pub(in crate::cli::import) fn is_typed(entry: &Json) -> bool {
     matches!(entry.get("type").and_then(Json::as_str), Some("local" | "remote"))
 }
@@ -54,7 +54,7 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
         Some("2026-07-28") => {
             server.settings.push(("era", SettingText::Text("modern".to_owned())));
         }
-        // The gateway finds out by itself.
+        // The gateway detects the era by itself.
         Some("legacy" | "auto") | None => {}
         Some(other) => fields.notes.push(format!("the protocol `{other}` is not known")),
     }
@@ -66,7 +66,8 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     Ok(server)
 }
 
-/// In version 1 the time that the first listing may take, in version 2 one for each purpose.
+/// Reads the timeout: in version 1 the time limit of the first listing, in version 2 one for each
+/// purpose.
 fn read_timeout(
     fields: &mut ForeignFields<'_>,
     server: &mut ImportedServer,

@@ -1,4 +1,4 @@
-//! What the readers of all clients have in common: the program of a server, and times.
+//! Common parts of the readers of all clients: the program of a server, and durations.
 
 use super::super::fields::{FieldFault, ForeignFields};
 use super::super::imported::{
@@ -6,7 +6,7 @@ use super::super::imported::{
 };
 use super::super::references::ReferenceContext;
 
-/// A program with `args`, `env` and `cwd`, in the folder of its project.
+/// Reads a program with `args`, `env` and `cwd`, in the folder of its project.
 pub(in crate::cli::import) fn read_program(
     fields: &mut ForeignFields<'_>,
     key: &str,
@@ -19,7 +19,7 @@ pub(in crate::cli::import) fn read_program(
     read_in_project(fields, command, args, env)
 }
 
-/// A command that is a list of the program and its arguments.
+/// Reads a command given as a list of the program and its arguments.
 pub(in crate::cli::import) fn read_command_line(
     fields: &mut ForeignFields<'_>,
     env: &str,
@@ -41,7 +41,7 @@ fn read_in_project(
 ) -> Result<ImportedTarget, FieldFault> {
     let references = fields.references();
     let command = resolve_home(command, references);
-    // A name is looked up in `PATH`.
+    // A bare name is searched in `PATH`.
     let command = match command.0.first() {
         Some(ImportedPiece::Plain(text)) if text.contains('/') => in_project(command, references),
         _ => command,
@@ -57,7 +57,8 @@ fn read_in_project(
     Ok(ImportedTarget::Command { command, args, env, pass_env: Vec::new(), cwd })
 }
 
-/// A path with the user's home folder in place of the variable: `command` and `cwd` refer to none.
+/// Replaces `HOME` in a path by the user's home folder, because `command` and `cwd` support no
+/// variables.
 fn resolve_home(text: ImportedText, references: &ReferenceContext) -> ImportedText {
     let Some(home) = &references.home else { return text };
     let is_home =
@@ -71,7 +72,8 @@ fn resolve_home(text: ImportedText, references: &ReferenceContext) -> ImportedTe
     pieces.fold(ImportedText::default(), ImportedText::with_piece)
 }
 
-/// A path that is relative to the project, if the file belongs to one.
+/// Returns an absolute path for one that is relative to the project, if the file belongs to a
+/// project.
 fn in_project(mut path: ImportedText, references: &ReferenceContext) -> ImportedText {
     if let (Some(project), Some(ImportedPiece::Plain(first))) =
         (&references.project, path.0.first_mut())
@@ -88,7 +90,7 @@ pub(in crate::cli::import) enum TimeUnit {
     Seconds,
 }
 
-/// A timeout, and the maximum that must not be below it.
+/// Adds a timeout, and raises the default maximum if the timeout exceeds it.
 pub(in crate::cli::import) fn push_timeout(
     server: &mut ImportedServer,
     setting: &'static str,
@@ -102,9 +104,9 @@ pub(in crate::cli::import) fn push_timeout(
     server.settings.push((setting, SettingText::Text(text)));
 }
 
-/// A duration as the configuration writes it.
+/// Returns a duration in the notation of the configuration.
 pub(in crate::cli::import) fn duration_text(value: f64, unit: TimeUnit) -> String {
-    // A year is more than any program waits.
+    // A year exceeds the timeout of any program.
     let milliseconds = unit.to_milliseconds(value).clamp(1.0, 31_536_000_000.0).round();
     if milliseconds % 1000.0 == 0.0 {
         format!("{}s", milliseconds / 1000.0)

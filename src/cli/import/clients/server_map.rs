@@ -1,8 +1,8 @@
 //! A table of servers: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Gemini CLI, Zed,
 //! Cline and LM Studio.
 //!
-//! They differ in the key of the table, in the words for a URL and in the references that they
-//! replace; the fields of all of them are read everywhere, because people copy entries from one to
+//! They differ in the key of the table, in the key of a URL and in the references that they
+//! replace. The fields of all of them are accepted in each, because people copy entries from one to
 //! another.
 
 use serde_json::Value as Json;
@@ -12,7 +12,7 @@ use super::super::imported::{ImportedFile, ImportedServer, ImportedTarget};
 use super::super::shapes::ShapeContext;
 use super::programs::{TimeUnit, push_timeout, read_program};
 
-/// A table of servers under a key.
+/// Reads a table of servers under a key.
 pub(in crate::cli::import) fn read_client(
     document: &Json,
     path: &[&str],
@@ -57,7 +57,7 @@ pub(in crate::cli::import) fn read_gemini(
     Ok(file)
 }
 
-/// The texts of a list.
+/// Returns the texts of a list.
 pub(super) fn list_names(list: &Json) -> Vec<String> {
     let names = list.as_array().into_iter().flatten().filter_map(Json::as_str);
     names.map(str::to_owned).collect()
@@ -98,13 +98,13 @@ fn read_entry(
     for name in ["excludeTools", "disabledTools"] {
         server.deny.extend(fields.take_strings(name)?);
     }
-    // Words for people, and marks of the editor that wrote the entry.
+    // Descriptions for people, and marks of the editor that wrote the entry.
     fields.skip(&["description", "name", "icon", "gallery", "version", "source", "settings"]);
     server.notes = fields.finish();
     Ok(server)
 }
 
-/// An entry with a URL, under any of the words for it.
+/// Reads an entry with a URL, under any of its keys.
 fn read_http(fields: &mut ForeignFields<'_>) -> Result<Option<ImportedTarget>, FieldFault> {
     // Gemini CLI writes `httpUrl` for Streamable HTTP, and prefers it to `url`.
     for name in ["httpUrl", "serverUrl", "url", "uri"] {
@@ -122,7 +122,7 @@ fn read_http(fields: &mut ForeignFields<'_>) -> Result<Option<ImportedTarget>, F
     Ok(None)
 }
 
-/// The gateway's word for a client's word for a transport.
+/// Translates a client's name of a transport into the gateway's.
 fn transport_of(kind: &str) -> Option<&'static str> {
     match kind {
         "sse" => Some("sse"),
@@ -133,7 +133,7 @@ fn transport_of(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// An entry with a command. Zed once wrote it as an object with `path`.
+/// Reads an entry with a command. Zed once wrote it as an object with `path`.
 fn read_command(fields: &mut ForeignFields<'_>) -> Result<ImportedTarget, FieldFault> {
     fields.skip(&["type", "transport"]);
     if fields.is_object("command")

@@ -1,8 +1,8 @@
-//! Which texts of an imported configuration are secrets.
+//! Detection of secrets in the texts of an imported configuration.
 //!
-//! A secret moves to a file of its own and is never printed. To take a harmless text for a secret
-//! costs one more file; to take a secret for a harmless text would print it. Doubt decides for the
-//! file.
+//! A secret moves to a file of its own and is never printed. A harmless text that is mistaken for a
+//! secret costs one more file; a secret that is mistaken for harmless text would be printed.
+//! Doubtful texts therefore move to a file.
 
 mod signs;
 
@@ -34,7 +34,8 @@ pub(super) fn mark_secrets(server: &mut ImportedServer) {
     }
 }
 
-/// Whether the program of a server contains a secret, which could only be moved from an argument.
+/// Returns true if the program of a server contains a secret. A secret can only be moved from an
+/// argument.
 pub(super) fn command_has_secret(server: &ImportedServer) -> bool {
     let ImportedTarget::Command { command, .. } = &server.target else { return false };
     let command = command.describe();
@@ -47,8 +48,8 @@ fn mark_pairs(pairs: &mut [(String, ImportedText)]) {
     }
 }
 
-/// A value in which the secrets of a document are `***`. What a program replaces by values of its
-/// own is no secret.
+/// Returns a value with `***` in place of the document's secrets. Text that a program replaces by
+/// values of its own is no secret.
 pub(in crate::cli) fn hide_secrets(
     name: &str,
     value: &Json,
@@ -77,7 +78,7 @@ pub(in crate::cli) fn hide_secrets(
         }
         Json::Object(fields) => {
             let hide = |(key, value): (&String, _)| {
-                // What a variable or a header is for need not be in its name.
+                // The name of a variable or a header need not reveal its purpose.
                 let name = if holds_values(name) { ANY_SECRET } else { key };
                 (key.clone(), hide_secrets(name, value, references))
             };
@@ -87,12 +88,12 @@ pub(in crate::cli) fn hide_secrets(
     }
 }
 
-/// Whether a table has variables or headers, which a preview hides all.
+/// Returns true if a table contains variables or headers, which a preview hides completely.
 pub(in crate::cli) fn holds_values(name: &str) -> bool {
     matches!(name, "env" | "envs" | "environment" | "headers" | "http_headers")
 }
 
-/// A value with a name: the name tells, or else the value.
+/// Marks a value with a name: by the name, or else by the value.
 fn mark_named(name: &str, text: &mut ImportedText) {
     if names_secret(name) {
         hide_plain_pieces(text);
@@ -107,19 +108,19 @@ fn mark_named(name: &str, text: &mut ImportedText) {
     }
 }
 
-/// A URL whose user part, path or query contains a credential is a secret as a whole.
+/// Marks a URL. If its user part, path or query contains a credential, it is a secret as a whole.
 fn mark_url(text: &mut ImportedText) {
     mark_named("", text);
 }
 
-/// Whether a text is a secret by itself, or contains one somewhere.
+/// Returns true if a text is or contains a secret.
 fn is_suspect(text: &str) -> bool {
     looks_secret(text)
         || find_named_value(text).is_some()
         || text.split_whitespace().any(url_has_secret)
 }
 
-/// Arguments: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`, `--header "Name: VALUE"`.
+/// Marks arguments: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`, `--header "Name: VALUE"`.
 fn mark_arguments(args: &mut [ImportedText]) {
     let mut follows_secret_option = false;
     for arg in args {
@@ -139,7 +140,7 @@ fn mark_arguments(args: &mut [ImportedText]) {
     }
 }
 
-/// An argument: what has a name stays readable up to the value.
+/// Hides an argument. A named value stays readable up to the value.
 fn hide_argument(plain: &str) -> Vec<ImportedPiece> {
     match find_named_value(plain) {
         Some(at) => {
@@ -153,13 +154,13 @@ fn hide_argument(plain: &str) -> Vec<ImportedPiece> {
     }
 }
 
-/// Hides the plain pieces of a text that is a secret: what is left are references, the scheme of an
-/// `Authorization` header, and punctuation.
+/// Hides the plain pieces of a secret text. References, the scheme of an `Authorization` header,
+/// and punctuation remain.
 fn hide_plain_pieces(text: &mut ImportedText) {
     replace_pieces(text, hide_value);
 }
 
-/// A value that is a secret, with blanks and the scheme before it.
+/// Hides a secret value; the blanks and the scheme before it remain.
 fn hide_value(value: &str) -> Vec<ImportedPiece> {
     let trimmed = value.trim_start();
     let scheme = SCHEMES.iter().find(|scheme| trimmed.starts_with(**scheme));
@@ -171,7 +172,7 @@ fn hide_value(value: &str) -> Vec<ImportedPiece> {
         return vec![ImportedPiece::Plain(value.to_owned())];
     }
     let before = ImportedPiece::Plain(before.unwrap_or_default().to_owned());
-    // `${file:…}` leaves out the line ends at the end of a file.
+    // `${file:…}` strips the line ends at the end of a file.
     let (secret, line_ends) = secret.split_at(secret.trim_end_matches(['\r', '\n']).len());
     let after = ImportedPiece::Plain(line_ends.to_owned());
     [before, hide_text(secret), after].into_iter().filter(|piece| !piece.is_empty()).collect()
@@ -189,11 +190,11 @@ fn replace_pieces(text: &mut ImportedText, replace: impl Fn(&str) -> Vec<Importe
     text.0 = pieces.collect();
 }
 
-/// The schemes of an `Authorization` header that stay readable.
+/// Schemes of an `Authorization` header that stay readable.
 const SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
-/// A name that says that the value is a secret.
+/// A name that marks its value as a secret.
 pub(in crate::cli) const ANY_SECRET: &str = "SECRET";
-/// What is shown instead of a secret.
+/// Text in place of a secret.
 const HIDDEN: &str = "***";
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The signs by which a secret is recognised: its name, its form, or a URL that contains it.
+//! Signs of a secret: its name, its form, or a URL that contains it.
 
 use url::Url;
 
 use crate::text::names_secret;
 
-/// Where the value begins of the first `NAME=VALUE`, `NAME: VALUE` or `--NAME VALUE` within a text
-/// whose name says that it is a secret.
+/// Returns the start of the value in the first `NAME=VALUE`, `NAME: VALUE` or `--NAME VALUE` of a
+/// text with a name that marks a secret.
 pub(super) fn find_named_value(text: &str) -> Option<usize> {
     let separators = text.match_indices(['=', ':', ' ']).filter(|(at, separator)| {
         let before = text.get(..*at).unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn find_named_value(text: &str) -> Option<usize> {
     separators.map(|(at, _)| at + 1).next()
 }
 
-/// The name that a text ends with.
+/// Returns the name at the end of a text.
 fn last_name(text: &str) -> &str {
     let text = text.trim_end_matches([' ', '"', '\'']);
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -28,7 +28,7 @@ fn last_name(text: &str) -> &str {
     start.and_then(|(at, _)| text.get(at..)).unwrap_or_default()
 }
 
-/// Whether a text is a secret by itself, or contains one.
+/// Returns true if a text is or contains a secret.
 pub(super) fn looks_secret(text: &str) -> bool {
     text.contains("-----BEGIN")
         || text
@@ -36,7 +36,7 @@ pub(super) fn looks_secret(text: &str) -> bool {
             .any(|word| looks_random(word) || is_login(word))
 }
 
-/// Whether a word is `USER:PASSWORD@HOST`.
+/// Returns true if a word is `USER:PASSWORD@HOST`.
 fn is_login(word: &str) -> bool {
     let login = word.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
     login.is_some_and(|(user, password)| {
@@ -47,7 +47,7 @@ fn is_login(word: &str) -> bool {
     })
 }
 
-/// Whether a URL contains a credential.
+/// Returns true if a URL contains a credential.
 pub(super) fn url_has_secret(text: &str) -> bool {
     let Ok(url) = Url::parse(text) else { return false };
     let Some(host) = url.host_str() else { return false };
@@ -59,13 +59,13 @@ pub(super) fn url_has_secret(text: &str) -> bool {
             .any(|(name, value)| !value.is_empty() && (names_secret(&name) || looks_random(&value)))
         || url.fragment().is_some_and(|fragment| find_named_value(fragment).is_some())
         || url.path().split('/').any(looks_random)
-        // A webhook's address is its key.
+        // The address of a webhook is its key.
         || host.starts_with("hooks.")
         || path.contains("webhook")
 }
 
-/// Whether a word is a token: it has the prefix of a known kind, or it is long and mixes letters
-/// and digits as words do not.
+/// Returns true if a word is a token: it has the prefix of a known kind, or it is long and mixes
+/// letters and digits unlike words.
 fn looks_random(word: &str) -> bool {
     if KNOWN_PREFIXES.iter().any(|prefix| word.len() > prefix.len() + 8 && word.starts_with(prefix))
     {
@@ -87,7 +87,7 @@ fn looks_random(word: &str) -> bool {
     changes * 10 >= word.len() * 3
 }
 
-/// The prefixes by which secret scanners recognise tokens.
+/// Prefixes by which secret scanners recognise tokens.
 const KNOWN_PREFIXES: [&str; 18] = [
     "ghp_",
     "gho_",

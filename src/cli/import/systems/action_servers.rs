@@ -33,8 +33,8 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     let Some(url) = fields.take_text("url")? else {
         return Err(fields.report_missing("url", "a URL"));
     };
-    // In a header, because the document and every operation want it, whatever the document calls
-    // its security scheme.
+    // In a header, because the document and every operation require it, under any security scheme
+    // of the document.
     let mut headers = fields.take_pairs("headers")?;
     for key in ["auth_token", "bearer_token", "token", "api_key", "auth"] {
         if fields.is_object(key) {
@@ -49,7 +49,7 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     if !fields.take_bool("auto_discover")?.unwrap_or(true) {
         server.inactive = Some(InactiveReason::NotEnabled { setting: "auto_discover" });
     }
-    // Its agents fill every parameter: what they have no value for is empty, and numbers are text.
+    // Its agents fill every parameter: unknown values are empty, and numbers are text.
     for (name, choice) in [("arguments", "coerce"), ("empty_strings", "drop")] {
         server.settings.push((name, SettingText::Text(choice.to_owned())));
     }
@@ -58,7 +58,7 @@ fn read_entry(name: &str, mut fields: ForeignFields<'_>) -> Result<ImportedServe
     Ok(server)
 }
 
-/// Each agent's file becomes a profile. A file that cannot be read is named and left out.
+/// Turns each agent's file into a profile. An unreadable file is noted and omitted.
 fn read_agents(folder: &Path, file: &mut ImportedFile, context: &ShapeContext<'_>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut paths: Vec<_> = entries
@@ -94,5 +94,5 @@ fn read_profile(
     Ok(ImportedProfile { name, servers, tools: None, notes: fields.finish() })
 }
 
-/// How many agents are read.
+/// Maximum number of agents.
 const MOST_AGENTS: usize = 1000;

@@ -1,7 +1,7 @@
 //! AVA: `mcp.servers` and `contexts` of `config/ai-agent.yaml`.
 //!
-//! AVA calls a tool `mcp_{server}_{tool}` unless `expose_as` says otherwise, and a context lists
-//! the tools of a call by these names. A tool that is named anywhere keeps its name.
+//! AVA calls a tool `mcp_{server}_{tool}` unless `expose_as` sets another name, and a context lists
+//! the tools of a call by these names. A tool with an explicit name keeps it.
 
 use serde_json::Value as Json;
 
@@ -38,7 +38,7 @@ pub(in crate::cli::import) fn read_ava(
     Ok(file)
 }
 
-/// How the tools are called that the file does not list.
+/// Names of the tools that the file does not list.
 const NAMES: &str = "AVA calls every tool mcp_SERVER_TOOL: for those that it does not list set \
     `name_format = \"mcp_{server}_{tool}\"` and `name_case = \"snake\"` in [gateway]";
 
@@ -71,7 +71,7 @@ fn read_restart(
     let most = restart.take_number("max_restarts")?;
     let restarts = if is_on { most } else { Some(0.0) };
     if let Some(restarts) = restarts {
-        // Restarts are few; more than the setting allows is as good as its maximum.
+        // Restarts are few; a number above the limit is as good as the maximum.
         let restarts = format!("{:.0}", restarts.min(1000.0)).parse().unwrap_or(5);
         server.settings.push(("max_restarts", SettingText::Number(restarts)));
     }
@@ -85,7 +85,7 @@ fn read_restart(
     Ok(())
 }
 
-/// The settings that each tool inherits.
+/// Reads the settings that each tool inherits.
 fn read_defaults(
     fields: &mut ForeignFields<'_>,
     server: &mut ImportedServer,
@@ -100,7 +100,7 @@ fn read_defaults(
     Ok(())
 }
 
-/// What is said while a call is slow. A server and a tool have the same settings for it.
+/// Reads the message for slow calls. A server and a tool have the same settings for it.
 fn read_slow_response(
     fields: &mut ForeignFields<'_>,
 ) -> Result<Vec<(&'static str, String)>, FieldFault> {
@@ -135,7 +135,7 @@ fn read_tool(
             settings.push(("result.template", template));
         }
         (None, Some(field)) => settings.push(("result.field", field)),
-        // What AVA says then.
+        // AVA's own text in that case.
         (None, None) => settings.push(("result.fallback", "I've fetched the result.".to_owned())),
     }
     settings.extend(read_slow_response(&mut fields)?);
@@ -145,7 +145,7 @@ fn read_tool(
     Ok(ImportedTool { native, public: Some(public), description, settings })
 }
 
-/// The name that AVA gives to a tool.
+/// Returns AVA's name of a tool.
 fn exposed_name(server: &str, tool: &str) -> String {
     let snake = |text: &str| {
         let plain = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
@@ -155,7 +155,7 @@ fn exposed_name(server: &str, tool: &str) -> String {
     crate::text::clip(&name, 64).to_owned()
 }
 
-/// A context becomes a profile with those of its tools that belong to a server.
+/// Turns a context into a profile with the tools that belong to a server.
 fn read_contexts(
     document: &Json,
     file: &mut ImportedFile,
@@ -183,8 +183,8 @@ fn read_contexts(
     Ok(())
 }
 
-/// Whether a context's tool belongs to a server. One that no server lists by itself belongs to the
-/// server with the longest name that fits, whose table then gives AVA's own name to it.
+/// Returns true if a context's tool belongs to a server. An unlisted tool belongs to the server
+/// with the longest matching name; its table then gets AVA's own name for the tool.
 fn is_server_tool(public: &str, file: &mut ImportedFile) -> bool {
     let has_name = |tool: &ImportedTool| tool.public.as_deref() == Some(public);
     if file.servers.iter().any(|server| server.tools.iter().any(has_name)) {

@@ -1,5 +1,5 @@
-//! The configurations of systems that call MCP servers on behalf of many agents. Besides servers
-//! they say which agent may use which tools: profiles.
+//! Configurations of systems that call MCP servers on behalf of many agents. Besides servers they
+//! contain the tools of each agent: profiles.
 
 pub(super) mod action_servers;
 pub(super) mod ava;

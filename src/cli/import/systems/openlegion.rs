@@ -39,7 +39,7 @@ pub(in crate::cli::import) fn read_openlegion(
     Ok(file)
 }
 
-/// How the tools are called as in OpenLegion.
+/// Hint for the names of the tools in OpenLegion.
 const NAMES: &str = "OpenLegion shows the first tool of a name as it is, and calls another one \
     mcp_SERVER_TOOL: for the same names set `naming = \"first\"`, `name_format = \
     \"mcp_{server}_{tool}\"` and, with the names of its own skills, `reserved_names` in [gateway]";
@@ -51,8 +51,8 @@ fn read_entry(mut fields: ForeignFields<'_>) -> Result<ImportedServer, FieldFaul
     Ok(server)
 }
 
-/// Adds the server of an agent, and returns the name that it got: agents that describe a server
-/// alike share it, and a different one of the same name is called after its agent.
+/// Adds the server of an agent, and returns its name. Agents with the same description of a server
+/// share it; a different server with the same name is named after its agent.
 fn add_server(mut server: ImportedServer, agent: &str, file: &mut ImportedFile) -> String {
     match file.servers.iter().find(|known| known.name == server.name) {
         Some(known) if known.target == server.target => return server.name,

@@ -21,12 +21,12 @@ pub(in crate::cli::import) fn read_signalwire(
     file
 }
 
-/// Whether a document has such a list.
+/// Returns true if a document has such a list.
 pub(in crate::cli::import) fn has_servers(document: &Json) -> bool {
     !find_servers(document).is_empty()
 }
 
-/// The entries of every list `mcp_servers` that is at the top or within a `SWAIG`.
+/// Returns the entries of every list `mcp_servers` at the top level or within a `SWAIG`.
 fn find_servers(document: &Json) -> Vec<&Json> {
     let mut found = Vec::new();
     let top = document.get("mcp_servers").and_then(Json::as_array);
@@ -73,8 +73,8 @@ fn read_entry(
     if !vars.is_empty() {
         server.settings.push(("resource_vars", SettingText::Pairs(vars)));
     }
-    // SignalWire waits for 30 s in all, progress or not: a model that is told of a slow server can go
-    // on, and one that is told nothing cannot.
+    // SignalWire waits for 30 s in total, with or without progress. A model that learns of a slow
+    // server can continue, and one without an answer cannot.
     for setting in ["timeout", "max_timeout"] {
         server.settings.push((setting, SettingText::Text(CALL_TIME.to_owned())));
     }
@@ -93,10 +93,10 @@ fn read_entry(
     Ok(server)
 }
 
-/// How long a call may take, below what SignalWire waits for.
+/// Time limit of a call, below SignalWire's.
 const CALL_TIME: &str = "25s";
 
-/// The list has no names: the host gives one, without what most hosts have in common.
+/// Derives a name from the host, because the list has no names. Skips labels that most hosts share.
 fn name_from_url(url: &str) -> String {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let host = host.unwrap_or_else(|| "server".to_owned());

@@ -1,4 +1,4 @@
-//! The watched files as they are at one moment.
+//! A snapshot of the watched files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -10,18 +10,18 @@ use crate::crypto::sha256;
 
 use super::renames::RecentRenames;
 
-/// The files by the paths that the configuration uses.
+/// Watched files, by their paths in the configuration.
 pub(super) type WatchedFiles = BTreeMap<PathBuf, WatchedFile>;
 
-/// The stamps of files; `None` for one that is missing.
+/// Stamps of files; `None` for a missing one.
 pub(in crate::cli::serve) type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 /// A file, and its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WatchedFile {
-    /// `None` without a file.
+    /// `None` if the file is missing.
     pub(super) stamp: Option<FileStamp>,
-    /// The SHA-256 of the contents; `None` if they cannot be read.
+    /// SHA-256 of the contents; `None` if they cannot be read.
     pub(super) digest: Option<[u8; 32]>,
     /// The end of the contents.
     pub(super) ending: FileEnding,
@@ -32,15 +32,15 @@ pub(super) struct WatchedFile {
 /// The end of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileEnding {
-    /// The file is empty or cannot be read.
+    /// The file is empty or unreadable.
     Nothing,
     /// A line end.
     WholeLine,
-    /// A line without its end.
+    /// A line without a line end.
     PartialLine,
 }
 
-/// Changes with every write to a file, and with every other file in its place.
+/// Stamp that changes with every write to a file, and with every replacement of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::serve) struct FileStamp {
     /// The path without symbolic links.
@@ -67,7 +67,7 @@ impl FileStamp {
         Self { real, inode: (1, inode), size, modified: (0, 0), changed: (0, 0) }
     }
 
-    /// Returns the stamp of the file at a path; `None` without one.
+    /// Returns the stamp of the file at a path; `None` if it is missing.
     pub(in crate::cli::serve) fn read(path: &Path) -> Option<Self> {
         let real = path.canonicalize().ok()?;
         let metadata = real.metadata().ok()?;
@@ -75,8 +75,8 @@ impl FileStamp {
     }
 }
 
-/// Reads the files. A file that changes meanwhile has the stamp of its end, which a later look does
-/// not find with the same contents unless it has settled.
+/// Reads the files. A file that changes meanwhile gets its final stamp, which a later look does not
+/// find with the same contents unless the file has settled.
 pub(super) fn observe_files(files: &[PathBuf], renames: &RecentRenames) -> WatchedFiles {
     files.iter().map(|path| (path.clone(), observe_file(path, renames))).collect()
 }
@@ -94,7 +94,7 @@ fn observe_file(path: &Path, renames: &RecentRenames) -> WatchedFile {
     WatchedFile { stamp, digest, ending, is_renamed }
 }
 
-/// The folders of the files, and of their symbolic links' targets.
+/// Returns the folders of the files, and of their symbolic links' targets.
 pub(super) fn folders_of(files: &[PathBuf]) -> BTreeSet<PathBuf> {
     let real = files.iter().filter_map(|file| file.canonicalize().ok());
     let all = files.iter().cloned().chain(real);

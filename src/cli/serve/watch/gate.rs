@@ -1,7 +1,7 @@
-//! The decision when changed files are loaded.
+//! Decides when changed files are loaded.
 //!
-//! A file that was renamed to its place, or that a symbolic link now leads to, is complete and loads
-//! at once. A file that was written in place may be read half-way: it loads when it has been the same
+//! A file that was renamed to its path, or that a symbolic link now leads to, is complete and loads
+//! at once. A file that was written in place may be partial: it loads when it has been unchanged
 //! for [`SETTLE_TIME`], and only if its last line is complete.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::files::{FileEnding, FileStamp, WatchedFile, WatchedFiles};
 
-/// Compares the files with those that were loaded last.
+/// Compares the files with the ones that were loaded last.
 pub(super) struct ReloadGate {
-    /// The configuration file, whose last line needs its end in any case.
+    /// The configuration file. Its last line must always be terminated.
     config: PathBuf,
     loaded: WatchedFiles,
     settling: BTreeMap<PathBuf, SettlingFile>,
@@ -23,16 +23,16 @@ pub(super) struct ReloadGate {
 /// A file that was written in place.
 struct SettlingFile {
     stamp: Option<FileStamp>,
-    /// Since when it has this stamp.
+    /// Time since which it has this stamp.
     since: Instant,
 }
 
 /// The decision after a look at the files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GateDecision {
-    /// The contents are those that were loaded last.
+    /// The contents equal the ones that were loaded last.
     Unchanged,
-    /// A file may still be written: look again then.
+    /// A file may still be written: look again at this time.
     Wait(Instant),
     /// These files have settled, but their last lines have no line end.
     Incomplete(Vec<PathBuf>),
@@ -45,7 +45,7 @@ impl ReloadGate {
         Self { config, loaded, settling: BTreeMap::new() }
     }
 
-    /// Decides about the files as they are now.
+    /// Decides about the current files.
     pub(super) fn decide(&mut self, files: &WatchedFiles, now: Instant) -> GateDecision {
         let changed: Vec<_> =
             files.iter().filter(|(path, file)| self.differs(path, file)).collect();
@@ -72,7 +72,7 @@ impl ReloadGate {
         }
     }
 
-    /// Takes the files for those that were loaded, or reported as faulty.
+    /// Marks the files as loaded, or as reported faults.
     pub(super) fn settle(&mut self, files: WatchedFiles) {
         self.settling.clear();
         self.loaded = files;
@@ -99,7 +99,8 @@ impl ReloadGate {
         settling.since + SETTLE_TIME
     }
 
-    /// A secret has often no line end: it needs one only if it had one before.
+    /// Returns true if the last line may be partial. A secret often has no line end: it needs one
+    /// only if it had one before.
     fn is_incomplete(&self, path: &Path, file: &WatchedFile) -> bool {
         let had_line_end =
             self.loaded.get(path).is_some_and(|loaded| loaded.ending == FileEnding::WholeLine);
@@ -107,7 +108,7 @@ impl ReloadGate {
     }
 }
 
-/// The time that a file that was written in place has to be unchanged.
+/// Time for which a file written in place has to be unchanged.
 pub(super) const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Watches the configuration file and the files that it names, and runs the commands that it names
-//! again from time to time.
+//! Watches the configuration file and the files that it names, and periodically runs its commands
+//! again.
 //!
 //! Editors write a new file and rename it over the old one, or write in place; Kubernetes swaps a
 //! symbolic link two folders up. So the folders are watched, not the file, and only a change of the
@@ -27,8 +27,8 @@ use files::{WatchedFiles, folders_of, observe_files};
 use gate::{GateDecision, ReloadGate};
 use renames::RecentRenames;
 
-/// Begins to watch, then reloads whenever the contents change. Ends if nothing can be watched; SIGHUP
-/// still works.
+/// Starts watching, then reloads whenever the contents change. Ends if no folder can be watched;
+/// SIGHUP still works.
 pub(super) async fn start(reloader: Arc<Reloader>) -> JoinHandle<()> {
     // One queued event is enough: it only triggers a comparison.
     let (told, events) = mpsc::channel(1);
@@ -81,8 +81,8 @@ impl FileWatch {
         }
     }
 
-    /// Compares the files with those that were loaded, and reloads if they are complete. Returns the
-    /// time of the next look if they may still be written.
+    /// Compares the files with the loaded ones, and reloads if they are complete. Returns the time
+    /// of the next look if they may still be written.
     async fn look(&mut self, gate: &mut ReloadGate, has_other_output: bool) -> Option<Instant> {
         let Some(files) = self.observe().await else {
             // The reload reports that the files cannot be read.
@@ -116,8 +116,8 @@ impl FileWatch {
         }
     }
 
-    /// The files of the new configuration, which may name others. A change during the reload has its
-    /// own event, so the files that were loaded stay as they were then.
+    /// Returns the files of the new configuration, which may name others. A change during the
+    /// reload has its own event, so the loaded files keep their earlier state.
     async fn observe_after_reload(&self, loaded: WatchedFiles) -> WatchedFiles {
         let mut files = self.observe().await.unwrap_or_default();
         for (path, file) in &mut files {
@@ -128,8 +128,8 @@ impl FileWatch {
         files
     }
 
-    /// The files, whose folders are watched from now on: links may have changed their targets. `None`
-    /// if they cannot be read in time.
+    /// Reads the files, and watches their folders from now on: links may have changed their
+    /// targets. Returns `None` if they cannot be read in time.
     async fn observe(&self) -> Option<WatchedFiles> {
         let (watcher, files) = (Arc::clone(&self.watcher), self.reloader.files());
         let renames = Arc::clone(&self.renames);
@@ -148,8 +148,8 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Returns true if an event may be a change. Comparing the files opens them, which is
-/// an event, too: it must not trigger another comparison.
+/// Returns true if an event may be a change. Comparing the files opens them, which also causes an
+/// event: it must not trigger another comparison.
 pub(super) fn changes_something(event: &Event) -> bool {
     use notify::event::{AccessKind, AccessMode};
     match event.kind {
@@ -158,9 +158,8 @@ pub(super) fn changes_something(event: &Event) -> bool {
     }
 }
 
-/// Waits until there are no events for a moment: an editor's save and a
-/// volume's update are several events. The wait is bounded, because a program
-/// may write to the same folder all the time.
+/// Waits until there are no events for a moment: an editor's save and a volume's update are several
+/// events. The wait is bounded, because a program may write to the same folder all the time.
 pub(super) async fn settle(events: &mut mpsc::Receiver<()>) {
     let quiet = async {
         while let Ok(Some(())) = tokio::time::timeout(EVENT_QUIET_TIME, events.recv()).await {}
@@ -176,9 +175,9 @@ fn watch(watcher: &mut RecommendedWatcher, files: &[std::path::PathBuf]) {
     }
 }
 
-/// The time without events after which the contents are compared.
+/// Time without events before the contents are compared.
 const EVENT_QUIET_TIME: Duration = Duration::from_millis(50);
-/// The longest wait for that.
+/// Maximum wait for such a time.
 const MAX_EVENT_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Paths to which a file was renamed: the evidence that a file was complete when it came.
+//! Paths to which a file was renamed: the evidence that a file was complete on arrival.
 //!
-//! A file that is created or written in place may be read half-way. An inode does not tell one from
-//! the other, because vim moves the old file away and writes a new one in its place.
+//! A file that is created or written in place may be read when it is partial. Its inode does not
+//! show the difference, because vim moves the old file away and writes a new one in its place.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind};
 use parking_lot::Mutex;
 
-/// The paths whose last event was a rename to them.
+/// Paths with a rename to them as their last event.
 #[derive(Debug, Default)]
 pub(super) struct RecentRenames(Mutex<BTreeSet<PathBuf>>);
 
@@ -19,8 +19,8 @@ impl RecentRenames {
         self.0.lock().contains(path)
     }
 
-    /// Takes note of an event. Without evidence a file counts as written in place, so that a lost
-    /// event costs a second at most.
+    /// Records an event. Without evidence a file counts as written in place, so that a lost event
+    /// costs a second at most.
     pub(super) fn note(&self, event: &Event) {
         let mut paths = self.0.lock();
         if event.need_rescan() {
@@ -33,7 +33,8 @@ impl RecentRenames {
                 }
                 paths.extend(event.paths.iter().cloned());
             }
-            // `To` has told of the rename already; permissions and times are set on complete files.
+            // `To` has already reported the rename; permissions and times are set on complete
+            // files.
             EventKind::Modify(ModifyKind::Name(RenameMode::Both) | ModifyKind::Metadata(_)) => {}
             EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write) => {}
             _ => event.paths.iter().for_each(|path| {
@@ -43,7 +44,7 @@ impl RecentRenames {
     }
 }
 
-/// The most paths that are remembered; other programs may rename files in the same folder.
+/// Maximum number of remembered paths; other programs may rename files in the same folder.
 const MAX_RENAMED_PATHS: usize = 1024;
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn a_file_that_is_written_in_place_loads_when_it_has_settled() {
     let mut looks = Looks::start(alone(file(1, 0)));
     assert_eq!(looks.at(0, &alone(file(1, 0))), GateDecision::Unchanged);
     assert_eq!(looks.at(50, &alone(file(1, 1))), looks.wait(1050));
-    // Another piece has come, and then no more.
+    // Another piece has arrived, and then no more.
     assert_eq!(looks.at(1049, &alone(file(1, 2))), looks.wait(2049));
     assert_eq!(looks.at(2048, &alone(file(1, 2))), looks.wait(2049));
     assert_eq!(looks.at(2049, &alone(file(1, 2))), GateDecision::Load);
