@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real servers from the registries, listed directly and through the gateway, and compared whole.
+"""Real servers from the registries, listed directly and through the gateway, and compared byte for byte.
 
     compare.py GATEWAY_BIN                  all of servers.json; fails if a list differs
     compare.py GATEWAY_BIN --only "mcp-*"   those whose name fits
@@ -7,8 +7,8 @@
 
 Everything runs in a network namespace with nothing but loopback, with credentials that are
 made up. Each server is started by itself and listed by plain JSON-RPC; then all that answered
-are put behind one gateway, which is listed as a Legacy and as a Modern client does. Every field
-of every tool, prompt, resource and template has to be the same; only the gateway's prefix is
+are put behind one gateway, which is listed as a Legacy and as a Modern client does. Every tool,
+prompt, resource and template has to be the same, byte for byte; only the gateway's prefix is
 taken off the names. Differences are in .results/.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,20 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from listing import HERE, LEGACY, LISTS, RESULTS, START_SECONDS, Json, Server, list_all, list_directly, servers
+from listing import (
+    HERE,
+    LEGACY,
+    LISTS,
+    RESULTS,
+    START_SECONDS,
+    Json,
+    Lists,
+    Server,
+    list_all,
+    list_directly,
+    members,
+    servers,
+)
 
 PAGE = HERE.parents[1] / "docs/servers.md"
 MODERN = "2026-07-28"
@@ -81,21 +95,20 @@ def wait_for_servers(child: subprocess.Popen[bytes]) -> None:
     raise SystemExit(f"the gateway has ended, see {RESULTS / 'gateway.log'}")
 
 
-def post(message: Json, headers: Json) -> tuple[Json, str | None]:
+def post(message: Json, headers: Json) -> tuple[str, str | None]:
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
     request = urllib.request.Request("http://127.0.0.1:18080/mcp", body, headers)
     with urllib.request.urlopen(request, timeout=60) as response:
-        raw = response.read()
-        return json.loads(raw) if raw else {}, response.headers.get("Mcp-Session-Id")
+        return response.read().decode(), response.headers.get("Mcp-Session-Id")
 
 
-def list_gateway(era: str) -> Json:
+def list_gateway(era: str) -> Lists:
     everything = {"tools": {}, "prompts": {}, "resources": {}}
     if era == "modern":
         meta = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 
-        def ask_modern(method: str, params: Json) -> Json:
+        def ask_modern(method: str, params: Json) -> str:
             headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
             return post({"id": 1, "method": method, "params": {**params, "_meta": meta}}, headers)[0]
 
@@ -110,23 +123,33 @@ def list_gateway(era: str) -> Json:
 # --- The comparison -----------------------------------------------------------------------
 
 
-def of_server(server: str, kind: str, entries: list[Json], own: list[Json]) -> list[Json]:
+def of_server(server: str, kind: str, entries: list[str], own: list[str]) -> list[str]:
     """A server's part of the gateway's list, under the server's own names."""
     if kind in ("tools", "prompts"):
         prefix = f"{server}__"
-        mine = [entry for entry in entries if entry["name"].startswith(prefix)]
-        return [{**entry, "name": entry["name"].removeprefix(prefix)} for entry in mine]
-    key = "uri" if kind == "resources" else "uriTemplate"
-    uris = {entry[key] for entry in own}
-    return [entry for entry in entries if entry[key] in uris]
+        return [without_prefix(entry, prefix) for entry in entries if key_of(kind, entry).startswith(prefix)]
+    uris = {key_of(kind, entry) for entry in own}
+    return [entry for entry in entries if key_of(kind, entry) in uris]
 
 
-def differences(server: str, own: Json, through: Json) -> list[Json]:
+def key_of(kind: str, entry: str) -> str:
+    key = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
+    return json.loads(entry)[key]
+
+
+def without_prefix(entry: str, prefix: str) -> str:
+    """Takes the prefix off the entry's name and leaves every other byte as it is."""
+    name = members(entry)["name"]
+    # The member itself: the same text may be a value before it.
+    at = re.search(rf'"name"\s*:\s*(?={re.escape(name)})', entry).end()
+    return entry[:at] + '"' + entry[at + 1 + len(prefix) :]
+
+
+def differences(server: str, own: Lists, through: Lists) -> list[Json]:
     found = []
     for kind in LISTS:
-        key = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
-        here = {entry[key]: entry for entry in own[kind]}
-        there = {entry[key]: entry for entry in of_server(server, kind, through[kind], own[kind])}
+        here = {key_of(kind, entry): entry for entry in own[kind]}
+        there = {key_of(kind, entry): entry for entry in of_server(server, kind, through[kind], own[kind])}
         for name in {**here, **there}:
             if here.get(name) != there.get(name):
                 found.append({"kind": kind, "name": name, "direct": here.get(name), "gateway": there.get(name)})
@@ -181,9 +204,9 @@ BEGIN = """<!-- Written by `tests/servers/all.sh GATEWAY_BIN --write`. Do not ed
 # Real servers
 
 Servers from the registries, listed directly and through one gateway that runs all of them at once, and compared
-whole: every field of every tool, prompt, resource and resource template, in both eras. The gateway's prefix is
-taken off the names, and `uris = "original"` leaves the URIs as they are. There was no network but loopback, and
-the credentials were made up.
+byte for byte: every tool, prompt, resource and resource template, in both eras. The gateway's prefix is taken off
+the names, and `uris = "original"` leaves the URIs as they are. There was no network but loopback, and the credentials
+were made up.
 
 {servers} servers with {tools} tools, {prompts} prompts, {resources} resources and {templates} templates:
 

@@ -27,7 +27,10 @@ START_SECONDS = 90
 METHOD_NOT_FOUND = -32601
 
 Json = dict[str, Any]
-Ask = Callable[[str, Json], Json]
+# Sends a request and returns the text of the response.
+Ask = Callable[[str, Json], str]
+# By kind, the entries as the server wrote them.
+Lists = dict[str, list[str]]
 
 
 class Failed(Exception):
@@ -120,7 +123,7 @@ class Child:
                 raise Failed("it ended")
             self.rest += more
 
-    def ask(self, method: str, params: Json) -> Json:
+    def ask(self, method: str, params: Json) -> str:
         self.next_id += 1
         self.send({"id": self.next_id, "method": method, "params": params})
         for line in self.lines():
@@ -131,7 +134,7 @@ class Child:
             if not isinstance(message, dict):
                 continue
             if message.get("id") == self.next_id and "method" not in message:
-                return message
+                return line.decode()
             if "id" in message and "method" in message:
                 refused = {"code": METHOD_NOT_FOUND, "message": "not supported"}
                 self.send({"id": message["id"], "error": refused})
@@ -146,7 +149,7 @@ class Child:
         self.errors.close()
 
 
-def list_directly(server: Server) -> tuple[Json | None, str]:
+def list_directly(server: Server) -> tuple[Lists | None, str]:
     """All lists of a server, or why there are none."""
     log = RESULTS / f"{server.name}.log"
     try:
@@ -155,7 +158,7 @@ def list_directly(server: Server) -> tuple[Json | None, str]:
         return None, str(fault)
     try:
         opening = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "compare", "version": "1"}}
-        opened = child.ask("initialize", opening)
+        opened = json.loads(child.ask("initialize", opening))
         if "error" in opened:
             raise Failed(opened["error"]["message"])
         child.send({"method": "notifications/initialized"})
@@ -174,25 +177,54 @@ def last_words(lines: list[str]) -> str:
     return (faults or lines)[-1].strip()[:200]
 
 
-def list_all(ask: Ask, capabilities: Json) -> Json:
-    found: Json = {}
+def list_all(ask: Ask, capabilities: Json) -> Lists:
+    found: Lists = {}
     for kind, (method, member) in LISTS.items():
         declared = capabilities.get("resources" if kind == "templates" else kind)
         found[kind] = list_pages(ask, method, member) if declared is not None else []
     return found
 
 
-def list_pages(ask: Ask, method: str, member: str) -> list[Json]:
-    entries: list[Json] = []
+def list_pages(ask: Ask, method: str, member: str) -> list[str]:
+    entries: list[str] = []
     params: Json = {}
     while True:
-        answer = ask(method, params)
-        if "error" in answer:
+        response = members(ask(method, params))
+        if "error" in response:
+            error = json.loads(response["error"])
             # A list of tools is the least that a server has to give; some fetch others from afar.
-            if method == "tools/list" and answer["error"]["code"] != METHOD_NOT_FOUND:
-                raise Failed(f"{method}: {answer['error']['message']}")
+            if method == "tools/list" and error["code"] != METHOD_NOT_FOUND:
+                raise Failed(f"{method}: {error['message']}")
             return entries
-        entries += answer["result"][member]
-        if not answer["result"].get("nextCursor"):
+        result = members(response["result"])
+        entries += items(result[member])
+        cursor = json.loads(result.get("nextCursor", "null"))
+        if not cursor:
             return entries
-        params = {"cursor": answer["result"]["nextCursor"]}
+        params = {"cursor": cursor}
+
+
+# --- JSON texts, taken apart without a change to their parts --------------------------------
+
+DECODER = json.JSONDecoder()
+BETWEEN = re.compile(r"[\s,:]*")
+
+
+def members(text: str) -> dict[str, str]:
+    """Splits the text of an object into its members."""
+    values = list(split(text))
+    return {json.loads(key): value for key, value in zip(values[::2], values[1::2])}
+
+
+def items(text: str) -> list[str]:
+    """Splits the text of an array into its items."""
+    return list(split(text))
+
+
+def split(text: str) -> Iterator[str]:
+    """Yields the values of an object or array: of an object, keys and values in turn."""
+    at = BETWEEN.match(text, text.index("{" if text.lstrip()[0] == "{" else "[") + 1).end()
+    while text[at] not in "}]":
+        _, end = DECODER.raw_decode(text, at)
+        yield text[at:end]
+        at = BETWEEN.match(text, end).end()
