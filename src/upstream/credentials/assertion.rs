@@ -1,4 +1,5 @@
-//! Signed assertions: how a client proves who it is with a private key (RFC 7523, 2.2 and 3).
+//! Signed assertions, by which a client proves its identity with a private key (RFC 7523, 2.2 and
+//! 3).
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use crate::config::{Secret, TokenAlgorithm};
 
 use super::pkce::{NoRandomness, draw_text};
 
-/// A key that signs assertions of the client.
+/// A key for signing the client's assertions.
 #[derive(Clone)]
 pub(super) struct AssertionKey {
     pub(super) pem: Secret,
     pub(super) algorithm: TokenAlgorithm,
 }
 
-/// Why an assertion cannot be signed.
+/// Reason that an assertion cannot be signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssertionFault {
     /// There is no private key.
     #[error("the client authenticates with a `private_key`, and there is none")]
     NoKey,
-    /// The key is not one for the algorithm.
+    /// The key does not fit the algorithm.
     #[error("`private_key` is not a PEM file with a key for {algorithm}")]
     Key {
         /// The algorithm.
@@ -43,7 +44,7 @@ pub enum AssertionFault {
 }
 
 impl AssertionKey {
-    /// An assertion that the client is who it says, for this audience.
+    /// Signs an assertion of the client's identity for this audience.
     pub(super) fn sign(
         &self,
         client: &str,
@@ -118,7 +119,7 @@ fn sign_ecdsa(
     Some(signature.as_ref().to_vec())
 }
 
-/// How long an assertion is valid, in seconds.
+/// Lifetime of an assertion, in seconds.
 const ASSERTION_TIME: u64 = 60;
 
 #[cfg(test)]
@@ -137,7 +138,7 @@ mod tests {
         let mut validation = Validation::new(Algorithm::ES256);
         validation.set_audience(&["https://i.test"]);
         validation.set_issuer(&["a client"]);
-        // The public key as it is: the last 65 bytes, without the byte that tells its form.
+        // The public key as it is: the last 65 bytes, without the byte for the point's form.
         let point = pair.public_key_raw();
         let encode = |part: &[u8]| URL_SAFE_NO_PAD.encode(part);
         let public = DecodingKey::from_ec_components(&encode(&point[1..33]), &encode(&point[33..]));

@@ -1,4 +1,5 @@
-//! The authorization request, and the check of its answer: the two ways through the user's browser.
+//! The authorization request and the check of its response, both of which travel through the user's
+//! browser.
 
 use url::Url;
 
@@ -7,21 +8,21 @@ use super::parameters::RESOURCE;
 use super::provider_error::ProviderError;
 use super::scopes::ScopeSet;
 
-/// The parameters of an authorization request.
+/// Parameters of an authorization request.
 pub(super) struct AuthorizationRequest<'a> {
     pub(super) client_id: &'a str,
     pub(super) redirect: &'a Url,
     pub(super) challenge: &'a str,
     pub(super) state: &'a str,
-    /// The identifier of the server; `None` where its authorization server refuses to read it.
+    /// Identifier of the server. `None` if its authorization server rejects the parameter.
     pub(super) resource: Option<&'a str>,
     pub(super) scopes: &'a ScopeSet,
-    /// The thumbprint of the key that the tokens will be bound to, if they will (RFC 9449, 10).
+    /// Thumbprint of the key to which the tokens will be bound, if they will be (RFC 9449, 10).
     pub(super) key: Option<&'a str>,
 }
 
 impl AuthorizationRequest<'_> {
-    /// The link that the user opens. What the endpoint has in its query stays.
+    /// Returns the link for the user. Keeps the query of the endpoint.
     pub(super) fn link(&self, endpoint: &Url) -> Url {
         let mut link = endpoint.clone();
         link.set_fragment(None);
@@ -46,7 +47,7 @@ impl AuthorizationRequest<'_> {
             query.append_pair("dpop_jkt", key);
         }
         if asks_again {
-            // OpenID Connect Core, 11: without it, no refresh token is given.
+            // OpenID Connect Core, 11: refresh tokens are issued only with this prompt.
             query.append_pair("prompt", "consent");
         }
         drop(query);
@@ -54,8 +55,8 @@ impl AuthorizationRequest<'_> {
     }
 }
 
-/// What the authorization server sends back through the user's browser.
-// No `Debug`: it has a code.
+/// The authorization server's response, received through the user's browser.
+// No `Debug`, because it contains a code.
 #[derive(Default)]
 pub(super) struct AuthorizationAnswer {
     pub(super) code: Option<String>,
@@ -65,35 +66,35 @@ pub(super) struct AuthorizationAnswer {
     error_description: Option<String>,
 }
 
-/// Why an answer to an authorization request is not used. What the answer says is not repeated if it
-/// may be another authorization server's.
+/// Reason that a response to an authorization request is not used. The response's texts are not
+/// repeated if they may come from another authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerRefusal {
-    /// A parameter that occurs more than once.
+    /// A parameter occurs more than once.
     #[error("the answer has a parameter more than once")]
     Duplicate,
-    /// No login waits for this answer.
+    /// No login waits for this response.
     #[error("no login waits for this answer: it was used before, or it came too late")]
     UnknownState,
-    /// The answer is from another authorization server.
+    /// The response is from another authorization server.
     #[error("the answer is from another authorization server than the one that was asked")]
     OtherIssuer,
-    /// The authorization server said that it would name itself, and did not.
+    /// The authorization server announced that its responses name it, but this one does not.
     #[error(
         "the answer does not name the authorization server, which said that it would, or which has \
          to (`require_iss`)"
     )]
     IssMissing,
-    /// The answer came to the callback of another server.
+    /// The response arrived at the callback of another server.
     #[error("the answer came to another callback than that of its login")]
     OtherCallback,
-    /// The user, or the authorization server, refused.
+    /// The user or the authorization server refused.
     #[error("the authorization server refused: {error}")]
     Refused {
         /// Its error.
         error: ProviderError,
     },
-    /// The answer has no code.
+    /// The response has no code.
     #[error("the answer has no code")]
     NoCode,
 }
@@ -118,8 +119,8 @@ impl AuthorizationAnswer {
         Ok(answer)
     }
 
-    /// The code, if the answer is of this issuer: compared as plain strings, whether the issuer
-    /// has advertised it or not (RFC 9207, 2.4).
+    /// Returns the code if the response is from this issuer. Issuers are compared as plain strings,
+    /// with or without the issuer's announcement (RFC 9207, 2.4).
     pub(super) fn into_code(
         self,
         issuer: &str,

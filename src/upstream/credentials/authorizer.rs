@@ -1,4 +1,4 @@
-//! The tokens of one server: which goes with a request, and what is done when the server refuses it.
+//! Tokens of one server: the choice of the token for a request, and the renewal of tokens.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,45 +30,45 @@ use super::scopes::ScopeSet;
 
 /// The tokens of one server.
 pub(in crate::upstream) struct ServerAuthorizer {
-    /// For tasks that go on if the request that began them is dropped.
+    /// For tasks that continue if the request that began them is dropped.
     own: Weak<Self>,
-    /// Itself, as grants know it.
+    /// The server, as a part of grants' keys.
     pub(super) place: Arc<GrantPlace>,
     pub(super) oauth: OauthConfig,
-    /// Where the tokens that the server is sent are noted.
+    /// Records the tokens that are sent to the server.
     secrets: ServerSecrets,
     pub(super) scopes: ScopeSet,
     pub(super) outbound: OutboundClient,
     pub(super) book: Arc<GrantBook>,
-    /// The issuer that the configured client was first used with.
+    /// The issuer with which the configured client was first used.
     pub(super) first_issuer: OnceLock<String>,
-    /// The tokens of the configuration, and what reads their files.
+    /// Tokens in the configuration, and the reader of their files.
     pub(super) held: HeldTokens,
     pub(super) files: FileReader,
-    /// Where requests of the server for more scopes are counted; `None` outside of a gateway.
+    /// Counts the server's requests for more scopes. `None` outside a gateway.
     pub(super) metrics: Option<Arc<ServerMetrics>>,
 }
 
-/// A login without which a server cannot be used.
+/// A login that a server requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginDemand {
-    /// Where.
+    /// Link to log in by.
     pub link: Arc<str>,
-    /// Who is to be told.
+    /// Recipient of the link.
     pub audience: LinkAudience,
 }
 
-/// Who may be told the link to log in by.
+/// Permitted recipient of a link to log in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkAudience {
-    /// The client whose call needs it.
+    /// The client that made the call.
     Caller,
-    /// The operator only: all clients would use the account that logs in.
+    /// Only the operator, because all clients would use the account that logs in.
     Operator,
 }
 
 impl ServerAuthorizer {
-    /// The tokens of a server; `None` if it is used without OAuth.
+    /// Returns the authorizer of a server, or `None` for a server without OAuth.
     pub(in crate::upstream) fn of(
         config: &ServerConfig,
         book: &Arc<GrantBook>,
@@ -83,7 +83,7 @@ impl ServerAuthorizer {
         Some(Self::new(config, (oauth, (url, ca.as_ref())), book, metrics))
     }
 
-    /// The tokens of a server at this URL, with the CA certificates that are trusted there.
+    /// Creates the authorizer of a server at this URL, with the trusted CA certificates.
     fn new(
         config: &ServerConfig,
         (oauth, (url, ca)): (&OauthConfig, (Url, Option<&PathBuf>)),
@@ -118,13 +118,14 @@ impl ServerAuthorizer {
         authorizer
     }
 
-    /// Notes what authorizes a request to the server, which may repeat it in what the gateway logs
-    /// or shows.
+    /// Records a credential of a request as secret, because the server may repeat it in texts that
+    /// the gateway logs or shows.
     pub(in crate::upstream) fn note_sent(&self, value: &HeaderValue) {
         self.secrets.note_header(value);
     }
 
-    /// Whose grant a principal's requests use; without one, those that are made for nobody.
+    /// Returns the owner of the grant for a principal's requests. Without a principal, the gateway
+    /// is the owner.
     pub(in crate::upstream) fn owner_of(&self, principal: Option<&Principal>) -> GrantOwner {
         match (self.oauth.per, principal) {
             (GrantOwnership::Gateway, _) | (_, None | Some(Principal::Anonymous)) => {
@@ -134,13 +135,13 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Whether clients have grants of their own.
+    /// Returns true if clients have grants of their own.
     pub(in crate::upstream) fn tells_clients_apart(&self) -> bool {
         self.oauth.per == GrantOwnership::User && self.book.knows_clients()
     }
 
-    /// Whether a client has an account of its own, and is logged in to it, or has sent a token to be
-    /// exchanged.
+    /// Returns true if a client has an account of its own, and is logged in to it or has sent a
+    /// token to be exchanged.
     pub(in crate::upstream) fn has_account(&self, client: &Principal) -> bool {
         if !self.tells_clients_apart() {
             return false;
@@ -149,7 +150,7 @@ impl ServerAuthorizer {
         slot.is_some_and(|slot| slot.grant.load().is_some() || slot.caller.lock().is_some())
     }
 
-    /// How long a link can be used.
+    /// Returns the lifetime of a link.
     pub(in crate::upstream) fn login_time(&self) -> Duration {
         self.oauth.login_time
     }
@@ -158,7 +159,7 @@ impl ServerAuthorizer {
         GrantKey { place: Arc::clone(&self.place), owner: owner.clone() }
     }
 
-    /// Whether an owner has a grant.
+    /// Returns true if an owner has a grant.
     pub(in crate::upstream) fn has_grant(&self, owner: &GrantOwner) -> bool {
         let slot = self.book.find_slot(&self.key_of(owner));
         slot.is_some_and(|slot| slot.grant.load().is_some())
@@ -169,7 +170,7 @@ impl ServerAuthorizer {
         self.book.slot(self.key_of(owner)).ended.subscribe()
     }
 
-    /// The link that an owner was given and has not used yet.
+    /// Returns the link that an owner has received and not used yet.
     pub(in crate::upstream) fn open_login(&self, owner: &GrantOwner) -> Option<LoginDemand> {
         let slot = self.book.find_slot(&self.key_of(owner))?;
         let link = slot.link.lock().clone().filter(|link| self.book.is_open(link))?;
@@ -182,7 +183,7 @@ impl ServerAuthorizer {
         LoginDemand { link: Arc::clone(&link.url), audience }
     }
 
-    /// Waits until an owner that was given a link has logged in, or for `patience`.
+    /// Waits until an owner with a link has logged in, or for `patience`.
     pub(in crate::upstream) async fn await_login(&self, owner: &GrantOwner, patience: Duration) {
         let slot = self.book.slot(self.key_of(owner));
         let mut ended = slot.ended.subscribe();
@@ -191,14 +192,14 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Whether an owner's login has been answered, and its code is being exchanged.
+    /// Returns true if an owner's login has been answered, and its code is being exchanged.
     pub(in crate::upstream) fn is_exchanging(&self, owner: &GrantOwner) -> bool {
         let slot = self.book.find_slot(&self.key_of(owner));
         slot.is_some_and(|slot| slot.has_login()) && self.open_login(owner).is_none()
     }
 
-    /// The grant for an owner's next request, renewed if it is about to expire; `None` if there is
-    /// none. `caller` is the token that came with the call, if there is a call.
+    /// Returns the grant for an owner's next request, renewed if it is about to expire, or `None`
+    /// if there is none. `caller` is the call's token, if there is a call.
     pub(in crate::upstream) async fn grant_for(
         &self,
         owner: &GrantOwner,
@@ -213,20 +214,21 @@ impl ServerAuthorizer {
         Some(grant)
     }
 
-    /// Itself, for a task of its own.
+    /// Returns a handle for a task of its own.
     pub(super) fn own(&self) -> Option<Arc<Self>> {
         self.own.upgrade()
     }
 
-    /// Renews a grant that is about to expire, unless another request has. In a task of its own: a
-    /// refresh token is good for one request, and its answer must not be lost with a caller.
+    /// Renews a grant that is about to expire, unless another request has done so. The renewal is a
+    /// task of its own: a refresh token is valid for one request, and the response must not be lost
+    /// with a caller.
     async fn renew_before_expiry(&self, seeker: &TokenSeeker<'_>) -> Option<Arc<OauthGrant>> {
         let (owner, caller) = (seeker.owner.clone(), seeker.caller.cloned());
         let renewal = self.own()?.spawn_renewal((owner, caller), Arc::clone(seeker.slot));
         renewal.await.ok().flatten()
     }
 
-    // Not `async`, so that the type of its result ends here: a renewal sends requests itself.
+    // Not `async`, so that its result has a concrete type: a renewal sends requests itself.
     fn spawn_renewal(
         self: Arc<Self>,
         (owner, caller): (GrantOwner, Option<CallerToken>),
@@ -258,14 +260,14 @@ impl ServerAuthorizer {
             Err(fault) => {
                 let reason = error_chain(&fault);
                 tracing::debug!(server = %self.place.server, reason, "a token is not renewed");
-                // It may still be good, and the server tells if it is not.
+                // The token may still be valid. If it is not, the server refuses it.
                 Some(grant)
             }
         }
     }
 
-    /// Stores a renewed grant. One that the gateway gets by itself needs no vault. `None` if it was
-    /// revoked meanwhile.
+    /// Stores a renewed grant. Only a grant from a person's login is written to the vault. Returns
+    /// `None` if it was revoked meanwhile.
     pub(super) async fn keep_renewed(
         &self,
         slot: &GrantSlot,
@@ -288,7 +290,7 @@ impl ServerAuthorizer {
         }
     }
 
-    /// The key that the configured client signs with.
+    /// Returns the key with which the configured client signs.
     pub(super) fn assertion_key(&self) -> Option<AssertionKey> {
         let pem = self.oauth.private_key.clone()?;
         Some(AssertionKey { pem, algorithm: self.oauth.key_algorithm })

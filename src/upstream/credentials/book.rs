@@ -1,4 +1,4 @@
-//! All grants and open logins of the gateway. They outlive snapshots: a reload keeps them.
+//! All grants and open logins of the gateway. They outlive snapshots, so a reload keeps them.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -33,26 +33,26 @@ use super::ticket::TicketBook;
 pub struct GrantBook {
     pub(super) slots: Mutex<Named<GrantKey, Arc<GrantSlot>>>,
     accounts: Arc<AccountChanges>,
-    /// The links that are out.
+    /// Links that have been issued.
     pub(super) tickets: TicketBook,
-    /// The authorization endpoints that logins were at.
+    /// Authorization endpoints of earlier logins.
     pub(super) endpoints: EndpointBook,
-    /// The keys of the clients that have logins.
+    /// Keys of the clients with logins.
     pub(super) client_keys: ClientKeyBook,
-    /// The grants of clients that are gone, until the vault has deleted them.
+    /// Grants of removed clients, until the vault has deleted them.
     pub(super) abandoned: Mutex<HashSet<GrantKey>>,
-    /// The clients that the gateway has registered.
+    /// Clients that the gateway has registered.
     pub(super) clients: Mutex<HashMap<ClientPlace, OauthClient>>,
-    /// Where browsers come back to.
+    /// URL to which browsers return.
     callback: ArcSwapOption<Url>,
-    /// Whether clients are told apart.
+    /// True if the configuration distinguishes clients.
     knows_clients: AtomicBool,
     browsers: BrowserBook,
-    /// Where grants and clients outlive the process.
+    /// Storage of grants and clients beyond the process.
     pub(super) vault: OnceLock<Arc<Vault>>,
-    /// The grants of the vault whose server has not been started yet.
+    /// Grants in the vault for servers that have not been started yet.
     pub(super) resting: Mutex<HashMap<GrantKey, Vec<u8>>>,
-    /// What makes a grant of a row of the vault, by server.
+    /// Authorizers, by server, which convert rows of the vault to grants.
     pub(super) authorizers: Mutex<HashMap<Arc<GrantPlace>, Weak<ServerAuthorizer>>>,
 }
 
@@ -63,14 +63,14 @@ pub(super) struct GrantKey {
     pub(super) owner: GrantOwner,
 }
 
-/// A server that grants are for. The URL is part of it: a server that moves is another one.
+/// A server that a grant is for. The URL is part of it: a server with a new URL is a different one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct GrantPlace {
     pub(super) server: ServerName,
     pub(super) url: Url,
 }
 
-/// What a registered client is for: credentials of one issuer are never shown to another.
+/// Scope of a registered client. Credentials of one issuer are never shown to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ClientPlace {
     pub(super) server: ServerName,
@@ -78,7 +78,7 @@ pub(super) struct ClientPlace {
     pub(super) redirect: Url,
 }
 
-/// Counts how often a client has got an account of its own at a server, or lost it.
+/// Counts gains and losses of clients' own accounts at servers.
 #[derive(Default)]
 struct AccountChanges(AtomicU64);
 
@@ -87,24 +87,24 @@ pub(super) struct GrantSlot {
     pub(super) key: GrantKey,
     accounts: Arc<AccountChanges>,
     pub(super) grant: ArcSwapOption<OauthGrant>,
-    /// Set while the vault has a row for the grant: a row that is missing was deleted by another
-    /// process.
+    /// Set while the vault has a row for the grant. If the row is missing, another process has
+    /// deleted it.
     pub(super) is_kept: AtomicBool,
     /// Counts the logins that have ended, with a grant or without.
     pub(super) ended: watch::Sender<u64>,
-    /// Held while the grant is renewed or a login is prepared: one at a time.
+    /// Held during the renewal of the grant or the preparation of a login: one at a time.
     pub(super) turn: AsyncMutex<()>,
-    /// The link that was given out last.
+    /// The link that was issued last.
     pub(super) link: Mutex<Option<LoginLink>>,
     /// The address of the client's last request; `None` for the gateway's own grant.
     pub(super) address: Mutex<Option<IpAddr>>,
-    /// The token that the owner has sent last, where it is exchanged.
+    /// The owner's last token, if it is exchanged.
     pub(super) caller: Mutex<Option<CallerToken>>,
-    /// What the authorization server was given and has refused, as its SHA-256.
+    /// SHA-256 of the token that the authorization server has refused.
     pub(super) refused: Mutex<Option<[u8; 32]>>,
-    /// Whether the owner has shown a key or token by which it may use the server.
+    /// True if the owner has shown a key or token that permits it to use the server.
     pub(super) is_offered: AtomicBool,
-    /// How often the server has asked for other scopes since the grant was new.
+    /// Number of the server's requests for other scopes since the grant was new.
     step_ups: AtomicUsize,
 }
 
@@ -135,7 +135,7 @@ impl GrantSlot {
         grant
     }
 
-    /// Counts a request of the server for other scopes.
+    /// Counts a server's request for other scopes.
     ///
     /// # Errors
     /// [`LoginFault::StepUps`] beyond the limit, until there is another login.
@@ -154,7 +154,7 @@ impl GrantSlot {
         self.count_change(before.is_some());
     }
 
-    /// Drops a grant that another process has revoked, unless there is another one by now.
+    /// Drops a grant that another process has revoked, unless it has been replaced.
     pub(super) fn forget_revoked(&self, known: Option<&Arc<OauthGrant>>) -> bool {
         let Some(known) = known else { return false };
         let before = self.grant.compare_and_swap(&Some(Arc::clone(known)), None);
@@ -168,7 +168,7 @@ impl GrantSlot {
         true
     }
 
-    /// Remembers the token that the owner has sent.
+    /// Remembers the owner's token.
     pub(super) fn note_caller(&self, token: &CallerToken) {
         let mut noted = self.caller.lock();
         if noted.as_ref() != Some(token) {
@@ -183,12 +183,12 @@ impl GrantSlot {
         }
     }
 
-    /// Whether a link is out, used or not.
+    /// Returns true if a link has been issued and is still valid, used or not.
     pub(super) fn has_login(&self) -> bool {
         self.link.lock().as_ref().is_some_and(|link| link.until > clock::now())
     }
 
-    /// Forgets the link, and notifies those that wait for its login.
+    /// Forgets the link, and notifies the tasks that wait for its login.
     pub(super) fn end_login(&self) {
         *self.link.lock() = None;
         self.ended.send_modify(|ended| *ended += 1);
@@ -201,44 +201,45 @@ pub(super) struct LoginLink {
     pub(super) url: Arc<str>,
     pub(super) ticket: String,
     pub(super) until: Instant,
-    /// What the server had asked for.
+    /// The server's challenge.
     pub(super) challenge: BearerChallenge,
 }
 
 impl GrantBook {
-    /// Whether clients have, or have had, accounts of their own at servers.
+    /// Returns true if clients have, or have had, accounts of their own at servers.
     #[inline]
     pub fn has_accounts(&self) -> bool {
         self.version() > 0
     }
 
-    /// The principal, if clients have, or have had, accounts of their own.
+    /// Returns the principal, if clients have, or have had, accounts of their own.
     #[inline]
     pub fn account_of(&self, principal: &Principal) -> Option<Principal> {
         self.has_accounts().then(|| principal.clone())
     }
 
-    /// Expects clients to have accounts from their first request on, by the tokens that they send.
+    /// Expects clients to have accounts from their first request on, because of their tokens.
     pub(super) fn expect_accounts(&self) {
         self.accounts.0.fetch_max(1, Ordering::AcqRel);
     }
 
-    /// A number that changes when a client gets an account of its own at a server, or loses it.
+    /// Returns a number that changes when a client gains or loses an account of its own at a
+    /// server.
     #[inline]
     pub fn version(&self) -> u64 {
         self.accounts.0.load(Ordering::Acquire)
     }
 
-    /// The path that browsers come back to, below the gateway's URL.
+    /// Path to which browsers return, below the gateway's URL.
     pub const CALLBACK_PATH: &'static str = "/oauth/callback";
-    /// The path of a user's connections, below the gateway's URL.
+    /// Path of a user's connections, below the gateway's URL.
     pub const CONNECT_PATH: &'static str = "/connect";
-    /// The path of the links that the gateway gives out, below its URL.
+    /// Path of the gateway's links, below its URL.
     pub const LINK_PATH: &'static str = "/connect/link";
-    /// How long a link to a user's connections can be used.
+    /// Lifetime of a link to a user's connections.
     pub const VISIT_TIME: Duration = Duration::from_mins(10);
 
-    /// Says where the gateway is for browsers; `None` if they cannot reach it.
+    /// Sets the gateway's URL for browsers, or `None` if they cannot reach it.
     pub fn set_base(&self, base: Option<Url>) {
         let callback = base.map(|mut url| {
             let path = format!("{}{}", url.path().trim_end_matches('/'), Self::CALLBACK_PATH);
@@ -248,15 +249,15 @@ impl GrantBook {
         self.callback.store(callback);
     }
 
-    /// The path of one of the gateway's pages, as browsers see it.
+    /// Returns the path of one of the gateway's pages, as browsers see it.
     pub fn page_path(&self, own: &str) -> String {
         let callback = self.callback.load();
         let base = callback.as_ref().and_then(|url| url.path().strip_suffix(Self::CALLBACK_PATH));
         format!("{}{own}", base.unwrap_or_default())
     }
 
-    /// Which of the gateway's own pages a path is; `None` if browsers cannot reach the gateway. A
-    /// proxy may have taken the beginning of the gateway's path away.
+    /// Returns the gateway's own page at a path, or `None` if browsers cannot reach the gateway. A
+    /// proxy may have removed the beginning of the gateway's path.
     pub fn find_page<'a>(&self, path: &'a str) -> Option<&'a str> {
         let callback = self.callback.load();
         let base = callback.as_ref()?.path().strip_suffix(Self::CALLBACK_PATH)?;
@@ -268,7 +269,7 @@ impl GrantBook {
         is_page.then_some(own)
     }
 
-    /// Returns true for the path that browsers come back to: of all servers, or of one of them.
+    /// Returns true for a callback path: of all servers, or of one of them.
     pub fn is_callback(own: &str) -> bool {
         own.strip_prefix(Self::CALLBACK_PATH).is_some_and(|rest| {
             let server = rest.strip_prefix('/').map(ServerName::new);
@@ -276,12 +277,12 @@ impl GrantBook {
         })
     }
 
-    /// Whether browsers reach the gateway by HTTPS only.
+    /// Returns true if browsers reach the gateway by HTTPS only.
     pub fn is_https(&self) -> bool {
         self.callback.load().as_ref().is_some_and(|url| url.scheme() == "https")
     }
 
-    /// The link with a ticket.
+    /// Returns the link with a ticket.
     pub(super) fn link_of(&self, ticket: &str) -> Result<Url, LoginFault> {
         let mut url = (*self.callback()?).clone();
         url.set_path(&self.page_path(Self::LINK_PATH));
@@ -289,28 +290,28 @@ impl GrantBook {
         Ok(url)
     }
 
-    /// The browsers that the gateway knows.
+    /// Returns the browsers that the gateway knows.
     pub fn browsers(&self) -> &BrowserBook {
         &self.browsers
     }
 
-    /// Says whether the configuration tells clients apart.
+    /// Sets whether the configuration distinguishes clients.
     pub(in crate::upstream) fn set_knows_clients(&self, knows: bool) {
         self.knows_clients.store(knows, Ordering::Relaxed);
     }
 
-    /// Whether the configuration tells clients apart.
+    /// Returns true if the configuration distinguishes clients.
     pub fn knows_clients(&self) -> bool {
         self.knows_clients.load(Ordering::Relaxed)
     }
 
-    /// Says which issuers the configuration names.
+    /// Sets the issuers that the configuration names.
     pub(in crate::upstream) fn set_configured_issuers(&self, issuers: Vec<String>) {
         self.endpoints.set_configured(issuers);
     }
 
-    /// Says which clients are configured. The logins of a client that was removed are dropped if
-    /// somebody else has its name.
+    /// Sets the configured clients. Drops the logins of a removed client if a different client has
+    /// its name.
     pub(in crate::upstream) fn set_clients(&self, clients: &[ClientConfig]) {
         for name in self.client_keys.follow(clients) {
             tracing::warn!(client = %name, "the logins of an earlier client of this name are dropped");
@@ -345,18 +346,18 @@ impl GrantBook {
         self.callback.load_full().ok_or(LoginFault::NoCallback)
     }
 
-    /// The URL that browsers come back to from logins at one server.
+    /// Returns the URL to which browsers return from logins at one server.
     pub(super) fn callback_of(&self, server: &ServerName) -> Result<Url, LoginFault> {
         let mut url = (*self.callback()?).clone();
         url.set_path(&format!("{}/{server}", url.path()));
         Ok(url)
     }
 
-    /// The slot of an owner, which may be new.
+    /// Returns the slot of an owner, and creates it if necessary.
     pub(super) fn slot(&self, key: GrantKey) -> Arc<GrantSlot> {
         let mut slots = self.slots.lock();
         if slots.len() >= MOST_SLOTS && !slots.contains_key(&key) {
-            // Those without a grant are only there for a login that did not come about.
+            // A slot without a grant only belonged to an unfinished login.
             slots.retain(|_, slot| slot.grant.load().is_some() || Arc::strong_count(slot) > 1);
         }
         if let Some(slot) = slots.get(&key) {
@@ -367,12 +368,12 @@ impl GrantBook {
         slot
     }
 
-    /// The slot of an owner, if there is one.
+    /// Returns the slot of an owner, if there is one.
     pub(super) fn find_slot(&self, key: &GrantKey) -> Option<Arc<GrantSlot>> {
         self.slots.lock().get(key).cloned()
     }
 
-    /// Whether a login still waits for its user.
+    /// Returns true if a login still waits for its user.
     pub(super) fn is_open(&self, link: &LoginLink) -> bool {
         link.until > clock::now() && self.tickets.is_open(&link.ticket)
     }
@@ -388,14 +389,14 @@ impl GrantBook {
         let mut clients = self.clients.lock();
         let of_server = clients.keys().filter(|known| known.server == place.server);
         if of_server.count() >= MAX_CLIENTS_EACH {
-            // A server that names another authorization server each time.
+            // A server may name another authorization server each time.
             clients.retain(|known, _| known.server != place.server);
         }
         clients.insert(place, client);
     }
 
-    /// Forgets a client that its authorization server does not know any more: the next login
-    /// registers anew.
+    /// Forgets a client that its authorization server no longer knows. The next login registers
+    /// again.
     pub(super) async fn forget_client(&self, source: &TokenSource) {
         let is_meant = |place: &ClientPlace, client: &OauthClient| {
             place.issuer == source.issuer && client.id == source.client.id
@@ -414,9 +415,9 @@ impl GrantBook {
     }
 }
 
-/// How often a server may ask for other scopes than a grant has.
+/// Maximum number of times that a server may request scopes beyond those of a grant.
 const MOST_STEP_UPS: usize = 10;
-/// The most clients that are kept for one server.
+/// Maximum number of clients that are kept for one server.
 const MAX_CLIENTS_EACH: usize = 16;
-/// The most owners that are kept without a grant.
+/// Maximum number of owners before those without a grant are dropped.
 const MOST_SLOTS: usize = 100_000;

@@ -1,5 +1,5 @@
-//! The browsers that the gateway knows: each by a cookie, whose digest is kept. A browser belongs to
-//! one owner of grants from the moment its user has agreed on the gateway's page.
+//! Browsers that the gateway knows, each identified by the digest of a cookie. A browser belongs to
+//! one owner of grants once its user has agreed on the gateway's page.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -28,38 +28,39 @@ impl Default for BrowserBook {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BrowserId([u8; 32]);
 
-/// What is known of a browser.
+/// State of a known browser.
 #[derive(Clone)]
 pub struct KnownBrowser {
     /// Which it is.
     pub id: BrowserId,
-    /// Whose connections it manages; `None` until its user has agreed to be somebody.
+    /// Owner of the connections that it manages. `None` until its user has agreed to act as an
+    /// owner.
     pub owner: Option<GrantOwner>,
-    /// What its forms have to bring: no page of another site knows it.
+    /// Secret that its forms must contain. Pages of other sites do not know it.
     pub form_key: String,
-    /// What its next page tells.
+    /// Text for its next page.
     notice: Option<String>,
 }
 
-/// The reason for which a browser is met.
+/// Circumstances in which a browser is met.
 #[derive(Debug, Clone, Copy)]
 pub struct BrowserVisit<'a> {
-    /// The owner that the browser was given a link of, or whose connections it shows.
+    /// Owner of the browser's link, or of the connections that it shows.
     pub link_owner: &'a GrantOwner,
-    /// The address that it comes from.
+    /// Address of the browser.
     pub address: IpAddr,
 }
 
-/// A browser that was just met, and the cookie that tells it.
+/// A browser that was just met, and the cookie that identifies it.
 pub struct NewBrowser {
-    /// The value of the cookie. Not for a log.
+    /// Value of the cookie. Must not be logged.
     pub cookie: String,
-    /// What is known of it.
+    /// State of the browser.
     pub browser: KnownBrowser,
 }
 
 impl BrowserBook {
-    /// Meets a browser. It counts towards the share of the one whose link has led it here.
+    /// Meets a browser. It counts towards the share of the owner of the link that led it here.
     ///
     /// # Errors
     /// [`NoRandomness`].
@@ -78,24 +79,24 @@ impl BrowserBook {
         Ok(NewBrowser { cookie, browser })
     }
 
-    /// The browser with this cookie.
+    /// Returns the browser with this cookie.
     pub fn find(&self, cookie: &str) -> Option<KnownBrowser> {
         self.known.lock().get(&BrowserId::of(cookie), clock::now()).cloned()
     }
 
-    /// Forgets a browser: its cookie is worth nothing from now on.
+    /// Forgets a browser, which invalidates its cookie.
     pub fn forget(&self, id: BrowserId) {
         self.known.lock().remove(&id);
     }
 
-    /// Has the next page of a browser tell something.
+    /// Sets a text for a browser's next page.
     pub fn leave_notice(&self, id: BrowserId, notice: String) {
         if let Some(browser) = self.known.lock().get_mut(&id, clock::now()) {
             browser.notice = Some(notice);
         }
     }
 
-    /// What the next page of a browser tells.
+    /// Takes the text for a browser's next page.
     pub fn take_notice(&self, id: BrowserId) -> Option<String> {
         self.known.lock().get_mut(&id, clock::now())?.notice.take()
     }
@@ -108,20 +109,20 @@ impl BrowserId {
 }
 
 impl KnownBrowser {
-    /// Whether a form is one of this browser's pages.
+    /// Returns true if a form comes from one of this browser's pages.
     pub fn has_sent(&self, form_key: &str) -> bool {
-        // By digest, so that the time tells nothing.
+        // Compared by digest, so that the timing reveals nothing.
         sha256(form_key.as_bytes()) == sha256(self.form_key.as_bytes())
     }
 }
 
-/// How long a browser manages connections.
+/// Time for which a browser manages connections.
 const SIGNED_IN: Duration = Duration::from_hours(1);
-/// How long a browser is known whose user has not agreed to anything.
+/// Time for which a browser is known before its user has agreed to anything.
 const UNKNOWN: Duration = Duration::from_mins(10);
-/// The most browsers that are known at once.
+/// Maximum number of browsers that are known at once.
 const BROWSER_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
-/// The most browsers that the links of one owner have led to the gateway.
+/// Maximum number of browsers that the links of one owner have led to the gateway.
 const OWNER_SHARE: usize = 64;
 
 #[cfg(test)]

@@ -1,44 +1,44 @@
-//! `WWW-Authenticate`: what a server says about the credentials that it wants (RFC 9110, 11.6.1;
-//! RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1).
+//! `WWW-Authenticate`: a server's description of the credentials that it requires (RFC 9110,
+//! 11.6.1; RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1).
 
 use http::{HeaderMap, header};
 
 use super::scopes::ScopeSet;
 use super::token::TokenUse;
 
-/// What a server wants of a client that it refuses.
+/// Requirements of a server that has refused a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::upstream) struct BearerChallenge {
-    /// Where its Protected Resource Metadata is.
+    /// URL of its Protected Resource Metadata.
     pub(in crate::upstream) resource_metadata: Option<String>,
     /// The scopes that the request needs.
     pub(in crate::upstream) scope: ScopeSet,
-    /// What is wrong with the credentials that were sent.
+    /// Error code for the credentials that were sent.
     pub(in crate::upstream) error: Option<String>,
-    /// Which tokens it wants.
+    /// Type of tokens that it requires.
     pub(in crate::upstream) wants: TokenUse,
 }
 
 impl BearerChallenge {
-    /// Whether the token is valid and its scopes are not enough.
+    /// Returns true if the token is valid, but lacks scopes.
     pub(in crate::upstream) fn needs_scopes(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 
-    /// Whether only the nonce of the proof is missing or old (RFC 9449, 9).
+    /// Returns true if only the nonce of the proof is missing or old (RFC 9449, 9).
     pub(in crate::upstream) fn needs_nonce(&self) -> bool {
         self.error.as_deref() == Some("use_dpop_nonce")
     }
 }
 
-/// The `Bearer` or `DPoP` challenge in a response's headers; the first, if there are several. `None` if
-/// there is none, or if it is malformed.
+/// Returns the first `Bearer` or `DPoP` challenge in a response's headers. Returns `None` if there
+/// is none, or if it is malformed.
 pub(in crate::upstream) fn find_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
     values.filter_map(|value| value.to_str().ok()).find_map(parse_challenge)
 }
 
-/// The challenge in one header value, which may have several.
+/// Returns the challenge in one header value, which may contain several.
 fn parse_challenge(text: &str) -> Option<BearerChallenge> {
     let mut rest = text.get(..text.len().min(LONGEST))?;
     let mut found: Option<BearerChallenge> = None;
@@ -57,7 +57,7 @@ fn parse_challenge(text: &str) -> Option<BearerChallenge> {
             rest = after;
             continue;
         }
-        // A scheme: of another challenge, if there is one already.
+        // The scheme of a further challenge, if one was found already.
         if found.is_some() {
             return found;
         }
@@ -82,14 +82,14 @@ impl BearerChallenge {
     }
 }
 
-/// A token at the beginning of a text, and what follows it.
+/// Splits off a token at the beginning of a text.
 fn split_token(text: &str) -> Option<(&str, &str)> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~/".contains(c);
     let end = text.find(|c: char| !is_token(c)).unwrap_or(text.len());
     text.split_at_checked(end).filter(|(token, _)| !token.is_empty())
 }
 
-/// A token or a quoted string, and what follows it.
+/// Splits off a token or a quoted string at the beginning of a text.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         // Some servers leave out the quotes of URLs.
@@ -108,7 +108,7 @@ fn read_value(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The most bytes of a header value that are read.
+/// Maximum number of bytes of a header value that are read.
 const LONGEST: usize = 8 << 10;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The keys of the clients that logins belong to.
+//! Keys of the clients with logins.
 //!
-//! The name of a client can be given to somebody else. While a client stays in the configuration its
-//! keys may change, and its logins stay. After it was removed, its logins return only with a key or a
-//! certificate that it had before; otherwise they are deleted.
+//! The name of a client can be reassigned. While a client stays in the configuration, its keys may
+//! change and its logins stay. After its removal, its logins return only with a key or a
+//! certificate that it had before. Otherwise they are deleted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::config::ClientConfig;
 use crate::crypto::sha256;
 use crate::vault::RowName;
 
-/// The keys of the clients that have, or had, logins.
+/// Keys of the clients that have, or had, logins.
 #[derive(Default)]
 pub(super) struct ClientKeyBook(Mutex<ClientKeyRecords>);
 
 #[derive(Default)]
 struct ClientKeyRecords {
     records: HashMap<Arc<str>, ClientRecord>,
-    /// The clients of the configuration; `None` in a process that serves no clients.
+    /// Clients of the configuration. `None` in a process that serves no clients.
     configured: Option<HashMap<Arc<str>, BTreeSet<String>>>,
-    /// The clients whose record is not in the vault yet.
+    /// Clients with a record that is not in the vault yet.
     unsaved: BTreeSet<Arc<str>>,
 }
 
-/// A client with logins, as it rests in the vault.
+/// A client with logins, as it is stored in the vault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ClientRecord {
-    /// The digests of its keys and certificates, past and present.
+    /// Digests of its keys and certificates, past and present.
     proofs: BTreeSet<String>,
-    /// Set once the client was missing in a configuration.
+    /// Set once the client was missing from a configuration.
     is_removed: bool,
 }
 
@@ -43,11 +43,12 @@ impl ClientKeyBook {
         self.0.lock().records.entry(name.into()).or_insert(record);
     }
 
-    /// Notes that a client has logins from now on.
+    /// Records that a client has logins from now on.
     pub(super) fn note_login(&self, name: &Arc<str>) {
         let mut all = self.0.lock();
         if !all.records.contains_key(name) {
-            // Of a login in a vault without a record, the keys are those of the next configuration.
+            // If the vault has a login without a record, the client's keys are those of the next
+            // configuration.
             let proofs = all.configured.as_ref().and_then(|it| it.get(name)).cloned();
             let proofs = proofs.unwrap_or_default();
             all.records.insert(Arc::clone(name), ClientRecord { proofs, is_removed: false });
@@ -55,8 +56,8 @@ impl ClientKeyBook {
         }
     }
 
-    /// Compares the clients of a configuration with the records. Returns those that have the name of
-    /// a client that was removed, and none of its keys.
+    /// Compares the clients of a configuration with the records. Returns those with the name of a
+    /// removed client, but with none of its keys.
     pub(super) fn follow(&self, clients: &[ClientConfig]) -> Vec<Arc<str>> {
         let configured: HashMap<_, _> =
             clients.iter().map(|client| (Arc::clone(&client.name), proofs_of(client))).collect();
@@ -91,7 +92,7 @@ impl ClientKeyBook {
         strangers
     }
 
-    /// Takes the records that are to be written to the vault.
+    /// Takes the records that must be written to the vault.
     pub(super) fn take_unsaved(&self) -> Vec<(RowName, Vec<u8>)> {
         let mut all = self.0.lock();
         let names = std::mem::take(&mut all.unsaved);
@@ -102,7 +103,7 @@ impl ClientKeyBook {
         rows.collect()
     }
 
-    /// The name and the record of a row; `None` for a row of another kind.
+    /// Returns the name and the record of a row, or `None` for a row of another kind.
     pub(super) fn read_row<'n>(name: &'n RowName, value: &[u8]) -> Option<(&'n str, ClientRecord)> {
         let [CLIENT_KEYS, client] = name.parts()[..] else { return None };
         Some((client, serde_json::from_slice(value).ok()?))
@@ -119,7 +120,7 @@ fn proofs_of(client: &ClientConfig) -> BTreeSet<String> {
 
 /// The kind of the rows.
 const CLIENT_KEYS: &str = "client-keys";
-/// The most keys and certificates of one client that are remembered, those in use besides.
+/// Maximum number of remembered keys and certificates of one client, in addition to those in use.
 const MAX_PROOFS: usize = 64;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, ConfigSource, SystemEnvironment};
 
-    /// The clients of a configuration, each with keys that are one digit 64 times.
+    /// Returns the clients of a configuration. Each key is one digit repeated 64 times.
     fn clients(all: &[(&str, &str)]) -> Vec<ClientConfig> {
         let table = |(name, keys): &(&str, &str)| {
             let keys: Vec<_> =
@@ -155,7 +156,7 @@ mod tests {
         // It is removed, and returns with an earlier key, and with another one beside it.
         assert!(follow(&[("bob", "2")]).is_empty());
         assert!(follow(&[("ann", "15"), ("bob", "2")]).is_empty());
-        // It is removed, and somebody else gets its name.
+        // It is removed, and another client gets its name.
         assert!(follow(&[("bob", "2")]).is_empty());
         assert_eq!(follow(&[("ann", "6"), ("bob", "2")]), ["ann"]);
         // The same after a restart in between.

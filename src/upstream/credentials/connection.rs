@@ -1,4 +1,4 @@
-//! A server as one of a user's connections: whether there is a grant, how to get one, and how to end
+//! A server as one of a user's connections: the state of its grant, and the ways to get and to end
 //! it.
 
 use std::sync::Arc;
@@ -20,51 +20,52 @@ use super::challenge::{BearerChallenge, find_challenge};
 use super::fault::LoginFault;
 use super::grant::GrantOwner;
 
-/// A server that somebody can log in to.
+/// A server with logins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     /// The server.
     pub server: ServerName,
-    /// Whether there is a grant.
+    /// State of the grant.
     pub state: ConnectionState,
-    /// Whether the owner has shown a key or token by which it may use the server.
+    /// True if the owner has shown a key or token that permits it to use the server.
     pub is_offered: bool,
 }
 
-/// Whether there is a grant.
+/// State of a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// There is none.
+    /// There is no grant.
     Missing,
-    /// There is none, and a link is out.
+    /// There is no grant, but a link has been issued.
     Awaited,
-    /// There is one.
+    /// There is a grant.
     Connected {
         /// The authorization server.
         issuer: String,
-        /// What was granted, as far as is known, with spaces in between.
+        /// Granted scopes, as far as is known, separated by spaces.
         scopes: String,
     },
 }
 
-/// What happened to a grant that was to be revoked. The gateway has deleted it.
+/// Outcome of the revocation of a grant. The gateway has deleted the grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RevocationOutcome {
-    /// There was none.
+    /// There was no grant.
     Missing,
     /// The authorization server has revoked it.
     Revoked,
-    /// The authorization server has no endpoint for that.
+    /// The authorization server has no revocation endpoint.
     NoEndpoint,
     /// The authorization server has not revoked it.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl ServerAuthorizer {
-    /// The server as a connection of this owner; `None` if it is not for the owner to log in.
+    /// Returns the server as a connection of this owner, or `None` if this owner cannot log in to
+    /// it.
     pub(in crate::upstream) fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
         let is_for_all = self.oauth.per == GrantOwnership::Gateway;
         if self.oauth.grant != GrantKind::AuthorizationCode
@@ -86,14 +87,14 @@ impl ServerAuthorizer {
         Some(Connection { server: self.place.server.clone(), state, is_offered })
     }
 
-    /// Has the connections of this owner show the server, if the owner may log in to it.
+    /// Shows the server among the owner's connections, if the owner may log in to it.
     pub(in crate::upstream) fn offer_connection(&self, owner: &GrantOwner) {
         if self.connection(owner).is_some() {
             self.book.slot(self.key_of(owner)).is_offered.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The link by which an owner logs in: the one that is out, or a new one.
+    /// Returns the link by which an owner logs in: the open one, or a new one.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
@@ -107,7 +108,7 @@ impl ServerAuthorizer {
         self.begin_login_for(owner, &self.provoke_challenge().await).await
     }
 
-    /// A new link by which an owner logs in, for what the server asks for.
+    /// Creates a link by which an owner logs in, for the server's challenge.
     async fn begin_login_for(
         &self,
         owner: &GrantOwner,
@@ -123,8 +124,8 @@ impl ServerAuthorizer {
         Ok(link.url)
     }
 
-    /// What the server asks for when it refuses a request without a token; nothing if it does not
-    /// say, or may not be asked by HTTP.
+    /// Sends a request without a token and returns the server's challenge. Returns an empty one if
+    /// the server sends none, or if a plain HTTP request to it is not allowed.
     async fn provoke_challenge(&self) -> BearerChallenge {
         let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
         let headers = HeaderMap::from_iter([
@@ -151,7 +152,8 @@ impl ServerAuthorizer {
         let _turn = slot.turn.lock().await;
         self.book.tickets.end_logins(&slot);
         let grant = slot.grant.load_full();
-        // First here: whatever the authorization server says, the gateway uses it no longer.
+        // First here: the gateway stops using the grant, whatever the authorization server
+        // responds.
         self.book.drop_grant(&slot).await?;
         slot.end_login();
         let Some(grant) = grant else { return Ok(RevocationOutcome::Missing) };

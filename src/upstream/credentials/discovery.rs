@@ -1,5 +1,5 @@
-//! Finds the authorization server of an MCP server, and what both say of themselves (2026-07-28,
-//! Authorization Server Discovery). Stops at the first document that there is.
+//! Finds the authorization server of an MCP server, and the metadata of both (2026-07-28,
+//! Authorization Server Discovery). Uses the first document that exists.
 
 use bytes::Bytes;
 use http::header::ACCEPT;
@@ -20,30 +20,30 @@ use super::registration::RegistrationFault;
 use super::scopes::ScopeSet;
 use super::token::TokenUse;
 
-/// A server's authorization server, and what the login needs to know of both.
+/// A server's authorization server, and the data of both that a login needs.
 pub(super) struct DiscoveredServer {
-    /// The identifier of the server, for `resource`.
+    /// Identifier of the server, for `resource`.
     pub(super) resource: String,
-    /// The scopes in the server's metadata.
+    /// Scopes in the server's metadata.
     pub(super) scopes: ScopeSet,
     pub(super) metadata: AuthServerMetadata,
-    /// Which tokens the server wants, by its metadata or its challenge.
+    /// Type of tokens that the server requires, by its metadata or its challenge.
     pub(super) wants: TokenUse,
 }
 
-/// Where and for what a server's authorization server is looked for.
+/// Parameters of the search for a server's authorization server.
 pub(super) struct Discovery<'a> {
     pub(super) outbound: &'a OutboundClient,
     pub(super) server: &'a Url,
-    /// The resource that the configuration names: a parent of the server.
+    /// Resource that the configuration names: a parent of the server.
     pub(super) resource: Option<&'a Url>,
-    /// The only issuer that may be used, if one is configured.
+    /// The only permitted issuer, if one is configured.
     pub(super) issuer: Option<&'a str>,
     pub(super) pkce: PkceDemand,
 }
 
 impl Discovery<'_> {
-    /// Looks for the server's metadata, and for that of its authorization server.
+    /// Finds the server's metadata, and that of its authorization server.
     pub(super) async fn run(
         &self,
         challenge: &BearerChallenge,
@@ -69,8 +69,8 @@ impl Discovery<'_> {
         })
     }
 
-    /// A server without metadata has the authorization server that is configured; one of 2025-03-26 is
-    /// its own.
+    /// Finds the authorization server of a server without metadata: the configured one, or the
+    /// server itself as in 2025-03-26.
     async fn run_without_resource(
         &self,
         challenge: &BearerChallenge,
@@ -79,7 +79,8 @@ impl Discovery<'_> {
         let resource = canonical_resource(self.server);
         let (scopes, wants) = (ScopeSet::default(), challenge.wants);
         if let Some(issuer) = self.issuer.filter(|configured| *configured != issuer) {
-            // A server that names none, such as a plain HTTP API: the operator does.
+            // A server that names no issuer, such as a plain HTTP API, needs the operator's
+            // setting.
             let missing = || LoginFault::NoMetadata { issuer: issuer.to_owned() };
             let metadata = self.find_issuer(issuer).await?.ok_or_else(missing)?;
             return Ok(DiscoveredServer { resource, scopes, metadata, wants });
@@ -87,8 +88,8 @@ impl Discovery<'_> {
         let place = at_path(self.server, "/.well-known/oauth-authorization-server");
         let metadata = match fetch(self.outbound, &place).await? {
             Some(document) => self.parse_issuer(shown_url(&place), &document, &issuer)?,
-            // Nothing is known of these endpoints: only a login that S256 protects goes there, and no
-            // secret or JWT.
+            // These endpoints are unverified. Only a login that S256 protects uses them, and no
+            // secret or JWT is sent there.
             None if self.pkce == PkceDemand::Unneeded => {
                 return Err(LoginFault::NoMetadata { issuer });
             }
@@ -97,7 +98,7 @@ impl Discovery<'_> {
         Ok(DiscoveredServer { resource, scopes, metadata, wants })
     }
 
-    /// The server's metadata, and where it was.
+    /// Returns the server's metadata with its URL.
     async fn find_resource(
         &self,
         challenge: &BearerChallenge,
@@ -114,7 +115,8 @@ impl Discovery<'_> {
         Ok(None)
     }
 
-    /// The issuer to ask: the configured one if the server names it, else the first that it names.
+    /// Returns the issuer to use: the configured one if the server names it, and otherwise the
+    /// first that it names.
     fn choose_issuer<'a>(
         &'a self,
         place: &Url,
@@ -124,8 +126,8 @@ impl Discovery<'_> {
         let first = first.ok_or(MetadataFault::NoIssuer);
         let first = first.map_err(LoginFault::in_document(shown_url(place)))?;
         let Some(expected) = self.issuer else { return Ok(first) };
-        // Servers on the Python SDK add a slash to an issuer without a path. What the operator has
-        // written is the issuer, byte for byte, for everything that follows.
+        // Servers on the Python SDK add a slash to an issuer without a path. The configured issuer
+        // is used unchanged from here on.
         let is_named = |issuer: &String| {
             issuer == expected
                 || issuer.strip_suffix('/') == Some(expected)
@@ -137,7 +139,7 @@ impl Discovery<'_> {
         Err(other_issuer(first, expected))
     }
 
-    /// The metadata of an issuer; `None` if there is none.
+    /// Returns the metadata of an issuer, or `None` if there is none.
     async fn find_issuer(&self, issuer: &str) -> Result<Option<AuthServerMetadata>, LoginFault> {
         match find_auth_server(self.outbound, issuer).await? {
             Some((place, document)) => self.parse_issuer(place, &document, issuer).map(Some),
@@ -169,11 +171,12 @@ impl Discovery<'_> {
     }
 }
 
-/// The metadata document of an authorization server, and where it was; `None` if there is none.
+/// Returns the metadata document of an authorization server with its URL, or `None` if there is
+/// none.
 ///
 /// # Errors
-/// [`LoginFault`] if a place has no answer, or one that is neither a document nor the statement that
-/// there is none.
+/// [`LoginFault`] if a URL does not respond, or if the response is neither a document nor a
+/// statement that there is none.
 pub(in crate::upstream) async fn find_auth_server(
     outbound: &OutboundClient,
     issuer: &str,
@@ -187,7 +190,7 @@ pub(in crate::upstream) async fn find_auth_server(
     Ok(None)
 }
 
-/// A document; `None` if there is none.
+/// Fetches a document. Returns `None` if there is none.
 async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, LoginFault> {
     let headers = HeaderMap::from_iter([(ACCEPT, MediaType::JSON)]);
     let request = OutboundRequest { method: Method::GET, url, headers, body: Bytes::new() };
@@ -205,7 +208,7 @@ async fn fetch(outbound: &OutboundClient, url: &Url) -> Result<Option<Bytes>, Lo
     }
 }
 
-/// The log's warning of a page where metadata could be.
+/// Warning in the log about a page at a metadata URL.
 pub(in crate::upstream) const NO_DOCUMENT: &str =
     "the response with status 200 is no JSON object, such as a page: it counts as no metadata";
 

@@ -1,7 +1,8 @@
 //! Proofs of possession (DPoP, RFC 9449): tokens that only the holder of a key can use.
 //!
-//! Each grant has a key of its own, which is written nowhere but into the vault, with its grant. A proof
-//! is made for one request: it names the method, the URL, the token and, towards MCP servers, the digest of the body.
+//! Each grant has its own key, which is stored only in the vault, with the grant. A proof is made
+//! for one request: it names the method, the URL, the token and, for MCP servers, the digest of the
+//! body.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,24 +26,24 @@ pub(in crate::upstream) const DPOP: HeaderName = HeaderName::from_static("dpop")
 /// The header of a nonce (RFC 9449, 8 and 9).
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// Why a proof cannot be made.
+/// Reason that a proof cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DpopFault {
-    /// There is no key, or it does not sign.
+    /// There is no key, or it cannot sign.
     #[error("the key of a DPoP proof cannot be made or used")]
     Key,
     /// There are no random bytes.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
-    /// The authorization server supports other algorithms only.
+    /// The authorization server supports only other algorithms.
     #[error("tokens have to be bound to a key, and the authorization server does not list ES256")]
     Algorithm,
 }
 
-/// The key that the tokens of one grant are bound to, and the nonces that its proofs need.
+/// The key to which the tokens of one grant are bound, and the nonces for its proofs.
 pub(in crate::upstream) struct DpopKey {
     pair: EcdsaKeyPair,
-    /// Its public part, as a JWK.
+    /// The public key as a JWK.
     jwk: Value,
     /// The JWK's thumbprint (RFC 7638).
     pub(super) thumbprint: String,
@@ -52,12 +53,12 @@ pub(in crate::upstream) struct DpopKey {
     server_nonce: Mutex<Option<String>>,
 }
 
-/// Who a proof is for. Each has nonces of its own.
+/// Recipient of a proof. Each one has its own nonces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProofAudience {
     /// A token endpoint.
     Issuer,
-    /// The server that takes the token.
+    /// The server that receives the token.
     Server,
 }
 
@@ -67,44 +68,44 @@ pub(super) struct ProvenRequest<'a> {
     pub(super) method: &'a Method,
     /// The URL, without query and fragment.
     pub(super) url: &'a str,
-    /// The SHA-256 of the token in base64url, and the body, where a token is used.
+    /// SHA-256 of the token in base64url, and the body, if a token is used.
     pub(super) used: Option<(&'a str, &'a [u8])>,
 }
 
 impl DpopKey {
-    /// A new key for ES256.
+    /// Generates a key for ES256.
     pub(super) fn generate() -> Result<Self, DpopFault> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
         Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
     }
 
-    /// A key that has rested as [`DpopKey::to_stored`] wrote it.
+    /// Restores a key that [`DpopKey::to_stored`] wrote.
     pub(super) fn from_stored(stored: &str) -> Result<Self, DpopFault> {
         let raw = STANDARD.decode(stored).map_err(|_| DpopFault::Key)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &raw);
         Self::of_pair(pair.map_err(|_| DpopFault::Key)?)
     }
 
-    /// The key pair, as PKCS #8 in base64: a secret.
+    /// Returns the key pair as PKCS #8 in base64. The result is a secret.
     pub(super) fn to_stored(&self) -> Result<String, DpopFault> {
         let raw = self.pair.to_pkcs8v1().map_err(|_| DpopFault::Key)?;
         Ok(STANDARD.encode(raw.as_ref()))
     }
 
     fn of_pair(pair: EcdsaKeyPair) -> Result<Self, DpopFault> {
-        // An uncompressed point: a byte that says so, and two coordinates.
+        // An uncompressed point: a byte for this form, and two coordinates.
         let point = pair.public_key().as_ref();
         let coordinates = point.get(1..33).zip(point.get(33..65));
         let (x, y) = coordinates.ok_or(DpopFault::Key)?;
         let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
-        // In this order, RFC 7638 hashes it.
+        // RFC 7638 hashes the members in this order.
         let jwk = json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y });
         let thumbprint = URL_SAFE_NO_PAD.encode(sha256(jwk.to_string().as_bytes()));
         let (issuer_nonce, server_nonce) = (Mutex::default(), Mutex::default());
         Ok(Self { pair, jwk, thumbprint, issuer_nonce, server_nonce })
     }
 
-    /// The proof for one request, at this time.
+    /// Creates the proof for one request at this time.
     pub(super) fn prove(
         &self,
         request: &ProvenRequest<'_>,
@@ -119,7 +120,7 @@ impl DpopKey {
         add("iat", now.as_secs().into());
         if let Some((token_hash, body)) = request.used {
             add("ath", token_hash.into());
-            // The MCP profile of DPoP: the proof is of this body only. In the syntax of RFC 9530.
+            // The MCP profile of DPoP binds the proof to this body, in the syntax of RFC 9530.
             let digest = STANDARD.encode(sha256(body));
             add("content_digest", format!("sha-256=:{digest}:").into());
         }
@@ -134,13 +135,13 @@ impl DpopKey {
         HeaderValue::try_from(format!("{signed}.{signature}")).map_err(|_| DpopFault::Key)
     }
 
-    /// The nonce that proofs for one audience have.
+    /// Returns the nonce for proofs to one audience.
     pub(super) fn nonce(&self, audience: ProofAudience) -> Option<String> {
         self.nonce_of(audience).lock().clone()
     }
 
-    /// Keeps the nonce of a response for the next proof. False if the response has none, or the one
-    /// that was used already.
+    /// Keeps the nonce of a response for the next proof. Returns false if the response has none, or
+    /// repeats the last one.
     pub(super) fn keep_nonce(&self, audience: ProofAudience, response: &HeaderMap) -> bool {
         let Some(nonce) = read_nonce(response) else { return false };
         let mut kept = self.nonce_of(audience).lock();
@@ -163,7 +164,7 @@ impl fmt::Debug for DpopKey {
     }
 }
 
-/// The one nonce of a response (RFC 9449, 8.1: visible ASCII without `"` and `\`).
+/// Returns the single nonce of a response (RFC 9449, 8.1: visible ASCII without `"` and `\`).
 fn read_nonce(response: &HeaderMap) -> Option<&str> {
     let mut values = response.get_all(DPOP_NONCE).iter();
     let nonce = values.next()?.to_str().ok()?;
@@ -172,8 +173,8 @@ fn read_nonce(response: &HeaderMap) -> Option<&str> {
     (is_valid && values.next().is_none()).then_some(nonce)
 }
 
-/// How tokens are used: bound to a key if they have to be, or if the server asks for it and its
-/// authorization server supports it.
+/// Chooses the type of tokens: bound to a key if this is required, or if the server requests it and
+/// its authorization server supports it.
 pub(super) fn choose_use(
     choice: DpopChoice,
     wanted: TokenUse,
@@ -184,18 +185,18 @@ pub(super) fn choose_use(
         DpopChoice::Off => false,
         DpopChoice::Auto => wanted == TokenUse::Dpop && is_listed == Some(true),
         DpopChoice::Required if is_listed == Some(false) => return Err(DpopFault::Algorithm),
-        // An authorization server that does not say tells by the type of its tokens.
+        // If the authorization server's metadata is silent, its token type decides later.
         DpopChoice::Required => true,
     };
     Ok(if is_bound { TokenUse::Dpop } else { TokenUse::Bearer })
 }
 
-/// The SHA-256 of a token, as proofs have it (`ath`).
+/// Returns the SHA-256 of a token in the form used by proofs (`ath`).
 pub(super) fn hash_token(token: &str) -> String {
     URL_SAFE_NO_PAD.encode(sha256(token.as_bytes()))
 }
 
-/// The longest nonce, in bytes.
+/// Maximum length of a nonce in bytes.
 const LONGEST_NONCE: usize = 1024;
 
 #[cfg(test)]

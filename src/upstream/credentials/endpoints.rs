@@ -1,10 +1,10 @@
-//! The authorization endpoints that authorization servers have named: the page on which people agree
+//! Authorization endpoints that authorization servers have named. The page on which people agree
 //! belongs to one issuer.
 //!
 //! In a mix-up attack (RFC 9700, 4.4) the metadata of a hostile issuer names the authorization
-//! endpoint of an honest one, and a token endpoint of its own. The user agrees on the honest page, and
-//! the code goes to the hostile endpoint. An endpoint that is known from one issuer is therefore
-//! refused in the metadata of another.
+//! endpoint of an honest one, and a token endpoint of its own. The user agrees on the honest page,
+//! and the code goes to the hostile endpoint. An endpoint that is known from one issuer is
+//! therefore refused in the metadata of another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::metadata::MetadataFault;
 /// The endpoints of all servers.
 #[derive(Default)]
 pub(super) struct EndpointBook {
-    /// By server: the endpoint that its last login was at.
+    /// Endpoint of each server's last login.
     claims: Mutex<HashMap<Arc<GrantPlace>, EndpointClaim>>,
-    /// The issuers that the configuration names.
+    /// Issuers that the configuration names.
     configured: Mutex<Vec<String>>,
 }
 
-/// An authorization endpoint, in the metadata of an issuer.
+/// An authorization endpoint in the metadata of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndpointClaim {
     pub(super) issuer: String,
@@ -33,12 +33,12 @@ pub(super) struct EndpointClaim {
     pub(super) trust: IssuerTrust,
 }
 
-/// Says who names an issuer.
+/// Origin of an issuer's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IssuerTrust {
-    /// The server.
+    /// The server names it.
     Discovered,
-    /// The configuration of the server. Its metadata may name any endpoint.
+    /// The configuration of the server names it. Its metadata may name any endpoint.
     Configured,
 }
 
@@ -49,13 +49,13 @@ impl EndpointClaim {
         is_of_origin(&self.issuer, &self.endpoint)
     }
 
-    /// Returns true if `new` may not have its endpoint beside this one.
+    /// Returns true if this claim rules out the endpoint of `new`.
     fn forbids(&self, new: &Self) -> bool {
         if self.issuer == new.issuer || self.endpoint.origin() != new.endpoint.origin() {
             return false;
         }
-        // The owner of the origin decides who has endpoints there. Otherwise the first one keeps it,
-        // unless the owner comes later.
+        // The owner of the origin decides about endpoints there. Otherwise the first issuer keeps
+        // the endpoint, unless the owner comes later.
         match (self.is_at_home(), new.is_at_home()) {
             (true, false) => true,
             (false, true) if self.trust == IssuerTrust::Discovered => false,
@@ -65,8 +65,8 @@ impl EndpointClaim {
 }
 
 impl EndpointBook {
-    /// Notes the issuers that the configuration names: their origins are theirs before anybody has
-    /// logged in there.
+    /// Records the issuers that the configuration names. They own their origins even before the
+    /// first login there.
     pub(super) fn set_configured(&self, issuers: Vec<String>) {
         *self.configured.lock() = issuers;
     }
@@ -83,14 +83,16 @@ impl EndpointBook {
         self.check(&claim)?;
         let mut claims = self.claims.lock();
         if claims.len() >= MAX_CLAIMS && !claims.contains_key(place) {
-            // Servers that were removed from the configuration: claims of others come again.
+            // Most claims belong to servers that were removed from the configuration. The others
+            // are made again.
             claims.clear();
         }
         claims.insert(Arc::clone(place), claim);
         Ok(())
     }
 
-    /// Checks an endpoint that was claimed before: its owner may have come since then.
+    /// Checks an endpoint that was claimed before, because the owner of its origin may have
+    /// appeared since.
     ///
     /// # Errors
     /// [`MetadataFault::EndpointOfOther`] if it is known from another issuer.
@@ -123,14 +125,14 @@ fn is_of_origin(issuer: &str, endpoint: &Url) -> bool {
     Url::parse(issuer).is_ok_and(|issuer| issuer.origin() == endpoint.origin())
 }
 
-/// One form of all paths that some server takes for the same.
+/// Returns a common form of all paths that some server treats as equal.
 fn fold_path(url: &Url) -> String {
     let decoded = percent_decode_str(url.path()).decode_utf8_lossy().to_ascii_lowercase();
     let segments = decoded.split(['/', '\\']).filter(|segment| !segment.is_empty());
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// The most servers whose endpoints are kept.
+/// Maximum number of servers with a remembered endpoint.
 const MAX_CLAIMS: usize = 20_000;
 
 #[cfg(test)]

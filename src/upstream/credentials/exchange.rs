@@ -1,6 +1,7 @@
-//! Tokens without a person: the client itself, a token that is exchanged, or a JWT of the platform.
+//! Tokens without a person: for the client itself, in exchange for another token, or for a JWT of
+//! the platform.
 //!
-//! None of these grants falls back to another, and none uses what belongs to somebody else: a call's
+//! None of these grants falls back to another, and none uses a token of another owner: a call's
 //! token is exchanged for that call's client, and the operator's for the gateway.
 
 use std::net::IpAddr;
@@ -23,10 +24,10 @@ use super::token::{
     GivenTokens, TokenExchange, TokenGrant, TokenRequest, WantedToken, read_id_jag,
 };
 
-/// Who tokens are for that are got without a person.
+/// Recipient of a token that is obtained without a person.
 pub(super) struct TokenSeeker<'a> {
     pub(super) owner: &'a GrantOwner,
-    /// The token that the client has sent with its call, if there is a call.
+    /// The client's token from its call, if there is a call.
     pub(super) caller: Option<&'a CallerToken>,
     pub(super) slot: &'a Arc<GrantSlot>,
 }
@@ -34,12 +35,12 @@ pub(super) struct TokenSeeker<'a> {
 /// A token that is exchanged for another.
 struct ExchangedToken {
     text: Secret,
-    /// Its SHA-256, if it is a client's.
+    /// SHA-256 of the token, if it is a client's.
     digest: Option<[u8; 32]>,
 }
 
 impl ServerAuthorizer {
-    /// Gets a grant with what there is, without a person.
+    /// Gets a grant without a person, with the configured kind of grant.
     pub(super) async fn obtain_alone(
         &self,
         seeker: &TokenSeeker<'_>,
@@ -72,13 +73,13 @@ impl ServerAuthorizer {
             }
             GrantKind::JwtBearer => (self.present_jwt(seeker.slot, &source).await?, None),
         };
-        // The same grant again is how these are renewed, never another one.
+        // These grants are renewed by the same request again, and in no other way.
         tokens.refresh = None;
         Ok(OauthGrant::new(tokens, source).exchanged_for(subject))
     }
 
-    /// The token that is exchanged: that of the call's client, or the operator's for what the gateway
-    /// does itself. Nobody's token stands in for another's.
+    /// Returns the token to exchange: that of the call's client, or the operator's for the
+    /// gateway's own requests. One owner's token never replaces another's.
     async fn find_subject(&self, seeker: &TokenSeeker<'_>) -> Result<ExchangedToken, LoginFault> {
         match seeker.owner {
             GrantOwner::Gateway => {
@@ -95,15 +96,15 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Whether the tokens of a user's issuer are those that the server's authorization server, or the
-    /// identity provider, is given.
+    /// Returns true if tokens of the user's issuer may be sent to the server's authorization
+    /// server, or to the identity provider.
     fn takes_tokens_of(&self, principal: &Principal) -> bool {
         let issuer = self.oauth.subject_issuer.as_deref();
         issuer.is_none_or(|name| principal.issuer() == Some(name))
     }
 
-    /// Remembers the address of a client, for its links to log in by, and the token that it has sent,
-    /// for requests that are made for it without a call.
+    /// Remembers a client's address for its login links, and its token for requests that are made
+    /// for it without a call.
     pub(in crate::upstream) fn note_caller(&self, context: &Context) {
         let owner = self.owner_of(Some(&context.principal));
         if owner == GrantOwner::Gateway {
@@ -120,7 +121,7 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Remembers the address that a client has asked from: it has a share of all links.
+    /// Remembers the address of a client's request, because each address has a share of all links.
     pub(in crate::upstream) fn note_address(&self, owner: &GrantOwner, address: IpAddr) {
         if *owner != GrantOwner::Gateway {
             *self.book.slot(self.key_of(owner)).address.lock() = Some(address);
@@ -134,7 +135,7 @@ impl ServerAuthorizer {
         })
     }
 
-    /// Has the identity provider exchange an ID token for a grant at the server's authorization
+    /// Exchanges an ID token at the identity provider for a grant at the server's authorization
     /// server (Enterprise-Managed Authorization, 4).
     async fn ask_idp(&self, subject: &Secret, source: &TokenSource) -> Result<Secret, LoginFault> {
         let idp = self.oauth.idp.as_ref().ok_or(LoginFault::NoOwnToken)?;
@@ -158,8 +159,8 @@ impl ServerAuthorizer {
         Ok(post.send(&self.outbound).await?.read(read_id_jag)?)
     }
 
-    /// Gives the JWT of the platform for tokens. One that was refused is not given again (Workload
-    /// Identity Federation: errors are surfaced, not retried).
+    /// Presents the platform's JWT to get tokens. A JWT that was refused is not presented again
+    /// (Workload Identity Federation: errors are surfaced, not retried).
     async fn present_jwt(
         &self,
         slot: &GrantSlot,
@@ -185,7 +186,7 @@ impl ServerAuthorizer {
     }
 }
 
-/// What the configuration has to be exchanged for tokens.
+/// Tokens of the configuration that are exchanged for others.
 pub(super) struct HeldTokens {
     pub(super) assertion: Option<HeldToken>,
     pub(super) subject: Option<HeldToken>,

@@ -1,4 +1,4 @@
-//! Why the gateway has no token for a server.
+//! Reasons that the gateway has no token for a server.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::pkce::NoRandomness;
 use super::registration::RegistrationFault;
 use super::token::TokenRefusal;
 
-/// Why the gateway has no token for a server. The texts hold no token, code or secret.
+/// Reason that the gateway has no token for a server. The texts contain no token, code or secret.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoginFault {
-    /// A URL has no answer.
+    /// A URL does not respond.
     #[error(transparent)]
     Outbound(#[from] OutboundFault),
-    /// A URL answers with an error.
+    /// A URL responds with an error.
     #[error("{url} answered {status}")]
     Status {
         /// The URL.
@@ -33,12 +33,12 @@ pub enum LoginFault {
     /// A metadata document is not usable.
     #[error("the metadata at {url} cannot be used")]
     Metadata {
-        /// Where it is.
+        /// URL of the document.
         url: String,
-        /// What is wrong.
+        /// The fault in the document.
         source: MetadataFault,
     },
-    /// An authorization server without metadata.
+    /// The authorization server has no metadata.
     #[error("the authorization server {issuer:?} has no metadata where it must be")]
     NoMetadata {
         /// The issuer.
@@ -47,16 +47,16 @@ pub enum LoginFault {
     /// There is no client to log in with.
     #[error(transparent)]
     Registration(#[from] RegistrationFault),
-    /// The answer of a login is not used.
+    /// The response of a login is not used.
     #[error(transparent)]
     Answer(#[from] AnswerRefusal),
-    /// There is no token.
+    /// There is no token in the response.
     #[error(transparent)]
     Token(#[from] TokenRefusal),
     /// There are no random bytes.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
-    /// The gateway has no URL that a browser could come back to.
+    /// The gateway has no URL to which a browser could return.
     #[error(
         "nobody can log in, because the gateway has no URL to come back to: it listens on no \
          address that a browser can reach, and has no `public_url`"
@@ -68,66 +68,66 @@ pub enum LoginFault {
     /// A proof of possession cannot be made.
     #[error(transparent)]
     Dpop(#[from] DpopFault),
-    /// There is no token of the client that could be exchanged.
+    /// There is no token of the client to exchange.
     #[error(
         "there is nothing to exchange for a token: the client has not sent a token of the issuer \
          whose tokens this server exchanges"
     )]
     NoCallerToken,
-    /// There is no token of the operator that could be exchanged.
+    /// There is no token of the operator to exchange.
     #[error(
         "there is nothing to exchange for a token of the gateway's own: set `subject_token` or \
          `subject_token_file`"
     )]
     NoOwnToken,
-    /// The authorization server has refused the JWT, which is not sent a second time.
+    /// The authorization server has refused the JWT, which is not sent again.
     #[error(
         "the authorization server has refused the JWT before: it is not sent again until there is \
          another"
     )]
     RefusedBefore,
-    /// A server that nobody logs in to.
+    /// The server has no logins.
     #[error(
         "nobody logs in to the server: it has no `oauth` table with a person's login, or one with \
          `per = \"gateway\"`, which has no accounts of clients"
     )]
     NoLogin,
-    /// A link that is used up.
+    /// The link has been used.
     #[error("the link is used up, or it is too old")]
     UnknownLink,
-    /// A login goes on in another browser than it was begun in.
+    /// A login continues in a browser other than the one in which it began.
     #[error("the login was begun in another browser, and goes on there only")]
     OtherBrowser,
-    /// The vault does not do what it should.
+    /// The vault failed.
     #[error(transparent)]
     Vault(Arc<VaultError>),
-    /// The task that looked after a login ended early.
+    /// The task of a login ended early.
     #[error("the login was interrupted")]
     Interrupted,
-    /// The server refuses a token that has all that it asks for.
+    /// The server refuses a token that has all scopes that it requests.
     #[error("the server asks for the scopes {scopes:?}, which the gateway has asked for already")]
     Futile {
-        /// What it asks for.
+        /// Scopes that it requests.
         scopes: String,
     },
-    /// The server asks for other scopes again and again.
+    /// The server requests other scopes again and again.
     #[error(
         "the server has asked for other scopes {limit} times since the login: set `scopes` to all \
          that its calls need"
     )]
     StepUps {
-        /// How often it may.
+        /// Maximum number of such requests.
         limit: usize,
     },
 }
 
 impl LoginFault {
-    /// Whether no login waits for what came.
+    /// Returns true if no login waits for the response.
     pub fn is_of_no_login(&self) -> bool {
         matches!(self, Self::Answer(AnswerRefusal::UnknownState | AnswerRefusal::Duplicate))
     }
 
-    /// The reason as clients may learn it: one line without the details of connections.
+    /// Returns the reason for clients: one line without details of connections.
     pub(in crate::upstream) fn reason(&self) -> String {
         let reason = match self {
             Self::Metadata { source, .. } => format!("{self}: {source}"),
@@ -136,16 +136,16 @@ impl LoginFault {
         one_line(&reason, MAX_REASON_CHARACTERS)
     }
 
-    /// Whether the authorization server does not know the client.
+    /// Returns true if the authorization server does not know the client.
     pub(super) fn is_unknown_client(&self) -> bool {
         matches!(self, Self::Token(TokenRefusal::Refused { error }) if error.code == "invalid_client")
     }
 
-    /// The fault of a document, with the place where it is.
+    /// Adds the document's URL to a fault.
     pub(in crate::upstream) fn in_document(url: String) -> impl FnOnce(MetadataFault) -> Self {
         move |source| Self::Metadata { url, source }
     }
 }
 
-/// The most characters of a reason that clients learn.
+/// Maximum number of characters of a reason for clients.
 const MAX_REASON_CHARACTERS: usize = 500;

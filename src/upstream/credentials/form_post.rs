@@ -1,8 +1,8 @@
 //! Forms that are posted to an authorization server: token requests, exchanges and revocations.
 //!
-//! An authorization server may repeat what it was sent, in an error code as well as in a text. No
-//! fault quotes a secret of the form: what was sent is known here, and is hidden in the answer before
-//! a fault is made of it.
+//! An authorization server may repeat the request's values, in an error code as well as in a text.
+//! No fault may quote a secret of the form. The secrets are known here, and are hidden in the
+//! response before a fault is built from it.
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -25,13 +25,13 @@ pub(super) struct FormPost<'a> {
     pub(super) client: &'a OauthClient,
 }
 
-/// The answer to a form.
+/// The response to a form.
 pub(super) struct FormAnswer {
     pub(super) answer: OutboundAnswer,
     sent: SentForm,
 }
 
-/// What was sent.
+/// The form that was sent, for hiding its secrets.
 struct SentForm {
     headers: HeaderMap,
     form: Bytes,
@@ -42,7 +42,7 @@ impl FormPost<'_> {
     /// Posts the form.
     ///
     /// # Errors
-    /// [`OutboundFault`] if there is no answer.
+    /// [`OutboundFault`] if there is no response.
     pub(super) async fn send(self, outbound: &OutboundClient) -> Result<FormAnswer, OutboundFault> {
         let Self { url, headers, form, client } = self;
         let body = Bytes::from(form);
@@ -57,7 +57,7 @@ impl FormPost<'_> {
 }
 
 impl FormAnswer {
-    /// Reads the answer. A refusal quotes nothing of what was sent.
+    /// Reads the response. A refusal quotes no secret of the form.
     pub(super) fn read<T>(
         &self,
         read: impl Fn(StatusCode, &[u8]) -> Result<T, TokenRefusal>,
@@ -82,7 +82,7 @@ impl SentForm {
     }
 }
 
-/// The body without these secrets, also where JSON escapes characters of them.
+/// Returns the body without these secrets, even where JSON escapes some of their characters.
 fn hide_secrets(body: &[u8], secrets: &ServerSecrets) -> String {
     let text = match serde_json::from_slice::<Map<String, Value>>(body) {
         Ok(mut members) => {
@@ -98,7 +98,7 @@ fn hide_secrets(body: &[u8], secrets: &ServerSecrets) -> String {
     secrets.hide_in(&text).into_owned()
 }
 
-/// The members of forms that are no secrets.
+/// Members of forms that are not secret.
 const PUBLIC: [&str; 12] = [
     "grant_type",
     "resource",

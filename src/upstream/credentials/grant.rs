@@ -1,4 +1,4 @@
-//! One owner's grant at one server: its tokens, and what renews them.
+//! One owner's grant at one server: its tokens, and the source of new ones.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,17 +25,18 @@ use super::registration::OauthClient;
 use super::scopes::ScopeSet;
 use super::token::{GivenTokens, TokenGrant, TokenRefusal, TokenRequest, TokenUse, read_tokens};
 
-/// Whose grant it is. Two owners share nothing.
+/// Owner of a grant. Two owners share nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GrantOwner {
-    /// The gateway's, for all clients, or for what is done for none of them.
+    /// The gateway, for all clients, or for its own requests.
     Gateway,
-    /// One client's.
+    /// One client.
     Client(Principal),
 }
 
 impl GrantOwner {
-    /// The name of the client; `None` for the gateway, and for clients that cannot be told apart.
+    /// Returns the name of the client, or `None` for the gateway, and for clients that cannot be
+    /// distinguished.
     pub(super) fn client_name(&self) -> Option<&Arc<str>> {
         match self {
             Self::Client(Principal::Client(name) | Principal::User(name)) => Some(name),
@@ -43,7 +44,7 @@ impl GrantOwner {
         }
     }
 
-    /// An entry of a table that this owner asks for from an address.
+    /// Returns the table entry of a request by this owner from an address.
     pub(super) fn entry_at(&self, address: IpAddr, share: usize) -> EntryOwner {
         let principal = match self {
             Self::Client(principal) => principal,
@@ -54,31 +55,32 @@ impl GrantOwner {
     }
 }
 
-/// An authorization server as a client of it sees it: where tokens are, and who asks for them.
+/// An authorization server from a client's view: its endpoints, and the client that requests
+/// tokens.
 #[derive(Clone)]
 pub(super) struct TokenSource {
     pub(super) outbound: OutboundClient,
-    /// The issuer, as it is written: everything here is this issuer's alone.
+    /// The issuer, unchanged. Everything here belongs to this issuer alone.
     pub(super) issuer: String,
-    /// Where people log in; `None` if nobody does.
+    /// URL at which people log in. `None` without such logins.
     pub(super) authorization_endpoint: Option<Url>,
     pub(super) token_endpoint: Url,
-    /// Where tokens are revoked (RFC 7009), if anywhere.
+    /// URL at which tokens are revoked (RFC 7009), if there is one.
     pub(super) revocation_endpoint: Option<Url>,
-    /// Whether the configuration has the client.
+    /// True if the client is configured.
     pub(super) is_configured: bool,
     pub(super) client: OauthClient,
     pub(super) key: Option<AssertionKey>,
-    /// The identifier of the server; `None` with `drop_resource`.
+    /// Identifier of the server. `None` with `drop_resource`.
     pub(super) resource: Option<String>,
-    /// The scopes that are asked for.
+    /// Scopes to request.
     pub(super) scopes: ScopeSet,
-    /// The key that tokens are bound to; `None` for those that are not.
+    /// Key to which tokens are bound. `None` for bearer tokens.
     pub(super) dpop: Option<Arc<DpopKey>>,
 }
 
 impl TokenSource {
-    /// Asks for tokens.
+    /// Requests tokens.
     pub(super) async fn ask(&self, grant: TokenGrant<'_>) -> Result<GivenTokens, LoginFault> {
         let request = TokenRequest {
             grant,
@@ -96,7 +98,7 @@ impl TokenSource {
         let mut sent = self.send(&request, Some(key)).await?;
         let has_nonce = key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
         let mut tokens = sent.read(read);
-        // Once more with the nonce of the authorization server (RFC 9449, 8).
+        // Repeated once with the nonce of the authorization server (RFC 9449, 8).
         if has_nonce && tokens.as_ref().is_err_and(TokenRefusal::needs_nonce) {
             sent = self.send(&request, Some(key)).await?;
             key.keep_nonce(ProofAudience::Issuer, &sent.answer.headers);
@@ -127,7 +129,7 @@ impl TokenSource {
 }
 
 impl TokenSource {
-    /// The hash of the token in a value of `Authorization`, if it is bound to a key.
+    /// Returns the hash of the token in a value of `Authorization`, if it is bound to a key.
     pub(super) fn hash_bound_token(&self, authorization: &HeaderValue) -> Option<String> {
         self.dpop.as_ref()?;
         let (_, token) = authorization.to_str().ok()?.split_once(' ')?;
@@ -135,24 +137,24 @@ impl TokenSource {
     }
 }
 
-/// Tokens that are in use.
+/// Tokens in use.
 pub(in crate::upstream) struct OauthGrant {
-    /// The value of `Authorization`.
+    /// Value of `Authorization`.
     pub(in crate::upstream) authorization: HeaderValue,
-    /// The hash of the access token, if it is bound to the key of the source.
+    /// Hash of the access token, if it is bound to the key of the source.
     pub(super) token_hash: Option<String>,
-    /// The SHA-256 of the token of a client that it was exchanged for, if it was.
+    /// SHA-256 of the client's token for which this grant was exchanged, if it was.
     pub(super) subject: Option<[u8; 32]>,
     pub(super) refresh: Option<Secret>,
-    /// From when on it is renewed before it is used.
+    /// Time from which the grant is renewed before use.
     pub(super) renew_at: Option<Instant>,
-    /// The scopes that were given, as far as is known.
+    /// Granted scopes, as far as is known.
     pub(super) given: ScopeSet,
     pub(super) source: TokenSource,
 }
 
 impl OauthGrant {
-    /// The grant of an answer that came now.
+    /// Creates the grant of a response that has just arrived.
     pub(super) fn new(tokens: GivenTokens, source: TokenSource) -> Self {
         let margin = |lifetime: Duration| RENEWAL_MARGIN.min(lifetime / 10);
         let renew_at = tokens
@@ -169,14 +171,14 @@ impl OauthGrant {
         }
     }
 
-    /// The same grant, exchanged for this token of a client.
+    /// Marks the grant as exchanged for this token of a client.
     pub(super) fn exchanged_for(self, subject: Option<[u8; 32]>) -> Self {
         Self { subject, ..self }
     }
 
-    /// Whether it may be used for a client that has sent this token. A grant that was exchanged is
-    /// only good for the very token that it was exchanged for: another may allow less. Requests
-    /// without a call, such as the opening of a session, have none.
+    /// Returns true if the grant may be used for a client with this token. An exchanged grant is
+    /// valid only for the very token that it was exchanged for, because another may allow less.
+    /// Requests without a call, such as the opening of a session, have no token.
     pub(super) fn is_for(&self, caller: Option<&CallerToken>) -> bool {
         match (&self.subject, caller) {
             (Some(subject), Some(caller)) => subject == caller.digest(),
@@ -184,8 +186,8 @@ impl OauthGrant {
         }
     }
 
-    /// The header that proves the possession of the key which the token is bound to; `None` if it is
-    /// not bound.
+    /// Returns the header that proves possession of the key to which the token is bound, or `None`
+    /// for a bearer token.
     ///
     /// # Errors
     /// [`UpstreamError::Login`] if no proof can be made.
@@ -211,24 +213,25 @@ impl OauthGrant {
         proof.map(Some).map_err(|fault| UpstreamError::Login(Box::new(fault.into())))
     }
 
-    /// Keeps the nonce of a server's response for the next proof. True if it is another one than the
-    /// last.
+    /// Keeps the nonce of a server's response for the next proof. Returns true if it differs from
+    /// the last one.
     pub(in crate::upstream) fn keep_nonce(&self, response: &HeaderMap) -> bool {
         let key = self.source.dpop.as_ref();
         key.is_some_and(|key| key.keep_nonce(ProofAudience::Server, response))
     }
 
-    /// Whether it should be renewed before it is used again.
+    /// Returns true if the grant should be renewed before its next use.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// Whether it can be renewed without its owner.
+    /// Returns true if the grant can be renewed without its owner.
     pub(super) fn can_be_refreshed(&self) -> bool {
         self.refresh.is_some()
     }
 
-    /// Asks for new tokens with the refresh token. The old one stays if no new one comes.
+    /// Requests new tokens with the refresh token. The old refresh token stays if the response has
+    /// no new one.
     pub(super) async fn refresh(&self) -> Result<Self, LoginFault> {
         let token = self.refresh.as_ref().ok_or(TokenRefusal::Shape)?;
         let mut tokens = self.source.ask(TokenGrant::Refresh { token }).await?;
@@ -244,5 +247,5 @@ impl fmt::Debug for OauthGrant {
     }
 }
 
-/// How long before its end a token is renewed, at most.
+/// Maximum time before its end at which a token is renewed.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(30);

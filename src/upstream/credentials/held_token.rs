@@ -1,4 +1,4 @@
-//! Tokens that the configuration holds: JWTs of the gateway's platform, and those of the operator.
+//! Tokens in the configuration: JWTs of the gateway's platform, and tokens of the operator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use serde::Deserialize;
 use crate::codec::file::{FileError, FileReader, ReadError, read_file};
 use crate::config::Secret;
 
-/// A token that the configuration holds, or the file that it is in.
+/// A token in the configuration, or its file.
 #[derive(Debug, Clone)]
 pub(super) enum HeldToken {
     Value(Secret),
-    /// Read for each use: platforms write new tokens there.
+    /// Read for each use, because platforms write new tokens there.
     File(PathBuf),
 }
 
-/// Why a token of the configuration cannot be used. The texts never hold it.
+/// Reason that a token of the configuration cannot be used. The texts never contain the token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum HeldTokenFault {
     /// The file cannot be read.
@@ -26,16 +26,16 @@ pub enum HeldTokenFault {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: Arc<FileError>,
     },
-    /// The file system does not answer.
+    /// The file system does not respond.
     #[error("cannot read the token")]
     Read(#[source] Arc<ReadError>),
-    /// It is no token.
+    /// The text is not a token.
     #[error("the token is empty, or has characters that no token has")]
     Shape,
-    /// A JWT for somebody else.
+    /// The JWT is for a different audience.
     #[error(
         "the JWT is not for the authorization server {issuer:?}: its `aud` names neither that nor \
          its token endpoint; set `issuer` if it is meant for it all the same"
@@ -47,13 +47,13 @@ pub enum HeldTokenFault {
 }
 
 impl HeldToken {
-    /// The token of two settings, of which at most one is there.
+    /// Creates the token from two settings, of which at most one is set.
     pub(super) fn new(value: Option<&Secret>, file: Option<&PathBuf>) -> Option<Self> {
         let value = value.cloned().map(Self::Value);
         value.or_else(|| file.cloned().map(Self::File))
     }
 
-    /// The token itself.
+    /// Reads the token.
     pub(super) async fn read(&self, files: &FileReader) -> Result<Secret, HeldTokenFault> {
         let text = match self {
             Self::Value(value) => value.expose().to_owned(),
@@ -75,8 +75,8 @@ impl HeldToken {
     }
 }
 
-/// Refuses to send a JWT to an authorization server that it is not for (RFC 7523, 3): a server could
-/// name one of its own, and use the JWT at another.
+/// Refuses to send a JWT to an authorization server that is not its audience (RFC 7523, 3).
+/// Otherwise a hostile server could name its own authorization server, and use the JWT elsewhere.
 pub(super) fn check_audience(
     jwt: &Secret,
     (issuer, token_endpoint): (&str, &str),
@@ -90,7 +90,7 @@ pub(super) fn check_audience(
     Err(HeldTokenFault::Audience { issuer: issuer.to_owned() })
 }
 
-/// What a JWT has as `aud`. Its signature is for the authorization server to verify.
+/// Returns the `aud` of a JWT. The authorization server verifies the signature.
 fn audiences(jwt: &str) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -111,7 +111,7 @@ fn audiences(jwt: &str) -> Option<Vec<String>> {
     })
 }
 
-/// The largest token, in bytes.
+/// Maximum size of a token in bytes.
 const LONGEST_TOKEN: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What the book of grants keeps in the vault, and takes from it.
+//! Storage of the grant book's content in the vault.
 //!
-//! A grant is written before it is used. A process that is killed in between leaves the grant before
-//! it: if its refresh token is used up by then, its owner is asked to log in.
+//! A grant is written before it is used. A process that is killed in between leaves the previous
+//! grant. If the refresh token of that grant has been used by then, its owner has to log in.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::fault::LoginFault;
 use super::grant::{GrantOwner, OauthGrant};
 use super::stored::{StoredClient, StoredGrant};
 
-/// The row of a grant, compared with the grant in memory.
+/// Comparison of a grant's row in the vault with the grant in memory.
 pub(super) enum KeptGrant {
-    /// There is nothing else in the vault.
+    /// The vault has the same grant.
     Same,
-    /// Another process has written another grant, which is in use from now on.
+    /// Another process has written a different grant, which is in use from now on.
     Newer(Arc<OauthGrant>),
-    /// Another process has deleted it: it is not used any more.
+    /// Another process has deleted it, so it is no longer used.
     Revoked,
 }
 
 impl GrantBook {
-    /// Keeps grants and registered clients in a vault from now on, and takes those that it has.
+    /// Loads the grants and registered clients of a vault, and stores them there from now on.
     ///
     /// # Errors
     /// [`VaultError`] if it cannot be read.
@@ -41,21 +41,21 @@ impl GrantBook {
         Ok(())
     }
 
-    /// Writes the records of clients to the vault, and deletes the grants of those that are gone.
+    /// Writes the records of clients to the vault, and deletes the grants of removed clients.
     async fn settle_clients(&self) {
         for (name, value) in self.client_keys.take_unsaved() {
             let _ = self.write_row(name, value).await;
         }
         let abandoned: Vec<_> = self.abandoned.lock().iter().cloned().collect();
         for key in abandoned {
-            // Until it is deleted, it is not used either.
+            // Not used until it is deleted.
             if self.delete_row(key.row_name()).await.is_ok() {
                 self.abandoned.lock().remove(&key);
             }
         }
     }
 
-    /// Takes what another process has written to the vault, if it has.
+    /// Loads the changes of other processes from the vault, if there are any.
     ///
     /// # Errors
     /// [`VaultError`] if it cannot be read.
@@ -66,12 +66,12 @@ impl GrantBook {
         };
         let rows = vault.read_rows().await?;
         let names: HashSet<RowName> = rows.iter().map(|row| row.name.clone()).collect();
-        // At once: this process may write meanwhile.
+        // Without a pause, because this process may write meanwhile.
         self.adopt_rows(rows);
         self.drop_revoked(vault, &names).await
     }
 
-    /// Drops the grants that the vault had and has no more.
+    /// Drops the grants that are no longer in the vault.
     async fn drop_revoked(
         &self,
         vault: &Arc<Vault>,
@@ -84,7 +84,7 @@ impl GrantBook {
         let missing: Vec<_> = self.slots.lock().values().filter(is_missing).cloned().collect();
         for slot in missing {
             let known = slot.grant.load_full();
-            // Once more: this process may have written it after the rows were read.
+            // Read again, because this process may have written it after the rows were read.
             let is_gone = vault.read_row(slot.key.row_name()).await?.is_none();
             if is_gone && slot.forget_revoked(known.as_ref()) {
                 self.tickets.end_logins(&slot);
@@ -120,7 +120,7 @@ impl GrantBook {
         }
         let authorizer = self.authorizers.lock().get(&key.place).and_then(std::sync::Weak::upgrade);
         let Some(authorizer) = authorizer else {
-            // Its page is its issuer's, whether the server has been started or not.
+            // The endpoint belongs to its issuer even before the server is started.
             if let Some(claim) = StoredGrant::read_claim(&value) {
                 let _ = self.endpoints.claim(&key.place, claim);
             }
@@ -140,7 +140,7 @@ impl GrantBook {
         slot.end_login();
     }
 
-    /// Gives a server the grants that were kept for it.
+    /// Loads the grants that were stored for a server.
     pub(super) fn meet_authorizer(&self, authorizer: &Arc<ServerAuthorizer>) {
         if self.vault.get().is_none() {
             return;
@@ -176,7 +176,7 @@ impl GrantBook {
             let is_kept = if let Some(value) = stored {
                 self.write_row(slot.key.row_name(), value).await
             } else {
-                // In the log: the row before it is of no use.
+                // A failure is logged. The earlier row is of no use.
                 drop(self.delete_row(slot.key.row_name()).await);
                 false
             };
@@ -185,8 +185,8 @@ impl GrantBook {
         slot.store(grant)
     }
 
-    /// Stores a renewed grant, in the vault first; `None` if another process has revoked it meanwhile.
-    /// Its new tokens are revoked then.
+    /// Stores a renewed grant, in the vault first. If another process has revoked the grant
+    /// meanwhile, revokes its new tokens and returns `None`.
     pub(super) async fn store_renewed(
         &self,
         slot: &GrantSlot,
@@ -212,7 +212,7 @@ impl GrantBook {
         Some(slot.store(grant))
     }
 
-    /// Drops a grant, from the vault too.
+    /// Drops a grant, from the vault as well.
     ///
     /// # Errors
     /// [`LoginFault::Vault`] if the vault still has it.
@@ -221,7 +221,7 @@ impl GrantBook {
         self.delete_row(slot.key.row_name()).await
     }
 
-    /// Compares a grant with its row: another process may have renewed or revoked it.
+    /// Compares a grant with its row, because another process may have renewed or revoked it.
     pub(super) async fn compare_kept(
         &self,
         slot: &GrantSlot,
@@ -252,8 +252,8 @@ impl GrantBook {
         }
     }
 
-    /// Writes a row. Returns true if it is in the vault; what is not is used all the same, until the
-    /// process ends.
+    /// Writes a row. Returns true if it is in the vault. If the write fails, the value is still
+    /// used until the process ends.
     pub(super) async fn write_row(&self, name: RowName, value: Vec<u8>) -> bool {
         let Some(vault) = self.vault.get() else { return false };
         let written = vault.write_row(name, value).await;
@@ -275,7 +275,7 @@ fn log_unkept(error: &VaultError) {
 }
 
 impl GrantSlot {
-    /// Whether a grant has the token that is in use.
+    /// Returns true if a grant has the token that is in use.
     fn has_token_of(&self, grant: &OauthGrant) -> bool {
         let current = self.grant.load();
         current.as_ref().is_some_and(|current| current.authorization == grant.authorization)

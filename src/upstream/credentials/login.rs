@@ -1,4 +1,4 @@
-//! Prepares a login: finds the authorization server, becomes a client of it, and makes the link.
+//! Prepares a login: finds the authorization server, becomes its client, and creates the link.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl ServerAuthorizer {
         Ok(found)
     }
 
-    /// A configured client is used with one issuer only: the first, if none is configured.
+    /// Pins a configured client to one issuer: the configured one, or the first that is used.
     fn pin_issuer(&self, issuer: &str) -> Result<(), RegistrationFault> {
         if self.oauth.client_id.is_none() {
             return Ok(());
@@ -95,7 +95,7 @@ impl ServerAuthorizer {
         let algorithms = found.metadata.proof_algorithms.as_deref();
         let dpop = match choose_use(self.oauth.dpop, found.wants, algorithms)? {
             TokenUse::Bearer => None,
-            // A key for each grant: no two owners have the same.
+            // Each grant has its own key, so no two owners share one.
             TokenUse::Dpop => Some(Arc::new(DpopKey::generate()?)),
         };
         Ok(TokenSource {
@@ -113,8 +113,8 @@ impl ServerAuthorizer {
         })
     }
 
-    /// The source of tokens for a client that logs in by itself, which is always a configured one, or
-    /// for one that gives something that needs no client.
+    /// Returns the source of tokens without a person: for a configured client that logs in by
+    /// itself, or for a token or JWT that needs no client.
     pub(super) fn client_source(
         &self,
         found: &DiscoveredServer,
@@ -132,8 +132,8 @@ impl ServerAuthorizer {
         }
     }
 
-    /// Makes a link to log in by, and keeps what its answer will need. Nothing is asked of the
-    /// authorization server before its owner has agreed.
+    /// Creates a link to log in by, and keeps the data that its response will need. Sends nothing
+    /// to the authorization server before the owner has agreed.
     pub(super) async fn start_login(
         &self,
         slot: &Arc<GrantSlot>,
@@ -172,7 +172,7 @@ impl ServerAuthorizer {
         Ok(link)
     }
 
-    /// The claim of an issuer to an authorization endpoint.
+    /// Returns the claim of an issuer to an authorization endpoint.
     pub(super) fn claim_of(&self, issuer: &str, endpoint: &Url) -> EndpointClaim {
         let trust = match self.oauth.issuer {
             Some(_) => IssuerTrust::Configured,
@@ -181,8 +181,8 @@ impl ServerAuthorizer {
         EndpointClaim { issuer: issuer.to_owned(), endpoint: endpoint.clone(), trust }
     }
 
-    /// The client that the gateway is at the authorization server, and where browsers come back to. A
-    /// client that somebody else has registered may have the callback of all servers only.
+    /// Returns the gateway's client at the authorization server, and the callback for browsers. A
+    /// client that the gateway did not register itself may have only the callback of all servers.
     async fn client(&self, found: &DiscoveredServer) -> Result<(OauthClient, Url), LoginFault> {
         let own = self.book.callback_of(&self.place.server)?;
         let endpoint = match choose_client(&self.oauth, &found.metadata)? {
@@ -203,7 +203,7 @@ impl ServerAuthorizer {
         Ok((client, own))
     }
 
-    /// The client that the gateway has registered, or registers now.
+    /// Returns the client that the gateway has registered, or registers it now.
     async fn register(
         &self,
         found: &DiscoveredServer,
@@ -233,7 +233,8 @@ impl ServerAuthorizer {
     }
 }
 
-/// The log's warning of a client whose answers cannot be told from those of other servers' logins.
+/// Warning in the log about a client with responses that cannot be distinguished from those of
+/// other servers' logins.
 const SHARED_CALLBACK: &str = "the authorization server does not name itself in its answers (`iss`), \
     and the callback is that of all servers: register the callback of this server, and set \
     `callback = \"server\"`";

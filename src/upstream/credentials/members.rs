@@ -1,9 +1,9 @@
-//! Members of OAuth documents, read as the official SDKs read them: `null` means absent, and a member
-//! has the few other forms in which authorization servers are known to write it.
+//! Members of OAuth documents, read as the official SDKs read them: `null` means absent, and some
+//! members have alternative forms that authorization servers are known to write.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads an optional member; `null` means absent.
+/// Reads an optional member. `null` means absent.
 pub(super) fn null_as_absent<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -12,7 +12,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a list of words, which may be one text with blanks between them, or `null`.
+/// Reads a list of words, which may be one text with spaces between them, or `null`.
 pub(super) fn word_list<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
 where
     D: Deserializer<'de>,
@@ -20,7 +20,7 @@ where
     Ok(optional_words(deserializer)?.unwrap_or_default())
 }
 
-/// Like [`word_list`]; `None` for `null`.
+/// Like [`word_list`], but returns `None` for `null`.
 pub(super) fn optional_words<'de, D>(deserializer: D) -> Result<Option<Vec<String>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -37,8 +37,8 @@ where
     }))
 }
 
-/// Reads a flag, which may be the text of one, or `null`. Anything else is an error: a promise that
-/// cannot be read must not count as none.
+/// Reads a flag, which may be its text, or `null`. Anything else is an error: an unreadable promise
+/// must not count as none.
 pub(super) fn flag<'de, D>(deserializer: D) -> Result<bool, D::Error>
 where
     D: Deserializer<'de>,
@@ -58,8 +58,8 @@ where
     }
 }
 
-/// Reads a number of seconds, which may be the text of one. A value that is none counts as absent:
-/// the token is good without it, and its server refuses it when it has ended.
+/// Reads a number of seconds, which may be its text. Any other value counts as absent: the token is
+/// valid without it, and its server refuses the token once it has expired.
 pub(super) fn seconds<'de, D>(deserializer: D) -> Result<Option<f64>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! The two metadata documents of OAuth: where they may be, and what they have to say.
+//! The two metadata documents of OAuth: their possible URLs, and their contents.
 
 use serde::Deserialize;
 use url::Url;
@@ -11,36 +11,36 @@ use super::parameters::is_open_endpoint;
 use super::scopes::ScopeSet;
 use super::token::TokenUse;
 
-/// What is wrong with a metadata document.
+/// Fault in a metadata document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataFault {
-    /// It does not have the members that the standard defines.
+    /// It lacks members that the standard defines.
     #[error("it is not JSON with the required members")]
     Shape,
-    /// The document of another resource.
+    /// It describes another resource.
     #[error(
         "it is about the resource {found:?}, which is not the server's URL: set `oauth.resource` if \
          the server is a part of that resource"
     )]
     OtherResource {
-        /// What it is about.
+        /// The resource that it describes.
         found: String,
     },
-    /// No authorization server that may be used.
+    /// It names no usable authorization server.
     #[error("it names no authorization server at an HTTPS URL")]
     NoIssuer,
-    /// The document of another authorization server.
+    /// It describes another authorization server.
     #[error("it is of the issuer {found:?} instead of {expected:?}")]
     OtherIssuer {
         /// The issuer in the document.
         found: String,
-        /// The issuer that was asked for.
+        /// The issuer that was requested.
         expected: String,
     },
-    /// An authorization server without PKCE.
+    /// The authorization server does not support PKCE.
     #[error("it does not list `S256` in `code_challenge_methods_supported`")]
     NoPkce,
-    /// An authorization endpoint that belongs to another authorization server.
+    /// The authorization endpoint belongs to another authorization server.
     #[error(
         "its authorization_endpoint is at {endpoint}, where people log in at the issuer {owner:?}: \
          set `oauth.issuer` of the server if they belong together"
@@ -48,10 +48,10 @@ pub enum MetadataFault {
     EndpointOfOther {
         /// The origin of the endpoint.
         endpoint: String,
-        /// The issuer that it is known from.
+        /// The issuer from which it is known.
         owner: String,
     },
-    /// An endpoint that may not be used.
+    /// An endpoint may not be used.
     #[error(
         "its {member} is missing, is neither HTTPS nor of this machine, or sets a parameter of the \
          login itself"
@@ -65,44 +65,44 @@ pub enum MetadataFault {
 /// Protected Resource Metadata (RFC 9728, 2), as far as it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResourceMetadata {
-    /// The identifier of the resource, as it is written.
+    /// The identifier of the resource, unchanged.
     pub(super) resource: String,
-    /// The authorization servers, as they are written; `None` if the document names none at all.
+    /// The authorization servers, unchanged. `None` if the document has no such member.
     pub(super) issuers: Option<Vec<String>>,
     pub(super) scopes: ScopeSet,
-    /// Which tokens it takes (`dpop_bound_access_tokens_required`).
+    /// Type of tokens that the resource requires (`dpop_bound_access_tokens_required`).
     pub(super) wants: TokenUse,
 }
 
 /// The metadata of an authorization server (RFC 8414, 2), as far as it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::upstream) struct AuthServerMetadata {
-    /// The issuer, as it is written.
+    /// The issuer, unchanged.
     pub(super) issuer: String,
     pub(in crate::upstream) authorization_endpoint: Option<Url>,
     pub(in crate::upstream) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
-    /// Where tokens are revoked (RFC 7009).
+    /// URL at which tokens are revoked (RFC 7009).
     pub(super) revocation_endpoint: Option<Url>,
     pub(super) scopes: ScopeSet,
-    /// How clients may authenticate at the token endpoint; `None` if the document does not say.
+    /// Client authentication methods of the token endpoint. `None` if the document lists none.
     pub(super) auth_methods: Option<Vec<String>>,
-    /// Whether answers to authorization requests have `iss` (RFC 9207).
+    /// Announces `iss` in responses to authorization requests (RFC 9207).
     pub(super) iss_in_answers: IssAdvertised,
-    /// Whether the URL of a metadata document is a client id.
+    /// Accepts the URL of a metadata document as a client id.
     pub(super) metadata_documents: DocumentClients,
-    /// The algorithms of proofs (RFC 9449, 5.1); `None` if the document does not say.
+    /// Algorithms of proofs (RFC 9449, 5.1). `None` if the document lists none.
     pub(super) proof_algorithms: Option<Vec<String>>,
 }
 
-/// Whether an authorization server says that its answers name it.
+/// Announcement of an authorization server that its responses name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IssAdvertised {
     Yes,
     No,
 }
 
-/// Whether an authorization server accepts client id metadata documents.
+/// Support of an authorization server for client id metadata documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DocumentClients {
     Accepted,
@@ -139,8 +139,8 @@ struct IssuerDocument {
     dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
-/// Where the metadata of a server may be without a challenge that says so: below the well-known
-/// path first, then at the root.
+/// Returns the URLs for a server's metadata if no challenge names one: below the well-known path
+/// first, then at the root.
 pub(super) fn resource_metadata_places(server: &Url) -> Vec<Url> {
     let path = server.path().trim_end_matches('/');
     let mut places = vec![at_path(server, &format!("{RESOURCE}{path}"))];
@@ -150,7 +150,7 @@ pub(super) fn resource_metadata_places(server: &Url) -> Vec<Url> {
     places
 }
 
-/// The server's URL as the identifier of a resource, where no document has one.
+/// Returns the server's URL as the identifier of a resource, for servers without a document.
 pub(super) fn canonical_resource(server: &Url) -> String {
     let mut url = server.clone();
     url.set_query(None);
@@ -159,12 +159,12 @@ pub(super) fn canonical_resource(server: &Url) -> String {
     if url.path() == "/" { text.trim_end_matches('/').to_owned() } else { text.to_owned() }
 }
 
-/// A server's origin as an issuer, for servers of 2025-03-26.
+/// Returns a server's origin as an issuer, for servers of 2025-03-26.
 pub(super) fn origin_issuer(server: &Url) -> String {
     server.origin().ascii_serialization()
 }
 
-/// Another path of a URL's origin.
+/// Returns another path of a URL's origin.
 pub(super) fn at_path(url: &Url, path: &str) -> Url {
     let mut url = url.clone();
     url.set_path(path);
@@ -200,8 +200,9 @@ impl ResourceMetadata {
     }
 }
 
-/// Returns true if the identifier of a resource is a server's URL (RFC 9728, 3.3), or the parent of it
-/// that the configuration names. A token for another parent would be good for all that is below it.
+/// Returns true if the identifier of a resource is a server's URL (RFC 9728, 3.3), or the parent of
+/// it that the configuration names. A token for another parent would be valid for everything below
+/// it.
 fn is_resource_of(resource: &str, server: &Url, named: Option<&Url>) -> bool {
     let Ok(found) = Url::parse(resource) else { return false };
     let mut own = server.clone();
@@ -222,7 +223,7 @@ fn is_parent(resource: &Url, server: &Url) -> bool {
 }
 
 impl AuthServerMetadata {
-    /// Reads the document of an issuer. `pkce` says whether it has to list S256.
+    /// Reads the document of an issuer. With [`PkceDemand::Required`] it must list S256.
     pub(in crate::upstream) fn parse(
         document: &[u8],
         expected: ExpectedIssuer<'_>,
@@ -230,7 +231,7 @@ impl AuthServerMetadata {
     ) -> Result<Self, MetadataFault> {
         let document: IssuerDocument =
             serde_json::from_slice(document).map_err(|_| MetadataFault::Shape)?;
-        // RFC 8414, 3.3: identical, or nothing of the document may be used.
+        // RFC 8414, 3.3: identical, or nothing in the document may be used.
         if !expected.admits(&document.issuer) {
             let found = clip(&document.issuer, LONGEST_NAME).to_owned();
             return Err(MetadataFault::OtherIssuer { found, expected: expected.text().to_owned() });
@@ -267,7 +268,7 @@ impl AuthServerMetadata {
         })
     }
 
-    /// The endpoints of a server of 2025-03-26 without any metadata.
+    /// Returns the default endpoints of a server of 2025-03-26 without any metadata.
     pub(super) fn with_default_endpoints(server: &Url) -> Self {
         Self {
             issuer: origin_issuer(server),
@@ -284,12 +285,13 @@ impl AuthServerMetadata {
     }
 }
 
-/// The issuer that a document has to be of.
+/// The issuer that a document must describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ExpectedIssuer<'a> {
-    /// One of the configuration: compared byte for byte.
+    /// An issuer in the configuration, compared byte for byte.
     Configured(&'a str),
-    /// One that a server names. Servers on the Python SDK add a slash to an issuer without a path.
+    /// An issuer that a server names. Servers on the Python SDK add a slash to an issuer without a
+    /// path.
     Named(&'a str),
 }
 
@@ -306,7 +308,7 @@ impl<'a> ExpectedIssuer<'a> {
     }
 }
 
-/// Returns true if two issuers without a path differ by the slash of the empty path only.
+/// Returns true if two issuers without a path differ only by the slash of the empty path.
 pub(super) fn differs_by_slash(one: &str, other: &str) -> bool {
     let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let is_root = |url: Url| url.path() == "/" && url.query().is_none() && url.fragment().is_none();
@@ -315,24 +317,24 @@ pub(super) fn differs_by_slash(one: &str, other: &str) -> bool {
         && Url::parse(shorter).is_ok_and(is_root)
 }
 
-/// Whether an authorization server has to support PKCE: for authorization codes.
+/// Requirement that an authorization server supports PKCE, which authorization codes need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum PkceDemand {
     Required,
     Unneeded,
 }
 
-/// The URL of an endpoint, if it may be used. One that has a parameter of the login in its query, such
-/// as `client_id`, would have the authorization server see it twice (RFC 6749, 3.1).
+/// Returns the URL of an endpoint if it may be used. If its query set a parameter of the login,
+/// such as `client_id`, the authorization server would see that parameter twice (RFC 6749, 3.1).
 fn parse_endpoint(text: &str) -> Option<Url> {
     Url::parse(text).ok().filter(|url| is_safe_url(url) && is_open_endpoint(url))
 }
 
 /// RFC 9728, 3.
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
-/// The most authorization servers of a resource that are looked at.
+/// Maximum number of authorization servers of a resource that are considered.
 const MOST_ISSUERS: usize = 20;
-/// The most bytes of a name in a reason.
+/// Maximum number of bytes of a name in a reason.
 const LONGEST_NAME: usize = 200;
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Whose credentials go to a server: the gateway as an OAuth client.
+//! Credentials for servers: the gateway as an OAuth client.
 //!
-//! A server with `[servers.NAME.oauth]` has a [`ServerAuthorizer`]. It says which token goes with a
-//! request, and what follows when the server refuses it: a token is renewed, or the owner of the
-//! grant has to log in and is given a link. The answer of the login arrives at the gateway's
-//! callback, and [`GrantBook::finish_login`] makes a grant of it.
+//! A server with `[servers.NAME.oauth]` has a [`ServerAuthorizer`]. It chooses the token for a
+//! request, and reacts when the server refuses it: the token is renewed, or the owner of the grant
+//! receives a link and has to log in. The response of the login arrives at the gateway's callback,
+//! and [`GrantBook::finish_login`] turns it into a grant.
 //!
-//! The parts that decide something are pure, each in a file of its own: `challenge`, `metadata`,
-//! `registration`, `scopes`, `authorization`, `parameters`, `members`, `provider_error`, `token`, `pkce`, `assertion`, `dpop`. Those that wait for
-//! others are `discovery`, `login`, `exchange`, `held_token`, `refusal`, `grant` and `book`; all of them
-//! reach other hosts through `outbound` only. `identity` differs: it verifies the tokens of the gateway's own clients, which
-//! are never passed on.
+//! The parts with decisions are pure, each in a file of its own: `challenge`, `metadata`,
+//! `registration`, `scopes`, `authorization`, `parameters`, `members`, `provider_error`, `token`,
+//! `pkce`, `assertion`, `dpop`. The parts with I/O are `discovery`, `login`, `exchange`,
+//! `held_token`, `refusal`, `grant` and `book`. All of them reach other hosts only through
+//! `outbound`. `identity` differs: it verifies the tokens of the gateway's own clients, which are
+//! never forwarded.
 
 mod assertion;
 mod authorization;

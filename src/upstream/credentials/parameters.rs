@@ -1,28 +1,28 @@
-//! The parameters of an OAuth request (RFC 6749, 3.1 and 3.2), read in one way only.
+//! Parameters of an OAuth request (RFC 6749, 3.1 and 3.2), read in one way only.
 //!
 //! Programs differ in how they read a query or a form: which of two equal names counts, whether `;`
-//! separates, whether `Grant_Type`, `grant.type` and `grant_type` are one name. A request is therefore
-//! refused if it has a name twice in any of these readings, and is written anew from the pairs that
-//! were checked.
+//! separates, whether `Grant_Type`, `grant.type` and `grant_type` are one name. A request is
+//! therefore refused if it has a name twice in any of these readings, and is written anew from the
+//! checked pairs.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-/// The parameters of a query or a form.
-// No `Debug`: it may have a code or a secret.
+/// Parameters of a query or a form.
+// No `Debug`, because it may contain a code or a secret.
 pub(in crate::upstream) struct OauthParameters(Vec<(String, String)>);
 
 /// A query or a form that could be understood in more than one way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterFault {
-    /// A parameter that occurs more than once.
+    /// A parameter occurs more than once.
     #[error("the parameter `{name}` occurs more than once: send it once")]
     Duplicate {
         /// The parameter.
         name: String,
     },
-    /// A parameter that some programs take for another one.
+    /// Some programs would mistake a parameter for another one.
     #[error("the parameter `{name}` is not written as OAuth writes it: expected `{expected}`")]
     Spelling {
         /// Its name in the request.
@@ -30,16 +30,16 @@ pub enum ParameterFault {
         /// The name that OAuth defines.
         expected: String,
     },
-    /// A name that no parameter may have (RFC 6749, 8.2).
+    /// No parameter may have this name (RFC 6749, 8.2).
     #[error("a parameter has a name with other characters than letters, digits, `-`, `.` and `_`")]
     Name,
-    /// A value that is not percent-encoded UTF-8, or that has control characters.
+    /// A value is not percent-encoded UTF-8, or contains control characters.
     #[error("a parameter is not percent-encoded UTF-8 without control characters")]
     Encoding,
-    /// Too many parameters.
+    /// There are too many parameters.
     #[error("there are more than {limit} parameters")]
     TooMany {
-        /// The most that there may be.
+        /// Maximum number of parameters.
         limit: usize,
     },
 }
@@ -70,7 +70,7 @@ impl OauthParameters {
         Ok(Self(pairs))
     }
 
-    /// The value of a parameter. An empty one counts as omitted (RFC 6749, 3.1).
+    /// Returns the value of a parameter. An empty one counts as omitted (RFC 6749, 3.1).
     pub(in crate::upstream) fn find(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
@@ -81,12 +81,12 @@ impl OauthParameters {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// Leaves a parameter out.
+    /// Removes a parameter.
     pub(in crate::upstream) fn remove(&mut self, name: &str) {
         self.0.retain(|(known, _)| known != name);
     }
 
-    /// Checks that an endpoint's own query has none of these parameters: the authorization server
+    /// Checks that an endpoint's own query has none of these parameters. The authorization server
     /// would see them twice.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl OauthParameters {
     }
 }
 
-/// Returns true if the query of an endpoint sets nothing that a login sets, so that a login may add
-/// its own parameters.
+/// Returns true if the query of an endpoint sets no parameter of a login, so that a login may add
+/// its own.
 pub(super) fn is_open_endpoint(endpoint: &Url) -> bool {
     let own = OauthParameters::parse(endpoint.query().unwrap_or_default());
     own.is_ok_and(|own| own.0.iter().all(|(name, _)| !LOGIN_PARAMETERS.contains(&&**name)))
@@ -130,8 +130,8 @@ fn decode(text: &str) -> Result<String, ParameterFault> {
     Ok(decoded.into_owned())
 }
 
-/// One form of all names that some program takes for the same: PHP reads `a.b` as `a_b`, ASP.NET
-/// ignores case.
+/// Returns a common form of all names that some program treats as equal: PHP reads `a.b` as `a_b`,
+/// ASP.NET ignores case.
 fn fold_name(name: &str) -> Result<String, ParameterFault> {
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.bytes().all(is_name_byte) {
@@ -142,7 +142,7 @@ fn fold_name(name: &str) -> Result<String, ParameterFault> {
 
 /// The parameter of RFC 8707.
 pub(in crate::upstream) const RESOURCE: &str = "resource";
-/// The parameters of a login that decide something: RFC 6749, 7521, 7636, 8707, 9101 and 9449.
+/// Parameters of a login that affect its result: RFC 6749, 7521, 7636, 8707, 9101 and 9449.
 const LOGIN_PARAMETERS: [&str; 21] = [
     "response_type",
     "response_mode",

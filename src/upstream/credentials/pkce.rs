@@ -11,16 +11,16 @@ use crate::crypto::{random_bytes, sha256};
 #[error("no random bytes are available")]
 pub struct NoRandomness;
 
-/// The secret of one authorization request, shown to the token endpoint only.
+/// The secret of one authorization request, shown only to the token endpoint.
 pub(super) struct CodeVerifier(Secret);
 
 impl CodeVerifier {
-    /// A new verifier.
+    /// Draws a new verifier.
     pub(super) fn draw() -> Result<Self, NoRandomness> {
         draw_text().map(|text| Self(Secret::new(text)))
     }
 
-    /// What the authorization request shows of it.
+    /// Returns the challenge for the authorization request.
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(sha256(self.0.expose().as_bytes()))
     }
@@ -30,7 +30,7 @@ impl CodeVerifier {
     }
 }
 
-/// 256 random bits as text.
+/// Returns 256 random bits as text.
 pub(super) fn draw_text() -> Result<String, NoRandomness> {
     let bytes = random_bytes::<32>().map_err(|_| NoRandomness)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

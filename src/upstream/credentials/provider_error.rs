@@ -16,14 +16,14 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
-    /// An error with the members of an answer.
+    /// Creates an error from the members of a response.
     pub(super) fn new(code: &str, description: Option<&str>) -> Self {
         let description = description.map(|text| one_line(text, MAX_DESCRIPTION_CHARACTERS));
         let description = description.filter(|text| !text.is_empty());
         Self { code: shown_code(code), description }
     }
 
-    /// Reads the body of an answer that is no success.
+    /// Reads the body of an unsuccessful response.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct ErrorDocument {
@@ -47,13 +47,13 @@ impl fmt::Display for ProviderError {
     }
 }
 
-/// An error code, as far as it may be shown.
+/// Returns the printable part of an error code.
 pub(super) fn shown_code(text: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     clip(text, 64).chars().filter(plain).collect()
 }
 
-/// The most characters of a description that messages repeat.
+/// Maximum number of characters of a description in messages.
 const MAX_DESCRIPTION_CHARACTERS: usize = 200;
 
 #[cfg(test)]

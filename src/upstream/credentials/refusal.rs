@@ -1,4 +1,4 @@
-//! What follows when a server refuses a request: a renewed token, more scopes, or a login.
+//! Reaction to a server's refusal of a request: a renewed token, more scopes, or a login.
 
 use std::sync::Arc;
 
@@ -23,25 +23,25 @@ pub(in crate::upstream) struct RequestRefusal {
     pub(in crate::upstream) challenge: BearerChallenge,
     /// The grant that was used.
     pub(in crate::upstream) used: Option<Arc<OauthGrant>>,
-    /// How often the request was refused before.
+    /// Number of earlier refusals of the request.
     pub(in crate::upstream) before: usize,
 }
 
-/// What follows a refusal.
+/// Reaction to a refusal.
 #[derive(Debug)]
 pub(in crate::upstream) enum AfterRefusal {
-    /// There is another token: the request is sent again.
+    /// There is another token. The request is repeated.
     Again,
-    /// There is another token, which is good for this request: it is sent again with that.
+    /// There is another token for this request only. The request is repeated with it.
     With(Arc<OauthGrant>),
-    /// The refusal is the answer.
+    /// The refusal is final.
     Final,
     /// The owner has to log in.
     Login(LoginDemand),
 }
 
 impl ServerAuthorizer {
-    /// Decides what follows when the server has refused an owner's request.
+    /// Decides the reaction to a server's refusal of an owner's request.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no token.
@@ -55,8 +55,8 @@ impl ServerAuthorizer {
         judging.await.unwrap_or(Err(LoginFault::Interrupted))
     }
 
-    // A task of its own: what an authorization server gives must not be lost with a caller. Not
-    // `async`, so that the type of its result ends here.
+    // A task of its own, so that the authorization server's response is not lost with a caller. Not
+    // `async`, so that its result has a concrete type.
     fn spawn_judging(
         self: Arc<Self>,
         (owner, caller): (GrantOwner, Option<CallerToken>),
@@ -103,13 +103,13 @@ impl ServerAuthorizer {
         self.obtain(&seeker, (current, refused)).await
     }
 
-    /// The link that is out for the same challenge.
+    /// Returns the open link for the same challenge.
     fn link_for(&self, slot: &GrantSlot, challenge: &BearerChallenge) -> Option<LoginLink> {
         let link = slot.link.lock().clone()?;
         (link.challenge == *challenge && self.book.is_open(&link)).then_some(link)
     }
 
-    /// Gets a token with what there is, or asks for a login.
+    /// Gets a token from the available sources, or requires a login.
     async fn obtain(
         &self,
         seeker: &TokenSeeker<'_>,
@@ -123,7 +123,7 @@ impl ServerAuthorizer {
             if refused.before == 0 && self.refresh(slot, known.as_deref()).await? {
                 return Ok(AfterRefusal::Again);
             }
-            // Told in the log: the grant is of no use, whether the vault has it or not.
+            // A failure is logged. The grant is of no use, even if the vault still has it.
             let _ = self.book.drop_grant(slot).await;
         }
         let needs_person = self.oauth.grant == GrantKind::AuthorizationCode;
@@ -146,7 +146,8 @@ impl ServerAuthorizer {
         Ok(AfterRefusal::With(slot.store(grant)))
     }
 
-    /// Refreshes a grant; false if it cannot be, or if its authorization server refuses.
+    /// Refreshes a grant. Returns false if this is impossible, or if the authorization server
+    /// refuses.
     async fn refresh(
         &self,
         slot: &GrantSlot,
@@ -164,7 +165,8 @@ impl ServerAuthorizer {
     }
 }
 
-/// Refuses to ask again for what was asked for already: the user would log in without end.
+/// Refuses to request scopes that were requested already. Otherwise the user would log in without
+/// end.
 fn check_step_up(grant: &OauthGrant, challenge: &BearerChallenge) -> Result<(), LoginFault> {
     if grant.source.scopes.has_all(&challenge.scope) {
         return Err(LoginFault::Futile { scopes: challenge.scope.to_string() });
@@ -172,5 +174,5 @@ fn check_step_up(grant: &OauthGrant, challenge: &BearerChallenge) -> Result<(), 
     Ok(())
 }
 
-/// How often a request is sent again at most, after it was refused.
+/// Maximum number of repetitions of a request after a refusal.
 pub(in crate::upstream) const MOST_TRIES: usize = 2;

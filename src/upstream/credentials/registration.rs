@@ -1,5 +1,5 @@
-//! The client that the gateway is at an authorization server: configured, a metadata document, or
-//! registered by itself (2026-07-28, Client Registration), and how it authenticates.
+//! The gateway's client at an authorization server: configured, a metadata document, or registered
+//! by itself (2026-07-28, Client Registration), and its authentication.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -11,14 +11,15 @@ use crate::text::clip;
 use super::metadata::{AuthServerMetadata, DocumentClients};
 use super::provider_error::ProviderError;
 
-/// How a client authenticates at a token endpoint.
+/// Client authentication at a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientAuth {
     Basic,
     Post,
     PrivateKeyJwt,
     None,
-    /// Not at all: the gateway is no client there, and what it gives says enough.
+    /// No authentication: the gateway is not a client there, and the token or JWT that it presents
+    /// is sufficient.
     Unregistered,
 }
 
@@ -48,12 +49,13 @@ pub(super) struct OauthClient {
 }
 
 impl OauthClient {
-    /// The gateway where it is not registered: only what it gives for a token counts.
+    /// Returns the gateway as an unregistered client. Only the token or JWT that it presents
+    /// counts.
     pub(super) fn unregistered() -> Self {
         Self { id: String::new(), secret: None, auth: ClientAuth::Unregistered }
     }
 
-    /// The gateway at an identity provider.
+    /// Returns the gateway's client at an identity provider.
     pub(super) fn at_idp(idp: &IdpConfig) -> Self {
         let auth = match idp.token_endpoint_auth {
             TokenEndpointAuth::Basic => ClientAuth::Basic,
@@ -67,19 +69,19 @@ impl OauthClient {
     }
 }
 
-/// How to come by a client.
+/// Origin of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClientOrigin {
-    /// There is one.
+    /// The client is known.
     Known(OauthClient),
-    /// It has to be registered here.
+    /// The client has to be registered at this URL.
     Registered(Url),
 }
 
-/// Why there is no client.
+/// Reason that there is no client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationFault {
-    /// The configured client is another authorization server's.
+    /// The configured client belongs to another authorization server.
     #[error(
         "the server's authorization server is {found:?}, and the client that is configured is \
          registered with {expected:?}"
@@ -87,10 +89,10 @@ pub enum RegistrationFault {
     OtherIssuer {
         /// The authorization server that the server names.
         found: String,
-        /// The one that the client is for.
+        /// The authorization server of the client.
         expected: String,
     },
-    /// Neither of the ways is possible.
+    /// None of the ways is possible.
     #[error(
         "the authorization server {issuer:?} registers no clients: set `client_id`, or \
          `client_metadata_url` if it reads such documents"
@@ -105,7 +107,7 @@ pub enum RegistrationFault {
         /// Its error, or its status.
         error: ProviderError,
     },
-    /// The answer has no client.
+    /// The response has no client.
     #[error("the answer to the registration has no `client_id`, or an unknown way to authenticate")]
     Shape,
 }
@@ -132,7 +134,8 @@ pub(super) fn choose_client(
     }
 }
 
-/// How a configured client authenticates: as configured, or as it can and the metadata allows.
+/// Returns the authentication of a configured client: the configured method, or one that it can use
+/// and that the metadata allows.
 fn choose_auth(oauth: &OauthConfig, metadata: &AuthServerMetadata) -> ClientAuth {
     let preferred: &[ClientAuth] = match oauth.token_endpoint_auth {
         TokenEndpointAuth::Basic => return ClientAuth::Basic,
@@ -148,20 +151,20 @@ fn choose_auth(oauth: &OauthConfig, metadata: &AuthServerMetadata) -> ClientAuth
     first_supported(preferred, metadata).unwrap_or(first)
 }
 
-/// The first of these ways that an authorization server supports; it supports the first one if it
-/// does not say (RFC 8414, 2).
+/// Returns the first of these methods that an authorization server supports. Without a list in its
+/// metadata, it supports the first one (RFC 8414, 2).
 fn first_supported(ways: &[ClientAuth], metadata: &AuthServerMetadata) -> Option<ClientAuth> {
     let Some(supported) = &metadata.auth_methods else { return ways.first().copied() };
     ways.iter().copied().find(|way| supported.iter().any(|name| name == way.as_str()))
 }
 
-/// The way to authenticate that a registration asks for.
+/// Returns the authentication method to request in a registration.
 pub(super) fn registered_auth(metadata: &AuthServerMetadata) -> ClientAuth {
     let ways = [ClientAuth::Basic, ClientAuth::Post, ClientAuth::None];
     first_supported(&ways, metadata).unwrap_or(ClientAuth::None)
 }
 
-/// The body of a registration (RFC 7591, 2).
+/// Returns the body of a registration (RFC 7591, 2).
 pub(super) fn registration_request(redirect: &Url, auth: ClientAuth) -> Vec<u8> {
     let is_loopback = redirect.scheme() == "http";
     let request = json!({
@@ -176,7 +179,7 @@ pub(super) fn registration_request(redirect: &Url, auth: ClientAuth) -> Vec<u8> 
     request.to_string().into_bytes()
 }
 
-/// Reads the answer to a registration (RFC 7591, 3.2.1).
+/// Reads the response to a registration (RFC 7591, 3.2.1).
 pub(super) fn read_registration(
     document: &[u8],
     asked: ClientAuth,
@@ -199,7 +202,7 @@ pub(super) fn read_registration(
     if auth == ClientAuth::PrivateKeyJwt || document.client_id.is_empty() {
         return Err(RegistrationFault::Shape);
     }
-    // Without a secret there is nothing to authenticate with.
+    // A client without a secret cannot authenticate.
     let auth = if secret.is_none() { ClientAuth::None } else { auth };
     Ok(OauthClient { id: document.client_id, secret, auth })
 }

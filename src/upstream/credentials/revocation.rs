@@ -13,8 +13,8 @@ use super::grant::{OauthGrant, TokenSource};
 use super::token::{ClientProof, FORM, TokenRefusal, read_refusal};
 
 impl OauthGrant {
-    /// Revokes its tokens: the refresh token first, which ends the grant where it can be ended.
-    /// Returns whether the authorization server has an endpoint for that.
+    /// Revokes the grant's tokens. The refresh token is first, because its revocation ends the
+    /// grant at most servers. Returns true if the authorization server has a revocation endpoint.
     ///
     /// # Errors
     /// [`LoginFault`] if a token is not revoked.
@@ -28,8 +28,8 @@ impl OauthGrant {
         let access = self.authorization.to_str().ok().and_then(|it| it.split_once(' '));
         let Some((_, token)) = access else { return Ok(true) };
         match self.source.revoke(token, "access_token").await {
-            // The grant has ended with its refresh token, and the access token ends soon: many
-            // authorization servers cannot revoke those that servers verify by themselves.
+            // The grant has ended with its refresh token, and the access token expires soon. Many
+            // authorization servers cannot revoke tokens that servers verify by themselves.
             Err(LoginFault::Token(TokenRefusal::Refused { error }))
                 if error.code == UNSUPPORTED && self.refresh.is_some() =>
             {
@@ -49,7 +49,7 @@ impl TokenSource {
         Ok(answer.read(read_revocation)?)
     }
 
-    /// The headers and the form of a request.
+    /// Returns the headers and the form of a request.
     fn write_revocation(
         &self,
         token: &str,
@@ -65,10 +65,10 @@ impl TokenSource {
     }
 }
 
-/// Reads the answer. A token that is unknown there is answered with 200, too (RFC 7009, 2.2).
+/// Reads the response. An unknown token also gets status 200 (RFC 7009, 2.2).
 fn read_revocation(status: StatusCode, body: &[u8]) -> Result<(), TokenRefusal> {
     if status.is_success() { Ok(()) } else { Err(read_refusal(status, body)) }
 }
 
-/// The error code for tokens that cannot be revoked (RFC 7009, 2.2.1).
+/// Error code for tokens that cannot be revoked (RFC 7009, 2.2.1).
 const UNSUPPORTED: &str = "unsupported_token_type";

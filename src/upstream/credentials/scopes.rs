@@ -1,16 +1,16 @@
-//! Sets of scopes, and which of them to ask for.
+//! Sets of scopes, and the choice of those to request.
 
 use std::fmt;
 
 use crate::config::is_scope_token;
 
-/// Scopes, without duplicates and in the order in which they were named.
+/// Scopes, without duplicates and in their original order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::upstream) struct ScopeSet(Vec<String>);
 
 impl ScopeSet {
-    /// The scopes of a list with spaces. What is no scope is left out, and so is what exceeds the
-    /// limit: a server names them.
+    /// Reads a list of scopes, separated by spaces. Skips invalid scopes and those beyond the
+    /// limit, because the list may come from a server.
     pub(in crate::upstream) fn parse(text: &str) -> Self {
         text.split_ascii_whitespace().collect()
     }
@@ -19,17 +19,17 @@ impl ScopeSet {
         self.0.is_empty()
     }
 
-    /// Whether it has a scope.
+    /// Returns true if the set contains a scope.
     pub(in crate::upstream) fn has(&self, scope: &str) -> bool {
         self.0.iter().any(|own| own == scope)
     }
 
-    /// Whether it has all scopes of another set.
+    /// Returns true if the set contains all scopes of another set.
     pub(in crate::upstream) fn has_all(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.has(scope))
     }
 
-    /// These scopes and those.
+    /// Returns the scopes of both sets.
     #[must_use]
     pub(in crate::upstream) fn union(&self, others: &Self) -> Self {
         self.0.iter().chain(&others.0).map(String::as_str).collect()
@@ -54,24 +54,25 @@ impl fmt::Display for ScopeSet {
     }
 }
 
-/// What is known of the scopes of a server.
+/// Known scopes of a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownScopes<'a> {
-    /// Those of the configuration.
+    /// Scopes in the configuration.
     pub(super) configured: &'a ScopeSet,
-    /// Those that the server asks for with its challenge.
+    /// Scopes that the server requests with its challenge.
     pub(super) challenged: &'a ScopeSet,
-    /// Those that were asked for before, if this is a step-up.
+    /// Scopes that were requested before, if this is a step-up.
     pub(super) asked_before: &'a ScopeSet,
-    /// Those in the server's metadata.
+    /// Scopes in the server's metadata.
     pub(super) of_resource: &'a ScopeSet,
-    /// Those in the authorization server's metadata.
+    /// Scopes in the authorization server's metadata.
     pub(super) of_issuer: &'a ScopeSet,
 }
 
-/// The scopes to ask for (2026-07-28, Authorization, "Scope Selection Strategy"): those that the
-/// server asks for, else all that its metadata names, else none; with `offline_access` only if the
-/// authorization server lists it. A step-up keeps what was asked for before.
+/// Chooses the scopes to request (2026-07-28, Authorization, "Scope Selection Strategy"): those in
+/// the server's challenge, otherwise all in its metadata, otherwise none. Includes `offline_access`
+/// only if the authorization server lists it. A step-up keeps the scopes that were requested
+/// before.
 pub(super) fn choose_scopes(known: KnownScopes<'_>) -> ScopeSet {
     let KnownScopes { configured, challenged, asked_before, of_resource, of_issuer } = known;
     let base = match (configured.is_empty(), challenged.is_empty()) {
@@ -88,9 +89,9 @@ pub(super) fn choose_scopes(known: KnownScopes<'_>) -> ScopeSet {
     chosen
 }
 
-/// The scope of refresh tokens (OpenID Connect Core, 11).
+/// Scope of refresh tokens (OpenID Connect Core, 11).
 const OFFLINE_ACCESS: &str = "offline_access";
-/// The most scopes of a set.
+/// Maximum number of scopes in a set.
 const MOST_SCOPES: usize = 200;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Grants and registered clients as they rest in the vault, and as they come back.
+//! Stored forms of grants and registered clients in the vault.
 //!
-//! The secret of a configured client is not stored: the configuration has it. A grant comes back
-//! only for the server, the client and the issuer that are configured now.
+//! The secret of a configured client is not stored, because the configuration has it. A grant is
+//! restored only for the server, the client and the issuer that are configured now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use super::grant::{GrantOwner, OauthGrant, TokenSource};
 use super::registration::{ClientAuth, OauthClient};
 use super::scopes::ScopeSet;
 
-/// A grant, as it rests.
+/// Stored form of a grant.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredGrant {
-    /// The value of `Authorization`.
+    /// Value of `Authorization`.
     authorization: String,
     refresh: Option<String>,
-    /// From when on it is renewed before it is used, in seconds since 1970.
+    /// Time from which the grant is renewed before use, in seconds since 1970.
     renew_at: Option<u64>,
     given: String,
     issuer: String,
@@ -41,12 +41,12 @@ pub(super) struct StoredGrant {
     #[serde(default)]
     resource: Option<String>,
     scopes: String,
-    /// The key that the tokens are bound to.
+    /// Key to which the tokens are bound.
     #[serde(default)]
     dpop_key: Option<String>,
 }
 
-/// A client of an authorization server, as it rests.
+/// Stored form of an authorization server's client.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredClient {
     id: String,
@@ -70,14 +70,14 @@ impl StoredClient {
 }
 
 impl StoredGrant {
-    /// The authorization endpoint that a grant at rest was given at, and its issuer.
+    /// Returns the authorization endpoint of a stored grant, and its issuer.
     pub(super) fn read_claim(value: &[u8]) -> Option<EndpointClaim> {
         let stored: Self = serde_json::from_slice(value).ok()?;
         let endpoint = stored.authorization_endpoint?.parse().ok()?;
         Some(EndpointClaim { issuer: stored.issuer, endpoint, trust: IssuerTrust::Discovered })
     }
 
-    /// How a grant rests; `None` if it cannot.
+    /// Returns the stored form of a grant, or `None` if it cannot be stored.
     pub(super) fn of(grant: &OauthGrant) -> Option<Self> {
         let source = &grant.source;
         let dpop_key = source.dpop.as_ref().map(|key| key.to_stored()).transpose().ok()?;
@@ -104,7 +104,7 @@ impl StoredGrant {
 }
 
 impl ServerAuthorizer {
-    /// A grant that has rested; `None` if it is not one of this server's client and issuer any more.
+    /// Restores a grant. Returns `None` if its client or issuer is no longer this server's.
     pub(super) fn revive_grant(&self, value: &[u8]) -> Option<OauthGrant> {
         let stored: StoredGrant = serde_json::from_slice(value).ok()?;
         if !self.admits(&stored) {
@@ -128,7 +128,7 @@ impl ServerAuthorizer {
         let authorization_endpoint: Option<Url> =
             stored.authorization_endpoint.and_then(|url| url.parse().ok());
         if let Some(endpoint) = &authorization_endpoint {
-            // So that no other issuer has it after a restart either.
+            // Claimed again, so that no other issuer can claim it after a restart.
             let _ = self.book.endpoints.claim(&self.place, self.claim_of(&stored.issuer, endpoint));
         }
         let source = TokenSource {
@@ -155,7 +155,7 @@ impl ServerAuthorizer {
         })
     }
 
-    /// Whether a grant is of the issuer, and bound to a key or not, as it is configured now.
+    /// Returns true if a grant matches the configured issuer and the configured use of proofs.
     fn admits(&self, stored: &StoredGrant) -> bool {
         let is_bound = stored.dpop_key.is_some();
         let is_of_issuer = self.oauth.issuer.as_ref().is_none_or(|it| *it == stored.issuer);
@@ -169,7 +169,7 @@ impl ServerAuthorizer {
 }
 
 impl GrantKey {
-    /// The name of its row.
+    /// Returns the name of its row.
     pub(super) fn row_name(&self) -> RowName {
         let [kind, owner] = match &self.owner {
             GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => ["gateway", ""],
@@ -180,7 +180,7 @@ impl GrantKey {
         RowName::new([GRANT, server.as_str(), url.as_str(), kind, owner])
     }
 
-    /// The key of a row; `None` for a row of another kind.
+    /// Returns the key of a row, or `None` for a row of another kind.
     pub(super) fn of_row(name: &RowName) -> Option<Self> {
         let [GRANT, server, url, kind, owner] = name.parts()[..] else { return None };
         let owner = match kind {
@@ -195,12 +195,12 @@ impl GrantKey {
 }
 
 impl ClientPlace {
-    /// The name of its row.
+    /// Returns the name of its row.
     pub(super) fn row_name(&self) -> RowName {
         RowName::new([CLIENT, self.server.as_str(), &self.issuer, self.redirect.as_str()])
     }
 
-    /// The place of a row; `None` for a row of another kind.
+    /// Returns the place of a row, or `None` for a row of another kind.
     pub(super) fn of_row(name: &RowName) -> Option<Self> {
         let [CLIENT, server, issuer, redirect] = name.parts()[..] else { return None };
         let server = ServerName::new(server).ok()?;
@@ -211,5 +211,5 @@ impl ClientPlace {
 /// The kinds of rows.
 const GRANT: &str = "grant";
 const CLIENT: &str = "client";
-/// The longest time until a renewal that is believed: ten years.
+/// Maximum time until a renewal that is accepted: ten years.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 3650);

@@ -1,4 +1,4 @@
-//! A login that is begun at a terminal: by the person who logs in, on the same machine.
+//! Logins that begin at a terminal, by the person who logs in, on the same machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use super::grant::GrantOwner;
 
 /// A login that waits for a person.
 pub struct TerminalLogin {
-    /// Where to log in.
+    /// URL at which to log in.
     pub link: Url,
-    /// How long the link can be used.
+    /// Lifetime of the link.
     pub lasts: Duration,
     key: GrantKey,
-    /// What makes a grant of what the vault has.
+    /// Converts the vault's row to a grant.
     #[allow(dead_code, reason = "held until the login is over")]
     authorizer: Arc<ServerAuthorizer>,
 }
 
-/// Begins a login at a server for this owner. Its answer is used in this process only, and in no
-/// browser's name.
+/// Begins a login at a server for this owner. Its response is used only in this process, and is
+/// bound to no browser.
 ///
 /// # Errors
 /// [`LoginFault`] if the server has no OAuth with a person's login, or if there can be no login.
@@ -45,7 +45,7 @@ pub async fn begin_terminal_login(
 }
 
 impl GrantBook {
-    /// Whether the vault has the grant of a login.
+    /// Returns true if the vault has the grant of a login.
     ///
     /// # Errors
     /// [`LoginFault::Vault`] if it cannot be read.

@@ -1,8 +1,8 @@
-//! The links that the gateway gives out, and what follows when a person has opened one.
+//! Links that the gateway issues, and their use in a browser.
 //!
-//! A link leads to a page of the gateway. Nothing is asked of an authorization server before the
-//! person has agreed there; then the login belongs to the browser in which they did, and its answer
-//! is used in no other.
+//! A link leads to a page of the gateway. Nothing is sent to an authorization server before the
+//! person has agreed there. From then on the login is bound to the browser of that person, and its
+//! response is used in no other.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use super::metadata::IssAdvertised;
 use super::pkce::{CodeVerifier, draw_text};
 use super::token::TokenGrant;
 
-/// The links that are out, and the logins whose answer is awaited.
+/// Open links, and logins that wait for a response.
 pub(super) struct TicketBook {
-    /// By the ticket in the link.
+    /// Links by the ticket in them.
     tickets: Mutex<FairTable<String, Ticket>>,
-    /// By `state`.
+    /// Logins by `state`.
     logins: Mutex<FairTable<String, OpenLogin>>,
 }
 
@@ -44,7 +44,7 @@ impl Default for TicketBook {
 #[derive(Clone)]
 struct Ticket {
     purpose: TicketPurpose,
-    /// The browser in which somebody has agreed.
+    /// The browser in which a person has agreed.
     browser: Option<BrowserId>,
 }
 
@@ -56,7 +56,7 @@ enum TicketPurpose {
     Visit(GrantOwner),
 }
 
-/// A login that waits for its owner to agree.
+/// A login that waits for its owner's agreement.
 pub(super) struct PreparedLogin {
     pub(super) server: ServerName,
     pub(super) slot: Arc<GrantSlot>,
@@ -68,19 +68,19 @@ pub(super) struct PreparedLogin {
     pub(super) until: Instant,
 }
 
-/// A login that waits for the answer of the authorization server.
+/// A login that waits for the authorization server's response.
 struct OpenLogin {
     prepared: Arc<PreparedLogin>,
     ticket: String,
     verifier: CodeVerifier,
-    /// The browser in which its owner has agreed; `None` for a terminal.
+    /// The browser in which the owner has agreed. `None` for a terminal.
     browser: Option<BrowserId>,
 }
 
-/// An answer to a login, as a browser brings it.
+/// A response to a login, as a browser delivers it.
 #[derive(Debug, Clone, Copy)]
 pub struct BrowserAnswer<'a> {
-    /// The path that it came to, below the gateway's URL.
+    /// Path of the request, below the gateway's URL.
     pub path: &'a str,
     /// Its query.
     pub query: &'a str,
@@ -88,25 +88,25 @@ pub struct BrowserAnswer<'a> {
     pub browser: Option<BrowserId>,
 }
 
-/// What a link is for.
+/// Purpose of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TicketOffer {
-    /// Who was given the link.
+    /// Recipient of the link.
     pub owner: GrantOwner,
-    /// The login that it begins; `None` if it shows connections only.
+    /// The login that it begins. `None` if it only shows connections.
     pub login: Option<OfferedLogin>,
 }
 
-/// A login, as its owner is asked about it.
+/// A login, as it is presented to its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedLogin {
     /// The server.
     pub server: ServerName,
     /// The authorization server.
     pub issuer: String,
-    /// What is asked for, with spaces in between.
+    /// Scopes to request, separated by spaces.
     pub scopes: String,
-    /// Where the browser goes.
+    /// URL to which the browser goes.
     pub endpoint: Url,
 }
 
@@ -133,7 +133,7 @@ impl TicketBook {
         }
     }
 
-    /// Adds a login that waits for its owner. There is one for each grant.
+    /// Adds a login that waits for its owner. Each grant has at most one.
     pub(super) fn add_login(&self, ticket: String, login: Arc<PreparedLogin>) {
         let (until, owner) = (login.until, entry_of(&login.slot));
         let slot = Arc::clone(&login.slot);
@@ -158,7 +158,7 @@ impl TicketBook {
         logins.insert(state, login, owner, EntryLifetime { now: clock::now(), until });
     }
 
-    /// Takes a login out: a state is good for one answer.
+    /// Takes a login. A state is valid for one response only.
     fn take_login(&self, state: &str) -> Option<OpenLogin> {
         let login = self.logins.lock().remove(&state.to_owned())?;
         self.remove(&login.ticket);
@@ -171,7 +171,7 @@ impl Ticket {
         matches!(&self.purpose, TicketPurpose::Login(login) if Arc::ptr_eq(&login.slot, slot))
     }
 
-    /// Ends the login of a ticket that made room for another: its owner gets another link.
+    /// Ends the login of a ticket that another one displaced. Its owner gets another link.
     fn end_login(self) {
         if let TicketPurpose::Login(login) = self.purpose {
             login.slot.end_login();
@@ -185,7 +185,7 @@ impl Ticket {
         }
     }
 
-    /// Whether somebody may go on in this browser.
+    /// Refuses a browser if the login belongs to another one.
     fn admit_browser(&self, browser: Option<BrowserId>) -> Result<(), LoginFault> {
         match self.browser {
             Some(first) if Some(first) != browser => Err(LoginFault::OtherBrowser),
@@ -195,7 +195,8 @@ impl Ticket {
 }
 
 impl GrantBook {
-    /// A link that shows its owner's connections, for one browser, to whom asks from this address.
+    /// Creates a link that shows its owner's connections in one browser. It counts for the address
+    /// of the request.
     ///
     /// # Errors
     /// [`LoginFault`] if browsers cannot reach the gateway.
@@ -208,7 +209,7 @@ impl GrantBook {
         Ok(link)
     }
 
-    /// What a link is for, as it is shown in a browser that somebody has opened it in.
+    /// Returns the purpose of a link, for display in the browser that has opened it.
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
@@ -232,8 +233,9 @@ impl GrantBook {
         Ok(TicketOffer { owner, login })
     }
 
-    /// Goes on with a link whose owner has agreed in a browser, or at a terminal: from now on it is
-    /// good for that browser only. Returns where to log in; `None` if there is nothing to log in to.
+    /// Continues with a link after its owner has agreed in a browser, or at a terminal. From now on
+    /// the link is valid for that browser only. Returns the URL at which to log in, or `None` if
+    /// there is no login.
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
@@ -270,7 +272,7 @@ impl GrantBook {
         Ok(Some(link))
     }
 
-    /// Ends a link whose owner has refused in a browser.
+    /// Ends a link after its owner has refused in a browser.
     ///
     /// # Errors
     /// [`LoginFault`] if the link is used up, or in use in another browser.
@@ -286,12 +288,12 @@ impl GrantBook {
         Ok(())
     }
 
-    /// Takes the answer of an authorization server, which a browser brings, exchanges its code, and
-    /// stores the grant. Returns the server that can be used from now on.
+    /// Accepts an authorization server's response from a browser, exchanges its code, and stores
+    /// the grant. Returns the server that can be used from now on.
     ///
     /// # Errors
-    /// [`LoginFault`] if no login of this browser waits for the answer, or if there is no token for
-    /// it.
+    /// [`LoginFault`] if no login of this browser waits for the response, or if there is no token
+    /// for it.
     pub async fn finish_login(&self, brought: BrowserAnswer<'_>) -> Result<ServerName, LoginFault> {
         let answer = AuthorizationAnswer::parse(brought.query)?;
         let state = answer.state.as_deref().unwrap_or_default();
@@ -300,11 +302,12 @@ impl GrantBook {
         let login = login.ok_or(AnswerRefusal::UnknownState)?;
         let PreparedLogin { server, slot, source, iss, redirect, .. } = &*login.prepared;
         let exchange = async {
-            // The person who comes back is the one who agreed, and not one who was sent a link.
+            // The browser must be the one in which the person agreed, not that of a person who
+            // received a link from an attacker.
             if login.browser != brought.browser {
                 return Err(LoginFault::OtherBrowser);
             }
-            // RFC 9700, 4.4.2: another authorization server has another redirect URI.
+            // RFC 9700, 4.4.2: each authorization server has its own redirect URI.
             if redirect.path() != self.page_path(brought.path) {
                 return Err(AnswerRefusal::OtherCallback.into());
             }
@@ -331,14 +334,14 @@ impl GrantBook {
         Ok(server.clone())
     }
 
-    /// Checks once more that the endpoint of a login is its issuer's.
+    /// Checks once more that the endpoint of a login belongs to its issuer.
     fn check_endpoint(&self, login: &PreparedLogin) -> Result<(), LoginFault> {
         let checked = self.endpoints.check(&login.claim);
         checked.map_err(LoginFault::in_document(login.claim.issuer.clone()))
     }
 }
 
-/// The entry of a login in the tables: clients and addresses have their share, and the gateway itself,
+/// Returns the table entry of a login. Clients and addresses have their share. The gateway itself,
 /// which logs in at many servers, has a larger one.
 fn entry_of(slot: &GrantSlot) -> EntryOwner {
     let (holder, share) = match slot.key.owner.client_name() {
@@ -348,11 +351,11 @@ fn entry_of(slot: &GrantSlot) -> EntryOwner {
     EntryOwner { holder, share, address: *slot.address.lock() }
 }
 
-/// The most links that are out at once, and the most logins.
+/// Maximum number of open links, and of logins.
 const TICKET_BOUNDS: TableBounds = TableBounds { all: 20_000, each_address: 5000 };
-/// The most links, and the most logins, of one client.
+/// Maximum number of links, and of logins, of one client.
 const OWNER_SHARE: usize = 256;
-/// The most links, and the most logins, of the gateway itself: one for each server.
+/// Maximum number of links, and of logins, of the gateway itself: one for each server.
 const GATEWAY_SHARE: usize = 5000;
 
 #[cfg(test)]

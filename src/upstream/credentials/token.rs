@@ -1,4 +1,4 @@
-//! Token requests and their answers (RFC 6749, 4.1.3, 4.4, 5 and 6; RFC 7523, 2.1; RFC 8693, 2;
+//! Token requests and their responses (RFC 6749, 4.1.3, 4.4, 5 and 6; RFC 7523, 2.1; RFC 8693, 2;
 //! RFC 8707, 2.2).
 
 use std::time::Duration;
@@ -23,9 +23,9 @@ use super::provider_error::{ProviderError, shown_code};
 use super::registration::{ClientAuth, OauthClient};
 use super::scopes::ScopeSet;
 
-/// What is given for a token.
+/// Credential that is presented for a token.
 pub(super) enum TokenGrant<'a> {
-    /// A code, which the user's browser has brought.
+    /// A code, delivered by the user's browser.
     Code { code: &'a str, verifier: &'a CodeVerifier, redirect: &'a str },
     /// A refresh token.
     Refresh { token: &'a Secret },
@@ -37,36 +37,36 @@ pub(super) enum TokenGrant<'a> {
     Assertion { jwt: &'a Secret },
 }
 
-/// A token that is given for another (RFC 8693, 2.1).
+/// A token that is exchanged for another (RFC 8693, 2.1).
 pub(super) struct TokenExchange<'a> {
-    /// Who it is about.
+    /// The token of its subject.
     pub(super) subject: (&'a Secret, ExchangedType),
-    /// Who acts for them.
+    /// The token of the party that acts for the subject.
     pub(super) actor: Option<(&'a Secret, ExchangedType)>,
     pub(super) wanted: WantedToken,
     pub(super) audience: Option<&'a str>,
 }
 
-/// What a token is exchanged for.
+/// Type of token to receive in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WantedToken {
     AccessToken,
-    /// A grant at the authorization server that is the audience (ID-JAG, 4.3).
+    /// A grant at the authorization server in `audience` (ID-JAG, 4.3).
     IdJag,
 }
 
-/// How an access token is used.
+/// Use of an access token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::upstream) enum TokenUse {
-    /// By anybody who has it.
+    /// Usable by any holder.
     #[default]
     Bearer,
-    /// With proofs of a key that it is bound to (RFC 9449).
+    /// Usable only with proofs of the key to which it is bound (RFC 9449).
     Dpop,
 }
 
 impl TokenUse {
-    /// The scheme in `Authorization` and `WWW-Authenticate`.
+    /// Returns the scheme in `Authorization` and `WWW-Authenticate`.
     pub(super) fn scheme(self) -> &'static str {
         match self {
             Self::Bearer => "Bearer",
@@ -80,15 +80,16 @@ pub(super) struct TokenRequest<'a> {
     pub(super) grant: TokenGrant<'a>,
     pub(super) client: &'a OauthClient,
     pub(super) key: Option<&'a AssertionKey>,
-    /// The audience of assertions.
+    /// Audience of assertions.
     pub(super) issuer: &'a str,
-    /// The identifier of the server; `None` where its authorization server refuses to read it.
+    /// Identifier of the server. `None` if its authorization server rejects the parameter.
     pub(super) resource: Option<&'a str>,
-    /// Empty: those that were asked for before.
+    /// Scopes to request. Empty for the scopes that were requested before.
     pub(super) scopes: &'a ScopeSet,
 }
 
-/// Why a token request cannot be made, or has no token for an answer. The texts never hold one.
+/// Reason that a token request cannot be made, or that its response has no token. The texts never
+/// contain a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefusal {
     /// The authorization server refused.
@@ -97,45 +98,45 @@ pub enum TokenRefusal {
         /// Its error, or the HTTP status.
         error: ProviderError,
     },
-    /// The answer is not one of the standard.
+    /// The response does not follow the standard.
     #[error("the answer of the token endpoint has no usable access token")]
     Shape,
-    /// The token is of another type than the one that was asked for.
+    /// The token has another type than the requested one.
     #[error("the token has the type {found:?} instead of {expected:?}")]
     TokenType {
         /// The type.
         found: String,
-        /// The one that was asked for.
+        /// The requested type.
         expected: &'static str,
     },
-    /// What came for an ID token is not a grant at another authorization server.
+    /// The response to an ID token is not a grant at another authorization server.
     #[error(
         "the identity provider has not answered with an ID-JAG: `issued_token_type` is {found:?}"
     )]
     IssuedType {
-        /// What came.
+        /// The type in the response.
         found: String,
     },
-    /// The client cannot prove who it is.
+    /// The client cannot prove its identity.
     #[error(transparent)]
     Assertion(#[from] AssertionFault),
 }
 
 impl TokenRefusal {
-    /// Whether the authorization server wants its nonce in the proof (RFC 9449, 8).
+    /// Returns true if the authorization server requires its nonce in the proof (RFC 9449, 8).
     pub(super) fn needs_nonce(&self) -> bool {
         matches!(self, Self::Refused { error } if error.code == "use_dpop_nonce")
     }
 
-    /// Whether the authorization server has judged what it was given: the same would be refused
-    /// again. A status such as `503` is not a judgement.
+    /// Returns true if the authorization server has judged the credential, so that the same one
+    /// would be refused again. A status such as `503` is not a judgement.
     pub(super) fn is_verdict(&self) -> bool {
         matches!(self, Self::Refused { error } if !error.code.starts_with('5'))
     }
 }
 
 impl TokenRequest<'_> {
-    /// The headers and the form, at this time.
+    /// Returns the headers and the form, at this time.
     pub(super) fn write(&self, now: Duration) -> Result<(HeaderMap, String), TokenRefusal> {
         let mut form = Serializer::new(String::new());
         match &self.grant {
@@ -161,7 +162,7 @@ impl TokenRequest<'_> {
         if let Some(resource) = self.resource {
             form.append_pair(RESOURCE, resource);
         }
-        // A code has those of its authorization request, and a refresh token its own.
+        // A code has the scopes of its authorization request, and a refresh token its own.
         let asks = !matches!(self.grant, TokenGrant::Code { .. } | TokenGrant::Refresh { .. });
         if asks && !self.scopes.is_empty() {
             form.append_pair("scope", &self.scopes.to_string());
@@ -175,16 +176,16 @@ impl TokenRequest<'_> {
     }
 }
 
-/// Who asks an authorization server, and how that is proved.
+/// A client of an authorization server, with the proof of its identity.
 pub(super) struct ClientProof<'a> {
     pub(super) client: &'a OauthClient,
     pub(super) key: Option<&'a AssertionKey>,
-    /// The audience of assertions.
+    /// Audience of assertions.
     pub(super) issuer: &'a str,
 }
 
 impl ClientProof<'_> {
-    /// Adds what proves who the client is.
+    /// Adds the proof of the client's identity.
     pub(super) fn add_to(
         &self,
         headers: &mut HeaderMap,
@@ -237,7 +238,7 @@ impl TokenExchange<'_> {
     }
 }
 
-/// `Basic` with both parts encoded as in a form (RFC 6749, 2.3.1).
+/// Returns a `Basic` credential with both parts encoded as in a form (RFC 6749, 2.3.1).
 fn basic_credential(id: &str, secret: &str) -> Result<HeaderValue, TokenRefusal> {
     let encode = |text| utf8_percent_encode(text, FORM_ENCODED).to_string();
     let pair = STANDARD.encode(format!("{}:{}", encode(id), encode(secret)));
@@ -247,14 +248,14 @@ fn basic_credential(id: &str, secret: &str) -> Result<HeaderValue, TokenRefusal>
     Ok(value)
 }
 
-/// The tokens of an answer.
+/// The tokens of a response.
 #[derive(Debug)]
 pub(super) struct GivenTokens {
     /// The scheme and the access token, marked as sensitive.
     pub(super) authorization: HeaderValue,
     pub(super) refresh: Option<Secret>,
     pub(super) lifetime: Option<Duration>,
-    /// The scopes that were given, if they are not those that were asked for.
+    /// Granted scopes, if they differ from the requested ones.
     pub(super) scopes: Option<ScopeSet>,
 }
 
@@ -263,7 +264,7 @@ pub(super) fn read_refusal(status: http::StatusCode, body: &[u8]) -> TokenRefusa
     TokenRefusal::Refused { error: ProviderError::read(status, body) }
 }
 
-/// Reads the answer of a token endpoint. An error code is read from any status that is no success.
+/// Reads the response of a token endpoint. An error code is read from any unsuccessful status.
 pub(super) fn read_tokens(
     status: http::StatusCode,
     body: &[u8],
@@ -284,7 +285,7 @@ pub(super) fn read_tokens(
     }
     let document: TokenDocument = serde_json::from_slice(body).map_err(|_| TokenRefusal::Shape)?;
     let expected = wanted.scheme();
-    // RFC 9449, 5: a token that does not say that it is bound to the key is none.
+    // RFC 9449, 5: a token without the type `DPoP` is not bound to the key, and not accepted.
     let found = document.token_type.as_deref().filter(|kind| !kind.is_empty());
     let found = found.unwrap_or(TokenUse::Bearer.scheme());
     if !found.eq_ignore_ascii_case(expected) {
@@ -305,7 +306,7 @@ pub(super) fn read_tokens(
     })
 }
 
-/// Reads the answer of an identity provider to the exchange of an ID token (ID-JAG, 4.3).
+/// Reads the response of an identity provider to the exchange of an ID token (ID-JAG, 4.3).
 pub(super) fn read_id_jag(status: http::StatusCode, body: &[u8]) -> Result<Secret, TokenRefusal> {
     #[derive(Deserialize)]
     struct IdJagDocument {
@@ -330,7 +331,7 @@ fn is_token(text: &str) -> bool {
 
 pub(in crate::upstream) const FORM: HeaderValue =
     HeaderValue::from_static("application/x-www-form-urlencoded");
-/// What a form leaves as it is, but for spaces, which are encoded as any other character.
+/// Characters that a form leaves unencoded. Spaces are encoded like any other character.
 const FORM_ENCODED: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 /// RFC 7523, 2.2.
@@ -341,9 +342,9 @@ const JWT_BEARER_GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const EXCHANGE_GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 /// Identity Assertion JWT Authorization Grant, 4.3.
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
-/// The most bytes of a name in a reason.
+/// Maximum number of bytes of a name in a reason.
 const LONGEST_NAME: usize = 200;
-/// The longest lifetime of a token that is believed, in seconds: ten years.
+/// Maximum lifetime of a token that is accepted, in seconds: ten years.
 const LONGEST_LIFETIME: f64 = 315_360_000.0;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 
 use super::*;
 
-/// The claims of a proof whose signature fits the key in its header.
+/// Returns the claims of a proof after a check of its signature against the key in its header.
 fn read(proof: &HeaderValue) -> Value {
     let text = proof.to_str().unwrap();
     let header = decode_header(text).unwrap();
@@ -25,7 +25,7 @@ fn request<'a>(audience: ProofAudience, used: Option<(&'a str, &'a [u8])>) -> Pr
 #[test]
 fn a_proof_names_the_request_the_token_and_the_body() {
     let key = DpopKey::generate().unwrap();
-    // RFC 9449, 7.1 and the MCP profile have these.
+    // Test vectors of RFC 9449, 7.1 and the MCP profile.
     let hash = hash_token("Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU");
     assert_eq!(hash, "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo");
     let body = br#"{"hello": "world"}"#;

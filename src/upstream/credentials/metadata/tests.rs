@@ -40,7 +40,7 @@ fn a_document_is_used_only_if_it_is_about_the_server() {
         ("https://a.test/mcp?tenant=1", "https://a.test/mcp?tenant=1", true),
         ("https://a.test/mcp", "https://a.test/mcp?tenant=1", true),
         ("https://a.test/mcp?tenant=2", "https://a.test/mcp?tenant=1", false),
-        // A token for the parent would be good for the other servers of the host.
+        // A token for the parent would be valid for the other servers of the host.
         ("https://a.test", "https://a.test/mcp", false),
         ("https://a.test/", "https://a.test/mcp", false),
         ("https://a.test/mcp", "https://a.test/mcp/", false),
@@ -68,7 +68,7 @@ fn a_parent_of_the_server_is_its_resource_only_if_the_configuration_names_it() {
         ("https://a.test", "https://a.test/x/mcp", true),
         ("https://b.test", "https://b.test", false),
         ("https://a.test/other", "https://a.test/other", false),
-        // The text begins as the server's path, but not at the end of a segment.
+        // The path begins with the same text, but not with the same segment.
         ("https://a.test/x/m", "https://a.test/x/m", false),
         ("https://a.test:8443", "https://a.test:8443", false),
     ] {

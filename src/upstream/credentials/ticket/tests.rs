@@ -1,4 +1,4 @@
-//! The bounds of links and of the clients and addresses that ask for them.
+//! Limits of links, per client and per address.
 
 use super::super::authorizer::ServerAuthorizer;
 use super::super::challenge::BearerChallenge;
@@ -49,7 +49,7 @@ fn addresses_and_clients_together_fill_no_more_than_the_table_and_lock_nobody_ou
     let others = link(&book, "bystander", [198, 51, 100, 7]);
     for number in 0..15_300_u32 {
         let [.., third, last] = number.to_be_bytes();
-        // Clients without a name are told apart by their addresses.
+        // Clients without a name are distinguished by their addresses.
         link(&book, "", [10, 0, third, last]);
         link(&book, &format!("attacker{}", number % 200), ADDRESS);
     }
@@ -75,7 +75,7 @@ fn authorizers(book: &Arc<GrantBook>, count: usize) -> Vec<Arc<ServerAuthorizer>
     servers.map(|server| ServerAuthorizer::of(server, book, None).unwrap()).collect()
 }
 
-/// Has a call of a client from an address answered with a link. Returns its ticket.
+/// Makes a call of a client from an address, which is answered with a link. Returns its ticket.
 async fn call_for_link(server: &ServerAuthorizer, name: &str, address: [u8; 4]) -> String {
     let mut context = call("t").context;
     context.principal = Principal::Client(name.into());
