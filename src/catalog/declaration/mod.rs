@@ -1,13 +1,13 @@
-//! A tool as TypeScript, for a model that writes code: what it takes and what it resolves to.
+//! A tool as TypeScript, for a model that writes code: its input and its result.
 //!
 //! ```ts
 //! /** Finds an issue in our tracker. */
 //! find_issue(input: { repo: string; state?: "open" | "closed" }): Promise<{ total: number }>;
 //! ```
 //!
-//! Like a signature, a declaration is made of a definition that may say anything: it is bounded, has
-//! no control characters or invisible ones, its comment ends where it should, and making it takes a
-//! bounded time. Whatever is left out leaves a `/* … */`.
+//! Like a signature, a declaration is made of an untrusted definition: it is bounded, has no
+//! control characters or invisible ones, its comment cannot be ended early, and making it takes a
+//! bounded time. Each omitted part leaves a `/* … */`.
 
 mod script_name;
 mod types;
@@ -58,7 +58,8 @@ impl fmt::Display for ToolDeclaration {
     }
 }
 
-/// Whether a schema needs an object: some parameter is required, or may be by rules that are not read.
+/// Returns true if a schema needs an object: some parameter is required, or may be by rules that
+/// are not read.
 fn has_required(schema: &Map<String, Value>) -> bool {
     let required = schema.get("required").and_then(Value::as_array);
     let combined = ["allOf", "anyOf", "oneOf", "$ref"];
@@ -66,8 +67,8 @@ fn has_required(schema: &Map<String, Value>) -> bool {
         || combined.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
-/// As many whole sentences of a description as there is room for; of a longer first one as many
-/// words.
+/// As many whole sentences of a description as there is room for; if the first one is too long, as
+/// many of its words.
 fn write_description(description: &str) -> String {
     let (mut text, mut rest) = (String::new(), description);
     loop {
@@ -95,7 +96,7 @@ fn write_description(description: &str) -> String {
     format!("{}…", cut.trim_end_matches([',', ';', ':', ' ', '\\', '*']))
 }
 
-/// A text within a comment, which it cannot end.
+/// A text that cannot end the comment around it.
 fn comment_text(text: &str) -> String {
     on_one_line(text).replace("*/", "*\\/")
 }

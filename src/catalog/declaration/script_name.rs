@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// For each public name a JavaScript identifier, in the same order. All differ.
+/// A JavaScript identifier for each public name, in the same order. All differ.
 ///
-/// A name that is an identifier stays as it is. Others get `_` for each character that an identifier
-/// cannot have, and a number if that name is taken; which number depends on the order of the names.
+/// A name that is an identifier is unchanged. Others get `_` for each character that an identifier
+/// cannot have, and a number if that name is taken. The number depends on the order of the names.
 pub(in crate::catalog) fn script_names(names: &[&str]) -> Vec<String> {
     let mut taken: HashSet<String> = HashSet::new();
     let mut chosen: Vec<Option<String>> = names
@@ -15,7 +15,7 @@ pub(in crate::catalog) fn script_names(names: &[&str]) -> Vec<String> {
             stays.then(|| (*name).to_owned())
         })
         .collect();
-    // The last number of each identifier, so that a thousand equal ones are not each tried again.
+    // The last number of each identifier, so that a thousand equal ones do not each count from 1.
     let mut numbers: HashMap<String, usize> = HashMap::new();
     for (name, chosen) in names.iter().zip(&mut chosen) {
         if chosen.is_some() {
@@ -33,7 +33,7 @@ pub(in crate::catalog) fn script_names(names: &[&str]) -> Vec<String> {
     chosen.into_iter().flatten().collect()
 }
 
-/// Whether a text is an identifier without any letter beyond ASCII.
+/// Returns true if a text is an identifier of ASCII characters only.
 pub(super) fn is_identifier(text: &str) -> bool {
     let is_first = |c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$');
     text.starts_with(is_first) && text.chars().all(|c| is_first(c) || c.is_ascii_digit())
@@ -53,7 +53,7 @@ fn make_identifier(name: &str) -> String {
     text
 }
 
-/// Words that the language keeps, and names that it asks any object for.
+/// Reserved words of the language, and names with a meaning for any object.
 const AVOIDED: [&str; 58] = [
     "arguments",
     "async",

@@ -8,10 +8,10 @@ use crate::text::{escape_controls, escape_invisible};
 
 /// The text of a type while it grows.
 ///
-/// Every type and every property is written only while there is room, so the length bounds the work,
-/// also for references that lead to themselves.
+/// Every type and every property is written only while there is room. So the length bounds the
+/// work, even for references that lead to themselves.
 pub(super) struct TypeText<'a> {
-    /// What local references refer to.
+    /// The target of local references.
     root: &'a Map<String, Value>,
     out: String,
 }
@@ -66,7 +66,7 @@ impl<'a> TypeText<'a> {
         }
     }
 
-    /// What a schema says itself, and the schemas that it combines.
+    /// Writes a schema's own rules, and the schemas that it combines.
     fn write_parts(&mut self, rules: &'a Map<String, Value>, depth: usize) {
         let combined =
             |keyword| rules.get(keyword).and_then(Value::as_array).filter(|all| !all.is_empty());
@@ -106,7 +106,7 @@ impl<'a> TypeText<'a> {
         self.out.push_str(if is_wrapped { ")" } else { "" });
     }
 
-    /// A type that stays one among others: a union within an intersection is in parentheses.
+    /// Writes a type as one operand among others: a union within an intersection gets parentheses.
     fn write_grouped(&mut self, rules: &'a Value, between: &str, depth: usize) {
         let start = self.out.len();
         self.write(rules, depth);
@@ -166,7 +166,7 @@ impl<'a> TypeText<'a> {
             None => self.out.push_str("any"),
         }
         let written = self.out.get(start..).unwrap_or_default();
-        // In doubt with parentheses: the bar may be within the braces of an object.
+        // Parentheses in case of doubt: the bar may be within the braces of an object.
         if (written.contains(" | ") || written.contains(" & ")) && !is_one_object(written) {
             self.out.insert(start, '(');
             self.out.push(')');
@@ -211,7 +211,7 @@ impl<'a> TypeText<'a> {
         let required = rules.get("required").and_then(Value::as_array);
         let required: Vec<&str> =
             required.into_iter().flatten().filter_map(Value::as_str).take(MAX_PROPERTIES).collect();
-        // The required ones first: if some are left out, then others.
+        // The required ones first: optional ones are omitted before them.
         let (first, last): (Vec<_>, Vec<_>) = properties
             .iter()
             .take(MAX_LOOKED_AT)
@@ -233,8 +233,8 @@ impl<'a> TypeText<'a> {
         self.out.push_str(if is_cut { "; /* … */ }" } else { " }" });
     }
 
-    /// The values of an enumeration, as many as there is room for; behind the others stands their
-    /// kind.
+    /// Writes the values of an enumeration, as many as there is room for. The type of the others
+    /// follows.
     fn write_values(&mut self, values: &[Value]) {
         if values.is_empty() {
             self.out.push_str("never");
@@ -259,7 +259,7 @@ impl<'a> TypeText<'a> {
     }
 }
 
-/// Whether a type is an object's braces from its first character to its last.
+/// Returns true if a type is an object's braces from its first character to its last.
 fn is_one_object(written: &str) -> bool {
     let mut depth = 0_usize;
     let mut in_text = false;
@@ -289,15 +289,15 @@ pub(super) fn property_name(name: &str) -> String {
     if is_identifier(name) && name.len() <= MAX_VALUE { name.to_owned() } else { quote(name) }
 }
 
-/// A text in quotes, cut if it is long. The escapes of what is not seen are TypeScript's own.
+/// A text in quotes, cut if it is long. Invisible characters are escaped as in TypeScript.
 fn quote(text: &str) -> String {
     let text = crate::text::clip(text, MAX_VALUE);
     let quoted = Value::from(text).to_string();
-    // Not in a comment, but the text around it may be in one.
+    // This is no comment, but the text around it may be in one.
     escape_controls(&escape_invisible(&quoted)).replace("*/", "*\\/")
 }
 
-/// A type that is left out.
+/// The replacement of an omitted type.
 const LEFT_OUT: &str = "any /* … */";
 /// The most bytes of a type, but for the last few.
 const MAX_TYPE: usize = 3_500;
@@ -305,7 +305,7 @@ const MAX_TYPE: usize = 3_500;
 const MAX_DEPTH: usize = 8;
 /// The most properties of an object.
 const MAX_PROPERTIES: usize = 48;
-/// The most properties among which the required ones are looked for.
+/// The most properties that are searched for required ones.
 const MAX_LOOKED_AT: usize = 512;
 /// The most members of a union, an intersection or a tuple.
 const MAX_MEMBERS: usize = 12;
@@ -313,7 +313,7 @@ const MAX_MEMBERS: usize = 12;
 const MAX_KINDS: usize = 7;
 /// The most values of an enumeration.
 const MAX_VALUES: usize = 32;
-/// The most bytes of them.
+/// The most bytes of those values.
 const MAX_VALUES_LENGTH: usize = 600;
 /// The most bytes of one value or name.
 const MAX_VALUE: usize = 120;
