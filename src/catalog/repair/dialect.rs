@@ -1,8 +1,8 @@
-//! The repair of a JSON Schema: what comes out is valid 2020-12.
+//! Repairs a JSON Schema: the result is valid 2020-12.
 //!
-//! A schema that the meta-schema of 2020-12 accepts stays as it is, whatever `$schema` names: it is
-//! checked in its own dialect. In any other one, keywords that have an exact equivalent are
-//! translated, other invalid ones are removed, and then the whole schema is 2020-12.
+//! A schema that the meta-schema of 2020-12 accepts is unchanged, for any `$schema`: it is checked
+//! in its own dialect. In any other schema, keywords with an exact equivalent are translated and
+//! other invalid ones removed. Then the whole schema is 2020-12.
 
 use serde_json::{Map, Value, json};
 
@@ -21,13 +21,13 @@ use crate::mcp::Era;
 /// The use of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaRole {
-    /// Of a call's arguments.
+    /// The schema of a call's arguments.
     Input,
-    /// Of a result's structured content.
+    /// The schema of a result's structured content.
     Output,
 }
 
-/// Repairs a schema; `None` if it stays as it is.
+/// Repairs a schema; `None` if it needs no repair.
 ///
 /// # Errors
 /// [`SchemaError`] if it cannot be read.
@@ -38,7 +38,7 @@ pub(super) fn repair_schema(
 ) -> Result<Option<String>, SchemaError> {
     let own = match parse_schema(raw.as_bytes()) {
         Ok(own) => Value::Object(own),
-        // The bound is one of arguments, which `item` checks.
+        // A bound of arguments, which `item` checks.
         Err(SchemaError::TooLarge { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -75,7 +75,7 @@ struct SchemaRepair<'r> {
     repairs: &'r mut Repairs,
     /// The dialect that the whole schema is translated from; `None` to find flaws only.
     from: Option<Dialect>,
-    /// The number of patterns that may still be compiled to find out if they are broken.
+    /// The number of patterns that may still be compiled to find broken ones.
     pattern_tries: usize,
 }
 
@@ -94,7 +94,7 @@ impl<'r> SchemaRepair<'r> {
         }
         let own_type = members.get("type").cloned();
         self.repair_members(members);
-        // MCP wants it at the root, also where a dialect ignores it beside `$ref`.
+        // MCP requires it at the root, even if a dialect ignores it beside `$ref`.
         if let Some(own_type) = own_type.filter(|own| own == "object")
             && !members.contains_key("type")
         {
@@ -105,7 +105,7 @@ impl<'r> SchemaRepair<'r> {
         }
     }
 
-    /// Repairs one subschema with all that is in it.
+    /// Repairs one subschema with everything in it.
     fn repair_members(&mut self, members: &mut Map<String, Value>) {
         if let Some(from) = self.from {
             translate_from(from, members, self.repairs);
@@ -126,7 +126,7 @@ impl<'r> SchemaRepair<'r> {
         }
     }
 
-    /// Repairs the value of a keyword; false if the keyword has to go.
+    /// Repairs the value of a keyword; returns false to remove the keyword.
     fn repair_keyword(&mut self, form: KeywordForm, keyword: &str, value: &mut Value) -> bool {
         match form {
             KeywordForm::Types => return self.repair_types(value),
@@ -167,7 +167,7 @@ impl<'r> SchemaRepair<'r> {
         self.repairs.place.truncate(length);
     }
 
-    /// Repairs subschemas by name. Where there is none, everything is allowed.
+    /// Repairs subschemas by name. A missing one allows everything.
     fn repair_each<'v>(
         &mut self,
         keyword: &str,
@@ -208,7 +208,7 @@ impl<'r> SchemaRepair<'r> {
         true
     }
 
-    /// Repairs an array of distinct strings: what is no string is dropped, what comes twice comes once.
+    /// Repairs an array of distinct strings: drops other values, and duplicates.
     fn repair_names(&mut self, keyword: &str, value: &mut Value) -> bool {
         if has_form(KeywordForm::Names, value) {
             return true;
@@ -266,5 +266,5 @@ impl<'r> SchemaRepair<'r> {
     }
 }
 
-/// The most patterns of a schema that are compiled to find out whether they are broken.
+/// The most patterns of a schema that are compiled to find broken ones.
 const MAX_PATTERN_TRIES: usize = 16;

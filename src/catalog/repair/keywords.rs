@@ -86,7 +86,7 @@ pub(super) fn keyword_form(keyword: &str) -> Option<KeywordForm> {
     })
 }
 
-/// Returns true if a plain value has its form; subschemas are not looked at.
+/// Returns true if a plain value has its form. Does not check subschemas.
 pub(super) fn has_form(form: KeywordForm, value: &Value) -> bool {
     match form {
         KeywordForm::Schema => value.is_object() || value.is_boolean(),
@@ -136,7 +136,8 @@ fn is_distinct(all: &[Value], is_allowed: impl Fn(&str) -> bool) -> bool {
     all.iter().all(|value| value.as_str().is_some_and(|text| is_allowed(text) && seen.insert(text)))
 }
 
-/// A regular expression of Python in the spelling of ECMA-262; `None` if it has nothing of Python's.
+/// A regular expression of Python in the spelling of ECMA-262; `None` if nothing in it is specific
+/// to Python.
 pub(super) fn translate_pattern(pattern: &str) -> Option<String> {
     let mut translated = String::with_capacity(pattern.len());
     let mut rest = pattern;
@@ -176,8 +177,8 @@ pub(super) fn translate_pattern(pattern: &str) -> Option<String> {
     (translated != pattern).then_some(translated)
 }
 
-/// Returns true for a text that is no regular expression in any engine. One that only takes too much
-/// to compile is one.
+/// Returns true for a text that is no regular expression in any engine. A text that only takes too
+/// long to compile is one.
 pub(super) fn is_broken_pattern(pattern: &str, tries: &mut usize) -> bool {
     let Err(error) = Parser::new().parse(pattern) else { return false };
     // Engines differ in other things, such as look-around and `[]`.

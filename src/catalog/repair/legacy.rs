@@ -1,7 +1,8 @@
 //! The form of a tool for Legacy clients.
 //!
 //! Until 2025-11-25 the schema of a result describes an object, and so does the schema of each
-//! argument. A schema of anything else is within an object there, and so are the results of its tool.
+//! argument. A schema of anything else is wrapped in an object for them, and so are the results of
+//! its tool.
 
 use std::borrow::Cow;
 
@@ -59,7 +60,8 @@ fn describes_object(schema: &RawValue) -> bool {
     members.is_ok_and(|members| members.find("type").is_some_and(|name| name.get() == "\"object\""))
 }
 
-/// A schema whose properties are all objects, as the Legacy revisions want them; `None` if they are.
+/// A schema with objects as the schemas of all properties, as the Legacy revisions require; `None`
+/// if all are objects already.
 fn rewrite_flags(schema: &RawValue) -> Option<String> {
     let members = Members::parse_with_duplicates(schema.get().as_bytes()).ok()?;
     let properties = members.find("properties")?;
@@ -87,7 +89,7 @@ fn is_flag(schema: &RawValue) -> bool {
     matches!(schema.get(), "true" | "false")
 }
 
-/// A schema within the schema of an object that has its values as `result`.
+/// A schema wrapped in the schema of an object that has its values as `result`.
 fn wrap_schema(schema: &RawValue) -> Option<String> {
     let mut members = parse_schema(schema.get().as_bytes()).ok()?;
     let dialect = members.shift_remove("$schema");
@@ -105,7 +107,7 @@ fn wrap_schema(schema: &RawValue) -> Option<String> {
     String::from_utf8(object_of(outer)).ok()
 }
 
-/// Has references from the root of a schema lead to the same places, one level down.
+/// Moves references from the root of a schema one level down, so that they keep their targets.
 fn move_references(members: &mut Map<String, Value>) {
     for (keyword, value) in members {
         match (keyword.as_str(), value) {
@@ -132,5 +134,5 @@ fn move_references(members: &mut Map<String, Value>) {
     }
 }
 
-/// The member that a Legacy result has its value in.
+/// The member of a wrapped result that has its value.
 pub(super) const RESULT: &str = "result";

@@ -1,7 +1,7 @@
 //! The members that the MCP schema defines for entries of lists, and the repair of malformed ones.
 //!
 //! The tables have the optional members, with the values that every revision and every SDK accepts.
-//! Members that no revision defines are not looked at, and neither is anything within `_meta`.
+//! Members that no revision defines are ignored, and so is everything within `_meta`.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,7 @@ pub(super) enum MemberForm {
     DateTime,
     /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// An object, whatever it contains.
+    /// An object with any contents.
     Object,
     /// An array of such values.
     List(&'static MemberForm),
@@ -52,15 +52,15 @@ enum Presence {
     Optional,
     /// Without it the object is malformed.
     Required,
-    /// The entry is left out without it, for a reason that is named elsewhere: [`crate::catalog::item`].
+    /// The entry is left out without it. [`crate::catalog::item`] has the reason.
     Judged,
 }
 
 /// A repaired value.
 enum Repaired<'a> {
-    /// It is valid as it is.
+    /// It is valid.
     Same,
-    /// It became this.
+    /// The repaired value.
     Changed(Cow<'a, str>),
     /// It cannot be repaired.
     Malformed,
@@ -86,7 +86,7 @@ pub(super) fn entry_members(kind: Kind) -> &'static [MemberRule] {
     }
 }
 
-/// Repairs the members of an object; `None` if it stays as it is, or is none.
+/// Repairs the members of an object; `None` if it needs no repair, or is no object.
 pub(super) fn repair_object(
     raw: &[u8],
     rules: &'static [MemberRule],

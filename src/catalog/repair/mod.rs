@@ -1,13 +1,13 @@
-//! Repair: what a server lists, in a form that every client of its revision accepts.
+//! Repair: rewrites listed entries in a form that every client of their revision accepts.
 //!
-//! SDKs reject a whole list for one malformed member of one entry, and model APIs a whole request for
-//! one schema that is not valid 2020-12. So an entry is repaired once, when its list is taken in:
-//! `null` in the place of an optional member means that it is absent, a malformed optional member is
-//! dropped, and keywords of other dialects of JSON Schema are translated ([`dialect`]). An entry with
-//! a malformed required member is left out as a whole, which [`super::item`] decides. An entry without
+//! SDKs reject a whole list for one malformed member of one entry, and model APIs a whole request
+//! for one schema that is not valid 2020-12. So an entry is repaired once, when its list is
+//! received: `null` as an optional member counts as absent, a malformed optional member is dropped,
+//! and keywords of other dialects of JSON Schema are translated ([`dialect`]). An entry with a
+//! malformed required member is left out as a whole; [`super::item`] decides that. An entry without
 //! a flaw keeps its bytes.
 //!
-//! Pins, scans and rules look at the server's own bytes, never at the repaired ones.
+//! Pins, scans and rules read the server's own bytes, never the repaired ones.
 
 mod date_time;
 mod dialect;
@@ -35,11 +35,11 @@ pub(super) use legacy::{LegacyForm, legacy_form, legacy_tool};
 pub(super) struct RepairedEntry {
     /// The object; the server's own bytes if they have no flaw.
     pub(super) shown: Bytes,
-    /// The repairs in one sentence; `None` if there were none that lose or change anything.
+    /// The repairs in one sentence; `None` if none of them loses or changes anything.
     pub(super) note: Option<Box<str>>,
 }
 
-/// Repairs an entry that a server of this era listed. One that is no object stays as it is.
+/// Repairs an entry that a server of this era listed. Anything but an object is unchanged.
 pub(super) fn repair_entry(kind: Kind, raw: &Bytes, source: Era) -> RepairedEntry {
     let mut repairs = Repairs::new(source);
     let shown = members::repair_object(raw, members::entry_members(kind), &mut repairs);
@@ -52,7 +52,7 @@ pub(super) fn repair_entry(kind: Kind, raw: &Bytes, source: Era) -> RepairedEntr
 struct Repairs {
     /// The era of the server.
     source: Era,
-    /// The place within the entry, as a JSON pointer.
+    /// The position within the entry, as a JSON pointer.
     place: String,
     noted: Vec<String>,
     /// The number of all repairs, noted or not.
@@ -82,7 +82,7 @@ impl Repairs {
         Self { source, place: String::new(), noted: Vec::new(), count: 0 }
     }
 
-    /// Does something within a member of the current place.
+    /// Runs `act` within a member of the current position.
     fn within<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.place.len();
         self.place.push('/');
@@ -92,7 +92,7 @@ impl Repairs {
         done
     }
 
-    /// Notes a repair of a member of the current place.
+    /// Notes a repair of a member of the current position.
     fn note(&mut self, kind: RepairKind, name: &str) {
         self.count += 1;
         if self.noted.len() < MAX_NOTES {

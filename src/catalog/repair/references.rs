@@ -1,4 +1,4 @@
-//! References that lead nowhere within their schema. Nothing is ever fetched.
+//! References without a target within their schema. Nothing is ever fetched.
 
 use std::collections::HashSet;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use super::{RepairKind, Repairs};
 use crate::catalog::schema::{DanglingReference, REFERENCES, find_dangling_references};
 
-/// Returns true if a reference leads nowhere. `id` is the keyword that identifies a subschema.
+/// Returns true if a reference has no target. `id` is the keyword that identifies a subschema.
 pub(super) fn has_dangling_references(schema: &Value, id: &'static str) -> bool {
     !find_dangling_references(schema, id).is_empty()
 }
 
-/// Removes references that lead nowhere from a schema of 2020-12. One into an array of `items`, which
-/// was translated, follows it to its new place.
+/// Removes references without a target from a schema of 2020-12. A reference into a translated
+/// array of `items` is moved to the array's new position.
 pub(super) fn drop_dangling_references(schema: &mut Value, repairs: &mut Repairs) {
     let dangling = find_dangling_references(schema, "$id");
     if dangling.is_empty() {
@@ -31,7 +31,8 @@ pub(super) fn drop_dangling_references(schema: &mut Value, repairs: &mut Repairs
     });
 }
 
-/// Edits these references. What is within an object comes before its own: an edit moves the others.
+/// Edits these references. Members of an object come before the object's own reference, because an
+/// edit moves them.
 fn edit_references(
     value: &mut Value,
     all: &HashSet<DanglingReference>,
@@ -51,7 +52,7 @@ fn edit_references(
     }
 }
 
-/// A pointer with `prefixItems` in the place of `items` before each position.
+/// A pointer with `prefixItems` instead of `items` before each position.
 fn follow_tuples(target: &str) -> String {
     let mut parts: Vec<&str> = target.split('/').collect();
     let is_position = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Entries with flaws, and what clients see of them.
+//! Entries with flaws, and their forms for clients.
 
 mod schemas;
 
@@ -167,7 +167,7 @@ fn real_definitions_keep_their_bytes() {
     assert!(count > 250, "{count}");
 }
 
-/// The values that a member may be given wrongly.
+/// Wrong values for a member.
 fn wrong_values() -> Vec<Value> {
     vec![
         json!(null),
@@ -187,7 +187,7 @@ fn wrong_values() -> Vec<Value> {
     ]
 }
 
-/// The places of an entry that get wrong values, as JSON pointers.
+/// The positions of an entry that get wrong values, as JSON pointers.
 fn places(kind: Kind) -> Vec<&'static str> {
     let common = ["/title", "/description", "/_meta", "/icons", "/icons/0", "/icons/0/sizes"];
     let more = ["/icons/0/theme", "/icons/0/mimeType", "/annotations"];
@@ -226,7 +226,7 @@ fn places(kind: Kind) -> Vec<&'static str> {
     common.into_iter().chain(more).chain(own.iter().copied()).collect()
 }
 
-/// An entry with all that the schema defines.
+/// An entry with everything that the schema defines.
 fn whole_entry(kind: Kind) -> Value {
     let mut entry = json!({
         "title": "T", "description": "D", "_meta": { "a": 1 },
@@ -259,7 +259,7 @@ fn whole_entry(kind: Kind) -> Value {
     entry
 }
 
-/// Puts a value at a place of an entry, which may lack it.
+/// Puts a value at a position of an entry, which may lack it.
 fn put(entry: &mut Value, place: &str, value: Value) {
     let (outer, name) = place.rsplit_once('/').unwrap();
     match entry.pointer_mut(outer).unwrap() {
@@ -374,7 +374,7 @@ fn a_schema_of_anything_but_objects_is_within_an_object_for_legacy_clients() {
     }
     let plain = tool(r#"{"type":"object", "properties": {"a":{}}}"#);
     assert_eq!(legacy_tool(plain.as_bytes()), None);
-    // A Legacy server means an object, whether or not it says so.
+    // A Legacy server means an object, even without a type.
     let untyped = tool(r#"{"properties":{"a":{}}}"#);
     let compiled = Tool::parse(untyped.as_bytes(), HeaderRules::Ignore).unwrap();
     let typed = tool(r#"{"type":"object","properties":{"a":{}}}"#);

@@ -12,7 +12,7 @@ pub(super) enum Dialect {
     /// Draft-06 and draft-07.
     Draft7,
     Draft201909,
-    /// 2020-12, also of schemas that declare nothing, or a dialect that is unknown.
+    /// 2020-12, also for schemas that declare nothing, or an unknown dialect.
     Draft202012,
 }
 
@@ -34,7 +34,7 @@ impl Dialect {
     }
 }
 
-/// Translates what a dialect means by keywords that 2020-12 also has, or ignores.
+/// Translates the meaning that keywords of 2020-12, or ignored ones, have in another dialect.
 pub(super) fn translate_from(
     from: Dialect,
     members: &mut Map<String, Value>,
@@ -111,7 +111,7 @@ pub(super) fn translate_tuple(members: &mut Map<String, Value>, repairs: &mut Re
     repairs.note(RepairKind::Translated, "items");
 }
 
-/// Draft-03: `required: true` on a property, in the place of its name in `required`.
+/// Draft-03: `required: true` on a property, instead of its name in `required`.
 pub(super) fn translate_required_properties(
     members: &mut Map<String, Value>,
     repairs: &mut Repairs,
@@ -141,7 +141,7 @@ pub(super) fn translate_required_properties(
     }
 }
 
-/// Draft-07 and before: `$id: "#name"` in the place of `$anchor`.
+/// Draft-07 and before: `$id: "#name"` instead of `$anchor`.
 pub(super) fn translate_identifier(members: &mut Map<String, Value>, repairs: &mut Repairs) {
     let name = members.get("$id").and_then(Value::as_str).and_then(|id| id.strip_prefix('#'));
     let Some(name) = name.filter(|name| is_anchor(name)).map(str::to_owned) else { return };
@@ -150,8 +150,8 @@ pub(super) fn translate_identifier(members: &mut Map<String, Value>, repairs: &m
     repairs.note(RepairKind::Translated, "$id");
 }
 
-/// Regular expressions of `patternProperties` in the spelling of ECMA-262. A broken one would have
-/// allowed more properties, so without it all are allowed.
+/// Translates regular expressions of `patternProperties` to the spelling of ECMA-262. A broken one
+/// would have allowed more properties, so without it all are allowed.
 pub(super) fn translate_pattern_names(
     members: &mut Map<String, Value>,
     repairs: &mut Repairs,
@@ -177,8 +177,8 @@ pub(super) fn translate_pattern_names(
     }
 }
 
-/// The keywords that have an effect beside `$ref` where its siblings are ignored: references may
-/// lead to definitions there, and annotations are for readers.
+/// The keywords that have an effect beside `$ref` in dialects that ignore its siblings: references
+/// may lead to definitions there, and annotations are for readers.
 const EFFECTIVE_BESIDE_REFERENCE: [&str; 10] = [
     "$ref",
     "$defs",

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The schema of a tool as clients see it, and whether the tool is listed.
+/// The schema of a tool as clients see it.
 fn repaired(schema: &str) -> Value {
     let raw = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
     let tool = Tool::parse(raw.as_bytes(), HeaderRules::Ignore);
