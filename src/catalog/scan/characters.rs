@@ -1,9 +1,9 @@
-//! Characters that a person does not see, or that change what a person sees.
+//! Characters that are invisible, or that change the visible text.
 
 use super::{ScanFindings, ScanRule};
 use crate::text::is_invisible;
 
-/// Finds hidden characters. Emoji and the scripts that need joiners use some of them honestly.
+/// Finds hidden characters. Emoji and the scripts that need joiners have legitimate uses of some.
 pub(super) fn find_hidden(text: &str, found: &mut ScanFindings) {
     if text.is_ascii() {
         return find_escapes(text, found);
@@ -61,5 +61,5 @@ fn is_right_to_left(c: char) -> bool {
 const FLAG: char = '\u{1f3f4}';
 /// Marks where a long word may be divided.
 const SOFT_HYPHEN: char = '\u{ad}';
-/// From how many invisible characters in a row on they are a message.
+/// So many invisible characters in a row are a message.
 const LONGEST_RUN: usize = 4;

@@ -1,12 +1,11 @@
-//! Text whose letters are shifted, reversed, apart from each other or replaced by digits.
+//! Text with shifted, reversed or spaced letters, or with digits instead of letters.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Returns the text with letters that are apart from each other as words, if it has any:
-/// `i g n o r e`.
+/// Returns the text with spaced letters joined into words, if it has any: `i g n o r e`.
 pub(super) fn join_spaced(folded: &str) -> Option<String> {
     let mut joined = String::with_capacity(folded.len());
     let mut rest = folded;
@@ -105,7 +104,7 @@ fn read_digit(c: char, one: char) -> char {
     }
 }
 
-/// Returns the texts that a text is in a cipher of letters: shifted, mirrored or reversed.
+/// Returns the readings of a text in ciphers of letters: shifted, mirrored or reversed.
 pub(super) fn read_ciphers(folded: &str) -> Vec<String> {
     let Some(pattern) = CIPHER_WORDS.as_ref() else { return Vec::new() };
     let mut found: Vec<LetterCipher> = Vec::new();
@@ -124,7 +123,7 @@ pub(super) fn read_ciphers(folded: &str) -> Vec<String> {
     readings
 }
 
-/// Returns the text with letters that are upside down turned, if it has any.
+/// Returns the text with upside-down letters turned, if it has any.
 pub(super) fn turn_upside_down(text: &str) -> Option<String> {
     let turned = text.chars().filter(|c| TURNED_ONLY.contains(*c)).count();
     if turned < MIN_TURNED {
@@ -144,7 +143,7 @@ enum LetterCipher {
     Shifted(u8),
     /// The first letter of the alphabet is the last.
     Mirrored,
-    /// The last letter comes first.
+    /// The letters are in reverse order.
     Reversed,
 }
 
@@ -179,7 +178,7 @@ fn mirror_letter(c: char) -> char {
     }
 }
 
-/// The ciphers in which a hidden word reads like this.
+/// The ciphers in which a hidden word has this form.
 static CIPHERS: LazyLock<HashMap<String, Vec<LetterCipher>>> = LazyLock::new(|| {
     let mut hidden: HashMap<String, Vec<LetterCipher>> = HashMap::new();
     let shifts = (1..26).map(LetterCipher::Shifted);
@@ -202,7 +201,7 @@ static DIGIT_WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"[a-z0-9]+(?:[@$!|+]+[a-z0-9]+)*|[@$][a-z0-9]*[013457][a-z0-9]*").ok()
 });
 
-/// Words of orders that are looked for in every cipher: long ones, that are in no other text.
+/// Words of orders that are searched for in every cipher: long ones, which no other text contains.
 const TELLING_WORDS: [&str; 14] = [
     "ignore",
     "disregard",
@@ -223,13 +222,13 @@ const TELLING_WORDS: [&str; 14] = [
 const TURNED_ONLY: &str = "ɐɔǝɟƃɥᴉɾʞʅɯɹʇʌʍʎ";
 const TURNED: &str = "ɐqɔpǝɟƃɓɥᴉıɾʞʅןɯuodbɹsʇnʌʍxʎz";
 const UPRIGHT: &str = "abcdefgghiijkllmnopqrstuvwxyz";
-/// The fewest letters that are apart.
+/// The fewest spaced letters.
 const MIN_SPACED: usize = 6;
 /// The most characters between two letters.
 const MAX_SEPARATOR: usize = 4;
 /// The most ciphers in which one text is read.
 const MAX_CIPHERS: usize = 4;
-/// The fewest letters that are upside down.
+/// The fewest upside-down letters.
 const MIN_TURNED: usize = 4;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use unicode_security::confusable_detection::skeleton;
 use crate::call::{NativeName, ServerName};
 use crate::catalog::Kind;
 
-/// Whether a word of a name has letters of several alphabets that are not written together.
+/// Returns true if a word of a name mixes alphabets that are not written together.
 pub(super) fn mixes_alphabets(name: &str) -> bool {
     let words = name.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_ascii()).any(|word| !word.is_single_script())
@@ -45,7 +45,7 @@ impl ConfusableNames {
         Self(found)
     }
 
-    /// Whether a name looks like one of another server.
+    /// Returns true if a name looks like one of another server.
     pub fn has(&self, server: &ServerName, kind: Kind, name: &NativeName) -> bool {
         !self.0.is_empty() && self.0.contains(&(server.clone(), kind, name.clone()))
     }

@@ -1,4 +1,4 @@
-//! Text in an encoding, so that a reviewer does not read it: escapes, markup, Base64 and numbers.
+//! Encoded text, which a reviewer does not read: escapes, markup, Base64 and numbers.
 
 use std::sync::LazyLock;
 
@@ -114,7 +114,7 @@ fn parse_groups(digits: &str, size: usize, radix: u32) -> Option<Vec<u8>> {
     groups.map(|group| u8::from_str_radix(group?, radix).ok()).collect()
 }
 
-/// Finds the words that may be Base64, and those that line breaks or fields divide, as one.
+/// Finds the words that may be Base64. Words that line breaks or fields divide are joined.
 fn find_base64(text: &str) -> Vec<String> {
     let Some(pattern) = BASE64_WORDS.as_ref() else { return Vec::new() };
     let mut words = Vec::new();

@@ -1,8 +1,8 @@
-//! Orders that are not in the text as it is written: in lookalike letters, escapes or encodings, or
-//! divided between fields.
+//! Orders that are disguised in the text: in lookalike letters, escapes or encodings, or divided
+//! between fields.
 //!
-//! Each reading of a text is read again, because disguises are put on each other. The work is
-//! bounded: [`MAX_DEPTH`] readings on top of each other, and [`MAX_READ_BYTES`] of them in all.
+//! Each reading of a text is read again, because disguises can be nested. The work is bounded:
+//! [`MAX_DEPTH`] readings on top of each other, and [`MAX_READ_BYTES`] of them in all.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -32,7 +32,7 @@ pub(super) fn find_disguised(
 
 /// A text in another form.
 struct TextReading {
-    /// The lines that differ from the text as it was, and their neighbours. The others have been
+    /// The lines that differ from the source text, and their neighbours. The others have been
     /// searched and read.
     text: String,
     form: ReadingForm,
@@ -44,25 +44,25 @@ impl TextReading {
     }
 }
 
-/// The reason why a text was in another form.
+/// The form in which a text was disguised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadingForm {
-    /// Honest documents have it, too.
+    /// Markup, which legitimate documents have, too.
     Markup,
-    /// Its words were to be read, but not found.
+    /// The words are visible, but a search does not find them.
     Disguised,
-    /// Digits were in the place of letters, as in identifiers, too.
+    /// Digits instead of letters, as in identifiers.
     Digits,
-    /// Its letters were apart.
+    /// Spaced letters.
     Apart,
-    /// It was not to be read.
+    /// The text is unreadable.
     Encoded,
 }
 
 struct DisguiseSearch<'a> {
-    /// The rules that are broken in plain sight.
+    /// The rules that are broken in plain text.
     known: Vec<ScanRule>,
-    /// Those that are broken in its letters alone.
+    /// The rules that are broken by the letters alone.
     squeezed: Vec<ScanRule>,
     orders: &'a mut FoundOrders,
     found: &'a mut ScanFindings,
@@ -73,7 +73,7 @@ struct DisguiseSearch<'a> {
 }
 
 impl DisguiseSearch<'_> {
-    /// Searches values that are joined: for orders that two of them make together.
+    /// Searches joined values for orders that two of them form together.
     fn search_joined(&mut self, text: &str) {
         let folded = fold_text(text);
         let split = FoundOrders::search(&folded).without(&self.known);
@@ -88,7 +88,7 @@ impl DisguiseSearch<'_> {
         self.orders.add(&squeezed, 0);
     }
 
-    /// Searches names of parameters, in which no blanks are between words.
+    /// Searches names of parameters, which have no spaces between words.
     fn search_keys(&mut self, keys: &str) {
         self.add_squeezed(&fold_text(keys));
     }
@@ -136,7 +136,7 @@ impl DisguiseSearch<'_> {
             // `CC0` reads as an abbreviation of hidden copies, and versions read as hosts.
             orders = orders.without(&[ScanRule::Redirection]);
         }
-        // Honest documents of markup and of shells have these, with escapes.
+        // Legitimate documents of markup and of shells have these, with escapes.
         let is_telling = |rule| !matches!(rule, ScanRule::PromptMarkup | ScanRule::ShellCommand);
         let disguised = orders.rules().any(|rule| rule.weight() >= REPORTED && is_telling(rule));
         if reading.form != ReadingForm::Markup && disguised {
@@ -155,7 +155,7 @@ impl DisguiseSearch<'_> {
     }
 }
 
-/// Returns a text in the forms that it may have been before it was disguised.
+/// Returns the possible forms of a text before it was disguised.
 fn read_forms(text: &str) -> Vec<TextReading> {
     let folded = fold_text(text);
     let mut readings = Vec::new();
@@ -173,8 +173,8 @@ fn read_forms(text: &str) -> Vec<TextReading> {
     readings
 }
 
-/// Returns the lines of a reading that differ from those of its source, with the neighbours with
-/// which they can make an order; the whole reading if its lines are others.
+/// Returns the lines of a reading that differ from those of its source, with the neighbours that
+/// may complete an order; the whole reading if its lines are others.
 fn find_changed_lines(reading: String, source: &str) -> String {
     let lines: Vec<_> = reading.split('\n').collect();
     let before: Vec<_> = source.split('\n').collect();

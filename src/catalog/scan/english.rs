@@ -2,15 +2,15 @@
 
 use super::ScanRule;
 
-/// The patterns of each rule, in lower case and without accents, as the text is that they search.
-/// A dot matches line ends, too.
+/// The patterns of each rule, in lower case and without accents, like the searched text. A dot
+/// matches line ends, too.
 pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
     // Ignore earlier instructions.
     (
         ScanRule::Override,
         r"\b(ignor(e|ing)|disregard(ing)?|forget|overrid(e|es|ing)|supersed(e|es|ing)|bypass)\b\W+(\w+\W+){0,4}(previous|prior|earlier|preceding|above|foregoing|former|original|initial|system|safety|developer)\b\W+(\w+\W+){0,3}(instruct|guid|prompt|rule|direct|command|polic|restrict|told|constraint)",
     ),
-    // Parameters of honest APIs override a system's default message.
+    // Parameters of legitimate APIs override a system's default message.
     (
         ScanRule::Override,
         r"\b(ignor(e|ing)|disregard(ing)?|forget)\b\W+(\w+\W+){0,4}(previous|prior|earlier|preceding|above|original|initial|system|safety|developer)\b\W+(\w+\W+){0,3}message",
@@ -27,7 +27,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Override,
         r"\b(takes?|has|have) (precedence|priority) over\b.{0,40}\b((system|user|developer|your)('s)? (\w+ )?(message|rule|request|polic|wish|setting)|instructions?\b|(system )?prompts?\b|guidelines?\b)",
     ),
-    // Do not tell the user.
+    // Conceal something from the user.
     (
         ScanRule::Concealment,
         r"\b(do not|don'?t|never|must not|should not|without|avoid|need not|no need to|not)\b[^\w.!?;]+(\w+[^\w.!?;]+){0,3}(tell|inform|mention|reveal|disclos|notify|alert|explain|telling|warn|let)\w*\b[^\w.!?;]+(\w+[^\w.!?;]+){0,8}(user|human|customer|operator|them|him|anyone)\b",
@@ -48,7 +48,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Concealment,
         r"\b(do not|don'?t|never)\b\W+(mention|reveal|disclose|discuss|log|display)\b.{0,25}\b(this (step|instruction|parameter|tool|note|request|behaviou?r)|these (steps|instructions))",
     ),
-    // Read where credentials are.
+    // Read credentials at their usual locations.
     (
         ScanRule::Secrets,
         r"\b(read|open|cat|load|access|include|copy|send|attach|pass|append|put|upload|fetch|collect|extract|paste|supply|provide|contents?|dump|print|encode)\b.{0,80}(\.ssh\b|\bid_(rsa|ed25519|ecdsa|dsa)\b|\.aws/|\.netrc\b|\.npmrc\b|\.git-credentials|\.kube/config|\.gnupg|/etc/(passwd|shadow)|\.env\b (file|and|into|as)|mcp\.json\b|\.docker/config|keychain|wallet\.dat|\.bash_history|\.zsh_history)",
@@ -98,7 +98,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Redirection,
         r"\b(change|replace|rewrite|substitute|swap|alter)\b.{0,30}\b(recipient|address|account number|iban|phone number|destination|payee|wallet)\b",
     ),
-    // Before all others.
+    // Precedence over all other tools.
     (
         ScanRule::Precedence,
         r"\b(before|prior to)\b.{0,20}\b(using|calling|invoking|running|executing)?\s*(this|any|any other|every|other|all other|another) tools?\b|\b(must|should)( always)? be (called|used|invoked|run) (first|before|every)|\balways (call|use|run|invoke) this tool\b|\bbefore (any|every) (other )?(tool|action|answer|response)",
@@ -111,7 +111,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Precedence,
         r"\bfirst\b,?\s+(read|open|send|load|fetch|cat|collect|copy)\b|\bprior to calling this\b|\bbefore (using|calling|running|reviewing|answering)\b.{0,25}\b(read|open|send|load|collect)\b",
     ),
-    // Or else.
+    // Threats.
     (
         ScanRule::Pressure,
         r"\b(otherwise|or else|fails? otherwise|will (fail|break|not work|be wrong|be blocked|crash)( unless| otherwise)?|unless you|if you do not|required for (compliance|security|audit|verification)|mandatory|non-negotiable|it is (critical|crucial|vital) that you)\b",
@@ -147,7 +147,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Override,
         r"\b(ignor(e|es|ing)|disregard(ing)?|forget(ting)?|pay no (attention|heed) to|take no notice of|do not (follow|obey|heed)|stop (following|obeying)|set aside|put aside|throw (out|away)|discard|dismiss|disobey|abandon|unlearn)\b\W+(\w+\W+){0,3}(instructions?|guidelines?|guidance|guardrails?|rules|directives?|orders|restrictions|constraints|prompts?)\b[^.!?\n]{0,40}\b(so far|earlier|before|previously|above|until now|(was|were|been|have|had) (given|received|taught|told)|gave you|given to you|you (follow|got|received|have|had|operate|were)|from (the|your) (system|developer|operator|user|owner))\b",
     ),
-    // Not two words before it: parameters of honest APIs override the default system message.
+    // Not two words before it: parameters of legitimate APIs override the default system message.
     (
         ScanRule::Override,
         r"\b(outranks?|overrides?|supersedes?|trumps?|overrules?)\b\W+(\w+\W+)?(system|developer) messages?\b",
@@ -176,7 +176,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Persona,
         r"\byour (new|real|true|actual|only|sole|primary) (instructions?|tasks?|objective|goal|purpose|job|mission|role|orders|directive)\b|\b(new|updated|revised) (system )?(instructions|prompt|directives?) (for (the|you|any|all)|from (the|your)|:)|\bfrom now on,? (you|the (assistant|model|agent|ai))\b|\bpretend (to be|that you|you)\b|\b(obey|comply with|carry out) (only |every |all |any |each )?(\w+ )?(orders?|commands?|instructions?) (from|in|of|found|inside|contained)\b",
     ),
-    // Keep it from the user, in other words.
+    // Conceal something from the user, in other words.
     (
         ScanRule::Concealment,
         r"\b(user|human|customer|operator|person|client|owner|reader)s?\b[^.!?\n]{0,40}\b((must|should|shall|need|may|can|will|ought|does|do|did|is|are)(n'?t| not| never)( to| need to| have to| supposed to| allowed to| meant to)? (ever |be )?(know|see|seeing|learn|notice|find out|hear|realis\w+|realiz\w+|suspect|aware|told|informed|notified|shown|alerted|warned)|(stays?|remains?|be kept|is kept|are kept|left) (unaware|oblivious|in the dark|uninformed|ignorant)|none the wiser|never (knows?|sees?|learns?|notices?|finds? out|hears?|realis\w+|realiz\w+|suspects?))\b[^.!?\n]{0,10}\b(this|it|that|about|of|any|the|these|what|why|how)?\b",
@@ -240,7 +240,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Redirection,
         r"\b(every|each|all|any|everything|whatever)\b[^.!?\n]{0,60}\b(copied|forwarded|sent|mirrored|relayed|posted|reported|duplicated|uploaded|submitted|shared|delivered|transmitted|streamed|goes|go)\b[^!?\n]{0,30}\b(to|with|at)\b[^!?\n]{0,20}(https?://|[\w.+-]+@[\w-]+\.[a-z])|\b(payments?|transfers?|refunds?|funds|money|invoices?|deposits?|proceeds|payouts?|donations?)\b[^.!?\n]{0,40}\b(go|goes|sent|routed|paid|land|directed|credited|wired|transferred|redirected|made)\b[^.!?\n]{0,20}\b(to|into|out to)\b[^!?\n]{0,30}(0x[0-9a-f]{6,}|\b[a-z]{2}\d{2} ?[a-z0-9]{4}|\bbc1|@[\w-]+\.[a-z]|\d{7,})",
     ),
-    // No questions.
+    // Act without questions.
     (
         ScanRule::Persona,
         r"\b(do not|don'?t|never|without|no need to|instead of) (ask(ing)?|request(ing)?|wait(ing)?|seek(ing)?|requir(e|ing)|prompt(ing)?|check(ing)?|consult(ing)?)\b[^.!?\n]{0,30}\b(confirm|confirmation|approval|permission|consent|authoris\w+|authoriz\w+|(the )?user\b[^.!?\n]{0,12}\b(first|before|again|whether|for)|them first)\b|\b(auto-?(approve|confirm|accept)|assume|treat|consider|mark)\b[^.!?\n]{0,60}\b((the )?(user|owner|human|customer)( has| had)? (already )?(agreed|consented|approved|confirmed|authoris\w+|authoriz\w+)|(already |pre-?|as )(approved|confirmed|authoris\w+|authoriz\w+|consented))\b",
@@ -249,7 +249,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
         ScanRule::Persona,
         r"\b(disable|turn off|switch off|deactivate|bypass|circumvent|evade|remove|suppress|lift|skip|silence)\b\W+(\w+\W+){0,3}(safety|guardrails?|content filters?|safeguards|human (approval|review|oversight)|user (approval|confirmations?|consent)|confirmation (dialogs?|prompts?|steps?|questions?)|permission (prompts?|checks?|dialogs?)|approval (prompts?|steps?|dialogs?)|audit (log(ging)?|trail)|sandbox(ing)?|moderation)\b",
     ),
-    // Before all others, in other words.
+    // Precedence over all other tools, in other words.
     (
         ScanRule::Precedence,
         r"\b(before (doing )?anything else|at the (start|beginning) of (every|each) (conversation|session|chat|task|turn|reply)|(takes?|has|have|given?) (priority|precedence|preference) over (all |any |every )?(other|the other|\w+) (tools?|servers?)|(replaces?|supersedes?|is better than|outranks) (all |any |every )?(other|the other|the built-in|the official) (\w+ )?(tools?|servers?)|(is|are|was|were|has been|have been) (now )?(deprecated|broken|unsafe|compromised|hacked|malicious|obsolete|disabled|unreliable|insecure)[^.!?\n]{0,40}use this|the (other|official|original|built-in) (\w+ )?(tool|server|version)s? (is|are) (deprecated|broken|unsafe|compromised|obsolete|disabled|unreliable|insecure)|after (every|each) (other )?(tool( call)?|message|answer|reply|call)|with (every|each) (tool )?call)\b",
@@ -260,7 +260,7 @@ pub(super) static ENGLISH_RULES: &[(ScanRule, &str)] = &[
     ),
 ];
 
-/// Patterns for a text without anything between its letters; a full stop ends a sentence.
+/// Patterns for a text with nothing between its letters; a full stop ends a sentence.
 pub(super) static SQUEEZED_RULES: &[(ScanRule, &str)] = &[
     (
         ScanRule::Override,

@@ -1,4 +1,4 @@
-//! The forms of a text in which the rules search: without accents and invisible characters, and with
+//! The forms of a text that the rules search: without accents and invisible characters, and with
 //! each letter read as the Latin letter that it resembles.
 
 use std::iter::once;
@@ -22,7 +22,7 @@ pub(super) fn fold_text(text: &str) -> String {
     folded
 }
 
-/// Returns a pattern in the form of the texts that it searches; its ASCII characters stay.
+/// Returns a pattern in the form of the texts that it searches. Its ASCII characters are unchanged.
 pub(super) fn fold_pattern(pattern: &str) -> String {
     let mut folded = String::with_capacity(pattern.len());
     for c in pattern.chars().nfc() {
@@ -114,7 +114,7 @@ fn push_plain(c: char, folded: &mut String) {
     }
 }
 
-/// Returns true for accents and vowel points that a text can be read without.
+/// Returns true for accents and vowel points that are not needed to read a text.
 fn is_stripped_mark(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5c7}' | '\u{64b}'..='\u{65f}'
@@ -149,14 +149,14 @@ fn read_prototype(c: char) -> Option<char> {
     }
 }
 
-/// The small letters whose prototype is another text, such as `rn` for `m`.
+/// The small letters with another text as their prototype, such as `rn` for `m`.
 static LETTERS_BY_PROTOTYPE: LazyLock<Vec<(String, char)>> = LazyLock::new(|| {
     let prototype = |letter: char| skeleton(&letter.to_string()).collect::<String>();
     let letters = ('a'..='z').map(|letter| (prototype(letter), letter));
     letters.filter(|(known, letter)| *known != letter.to_string()).collect()
 });
 
-/// Returns the letter of a symbol that spells words: of a flag, a sign, small capitals or Braille.
+/// Returns the letter of a symbol that spells words: a flag, a sign, a small capital or Braille.
 fn read_symbol(c: char) -> Option<char> {
     if c.is_ascii() {
         return None;
@@ -173,8 +173,8 @@ fn read_symbol(c: char) -> Option<char> {
     }
 }
 
-/// Returns the Latin letter that a reader takes a letter for within a Latin word, although the
-/// table of confusables does not have the pair.
+/// Returns the Latin letter that a reader sees in a letter within a Latin word, although the table
+/// of confusables does not have the pair.
 fn read_loosely(c: char) -> Option<char> {
     LOOSE_PAIRS.iter().find(|(from, _)| *from == c).map(|(_, to)| *to)
 }

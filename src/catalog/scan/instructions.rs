@@ -28,7 +28,7 @@ impl FoundOrders {
         found
     }
 
-    /// Finds orders in a folded text whose letters are apart: `i-g-n-o-r-e`, or half of a word in
+    /// Finds orders in a folded text with separated letters: `i-g-n-o-r-e`, or half of a word in
     /// another field.
     pub(super) fn search_squeezed(folded: &str) -> Self {
         let mut found = Self::default();
@@ -45,7 +45,7 @@ impl FoundOrders {
             return;
         }
         for (rule, pattern) in patterns {
-            // Most texts match nothing, which is found out faster than where they match.
+            // Most texts match nothing, and that check is faster than finding positions.
             if pattern.is_match(text.as_bytes()) {
                 let places = pattern.find_iter(text.as_bytes()).take(MAX_PLACES);
                 self.0.extend(places.map(|place| (place.start(), *rule)));
@@ -58,12 +58,12 @@ impl FoundOrders {
         self.0.extend(other.0.iter().map(|(place, rule)| (start + place, *rule)));
     }
 
-    /// Returns the orders that break a rule which `known` lacks.
+    /// Returns the orders that break a rule outside `known`.
     pub(super) fn without(&self, known: &[ScanRule]) -> Self {
         Self(self.0.iter().filter(|(_, rule)| !known.contains(rule)).copied().collect())
     }
 
-    /// The weight of the passage that breaks most rules, each of which counts once.
+    /// The weight of the passage that breaks most rules. Each rule counts once.
     pub(super) fn heaviest_passage(&mut self) -> u32 {
         self.0.sort_unstable();
         let mut near: HashMap<ScanRule, usize> = HashMap::new();
@@ -99,7 +99,7 @@ static PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
     compile_rules(english.chain(latin_rules()))
 });
 
-/// The patterns in other letters, whose words are found without blanks, too.
+/// The patterns in other scripts. Their words are also found without spaces.
 static SCRIPT_PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> =
     LazyLock::new(|| compile_rules(script_rules()));
 
@@ -108,8 +108,8 @@ static SQUEEZED_PATTERNS: LazyLock<Vec<(ScanRule, Regex)>> = LazyLock::new(|| {
     compile_rules(rules)
 });
 
-/// Compiles a pattern that searches bytes: words of every alphabet, repeated, make automata that
-/// take ten times as long to build. A test compiles all of them.
+/// Compiles a pattern that searches bytes: repeated words of every alphabet make automata that take
+/// ten times as long to build. A test compiles all of them.
 fn compile_pattern(pattern: &str) -> Result<Regex, regex::Error> {
     let mut builder = RegexBuilder::new(&fold_pattern(pattern));
     builder.unicode(false).dot_matches_new_line(true).build()
@@ -149,11 +149,11 @@ fn is_vowel_sign(c: char) -> bool {
 
 /// The fewest bytes of an order; most keys and types are shorter.
 const MIN_ORDER_BYTES: usize = 8;
-/// The fewest letters of the last word of a sentence: single letters are apart from each other.
+/// The fewest letters of the last word of a sentence: separated letters are no words.
 const MIN_LAST_WORD: usize = 3;
 /// The bytes within which rules count together.
 const PASSAGE: usize = 1024;
-/// The most places of one pattern in one text.
+/// The most positions of one pattern in one text.
 const MAX_PLACES: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Orders for a model in languages other than English.
 //!
 //! Each language names the words of an order; the rules combine them. Words are in lower case and
-//! without accents, as the texts are in which they are searched for.
+//! without accents, like the searched texts.
 
 use super::ScanRule;
 use super::latin_words::LATIN_LANGUAGES;
@@ -11,11 +11,11 @@ use super::script_words::SCRIPT_LANGUAGES;
 pub(super) struct LanguageWords {
     /// Verbs that ask to ignore something.
     pub(super) ignore: &'static str,
-    /// Adjectives of the instructions that a model has: previous, all, its own.
+    /// Adjectives of a model's instructions: previous, all, its own.
     pub(super) earlier: &'static str,
     /// Instructions of a model.
     pub(super) orders: &'static str,
-    /// Phrases that ask not to tell something.
+    /// Phrases that ask for silence about something.
     pub(super) hush: &'static str,
     /// The user.
     pub(super) user: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct LanguageWords {
     pub(super) send: &'static str,
     /// Credentials.
     pub(super) secrets: &'static str,
-    /// The conversation, or the prompt of the system.
+    /// The conversation, or the system prompt.
     pub(super) talk: &'static str,
     /// Phrases that ask to act without a question.
     pub(super) unasked: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct LanguageWords {
     pub(super) verbs: VerbPlace,
 }
 
-/// The place of a verb in an order.
+/// The position of a verb in an order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum VerbPlace {
     BeforeObject,
@@ -45,7 +45,7 @@ pub(super) fn latin_rules() -> impl Iterator<Item = (ScanRule, String)> {
     list_rules(LATIN_LANGUAGES).chain([copies])
 }
 
-/// Returns the patterns of languages with letters of their own, which no ASCII text matches.
+/// Returns the patterns of languages with letters of their own. No ASCII text matches them.
 pub(super) fn script_rules() -> impl Iterator<Item = (ScanRule, String)> {
     list_rules(SCRIPT_LANGUAGES)
 }
@@ -63,12 +63,12 @@ fn list_rules(languages: &[LanguageWords]) -> impl Iterator<Item = (ScanRule, St
 }
 
 impl LanguageWords {
-    /// The instructions that a model has, with the adjective on either side.
+    /// The instructions of a model, with the adjective on either side.
     fn describe_orders(&self) -> String {
         format!("{}|{SYSTEM_PROMPTS}", join_either(self.earlier, self.orders, 60))
     }
 
-    /// The credentials, and the files in which they are.
+    /// The credentials, and their files.
     fn list_secrets(&self) -> String {
         format!("{}|{SECRET_FILES}", self.secrets)
     }
@@ -91,7 +91,7 @@ fn join_either(first: &str, second: &str, most: usize) -> String {
     format!("{}|{}", join_words(first, second, most), join_words(second, first, most))
 }
 
-/// The prompt of the system, which needs no adjective.
+/// The system prompt, which needs no adjective.
 const SYSTEM_PROMPTS: &str = "system-?prompt|prompt (?:du |de |do |del )?(?:systeme|sistema)\
     |systeemprompt|prompt\\S* systemow|sistem prompt|prompt sistem|系统提示|系統提示|系统指令\
     |システムプロンプト|시스템 프롬프트|системн\\S* промпт";

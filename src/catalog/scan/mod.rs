@@ -1,9 +1,9 @@
-//! Texts in a definition that are meant to deceive a person or to steer a model.
+//! Finds texts in a definition that may deceive a user or steer a model.
 //!
-//! Pure and linear in the definition, which is bounded. Each rule adds its weight; what is found
-//! counts from [`REPORTED`] on, and is grave from [`GRAVE`] on. Rules that honest definitions break,
-//! too, count only together, and rules about words only within one passage: the documentation of a
-//! large API has most of these words somewhere.
+//! The scan is pure, and linear in the definition, which is bounded. Each broken rule adds its
+//! weight. The sum is reported from [`REPORTED`] on, and is grave from [`GRAVE`] on. Rules that
+//! legitimate definitions break, too, count only together, and rules about words only within one
+//! passage: the documentation of a large API has most of these words somewhere.
 
 mod characters;
 mod ciphers;
@@ -65,8 +65,8 @@ impl ScanFindings {
         found
     }
 
-    /// Searches texts one by one; a text that the definition repeats is searched once, and counts
-    /// wherever it is.
+    /// Searches texts one by one. A repeated text is searched once, and counts at each of its
+    /// positions.
     fn search_each(&mut self, texts: &[&str]) -> FoundOrders {
         let mut searched: HashMap<&str, FoundOrders> = HashMap::new();
         let mut orders = FoundOrders::default();
@@ -104,7 +104,7 @@ impl ScanFindings {
         if self.weight() >= REPORTED { &self.rules } else { &[] }
     }
 
-    /// Whether the definition is to be held. A long one is not for its length: resources of
+    /// Returns true if the definition has to be held. Length alone is no reason: resources of
     /// Kubernetes take a megabyte.
     pub fn is_grave(&self) -> bool {
         let length = if self.has(ScanRule::TooLong) { ScanRule::TooLong.weight() } else { 0 };
@@ -125,9 +125,9 @@ impl fmt::Display for ScanFindings {
 }
 
 /// The most bytes of a definition's texts that are searched for orders. Hidden characters are found
-/// in all.
+/// in all of them.
 const MAX_SEARCHED_BYTES: usize = 256 * 1024;
-/// The weight from which on findings are reported.
+/// The weight from which findings are reported.
 const REPORTED: u32 = 2;
-/// The weight from which on a definition is held.
+/// The weight from which a definition is held.
 const GRAVE: u32 = 4;

@@ -17,11 +17,11 @@ pub enum ScanRule {
     MixedAlphabets,
     /// A name that looks like that of another server's tool or prompt.
     ConfusableName,
-    /// Tells the model to ignore its instructions.
+    /// Orders the model to ignore its instructions.
     Override,
-    /// Tells the model to keep something from the user.
+    /// Orders the model to conceal something from the user.
     Concealment,
-    /// Mentions where credentials are stored, as something to read or send.
+    /// Mentions the location of credentials, as something to read or send.
     Secrets,
     /// Markup of prompts: `<system>`, `<IMPORTANT>`.
     PromptMarkup,
@@ -43,7 +43,8 @@ pub enum ScanRule {
     EncodedText,
     /// Encoded text that gives orders.
     EncodedOrders,
-    /// Orders that a reader of the text does not see: lookalike letters, escapes, letters apart.
+    /// Orders that a reader of the text does not see: lookalike letters, escapes, separated
+    /// letters.
     DisguisedOrders,
     /// More text than is searched for orders.
     TooLong,
@@ -75,8 +76,8 @@ impl ScanRule {
         }
     }
 
-    /// Returns true for a rule about words, which mean something together if they are near each
-    /// other.
+    /// Returns true for a rule about words. Such rules are significant together if they are near
+    /// each other.
     pub(super) fn is_about_words(self) -> bool {
         matches!(
             self,

@@ -44,7 +44,7 @@ impl Sample {
     }
 }
 
-/// How many of a part of the corpus are reported, and how many are held.
+/// The share of a part of the corpus that is reported, and the share that is held.
 fn count_found(part: &str, text: &str) -> [f64; 3] {
     let samples: Vec<Sample> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -142,7 +142,7 @@ fn rules_about_words_count_together_within_a_passage_only() {
     let between = "A sentence of the documentation that says nothing. ".repeat(40);
     let far = scan(&format!("{conversation} {between} {precedence} {between} {pressure}"));
     assert!(!far.is_grave() && !far.rules().is_empty(), "{far}");
-    // What is far away takes nothing from what is near.
+    // Distant words do not reduce the weight of near ones.
     let decoy = scan(&format!("{precedence} {between} {conversation} {precedence} {pressure}"));
     assert!(decoy.is_grave());
 }

@@ -87,14 +87,14 @@ fn collect_titles_first<'a>(value: &'a Value, key: &str, lines: &mut Vec<&'a str
 }
 
 /// Joins lines, but leaves out passages that were `seen` before: the schemas of a large API repeat
-/// the same hundred lines in one definition. Any [`MAX_SPLIT`] lines that follow each other in the
-/// definition do so here, at least once.
+/// the same hundred lines in one definition. Any [`MAX_SPLIT`] consecutive lines of the definition
+/// are also consecutive here, at least once.
 fn join_lines<'a, 'b>(lines: &'b [&'a str], seen: &mut HashSet<&'b [&'a str]>) -> String {
     join_windows(lines, |_, window| seen.insert(window))
 }
 
-/// Joins the lines that are in a wanted window: [`MAX_SPLIT`] lines that follow each other, or all
-/// if there are fewer. `is_wanted` gets the position of the window's first line, and the window.
+/// Joins the lines that are in a wanted window: [`MAX_SPLIT`] consecutive lines, or all if there
+/// are fewer. `is_wanted` gets the position of the window's first line, and the window.
 pub(super) fn join_windows<'a, 'b>(
     lines: &'b [&'a str],
     mut is_wanted: impl FnMut(usize, &'b [&'a str]) -> bool,
@@ -120,7 +120,7 @@ fn is_prose(key: &str, text: &str) -> bool {
 pub(super) const MAX_SPLIT: usize = 4;
 /// The members that clients show before others.
 const SHOWN_FIRST: [&str; 4] = ["name", "title", "annotations", "description"];
-/// Keywords of JSON Schema and MCP whose values are no prose.
+/// Keywords of JSON Schema and MCP with values that are no prose.
 const KEYWORDS: [&str; 7] =
     ["type", "format", "$schema", "$ref", "mimeType", "contentEncoding", "taskSupport"];
 /// Keys of definitions, which would separate the names of two parameters.
