@@ -16,7 +16,7 @@ pub(super) const MAX_SUBSCHEMAS: usize = 4096;
 /// The most regular expressions in one schema.
 pub(super) const MAX_PATTERNS: usize = 256;
 
-/// What the compiler needs to know about a schema that is within bounds.
+/// The findings about a schema within bounds that its compilation needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SchemaCensus<'a> {
     pub subschemas: usize,
@@ -26,8 +26,8 @@ pub(super) struct SchemaCensus<'a> {
 
 /// Counts subschemas, and finds the patterns.
 ///
-/// Objects that are data (a `default`, an `enum` member) count as subschemas
-/// too: the bound is generous, so telling them apart gains nothing.
+/// Objects that are data (a `default`, an `enum` member) count as subschemas too: the bound is
+/// generous, so distinguishing them gains nothing.
 pub(super) fn take_census(schema: &Value) -> Result<SchemaCensus<'_>, SchemaError> {
     let mut census = SchemaCensus::default();
     let mut patterns = 0;

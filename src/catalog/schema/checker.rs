@@ -1,10 +1,10 @@
 //! The complete validator of a schema, built on demand.
 //!
-//! A validator takes tens of kilobytes, and most calls never need it: the quick
-//! check ([`super::glance`]) admits their arguments. So it is kept only for
-//! schemas that the quick check cannot handle; the others build it at the first
-//! call that needs it. Before that, one is built and dropped to check that the
-//! schema is valid, unless it is plainly valid ([`super::plain`]).
+//! A validator takes tens of kilobytes, and most calls never need it: the quick check
+//! ([`super::glance`]) admits their arguments. So it is kept only for schemas that the quick check
+//! cannot handle; the others build it at the first call that needs it. Before that, a validator is
+//! built and dropped to check that the schema is valid, unless it is plainly valid
+//! ([`super::plain`]).
 
 use std::sync::OnceLock;
 

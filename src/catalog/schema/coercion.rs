@@ -1,11 +1,11 @@
-//! Arguments that stand for others, which the schema wants.
+//! Coerces arguments to the types that the schema requires.
 //!
-//! Models write `"3"` for 3, and lists as JSON text. A string is replaced only where its text is
-//! JSON of a kind that the schema wants there, and where the schema does not want a string.
-//! Some clients send `null` for each property that the model left out. It is dropped where the
-//! schema declares the property and does not allow `null`; members of maps and items of arrays are
-//! kept. All other bytes stay as they are, and the result is checked like any other arguments, so
-//! that a required property is never dropped.
+//! Models write `"3"` for 3, and lists as JSON text. A string is replaced only if its text is JSON
+//! of a type that the schema allows there, and if the schema does not allow a string. Some clients
+//! send `null` for each property that the model left out. It is dropped if the schema declares the
+//! property and does not allow `null`; members of maps and items of arrays are kept. All other
+//! bytes are unchanged, and the result is checked like any other arguments, so that a required
+//! property is never dropped.
 
 use std::collections::BTreeMap;
 
@@ -19,35 +19,35 @@ use super::{ArgumentSchema, CompiledRule, MAX_ARGUMENT_DEPTH};
 use crate::jsonrpc::{Members, Splice, parse_strict, span_of};
 use crate::text::escape_pointer_step;
 
-/// Arguments in which strings were replaced by what they stand for, and nulls dropped.
+/// Arguments with coerced strings, and without rejected nulls.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CoercedArguments {
     /// The raw arguments, which fit the schema.
     pub raw: Vec<u8>,
-    /// The JSON pointers of what was replaced or dropped.
+    /// The JSON pointers of the replaced and dropped values.
     pub paths: Vec<String>,
 }
 
-/// What happens to values, by their JSON pointers.
+/// The coercions of values, by their JSON pointers.
 type Coercions = BTreeMap<String, Coercion>;
 
-/// What happens to a value that the schema does not allow.
+/// The coercion of a value that the schema does not allow.
 #[derive(Debug)]
 enum Coercion {
-    /// The value that a string stands for takes its place: raw, on one line.
+    /// Replaces a string by its value: raw, on one line.
     Replace(String),
-    /// The member with this value is dropped.
+    /// Drops the member with this value.
     Drop,
 }
 
 impl ArgumentSchema {
-    /// The arguments that these stand for, if strings in them can be replaced and nulls dropped so
-    /// that they fit the schema.
+    /// Coerces these arguments; `None` if replacing strings and dropping nulls does not make them
+    /// fit the schema.
     pub fn coerce(&self, arguments: &[u8]) -> Option<CoercedArguments> {
         let CompiledRule::Schema { checker, reach, .. } = &self.rule else { return None };
         let validator = checker.validator().ok()?;
         let (mut raw, mut paths) = (arguments.to_vec(), Vec::new());
-        // A list that was a string may have strings for its items.
+        // A list that was a string may have strings as its items.
         for _ in 0..=MAX_ROUNDS {
             let value = parse_strict(&raw, MAX_ARGUMENT_DEPTH).ok()?;
             if validator.is_valid(&value) {
@@ -80,7 +80,7 @@ fn find_coercions(validator: &Validator, value: &Value) -> Coercions {
     found.collect()
 }
 
-/// The value that a string stands for, if the schema wants one of its kind.
+/// The value of a string's text, if the schema requires one of its type.
 fn replacement(error: &ValidationError<'_>, text: &str) -> Option<String> {
     let meant = parse_strict(text.as_bytes(), MAX_ARGUMENT_DEPTH).ok()?;
     let is_wanted = match error.kind() {
@@ -92,19 +92,19 @@ fn replacement(error: &ValidationError<'_>, text: &str) -> Option<String> {
         }
         _ => false,
     };
-    // Valid JSON has line breaks between its values only, where a server on standard input would
-    // take them for the end of the message.
+    // Valid JSON has line breaks only between its values, and a server on standard input would take
+    // them for the end of the message.
     is_wanted.then(|| text.replace(['\n', '\r'], " "))
 }
 
-/// Whether the alternative with these errors is the empty string, which stands for an absent
-/// argument: it wants no other string.
+/// Returns true if the alternative with these errors is the empty string, which stands for an
+/// absent argument: it allows no other string.
 fn allows_only_nothing(errors: &[ValidationError<'_>]) -> bool {
     let [error] = errors else { return false };
     matches!(error.kind(), Kind::Constant { expected_value } if **expected_value == "")
 }
 
-/// Whether an error is that the schema does not allow `null` for a property that it declares.
+/// Returns true if the schema does not allow `null` for a property that it declares.
 fn forbids_null(error: &ValidationError<'_>) -> bool {
     let is_about_value = matches!(
         error.kind(),
@@ -117,8 +117,8 @@ fn forbids_null(error: &ValidationError<'_>) -> bool {
     is_about_value && is_declared(error.evaluation_path().as_str(), error.instance_path().as_str())
 }
 
-/// Whether the rule at `evaluated` was reached by the declaration of the property at `path`: behind
-/// it, the rules of the same value alone.
+/// Returns true if the rule at `evaluated` was reached through the declaration of the property at
+/// `path`: after it, only rules for the same value follow.
 fn is_declared(evaluated: &str, path: &str) -> bool {
     let Some((_, key)) = path.rsplit_once('/') else { return false };
     let declaration = format!("/properties/{key}/");
@@ -130,7 +130,7 @@ fn is_declared(evaluated: &str, path: &str) -> bool {
     on_the_way.split('/').all(is_of_same_value)
 }
 
-/// Whether a value is the number, boolean, array or object that a schema wants.
+/// Returns true if a value is the number, boolean, array or object that a schema requires.
 fn is_of_kind(value: &Value, name: &str) -> bool {
     match value {
         Value::Number(number) => name == "number" || (name == "integer" && !number.is_f64()),
@@ -147,7 +147,7 @@ fn apply_coercions(raw: &[u8], found: &Coercions) -> Vec<u8> {
     splice.finish().into()
 }
 
-/// Walks down to the values that are coerced, past all that holds none of them.
+/// Walks down to the values that are coerced, and skips the others.
 fn collect_edits(
     splice: &mut Splice<'_>,
     (whole, part): (&[u8], &[u8]),
@@ -159,7 +159,7 @@ fn collect_edits(
         return;
     }
     let Some(open) = span_of(whole, part).map(|span| span.start) else { return };
-    // Where the member begins: behind the bracket or the comma before it.
+    // The beginning of the member: after the bracket or the comma before it.
     let (mut begin, mut is_first) = (open + 1, true);
     for (key, member) in children(part) {
         let path = format!("{inside}{key}");
@@ -186,8 +186,8 @@ fn collect_edits(
     }
 }
 
-/// How many bytes there are from the end of a member to the begin of the next: with the comma
-/// between them, or nothing behind the last.
+/// The number of bytes from the end of a member to the beginning of the next: with the comma
+/// between them, or none after the last.
 fn distance_to_next(rest: &[u8]) -> usize {
     let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace());
     comma.filter(|at| rest.get(*at) == Some(&b',')).map_or(0, |at| at + 1)
@@ -212,7 +212,7 @@ fn children(raw: &[u8]) -> Vec<(String, &RawValue)> {
 const MAX_COERCED: usize = 64;
 /// The most rounds of coercing.
 const MAX_ROUNDS: usize = 4;
-/// The keywords whose subschemas are for the same value, not for its members.
+/// Keywords with subschemas for the same value, not for its members.
 const SAME_VALUE: [&str; 6] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf"];
 
 #[cfg(test)]

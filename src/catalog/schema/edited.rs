@@ -1,9 +1,9 @@
-//! The schema that clients see of a tool whose arguments the configuration changes.
+//! The schema that clients see of a tool if the configuration changes its arguments.
 //!
-//! Names are changed wherever a schema applies to the arguments themselves: at its root, in
-//! `allOf` and the like, and behind references there. A rule that no longer says anything about what
-//! clients send, such as an `if` about a fixed value, is left out: the arguments are checked against
-//! the server's own schema as well, once they are complete.
+//! Names are changed wherever a schema applies to the arguments themselves: at its root, in `allOf`
+//! and the like, and behind references there. A rule that does not apply to clients' arguments any
+//! more, such as an `if` about a fixed value, is left out: the complete arguments are checked
+//! against the server's own schema as well.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{ArgumentSchema, PatternBudget};
 use crate::config::{ArgumentEdit, ArgumentValue};
 
-/// Why the arguments of a tool cannot be changed as configured.
+/// Reason why the arguments of a tool cannot be changed as configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentEditFault {
     /// The new name of an argument is that of another one.
@@ -61,7 +61,7 @@ pub(in crate::catalog) fn declared_arguments(schema: &Map<String, Value>) -> Has
     declared.flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }
 
-/// A schema of this argument alone; `None` if there is none that can be compiled.
+/// A schema of this argument alone; `None` if no such schema compiles.
 pub(in crate::catalog) fn schema_of_argument(
     schema: &Map<String, Value>,
     argument: &str,
@@ -91,8 +91,8 @@ fn declared_properties(schema: &Map<String, Value>) -> Vec<&Map<String, Value>> 
     declared
 }
 
-/// Drops the definitions that nothing refers to any more: what was put in the place of a reference
-/// to one is there with its hidden arguments.
+/// Drops definitions without references: a replaced reference would leave its definition behind,
+/// with its hidden arguments.
 fn drop_unused_definitions(schema: &mut Map<String, Value>) {
     let mut pending = Vec::new();
     for (key, value) in schema.iter().filter(|(key, _)| !DEFINITIONS.contains(&key.as_str())) {
@@ -113,7 +113,7 @@ fn drop_unused_definitions(schema: &mut Map<String, Value>) {
     }
     for home in DEFINITIONS {
         let Some(Value::Object(all)) = schema.get_mut(home) else { continue };
-        // An anchor or an id may be referred to by its own name.
+        // A reference may name an anchor or an id.
         all.retain(|name, definition| {
             used.contains(&(home, name.clone()))
                 || (has_other_references && has_own_name(definition))
@@ -124,7 +124,7 @@ fn drop_unused_definitions(schema: &mut Map<String, Value>) {
     }
 }
 
-/// The place of a definition that a reference leads to, or into.
+/// The location of a definition that a reference leads to, or into.
 fn definition_name(target: &str) -> Option<(&'static str, String)> {
     let (home, rest) = target.strip_prefix("#/")?.split_once('/')?;
     let home = DEFINITIONS.into_iter().find(|known| *known == home)?;
@@ -132,7 +132,7 @@ fn definition_name(target: &str) -> Option<(&'static str, String)> {
     Some((home, unescape_step(name)))
 }
 
-/// All references in a value, whatever it is: too many are harmless.
+/// All references in a value of any kind. Too many of them are harmless.
 fn find_references(key: &str, value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(target) if REFERENCES.contains(&key) => found.push(target.clone()),
@@ -144,7 +144,7 @@ fn find_references(key: &str, value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a definition, or something in it, has a name of its own.
+/// Returns true if a definition, or something in it, has a name of its own.
 fn has_own_name(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(key, value)| {
@@ -171,7 +171,7 @@ pub(in crate::catalog) fn required_arguments(schema: &Map<String, Value>) -> Has
     required
 }
 
-/// Adds what the configuration says about an argument that clients see.
+/// Adds the configured description and default of an argument that clients see.
 fn describe_argument(properties: &mut Map<String, Value>, argument: &str, edit: &ArgumentEdit) {
     let name = edit.rename.as_deref().unwrap_or(argument);
     let property = properties.entry(name).or_insert_with(|| json!({}));
@@ -186,7 +186,7 @@ fn describe_argument(properties: &mut Map<String, Value>, argument: &str, edit: 
         Some(ArgumentValue::Literal(value)) => {
             property.insert("default".into(), value.clone());
         }
-        // Substituted values are secrets. The server's own default is not what clients get.
+        // Substituted values are secrets. The server's own default does not apply to clients.
         Some(_) => {
             property.shift_remove("default");
         }
@@ -231,22 +231,22 @@ struct SchemaChanges<'a> {
     /// Arguments that clients need not send.
     supplied: HashSet<&'a str>,
     renamed: HashMap<&'a str, &'a str>,
-    /// How many more members of levels are looked at: references can multiply them.
+    /// The members of levels that may still be visited: references can multiply them.
     patience: Cell<usize>,
 }
 
-/// Whether a rule about hidden arguments had to be left out.
+/// The extent of a level: relaxed if a rule about hidden arguments had to be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LevelExtent {
     Whole,
     Relaxed,
 }
 
-/// What is known about a level while its members are edited.
+/// The state of editing the members of one level.
 struct LevelEdit {
     depth: usize,
     has_condition: bool,
-    /// Subschemas that apply beside the members that stay.
+    /// Subschemas that apply beside the remaining members.
     applied: Vec<Value>,
     extent: LevelExtent,
 }
@@ -291,7 +291,7 @@ impl<'a> SchemaChanges<'a> {
         }
     }
 
-    /// Whether a level may still be looked at.
+    /// Returns true if a level may still be visited.
     fn may_visit(&self, level: &Map<String, Value>) -> bool {
         let members = level.get("properties").and_then(Value::as_object).map_or(0, Map::len);
         let left = self.patience.get().checked_sub(1 + level.len() + members);
@@ -366,7 +366,7 @@ impl<'a> SchemaChanges<'a> {
         }
     }
 
-    /// Puts what a reference leads to in its place: other values may refer to it, too.
+    /// Replaces a reference by a copy of its target: other values may refer to the target, too.
     fn apply_reference(&self, target: &Value, edit: &mut LevelEdit) -> Option<Value> {
         let inner = resolve_reference(self.root, target);
         let Some(inner) = inner.filter(|it| edit.depth < MAX_LEVELS && self.may_visit(it)) else {
@@ -434,8 +434,8 @@ impl<'a> SchemaChanges<'a> {
         Value::Object(edited)
     }
 
-    /// Whether a subschema, or one of several, says anything about arguments that clients need not
-    /// send.
+    /// Returns true if a subschema, or one of several, has a rule about arguments that clients need
+    /// not send.
     fn concerns(&self, subschema: Option<&Value>, depth: usize) -> bool {
         match subschema {
             Some(Value::Array(all)) => all.iter().any(|one| self.concerns(Some(one), depth)),
@@ -458,14 +458,15 @@ impl<'a> SchemaChanges<'a> {
     }
 }
 
-/// Where schemas keep what they refer to.
+/// Keywords with the definitions that references lead to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// How deep levels that apply to the arguments themselves may be nested in one another.
+/// The deepest nesting of levels that apply to the arguments themselves.
 const MAX_LEVELS: usize = 8;
-/// How many levels are searched for the names of arguments.
+/// The most levels that are searched for the names of arguments.
 const MAX_VISITS: usize = 256;
-/// How many members of levels are looked at, those behind references as often as they are reached.
+/// The most members of levels that are visited. Members behind references count as often as they
+/// are reached.
 const MAX_MEMBERS: usize = 50_000;
 
 #[cfg(test)]

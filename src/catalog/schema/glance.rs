@@ -1,9 +1,8 @@
 //! The quick check: admits arguments of common schemas without building values.
 //!
-//! It either admits or is undecided. It admits only what the complete check
-//! would admit; whatever it does not understand, of the schema or of the
-//! arguments, it leaves to the complete check, which also produces every
-//! rejection and its message.
+//! It either admits or is undecided. It admits only arguments that the complete check would admit.
+//! It leaves every unknown part of the schema or of the arguments to the complete check, which also
+//! produces every rejection and its message.
 
 use std::borrow::Cow;
 
@@ -66,12 +65,12 @@ pub(super) struct ObjectMembers {
 }
 
 impl QuickCheck {
-    /// Reads what the quick check understands of a schema or a subschema.
+    /// Reads the part of a schema or a subschema that the quick check understands.
     pub(super) fn from_schema(schema: &Value) -> Self {
         Self::parse_schema(schema).unwrap_or(Self::Nothing)
     }
 
-    /// Whether it can admit any arguments.
+    /// Returns true if it can admit any arguments.
     pub(super) fn can_admit(&self) -> bool {
         match self {
             Self::Object(members) => {
@@ -165,13 +164,13 @@ impl QuickCheck {
         })
     }
 
-    /// Whether these unparsed arguments are certainly admitted.
+    /// Returns true if these unparsed arguments are certainly admitted.
     pub(super) fn admits(&self, raw: &[u8]) -> bool {
         Outline::of(raw, MAX_ARGUMENT_DEPTH, MOST_VALUES)
             .is_ok_and(|outline| outline.parts(raw).is_some_and(|parts| self.admits_object(parts)))
     }
 
-    /// Whether an object with these members is certainly admitted.
+    /// Returns true if an object with these members is certainly admitted.
     pub(super) fn admits_object(&self, parts: OutlineParts<'_>) -> bool {
         matches!(self, Self::Object(members) if members.admit_object(parts) == Some(true))
     }
@@ -297,8 +296,7 @@ impl ObjectMembers {
         Some(seen & self.required == self.required)
     }
 
-    /// The index of a known member. Members usually come in the order of their
-    /// declaration.
+    /// The index of a known member. Members are usually in the order of their declaration.
     fn find_member(&self, key: &[u8], next: usize) -> Option<usize> {
         let is = |(name, _): &(String, QuickCheck)| name.as_bytes() == key;
         if self.known.get(next).is_some_and(is) {
@@ -318,7 +316,7 @@ fn count_elements(items: &QuickCheck, part: &OutlinePart<'_>) -> Option<usize> {
     Some(found)
 }
 
-/// Whether a string has no `\u` escapes: half of a surrogate pair is not text.
+/// Returns true if a string has no `\u` escapes: half of a surrogate pair is not text.
 fn is_plain_text(part: &OutlinePart<'_>) -> bool {
     !part.is_escaped() || memmem::find(part.raw(), b"\\u").is_none()
 }

@@ -1,10 +1,10 @@
 //! A tool's `inputSchema`, compiled once, and the validation of a call's arguments against it.
 //!
-//! The schema comes from a server that may be hostile, the arguments from a client that may be.
-//! Both are bounded before anything recurses into them, nothing is ever fetched, and patterns run
-//! on a linear-time engine (patterns with look-around on a backtracking engine with a low limit).
-//! The compiled form is here and not in `policy`, because the catalog must reject a tool whose
-//! schema does not compile; `policy` decides when to validate.
+//! The schema comes from a server and the arguments from a client, and both may be hostile. Both
+//! are bounded before anything recurses into them, nothing is ever fetched, and patterns run on a
+//! linear-time engine (patterns with look-around on a backtracking engine with a low limit). The
+//! compiled form is here and not in `policy`, because the catalog must reject a tool with a schema
+//! that does not compile; `policy` decides when to validate.
 
 mod bounds;
 mod checker;
@@ -41,7 +41,7 @@ use violations::{collect_violations, not_an_object, unchecked, unreadable};
 /// The deepest nesting of a call's arguments.
 pub(super) const MAX_ARGUMENT_DEPTH: usize = 64;
 
-/// Why a schema cannot be used. The text follows the name of the field that has the schema.
+/// Reason why a schema cannot be used. The text follows the name of the field that has the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is not strict JSON.
@@ -115,13 +115,14 @@ pub enum SchemaError {
         /// The rule of the meta-schema.
         keyword: String,
     },
-    /// The patterns of this schema take too much when compiled.
+    /// The patterns of this schema take too much memory when compiled.
     #[error("has patterns that take more than {max} bytes to compile")]
     PatternBytes {
         /// The bound.
         max: usize,
     },
-    /// The patterns of this schema and of those before it in the list take too much when compiled.
+    /// The patterns of this schema and of those before it in the list take too much memory when
+    /// compiled.
     #[error(
         "has patterns, and those of the server's tools together take more than {max} \
          bytes to compile"
@@ -142,7 +143,7 @@ pub enum SchemaError {
 #[derive(Debug)]
 pub struct ArgumentSchema {
     rule: CompiledRule,
-    /// What was charged for compiling its patterns, in bytes.
+    /// The bytes that were charged for compiling its patterns.
     pattern_bytes: usize,
     /// The most bytes of arguments that take little time to check.
     cheap_length: usize,
@@ -223,7 +224,7 @@ impl ArgumentSchema {
         Ok(Self { rule, pattern_bytes, cheap_length })
     }
 
-    /// What was charged for compiling its patterns, in bytes.
+    /// The bytes that were charged for compiling its patterns.
     pub(super) fn pattern_bytes(&self) -> usize {
         self.pattern_bytes
     }
@@ -231,8 +232,8 @@ impl ArgumentSchema {
     /// Validates the raw `arguments` of one call; absent arguments count as `{}`.
     ///
     /// # Errors
-    /// [`ArgumentViolations`], whose text a model can act on. It names paths, rules and kinds, never
-    /// values: arguments may hold secrets.
+    /// [`ArgumentViolations`], with a text that a model can act on. It names paths, rules and
+    /// kinds, never values: arguments may hold secrets.
     pub fn check(&self, arguments: Option<&[u8]>) -> Result<(), ArgumentViolations> {
         let raw = arguments.unwrap_or(b"{}");
         match &self.rule {
@@ -255,8 +256,8 @@ impl ArgumentSchema {
         if self.admits_at_sight(raw, parts) { Ok(()) } else { self.check_whole(raw) }
     }
 
-    /// Whether the outline of the arguments shows that they are valid. It rarely does for large
-    /// ones that are not.
+    /// Returns true if the outline of the arguments shows that they are valid. It rarely does so
+    /// for large arguments that are not.
     pub fn admits_at_sight(&self, arguments: &[u8], parts: OutlineParts<'_>) -> bool {
         match &self.rule {
             CompiledRule::AnyObject => arguments.starts_with(b"{"),
@@ -267,7 +268,7 @@ impl ArgumentSchema {
         }
     }
 
-    /// The most bytes of arguments that take little time to check, whatever they are.
+    /// The most bytes of arguments that take little time to check, for any arguments.
     pub fn cheap_length(&self) -> usize {
         self.cheap_length
     }
@@ -309,7 +310,8 @@ fn is_of_objects(schema: &Map<String, Value>) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
-/// Whether every object is valid: there are only annotations and empty rules besides the type.
+/// Returns true if every object is valid: there are only annotations and empty rules besides the
+/// type.
 fn accepts_any_object(schema: &Map<String, Value>) -> bool {
     schema.iter().all(|(key, value)| match key.as_str() {
         "type" | "$schema" | "$comment" | "title" | "description" | "default" | "examples" => true,
@@ -347,16 +349,16 @@ fn choose_draft(declared: Option<&Value>) -> Result<Draft, SchemaError> {
 /// The most bytes of each part of a compiled pattern.
 #[derive(Debug, Clone, Copy, Default)]
 struct PatternLimits {
-    /// Of a pattern on the linear-time engine.
+    /// For a pattern on the linear-time engine.
     linear: usize,
-    /// Of each part that the backtracking engine passes to the linear one.
+    /// For each part that the backtracking engine passes to the linear one.
     part: usize,
-    /// Of what is remembered while a pattern is matched.
+    /// For the cache of a running match.
     cache: usize,
 }
 
 impl PatternLimits {
-    /// For so many patterns, of which those with look-around have at most so many `parts`.
+    /// The limits for so many patterns; those with look-around have at most so many `parts`.
     fn new(patterns: usize, parts: usize) -> Self {
         Self {
             linear: MAX_PATTERN_BYTES,
@@ -366,7 +368,7 @@ impl PatternLimits {
     }
 }
 
-/// What matches patterns.
+/// The engine that matches patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternEngine {
     /// In linear time.
@@ -430,10 +432,10 @@ fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     }
 }
 
-/// The most bytes of arguments that take little time to check, however simple their schema is.
+/// The most bytes of arguments that take little time to check, for any schema.
 const MAX_CHEAP_LENGTH: usize = 64 * 1024;
-/// The most bytes of all parts of a pattern with look-around, and of what all patterns of a schema
-/// remember while they are matched.
+/// The most bytes of all parts of a pattern with look-around, and of the caches of all running
+/// matches of a schema.
 const PATTERN_BYTES: usize = 4 * 1024 * 1024;
 /// The most bytes of the automaton of one compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;

@@ -1,11 +1,11 @@
-//! What compiling the regular expressions of a schema may take, found out before the schema is
+//! Measures the cost of compiling the regular expressions of a schema, before the schema is
 //! compiled.
 //!
 //! A pattern of ten bytes may take a megabyte once it is compiled, and one of a few kilobytes
-//! hundreds of megabytes while it is. So the text of a pattern is judged first, and then it is
-//! compiled alone, with ever higher limits, until one suffices. Every attempt is charged, before it
-//! is made, to the schema and to the list that the schema is part of. Nothing here depends on time:
-//! the same list always has the same tools.
+//! hundreds of megabytes during compilation. So the text of a pattern is judged first, and then it
+//! is compiled alone, with ever higher limits, until one suffices. Every attempt is charged, before
+//! it is made, to the schema and to the list that the schema is part of. Nothing here depends on
+//! time: the same list always has the same tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{PatternEngine, PatternLimits, SchemaError, build_with_engine};
 
-/// What compiling the patterns of one server's list may still take, in bytes.
+/// The bytes that compiling the patterns of one server's list may still take.
 #[derive(Debug)]
 pub(in crate::catalog) struct PatternBudget {
     left: usize,
@@ -27,8 +27,8 @@ impl Default for PatternBudget {
 }
 
 impl PatternBudget {
-    /// Charges some bytes. Once they do not fit, nothing does: which tools are left out must not
-    /// depend on which of them were compiled before.
+    /// Charges some bytes. Once a charge does not fit, every later one is refused as well: the
+    /// omitted tools must not depend on the order of compilation.
     ///
     /// # Errors
     /// [`SchemaError::ListPatterns`].
@@ -42,7 +42,7 @@ impl PatternBudget {
 /// The cost of a schema's patterns.
 #[derive(Debug, Default)]
 pub(super) struct PatternCosts<'a> {
-    /// What was charged for compiling them, in bytes.
+    /// The bytes that were charged for compiling them.
     pub charged: usize,
     /// The limits within which the schema is compiled.
     pub limits: PatternLimits,
@@ -81,7 +81,7 @@ pub(super) fn measure_patterns<'a>(
     Ok(costs)
 }
 
-/// Whether a pattern compiles within the bounds of a schema that has no other.
+/// Returns true if a pattern compiles within the bounds of a schema that has no other.
 pub fn is_usable_pattern(text: &str) -> bool {
     let limits = PatternLimits::new(1, count_parts(text));
     let mut left = MAX_SCHEMA_BYTES;
@@ -93,7 +93,7 @@ pub fn is_usable_pattern(text: &str) -> bool {
     matches!(measure_pattern(text, Draft::Draft202012, limits, &mut spend), Ok(Some(_)))
 }
 
-/// Returns true if a pattern compiles alone into very little, which takes little, too.
+/// Returns true if a pattern compiles alone into very little, at little cost.
 pub(in crate::catalog) fn is_small_pattern(text: &str) -> bool {
     let limits = PatternLimits { linear: SMALL_BYTES, part: SMALL_BYTES, cache: SMALL_BYTES };
     let schema = json!({ "pattern": text });
@@ -102,8 +102,8 @@ pub(in crate::catalog) fn is_small_pattern(text: &str) -> bool {
         .any(|engine| build_with_engine(&schema, Draft::Draft202012, limits, engine).is_ok())
 }
 
-/// Finds the cost of matching a pattern; `None` if it does not compile alone. That may be data: if
-/// it is not, compiling the schema tells.
+/// Finds the cost of matching a pattern; `None` if it does not compile alone. It may be data:
+/// otherwise compiling the schema reports it.
 fn measure_pattern(
     text: &str,
     draft: Draft,
@@ -145,7 +145,7 @@ fn one_pass_bytes(text: &str, size: usize, parts: usize) -> usize {
     (needed + usize::from(ends_in_boundary)).min(parts) * (size * ONE_PASS).min(MAX_ONE_PASS_BYTES)
 }
 
-/// What reading the character classes of a pattern may take, in bytes: some have a thousand ranges,
+/// The bytes that reading the character classes of a pattern may take: some have a thousand ranges,
 /// and case-insensitive ones are compared with every letter that has a case.
 fn class_bytes(text: &str, engine: PatternEngine) -> usize {
     let bytes = text.as_bytes();
@@ -185,14 +185,15 @@ fn count_references(text: &str) -> usize {
     text.as_bytes().windows(2).filter(refers).count()
 }
 
-/// The most parts of a pattern with look-around that are compiled separately, each within the limit.
+/// The most parts of a pattern with look-around that are compiled separately, each within the
+/// limit.
 fn count_parts(text: &str) -> usize {
     let count = |wanted: u8| text.bytes().filter(|byte| *byte == wanted).count();
     1 + 2 * count(b'(') + count(b'|') + count_references(text)
 }
 
-/// The limits of automata that are tried, and the cost of matching a pattern that fits, in visits to
-/// a byte: at worst, every state is visited for every byte of a text.
+/// The limits of automata that are tried, and the cost of matching a pattern that fits, in visits
+/// to a byte: at worst, every state is visited for every byte of a text.
 const SIZES: [(usize, usize); 4] =
     [(4 * 1024, 16), (32 * 1024, 512), (256 * 1024, 4 * 1024), (1024 * 1024, 16 * 1024)];
 /// The least cost of matching a pattern with look-around.
@@ -201,15 +202,15 @@ const BACKTRACKING_WEIGHT: usize = 1024;
 pub(super) const MAX_LIST_BYTES: usize = 256 * 1024 * 1024;
 /// The most bytes that compiling the patterns of one schema may take.
 pub(super) const MAX_SCHEMA_BYTES: usize = 16 * 1024 * 1024;
-/// How many times as large as the automaton of a pattern its one-pass automaton can be.
+/// The greatest ratio of a pattern's one-pass automaton to its automaton.
 const ONE_PASS: usize = 24;
 /// The most bytes of a one-pass automaton, which is the engine's own limit.
 const MAX_ONE_PASS_BYTES: usize = 1024 * 1024;
-/// What a byte of a pattern's text takes.
+/// The cost of one byte of a pattern's text, in bytes.
 const BYTES_OF_TEXT: usize = 64;
-/// What a class of Unicode takes.
+/// The cost of a Unicode class, in bytes.
 const BYTES_OF_CLASS: usize = 16 * 1024;
-/// What a case-insensitive class takes, for as often as it is read.
+/// The cost of a case-insensitive class each time it is read, in bytes.
 const BYTES_OF_FOLDED_CLASS: usize = 192 * 1024;
 /// The most bytes of a pattern that compiles into very little.
 const SMALL_BYTES: usize = 64 * 1024;

@@ -1,18 +1,16 @@
-//! Plainly valid schemas: common keywords only, each with a value of the kind
-//! that it has in every dialect.
+//! Plainly valid schemas: common keywords only, each with a value of the kind that it has in every
+//! dialect.
 //!
-//! The meta-schema decides whether a schema is valid, but using it takes
-//! megabytes once, and a validator for each schema, which most tools never
-//! need. Like the quick check, this check either accepts or is undecided: what
-//! it does not know is left to the meta-schema.
+//! The meta-schema decides if a schema is valid, but using it takes megabytes once, and a validator
+//! for each schema, which most tools never need. Like the quick check, this check either accepts or
+//! is undecided: it leaves unknown keywords to the meta-schema.
 
 use std::collections::HashSet;
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-/// Whether a schema is plainly valid and compiles. Its depth is bounded
-/// already.
+/// Returns true if a schema is plainly valid and compiles. Its depth is bounded already.
 pub(super) fn is_plain_schema(schema: &Value, draft: Draft) -> bool {
     // Draft 4 has other values for some keywords.
     let known = [Draft::Draft6, Draft::Draft7, Draft::Draft201909, Draft::Draft202012];
@@ -27,7 +25,7 @@ fn is_known_schema(schema: &Value) -> bool {
     }
 }
 
-/// Whether a keyword may hold this value.
+/// Returns true if a keyword may hold this value.
 fn is_valid_keyword(keyword: &str, value: &Value) -> bool {
     match keyword {
         "title" | "description" | "$comment" | "format" => value.is_string(),

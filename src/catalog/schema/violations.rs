@@ -41,10 +41,10 @@ fn one_line(line: String) -> ArgumentViolations {
     ArgumentViolations { lines: vec![line], others: Others::None }
 }
 
-/// Collects the validator's errors, as far as that is affordable.
+/// Collects the validator's errors, as far as the cost allows.
 ///
-/// The validator builds every error before it returns one, and for `anyOf`
-/// even errors that it does not return: it could be made to build billions.
+/// The validator builds every error before it returns one, and for `anyOf` even errors that it does
+/// not return: it could be made to build billions.
 pub(super) fn collect_violations(
     validator: &Validator,
     value: &Value,
@@ -80,7 +80,7 @@ fn violation_message(error: &ValidationError<'_>) -> String {
     format!("{path}: {rule}: {}", rule_message(kind, error.instance()))
 }
 
-/// What the rule expected, and the kind found.
+/// The message with the expected value of a rule, and the type found.
 fn rule_message(kind: &Kind, found: &Value) -> String {
     let got = value_kind(found);
     match kind {

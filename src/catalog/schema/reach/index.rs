@@ -82,7 +82,7 @@ impl<'a> SchemaIndex<'a> {
         Ok(next)
     }
 
-    /// The keywords of `node` whose references lead to nothing within the schema.
+    /// The keywords of `node` with references that lead to nothing within the schema.
     pub(super) fn dangling_references(
         &self,
         node: SchemaNode<'a>,
@@ -232,10 +232,10 @@ fn unresolved_reference(target: &str) -> SchemaError {
     SchemaError::Reference { target: clip_foreign_text(target) }
 }
 
-/// Keywords whose value maps names to subschemas.
+/// Keywords with a value that maps names to subschemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Keywords whose value is data, whatever its shape.
+/// Keywords with a value that is data, of any shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that refer to another subschema.
 pub(in crate::catalog) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];

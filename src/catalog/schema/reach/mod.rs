@@ -7,7 +7,7 @@
 //!
 //! A schema that refers to itself through a property can multiply again at each level of the
 //! arguments. The validator caches its verdicts on such references, but not the errors:
-//! [`SchemaReach::checking_cost`] tells when those are too many.
+//! [`SchemaReach::checking_cost`] bounds the cost of those.
 
 mod index;
 
@@ -31,11 +31,11 @@ pub(super) const MAX_WORK: usize = 16 * 1024;
 const CHEAP_COST: usize = 1024 * 1024;
 /// The most visits to one value that are cheap for thousands of values.
 const CHEAP_WEIGHT: usize = 64;
-/// How many values of an `enum`, or names of `required`, cost as much as a visit.
+/// The number of values of an `enum`, or names of `required`, that cost as much as a visit.
 const VALUES_A_VISIT: usize = 4;
-/// How many bytes of a text in an `enum` or a `const` cost as much as a value.
+/// The bytes of a text in an `enum` or a `const` that cost as much as a value.
 const TEXT_A_VALUE: usize = 64;
-/// How many `properties` that may be looked up cost as much as a visit.
+/// The number of `properties` to look up that cost as much as a visit.
 const MEMBERS_A_VISIT: usize = 4;
 
 /// The cost of matching each pattern of a schema, in visits to a byte.
@@ -64,8 +64,8 @@ impl SchemaReach {
         CHEAP_COST / self.weight
     }
 
-    /// Whether the quick check is cheap for arguments of any length: it looks at some thousand
-    /// values at most.
+    /// Returns true if the quick check is cheap for arguments of any length: it visits at most some
+    /// thousand values.
     pub(super) fn has_cheap_glance(&self) -> bool {
         self.weight <= CHEAP_WEIGHT
     }
@@ -85,7 +85,7 @@ impl SchemaReach {
 /// A reference that leads to nothing within its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::catalog) struct DanglingReference {
-    /// The address of the subschema that has it, for as long as that is not moved.
+    /// The address of the subschema that has it. Valid until the subschema is moved.
     node: usize,
     /// The keyword.
     keyword: &'static str,
@@ -218,7 +218,7 @@ fn add_up_work<'a>(
     Ok(same.fold(own.add(heaviest), NodeWork::add))
 }
 
-/// What a subschema itself costs for each byte of a value, in visits, without its patterns.
+/// The cost of a subschema itself for each byte of a value, in visits, without its patterns.
 fn own_size(node: SchemaNode<'_>) -> usize {
     let data = ["enum", "const", "required", "dependentRequired", "dependencies"];
     let data = data.iter().filter_map(|key| node.get(*key)).map(count_values).sum::<usize>();

@@ -109,7 +109,7 @@ fn patterns_that_take_too_much_to_compile_are_refused_before_they_do() {
     let schema =
         |pattern: String| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
     for costly in [
-        // Seconds and hundreds of megabytes, before any limit of the engine applies.
+        // This takes seconds and hundreds of megabytes, before any limit of the engine applies.
         format!("(?i){}", r"\pL".repeat(10_000)),
         format!("(?s-i:{})", "[^a]".repeat(10_000)),
         r"\pL".repeat(10_000),
@@ -124,7 +124,7 @@ fn patterns_that_take_too_much_to_compile_are_refused_before_they_do() {
     for usual in [usual, r"(?i)^[a-z]+/[^/]{1,255}$", r"^\p{Lu}\p{L}*$"] {
         assert!(compile(&schema(usual.to_owned())).is_ok(), "{usual}");
     }
-    // What looks like a pattern may be data.
+    // A member that looks like a pattern may be data.
     let data = json!({"type": "object", "default": {"pattern": "*.rs"}});
     assert!(compile(&data).is_ok());
 }
