@@ -1,4 +1,4 @@
-//! What search sees of the catalog's elements.
+//! The catalog's elements, as search sees them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::jsonrpc::{Members, text};
 
 /// One element as search sees it.
 pub struct SearchedElement<'a> {
-    /// What its definition says.
+    /// The analysis of its definition.
     pub element: Arc<AnalysedElement>,
     /// Its server; `None` for the gateway's own.
     pub server: Option<ServerName>,
@@ -19,8 +19,8 @@ pub struct SearchedElement<'a> {
 }
 
 impl Catalog {
-    /// The elements of a kind, in the order of its list. The definition of a tool is analysed once,
-    /// whatever catalogs have it.
+    /// The elements of a kind, in the order of its list. The definition of a tool is analysed once
+    /// for all catalogs that have it.
     pub fn searched_elements<'a>(
         &'a self,
         kind: Kind,
@@ -52,8 +52,8 @@ impl Catalog {
         searched.collect()
     }
 
-    /// The server of the element of a kind at a place of its list, which is `raw` there; `None` for what
-    /// is the gateway's own.
+    /// The server of the element of a kind at a position of its list, which is `raw` there; `None`
+    /// for the gateway's own elements.
     pub fn find_server(&self, kind: Kind, place: usize, raw: &[u8]) -> Option<ServerName> {
         if kind != Kind::Tools {
             return self.server_of(kind, raw);

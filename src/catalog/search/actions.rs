@@ -1,4 +1,4 @@
-//! What a tool does, and what a question asks for: reading, creating, changing, deleting, sending.
+//! The actions of tools and queries: reading, creating, changing, deleting, sending.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,13 +13,13 @@ use crate::text::clip;
 pub(super) enum Action {
     /// Nothing changes.
     Read,
-    /// Something comes to be.
+    /// Something is created.
     Create,
     /// Something is changed.
     Update,
-    /// Something goes away.
+    /// Something is deleted.
     Delete,
-    /// Something is sent to somebody.
+    /// Something is sent to a person.
     Send,
 }
 
@@ -54,8 +54,8 @@ impl Action {
         STEMS.get(&stem_english(word)).copied()
     }
 
-    /// The action that a question asks for, of its words in order, folded. A question that begins
-    /// with an interrogative wants to know something, whatever verbs it has.
+    /// The action that a query asks for, from its folded words in order. A query that begins with
+    /// an interrogative asks for information, with any verbs.
     pub(super) fn of_question<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut words = words.into_iter().peekable();
         if let Some(first) = words.peek() {
@@ -78,7 +78,7 @@ impl Action {
         content.take(HEAD).find_map(|word| Self::of_verb(word))
     }
 
-    /// The action of a verb with its particle, which may stand apart: `throw the old one out`.
+    /// The action of a verb with its particle, which may be separate: `throw the old one out`.
     fn of_phrase(words: &[&str]) -> Option<Self> {
         let phrase = words.iter().enumerate().find_map(|(place, word)| {
             let (action, _, particles) = PHRASES.iter().find(|(_, verb, _)| verb == word)?;
@@ -88,8 +88,8 @@ impl Action {
         phrase.or_else(|| words.contains(&"instead").then_some(Self::Update))
     }
 
-    /// How well an element of this action serves a question that asks for another: a factor of its
-    /// score.
+    /// The suitability of an element with this action for a query that asks for another: a factor
+    /// of its score.
     pub(super) fn suitability(self, asked: Self) -> f32 {
         match (asked, self) {
             (asked, own) if asked == own => SAME,
@@ -101,13 +101,13 @@ impl Action {
     }
 }
 
-/// A verb among so many words that say something is the question's.
+/// A verb among so many content words at the start is the query's verb.
 const HEAD: usize = 3;
 
-/// How far behind its verb a particle stands at most, in words.
+/// The greatest distance of a particle from its verb, in words.
 const APART: usize = 5;
 
-/// Verbs whose particle tells what they do.
+/// Verbs with an action that depends on the particle.
 const PHRASES: [(Action, &str, &[&str]); 14] = [
     (Action::Delete, "get", &["rid"]),
     (Action::Delete, "throw", &["out", "away"]),
@@ -130,17 +130,17 @@ const INTERROGATIVES: [&str; 14] = [
     "has", "was",
 ];
 
-/// What follows "how" where it asks for a figure.
+/// Words that follow "how" in a query for a figure.
 const QUANTITIES: [&str; 8] = ["many", "much", "long", "far", "big", "large", "old", "often"];
 
-/// Verbs that are nouns as often in names of tools.
+/// Verbs that are as often nouns in names of tools.
 const NOUNS: [&str; 22] = [
     "book", "build", "comment", "copy", "count", "draft", "email", "export", "format", "import",
     "message", "post", "query", "record", "review", "schedule", "search", "share", "start",
     "status", "store", "text",
 ];
 
-/// The verbs of names of tools, by what they do.
+/// The verbs in names of tools, by action.
 const VERBS: [(Action, &[&str]); 5] = [
     (
         Action::Read,

@@ -1,27 +1,27 @@
-//! Which servers a question is about: each server is ranked as one document that has the words of all
-//! of its tools.
+//! The affinity of servers to a query: each server is ranked as one document with the words of all
+//! its tools.
 //!
-//! People say what they work with (customers, invoices, last quarter) rather than what a tool is called.
-//! Often no tool has all of these words, but the tools of one server have them together. What a server's
-//! tools have of a word is added and saturated, and counts less the more tools the server has: a large
-//! one has a tool for any word. A word counts more the fewer servers have it. Documents and servers that
-//! may not be found have no influence.
+//! Users name their subject (customers, invoices, last quarter) rather than a tool. Often no tool
+//! has all of these words, but the tools of one server have them together. The scores of a word in
+//! a server's tools are added and saturated, and count less the more tools the server has: a large
+//! server has a tool for any word. A word counts more the fewer servers have it. Documents and
+//! servers that may not be found have no influence.
 
 use super::SearchIndex;
 use super::ranking::{MatchMap, Ranking, information_of};
 use super::weights::{SERVER_NORMALISATION, SERVER_SATURATION, SERVER_SHARE};
 
-/// How well each server answers a question, by its place among the servers of the index.
+/// The affinity of each server to a query, by its position among the servers of the index.
 pub(super) struct ServerAffinity<'a> {
     index: &'a SearchIndex,
-    /// By server: how much its tools have of a word together if that counts half of the most it can count.
+    /// By server: the sum of a word's scores at which the word counts half of its maximum.
     halves: Vec<f32>,
-    /// How many servers have a document that may be found.
+    /// The number of servers with a document that may be found.
     count: usize,
     scores: Vec<f32>,
-    /// What the documents of each server have of the concept that is being added.
+    /// By server: the sum of its documents' scores for the concept that is being added.
     sums: Vec<f32>,
-    /// The servers that have some of it.
+    /// The servers with a sum.
     touched: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> ServerAffinity<'a> {
         }
     }
 
-    /// Adds what the documents have of a concept; `weight` is the concept's part in the question.
+    /// Adds the documents' scores for a concept; `weight` is the concept's part in the query.
     pub(super) fn add_concept(&mut self, matches: &MatchMap, weight: f32) {
         let mut best = 0.0_f32;
         matches.visit(|document, found| {

@@ -1,9 +1,9 @@
-//! Words that make a word of a trade likely: who speaks of money that was charged twice needs a tool
-//! for refunds, whatever a dictionary says of these words.
+//! Words that make a domain's term likely: a query about money that was charged twice needs a tool
+//! for refunds, whatever a dictionary has for these words.
 //!
-//! The lists have been written by trade, by language models that knew neither the tools nor the
-//! questions that search is measured with. A word is little evidence by itself; several that lead to
-//! the same tool are much.
+//! Language models wrote the lists, by domain, without access to the tools or the queries that
+//! search is measured with. A single word is little evidence; several that lead to the same tool
+//! are much.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock};
@@ -13,23 +13,23 @@ use foldhash::{HashMap, HashMapExt};
 use super::stems::stem_english;
 use super::thesaurus::read_member;
 
-/// Which words of trades everyday words lead to.
+/// The terms of domains that everyday words lead to.
 #[derive(Default)]
 pub(super) struct Associations {
-    /// The words of trades: the stems of each, all of which an element has to have.
+    /// The terms of domains: the stems of each. An element has to have all of them.
     goals: Vec<Box<[Arc<str>]>>,
-    /// By the stem of an everyday word: places in `goals`.
+    /// By the stem of an everyday word: positions in `goals`.
     leads: HashMap<Box<str>, Vec<u16>>,
 }
 
 impl Associations {
-    /// The lists that are built in.
+    /// The built-in lists.
     pub(super) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<Associations> = LazyLock::new(|| Associations::read(&LISTS));
         &BUILT_IN
     }
 
-    /// Reads lists whose lines are `word of a trade: everyday words`.
+    /// Reads lists with lines of the form `term of a domain: everyday words`.
     fn read(lists: &[&'static str]) -> Self {
         let mut read = Self::default();
         let mut stems: HashMap<&str, Box<str>> = HashMap::new();
@@ -56,13 +56,13 @@ impl Associations {
         read
     }
 
-    /// The words of trades that a stem makes likely, each as stems that belong together.
+    /// The terms of domains that a stem makes likely, each as stems that belong together.
     pub(super) fn find(&self, stem: &str) -> impl Iterator<Item = &[Arc<str>]> {
         let goals = self.leads.get(stem).map_or(&[][..], Vec::as_slice).iter();
         goals.filter_map(|place| self.goals.get(usize::from(*place)).map(|goal| &**goal))
     }
 
-    /// Whether a stem leads anywhere.
+    /// Returns true if a stem leads to a term.
     pub(super) fn knows(&self, stem: &str) -> bool {
         self.leads.contains_key(stem)
     }

@@ -1,4 +1,4 @@
-//! From a question's words to terms of an index: each word with everything that may stand for it.
+//! Maps a query's words to terms of an index: each word with all its variants.
 
 use super::SearchIndex;
 use super::actions::Action;
@@ -14,24 +14,24 @@ use super::weights::{
     TRANSLATED, VERB_SHARE, WEAK,
 };
 
-/// One thing that a question speaks of: a word, or a phrase.
+/// One subject of a query: a word, or a phrase.
 #[derive(Debug, Default)]
 pub(super) struct Concept {
     /// Its words; a document's scores for them are added.
     pub(super) slots: Vec<Slot>,
-    /// What stands for the whole phrase.
+    /// Variants of the whole phrase.
     pub(super) alternatives: Vec<Variant>,
-    /// Its share of what the question says.
+    /// Its share of the query's information.
     pub(super) weight: f32,
 }
 
-/// A word, and what stands for it; the best of a document counts.
+/// A word and its variants. The best variant of a document counts.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) variants: Vec<Variant>,
-    /// How much the word tells, in nats: the rarer, the more.
+    /// The information of the word, in nats: the rarer, the more.
     pub(super) information: f32,
-    /// Whether variants may tell more than that.
+    /// True if no variant may have more information than that.
     pub(super) is_bounded: bool,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Slot {
 pub(super) struct Variant {
     /// Positions in the vocabulary.
     pub(super) terms: Vec<usize>,
-    /// What a match is worth, at most 1.
+    /// The value of a match, at most 1.
     pub(super) discount: f32,
 }
 
 impl Variant {
-    /// How much of the word a document with these terms has for certain. What is far from the word is
-    /// little evidence that the document is meant.
+    /// The part of the word that a document with these terms has for certain. A distant variant is
+    /// little evidence for the document.
     pub(super) fn certainty(&self) -> f32 {
         self.discount * self.discount
     }
@@ -56,7 +56,7 @@ impl Variant {
 pub(super) struct ConceptReader<'a> {
     index: &'a SearchIndex,
     ranking: &'a Ranking<'a>,
-    /// How many more words may be compared with the whole vocabulary.
+    /// The number of words that may still be compared with the whole vocabulary.
     corrections: usize,
 }
 
@@ -123,7 +123,8 @@ impl<'a> ConceptReader<'a> {
         })
     }
 
-    /// What the shape of a word stands for; nothing that could be missed.
+    /// The concept for the shape of a word. Finding nothing for it does not count against a
+    /// document.
     fn read_shape(&self, words: &[&str]) -> Option<Concept> {
         let mut slot = Slot::default();
         for word in words {
@@ -134,7 +135,7 @@ impl<'a> ConceptReader<'a> {
         (!slot.variants.is_empty()).then(|| Concept { slots: vec![slot], ..Concept::default() })
     }
 
-    /// Words at the start that are written as one in what there is: `screen shot` for `screenshot`,
+    /// Words at the start that documents write as one: `screen shot` for `screenshot`,
     /// `real user monitoring` for `RUM`.
     fn read_joined<'q>(
         &mut self,
@@ -166,7 +167,7 @@ impl<'a> ConceptReader<'a> {
         Some((whole, count))
     }
 
-    /// The term that the first letters of these words make, unless it means something by itself.
+    /// The term that the initials of these words form, unless it has a meaning by itself.
     fn find_acronym(&self, words: &[QueryWord]) -> Option<usize> {
         let letters: String = words.iter().filter_map(|word| word.text.chars().next()).collect();
         let is_word = Action::of_verb(&letters).is_some()
@@ -227,13 +228,13 @@ impl<'a> ConceptReader<'a> {
         slot
     }
 
-    /// The place of a term in the vocabulary, if a document that may be found has it.
+    /// The position of a term in the vocabulary, if a document that may be found has it.
     fn find_term(&self, term: &str) -> Option<usize> {
         let found = *self.index.terms.get(term)?;
         (self.ranking.frequency(found) > 0).then_some(found)
     }
 
-    /// The places of terms, if there are all of them.
+    /// The positions of terms, if all of them exist.
     fn find_terms(&self, terms: &[impl AsRef<str>]) -> Option<Vec<usize>> {
         terms.iter().map(|term| self.find_term(term.as_ref())).collect()
     }
@@ -257,9 +258,9 @@ impl<'a> ConceptReader<'a> {
         self.add_associations(variants, key, discount);
     }
 
-    /// The words of trades that an everyday word makes likely, if they tell elements apart.
+    /// Adds the terms of domains that an everyday word makes likely, if they distinguish elements.
     fn add_associations(&self, variants: &mut Vec<Variant>, key: &str, discount: f32) {
-        // Of a few elements two may have one.
+        // Among a few elements, two may have one.
         let most = (self.ranking.count() / ASSOCIATED_SHARE).max(2);
         for terms in Associations::built_in().find(key) {
             let found = self.find_terms(terms);
@@ -271,7 +272,7 @@ impl<'a> ConceptReader<'a> {
         }
     }
 
-    /// Whether a stem is in a list, so that it is no misspelt word.
+    /// Returns true if a stem is in a list, and therefore no misspelt word.
     fn is_listed(&self, stem: &str) -> bool {
         self.groups().iter().any(|groups| groups.knows(stem))
             || Associations::built_in().knows(stem)
@@ -293,7 +294,7 @@ impl<'a> ConceptReader<'a> {
         }
     }
 
-    /// What may have been meant by a word that no document has.
+    /// Adds the likely intended words for a word that no document has.
     fn add_corrections(&mut self, variants: &mut Vec<Variant>, word: &QueryWord) {
         let Some(misspelling) = Misspelling::new(&word.text) else { return };
         if self.is_listed(&word.stem) || self.corrections == 0 {
@@ -343,9 +344,9 @@ fn join_words(first: &QueryWord, second: &QueryWord) -> String {
 const LONGEST_ACRONYM: usize = 5;
 /// The most words of a question that are compared with the whole vocabulary.
 const MAX_CORRECTIONS: usize = 8;
-/// The most words that a misspelt one may have been.
+/// The most corrections of a misspelt word.
 const MAX_NEAR: usize = 6;
-/// The most that stands for one word.
+/// The most variants of one word.
 const MAX_VARIANTS: usize = 48;
 /// The longest word that is divided in two.
 const MAX_DIVIDED: usize = 24;

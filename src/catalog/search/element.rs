@@ -1,4 +1,4 @@
-//! One element's definition, analysed: which terms each of its fields has, and what it does.
+//! One element's definition, analysed: the terms of each of its fields, and its action.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ pub(super) enum Field {
     Description,
     /// The names of the parameters.
     ParameterName,
-    /// What the schema says of the parameters: descriptions, enumerated values, names below.
+    /// The schema of the parameters: descriptions, enumerated values, nested names.
     ParameterText,
     /// The name of the server.
     Server,
 }
 
-/// How many fields there are.
+/// The number of fields.
 pub(super) const FIELDS: usize = 7;
 
-/// The most words that are kept of each field, in the order of [`Field`]. A longer text says the same
-/// again, or is meant to be found for everything.
+/// The most words that are kept of each field, in the order of [`Field`]. A longer text repeats
+/// itself, or tries to match every query.
 pub(super) const MAX_WORDS: [usize; FIELDS] = [32, 32, 64, 512, 256, 1024, 16];
 
-/// How often a term is in each field.
+/// The frequency of a term in each field.
 pub(super) type FieldCounts = [u8; FIELDS];
 
 /// The analysis of one definition, shared by all indexes that have it.
@@ -49,7 +49,7 @@ pub struct AnalysedElement {
     pub(super) terms: Box<[(Arc<str>, FieldCounts)]>,
     /// The number of words of each field.
     pub(super) lengths: [u16; FIELDS],
-    /// What it does to what it works on, as far as its name tells.
+    /// Its action, as far as its name shows.
     pub(super) action: Option<Action>,
     /// The letters and digits of its name, folded.
     pub(super) name_key: Box<str>,
@@ -63,7 +63,7 @@ impl AnalysedElement {
 }
 
 /// Analyses definitions. Words that several of them have are analysed once, so one analyser should
-/// see all of a catalog.
+/// process a whole catalog.
 pub struct Analyser {
     maker: TermMaker,
     found: HashMap<Arc<str>, FieldCounts>,
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Analyser {
 }
 
 impl Analyser {
-    /// Analyses a tool or prompt as its server lists it, raw JSON. What cannot be read has no words.
+    /// Analyses a tool or prompt as its server lists it, raw JSON. Unreadable parts have no words.
     pub fn analyse(&mut self, raw: &[u8]) -> AnalysedElement {
         let members: ElementMembers<'_> = serde_json::from_slice(raw).unwrap_or_default();
         let name = members.name.as_deref().unwrap_or_default();
@@ -189,12 +189,12 @@ impl Analyser {
     }
 }
 
-/// The letters and digits of a name, folded: what is equal if two names differ in spelling only.
+/// The letters and digits of a name, folded: equal for two names that differ in spelling only.
 pub(super) fn name_key(name: &str) -> String {
     fold_text(clip(name, MAX_SHORT_TEXT)).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// What is read of a text for each word that may be kept of it, in bytes.
+/// The bytes of a text that are read for each word that may be kept of it.
 const BYTES_A_WORD: usize = 16;
 /// The most bytes that are read of a name.
 const MAX_SHORT_TEXT: usize = 256;

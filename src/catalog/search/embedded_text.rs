@@ -1,4 +1,4 @@
-//! What an embedding model reads: of an element a few sentences that say what it does, and questions.
+//! The texts for an embedding model: a few sentences about each element, and queries.
 
 use super::element::{ElementMembers, Field};
 use super::question::{MAX_QUERY_BYTES, SearchQuery};
@@ -6,12 +6,12 @@ use super::schema_text::visit_schema;
 use super::words::split_words;
 use crate::text::{clip, split_sentence};
 
-/// The text of an element that its vector is made of, from the name of its server, which may be empty,
-/// and its definition as clients list it, raw JSON: both names in words, its title, the start of its
-/// description, and the names of its parameters. At most [`MAX_EMBEDDED_TEXT`] bytes; only the server's
-/// name if the definition cannot be read.
+/// The text of an element for its vector, from the name of its server, which may be empty, and its
+/// definition as clients list it, raw JSON: both names in words, its title, the start of its
+/// description, and the names of its parameters. At most [`MAX_EMBEDDED_TEXT`] bytes; only the
+/// server's name if the definition cannot be read.
 ///
-/// People say what they work with, and descriptions seldom do.
+/// Users name their subject, and descriptions seldom do.
 pub fn embedded_text(server: &str, raw: &[u8]) -> String {
     let members: ElementMembers<'_> = serde_json::from_slice(raw).unwrap_or_default();
     let name = spell_name(members.name.as_deref().unwrap_or_default());
@@ -36,8 +36,8 @@ pub fn embedded_text(server: &str, raw: &[u8]) -> String {
     clip(&text, MAX_EMBEDDED_TEXT).to_owned()
 }
 
-/// The text of a question that its vector is made of: the question, and in brackets its English as far as
-/// that is known. Many models read one language only, and others are not disturbed by it.
+/// The text of a query for its vector: the query, and in brackets its English as far as that is
+/// known. Many models read one language only, and others are not disturbed by it.
 pub fn embedded_question(question: &str) -> String {
     let question = clip(question, MAX_QUERY_BYTES);
     match SearchQuery::parse(question).translate() {
@@ -46,7 +46,7 @@ pub fn embedded_question(question: &str) -> String {
     }
 }
 
-/// A name behind that of its server, unless it has that already.
+/// A name after that of its server, unless it contains that already.
 fn with_server(server: &str, name: String) -> String {
     if format!(" {name} ").contains(&format!(" {server} ")) {
         return name;
@@ -54,7 +54,7 @@ fn with_server(server: &str, name: String) -> String {
     format!("{server} {name}").trim().to_owned()
 }
 
-/// A name as the words that it is made of: `create_issue` and `createIssue` are "create issue".
+/// A name as the words that it consists of: `create_issue` and `createIssue` are "create issue".
 fn spell_name(name: &str) -> String {
     let words = split_words(clip(name, MAX_NAME)).into_iter();
     let words =

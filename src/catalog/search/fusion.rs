@@ -1,10 +1,10 @@
-//! Fuses two opinions of which documents answer a question: that of its words, and that of its meaning.
+//! Combines two rankings of the documents for a query: by its words, and by its meaning.
 //!
-//! Marks of words and similarities of vectors have different scales, and both have other ranges for each
-//! question. So a similarity counts by where it stands between the mean of all documents that may be
-//! found and the best of them, and adds to a mark a part of the best mark. Among thousands of documents
-//! hundreds are nearly as near as the best one, and their words would decide between them alone. So the
-//! nearest few count for more, by their ranks.
+//! Scores of words and similarities of vectors have different scales, and the ranges of both vary
+//! with the query. So a similarity counts by its position between the mean of all documents that
+//! may be found and the best of them, and adds a part of the best score. Among thousands of
+//! documents hundreds are nearly as near as the best one, and their words alone would decide
+//! between them. So the nearest few count for more, by their ranks.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use super::vectors::TextVector;
 use super::weights::{MEANING, MEANING_ALONE, NAMED, NEAREST};
 use super::{DocumentId, SearchHit, SearchIndex};
 
-/// What an embedding model says of a question, and of the documents of an index.
+/// The vectors of a query, and of the documents of an index.
 #[derive(Debug, Clone, Copy)]
 pub struct QuestionMeaning<'a> {
-    /// The vector of the question.
+    /// The vector of the query.
     pub question: &'a TextVector,
     /// The vectors of the documents, in their order; `None` for those that have none.
     pub documents: &'a [Option<Arc<TextVector>>],
 }
 
 impl SearchIndex {
-    /// Adds to the marks of hits how well the documents answer by their meaning, and adds hits for those
-    /// that do, but have none of the question's words. Only documents that may be found are looked at.
+    /// Adds the documents' scores by meaning to the hits, and adds hits for documents that match by
+    /// meaning, but have none of the query's words. Considers only documents that may be found.
     pub(super) fn add_meaning(
         &self,
         hits: &mut Vec<SearchHit>,
@@ -41,7 +41,7 @@ impl SearchIndex {
         #[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
         let mean = alike.iter().map(|(_, one)| one).sum::<f32>() / alike.len() as f32;
         let range = alike.iter().map(|(_, one)| one - mean).fold(0.0, f32::max);
-        // All the same, or none.
+        // All are the same, or there are none.
         if range <= f32::EPSILON {
             return;
         }
@@ -71,15 +71,15 @@ impl SearchIndex {
     }
 }
 
-/// The best mark by words. A name that is asked for does not tell how much other marks are worth; without
-/// an answer by words there is no scale, and none is needed.
+/// The best score by words. The score of a requested name is no measure for other scores; without a
+/// hit by words there is no scale, and none is needed.
 fn scale_of(hits: &[SearchHit]) -> f32 {
     let marks = hits.iter().map(|hit| hit.score).filter(|score| *score < NAMED);
     let best = marks.fold(0.0, f32::max);
     if best > 0.0 { best } else { 1.0 }
 }
 
-/// The places of the nearest documents, the nearest one first.
+/// The positions of the nearest documents, the nearest one first.
 fn find_nearest(mut alike: Vec<(usize, f32)>) -> Vec<usize> {
     let nearer = |one: &(usize, f32), other: &(usize, f32)| {
         other.1.total_cmp(&one.1).then(one.0.cmp(&other.0))
@@ -92,5 +92,5 @@ fn find_nearest(mut alike: Vec<(usize, f32)>) -> Vec<usize> {
     alike.into_iter().map(|(place, _)| place).collect()
 }
 
-/// How many of the nearest count for more: what the ranks behind them would add is next to nothing.
+/// The number of nearest documents that count for more: later ranks would add next to nothing.
 const MOST_NEAREST: usize = 16;

@@ -1,7 +1,7 @@
-//! Questions in other languages: which language it is, and what its commonest words are in English.
+//! Queries in other languages: detects the language, and translates its commonest words to English.
 //!
-//! Definitions of tools are in English almost always, questions are not. A list for each of eight languages
-//! says what is asked for; what it does not know is searched as it is.
+//! Definitions of tools are almost always in English, queries are not. A list for each of eight
+//! languages translates the words of requests; unknown words are searched untranslated.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use super::stems::{is_question_filler, is_stop_word, stem_english, stem_word};
 use super::thesaurus::{MAX_PHRASE, SynonymGroups};
 use super::words::{fold_text, split_words};
 
-/// A language of questions that has spaces between words.
+/// A language with spaces between words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Language {
     German,
@@ -29,8 +29,8 @@ impl Language {
     const ALL: [Self; 6] =
         [Self::German, Self::French, Self::Spanish, Self::Portuguese, Self::Italian, Self::Russian];
 
-    /// The language of a question in these words, folded; `None` for English, and for words that
-    /// tell nothing.
+    /// Detects the language of a query with these words, folded; `None` for English, and for words
+    /// that indicate no language.
     pub(super) fn detect(words: &[&str]) -> Option<Self> {
         let dictionary = Dictionary::built_in();
         let is_english = |word: &&&str| {
@@ -56,7 +56,7 @@ impl Language {
         best.filter(|(score, own, _)| *own > 0 && *score > english).map(|(.., language)| language)
     }
 
-    /// Whether a word, folded, tells no text of the language from another.
+    /// Returns true if a word, folded, is too common in the language to distinguish texts.
     pub(super) fn is_stop_word(self, word: &str) -> bool {
         static WORDS: LazyLock<[HashSet<&str>; 6]> = LazyLock::new(|| {
             let lists = [GERMAN, FRENCH, SPANISH, PORTUGUESE, ITALIAN, RUSSIAN];
@@ -65,7 +65,7 @@ impl Language {
         WORDS.get(self as usize).is_some_and(|words| words.contains(word))
     }
 
-    /// Whether a word, folded, begins a question about what there is.
+    /// Returns true if a word, folded, begins a question for information.
     pub(super) fn is_interrogative(self, word: &str) -> bool {
         let words: &[&str] = match self {
             Self::German => {
@@ -99,7 +99,7 @@ impl Language {
 /// An English word or phrase.
 #[derive(Debug)]
 pub(super) struct Translation {
-    /// As it is written in the list.
+    /// As written in the list.
     pub(super) english: &'static str,
     /// Its stems, separated by spaces.
     pub(super) key: Box<str>,
@@ -115,17 +115,17 @@ pub(super) struct Dictionary {
     english: FastSet<Box<str>>,
     /// By language: words as stems, separated by spaces.
     spaced: [WordList; Language::ALL.len()],
-    /// Of Japanese and Chinese.
+    /// Japanese and Chinese words.
     unspaced: WordList,
     /// The most characters of a word in `unspaced`.
     longest: usize,
 }
 
-/// Words with the places of their translations, in order of words: a third of what a map would take.
+/// Words with the positions of their translations, in order of words: a third of the size of a map.
 #[derive(Default)]
 struct WordList(Vec<(Box<str>, u16)>);
 
-/// What was recognised at the start of a run of characters without spaces.
+/// The text recognised at the start of a run of characters without spaces.
 pub(super) struct UnspacedWord<'a> {
     pub(super) text: &'a str,
     /// The rest of the run.
@@ -150,7 +150,7 @@ impl Dictionary {
                 words
                     .extend(others.split(", ").enumerate().map(|(rank, word)| (rank, word, place)));
             }
-            // What a word is the first translation of is what it means first.
+            // A word's main meaning is the one that lists it as the first translation.
             words.sort_by_key(|(rank, ..)| *rank);
             for (_, word, place) in words {
                 match language {
@@ -180,7 +180,7 @@ impl Dictionary {
     fn add_spaced(&mut self, language: Language, word: &str, place: u16) {
         let mut spellings = vec![word.to_owned()];
         if language == Language::German && word.contains(['ä', 'ö', 'ü']) {
-            // As it is typed without these letters.
+            // As typed without these letters.
             spellings.push(word.replace('ä', "ae").replace('ö', "oe").replace('ü', "ue"));
         }
         let Some(words) = self.spaced.get_mut(language as usize) else { return };
@@ -198,12 +198,12 @@ impl Dictionary {
         self.unspaced.0.push((word.into(), place));
     }
 
-    /// Whether a stem is that of an English word of the lists.
+    /// Returns true if a stem is that of an English word of the lists.
     fn is_english(&self, stem: &str) -> bool {
         self.english.contains(stem)
     }
 
-    /// The English of a word, or of a phrase with spaces between its words, folded.
+    /// The English translations of a word, or of a phrase with spaces between its words, folded.
     pub(super) fn find(&self, language: Language, phrase: &str) -> Vec<&Translation> {
         let stems: Vec<_> =
             phrase.split(' ').map(|word| stem_word(language.algorithm(), word)).collect();
@@ -211,7 +211,7 @@ impl Dictionary {
         words.map(|words| self.resolve(words.find(&stems.join(" ")))).unwrap_or_default()
     }
 
-    /// The English of both parts of a German compound (`Benutzerkonto`).
+    /// The English translations of both parts of a German compound (`Benutzerkonto`).
     pub(super) fn find_compound(&self, word: &str) -> Vec<&Translation> {
         let cuts = word.char_indices().map(|(at, _)| at).filter(|at| (3..=24).contains(at));
         for at in cuts {
@@ -232,10 +232,10 @@ impl Dictionary {
         Vec::new()
     }
 
-    /// The words of a phrase in a language at most.
+    /// The most words of a phrase in another language.
     pub(super) const LONGEST_PHRASE: usize = MAX_PHRASE;
 
-    /// The longest word of the list that a run without spaces begins with; otherwise what comes
+    /// The longest word of the list that a run without spaces begins with; otherwise the text
     /// before the next one.
     pub(super) fn find_unspaced<'a>(&'static self, run: &'a str) -> UnspacedWord<'a> {
         let mut end = 0;
@@ -270,14 +270,14 @@ impl Dictionary {
 }
 
 impl WordList {
-    /// Puts the words in order; the translations of one stay in theirs.
+    /// Sorts the words; the translations of one word keep their order.
     fn sort(&mut self) {
         self.0.sort_by(|one, other| one.0.cmp(&other.0));
         self.0.dedup();
         self.0.shrink_to_fit();
     }
 
-    /// The entries of a word, one for each translation, what it means first in front.
+    /// The entries of a word, one for each translation, the main meaning first.
     fn find(&self, word: &str) -> &[(Box<str>, u16)] {
         let start = self.0.partition_point(|(one, _)| **one < *word);
         let rest = self.0.get(start..).unwrap_or_default();
@@ -303,7 +303,7 @@ const LISTS: [(Option<Language>, &str); 8] = [
     (None, include_str!("languages/chinese.txt")),
 ];
 
-// Folded words that say nothing of what is wanted.
+// Folded words without information about the request.
 const GERMAN: &str = "der die das den dem des ein eine einen einem einer eines und oder aber mit von \
     vom zu zum zur in im ins auf an am aus bei beim fur fuer nach uber ueber um bis durch ohne gegen \
     ist sind war wird werden wurde hat habe haben ich du er sie es wir ihr mir mich dir dich uns \

@@ -1,15 +1,15 @@
-//! Search over the catalog's elements: which tools serve what a question asks for.
+//! Search over the catalog's elements: finds the tools that serve a query.
 //!
 //! An element is analysed once ([`Analyser`], [`AnalysedElement`]): its words by field, as stems of
 //! English. A [`SearchIndex`] is assembled of analysed elements, and answers a [`SearchQuery`] by
-//! BM25F. A question's words are also found by what stands for them: synonyms (built in, and
-//! [`SynonymGroups`] of the configuration), associations, abbreviations, translations, and words that
-//! are spelt nearly the same. With vectors of an embedding model ([`TextVector`]) the meaning of a question
+//! BM25F. Variants of a query's words are found as well: synonyms (built in, and [`SynonymGroups`]
+//! of the configuration), associations, abbreviations, translations, and words that are spelt
+//! nearly the same. With vectors of an embedding model ([`TextVector`]) the meaning of a query
 //! counts, too ([`QuestionMeaning`]).
 //!
-//! Rights are inside of the search: elements that a caller may not see have no influence on an
-//! answer, neither on its order, nor on its scores, nor on what a limit cuts off. Everything here takes values and
-//! returns values; who keeps an index, and for how long, is decided in `snapshot`.
+//! Rights apply inside the search: elements that a caller may not see have no influence on an
+//! answer, neither on its order, nor on its scores, nor on the cut at a limit. Everything here
+//! takes values and returns values; `snapshot` decides which indexes are kept, and for how long.
 
 mod actions;
 mod affinity;
@@ -53,29 +53,29 @@ pub use thesaurus::{MAX_GROUPS, MAX_MEMBERS, SynonymGroups};
 pub use vectors::{MAX_DIMENSIONS, TextVector};
 use weights::{CONFIDENT_SHARE, NAMED, SHARE_WEIGHT};
 
-/// The place of a document among those that an index was built of.
+/// The position of a document among those that an index was built of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentId(pub usize);
 
-/// An element that is to be found.
+/// An element that can be found.
 #[derive(Debug, Clone)]
 pub struct SearchDocument<'a> {
-    /// What its definition says.
+    /// The analysis of its definition.
     pub element: Arc<AnalysedElement>,
     /// The name of its server; empty for the gateway's own.
     pub server: &'a str,
-    /// The name that the configuration gives it, if it is another than its server's.
+    /// The configured name, if it differs from its server's.
     pub renamed: Option<&'a str>,
 }
 
-/// A document that answers a question.
+/// A document that matches a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchHit {
     /// The document.
     pub id: DocumentId,
-    /// How well it answers: more is better, and nothing else. More than 0.
+    /// The score: a greater one is a better match, and it has no other meaning. More than 0.
     pub score: f32,
-    /// Whether it has most of what the question says. An answer without a confident hit may be about
+    /// True if it matches most of the query. An answer without a confident hit may be about
     /// something else.
     pub is_confident: bool,
 }
@@ -83,20 +83,20 @@ pub struct SearchHit {
 /// The elements that are searched together. Immutable.
 pub struct SearchIndex {
     documents: Vec<IndexedDocument>,
-    /// The place of each term in the vocabulary.
+    /// The position of each term in the vocabulary.
     terms: HashMap<Arc<str>, usize>,
     vocabulary: Vec<VocabularyTerm>,
     /// The sums of all documents' lengths.
     totals: [u64; FIELDS],
-    /// The most words that a document has of each field.
+    /// The most words that a document has in each field.
     longest: [u16; FIELDS],
-    /// How many documents each server has.
+    /// The number of documents of each server.
     server_sizes: Vec<usize>,
     synonyms: Arc<SynonymGroups>,
 }
 
 struct IndexedDocument {
-    /// The place of its server among those of the index.
+    /// The position of its server among those of the index.
     server: usize,
     /// The number of words of each field.
     lengths: [u16; FIELDS],
@@ -116,17 +116,17 @@ struct VocabularyTerm {
 
 /// The server of a document that is added.
 struct DocumentServer<'a> {
-    /// Its place among the servers of the index.
+    /// Its position among the servers of the index.
     place: usize,
     name: &'a str,
     terms: Vec<Arc<str>>,
 }
 
-/// How often a document has a term.
+/// The frequency of a term in a document.
 struct Posting {
     document: u32,
     counts: FieldCounts,
-    /// How much of the term the document has, among all documents.
+    /// The saturated frequency of the term in the document, computed over all documents.
     saturated: f32,
 }
 
@@ -137,8 +137,8 @@ impl Posting {
 }
 
 impl SearchIndex {
-    /// Assembles an index. At most [`MAX_DOCUMENTS`] documents are taken, the first ones. Synonyms are
-    /// those of the configuration.
+    /// Assembles an index of the first [`MAX_DOCUMENTS`] documents. The synonyms are those of the
+    /// configuration.
     pub fn build<'a>(
         documents: impl IntoIterator<Item = SearchDocument<'a>>,
         synonyms: Arc<SynonymGroups>,
@@ -174,7 +174,7 @@ impl SearchIndex {
         built
     }
 
-    /// Computes what every question to all documents would compute again.
+    /// Computes the values that every query to all documents would compute again.
     fn saturate_counts(&mut self) {
         let weights = OccurrenceWeights::new(&self.totals, self.documents.len(), &self.longest);
         for posting in self.vocabulary.iter_mut().flat_map(|term| &mut term.postings) {
@@ -254,11 +254,11 @@ impl SearchIndex {
         }
     }
 
-    /// The best answers to a question among the documents for which `is_visible` is true, best first;
-    /// documents that answer equally well in their own order.
+    /// The best matches of a query among the documents for which `is_visible` is true, best first.
+    /// Documents with equal scores keep their order.
     ///
-    /// The answer is exactly that of an index which was built of these documents alone: what may not
-    /// be seen changes neither the order nor a score. The time that it takes is not hidden.
+    /// The answer is exactly that of an index of these documents alone: hidden documents change
+    /// neither the order nor a score. The time that it takes is not hidden.
     pub fn find(
         &self,
         query: &SearchQuery,
@@ -270,8 +270,8 @@ impl SearchIndex {
 
     /// Like [`SearchIndex::find`], by meaning as well as by words.
     ///
-    /// Vectors of documents that may not be seen are not read. A document that answers by its meaning
-    /// alone is never confident: how alike two texts have to be differs between models.
+    /// Vectors of documents that may not be seen are not read. A document that matches by its
+    /// meaning alone is never confident: the similarity of related texts differs between models.
     pub fn find_with_meaning(
         &self,
         query: &SearchQuery,
@@ -333,7 +333,7 @@ impl SearchIndex {
         self.documents.len()
     }
 
-    /// Whether there are no documents.
+    /// Returns true if there are no documents.
     pub fn is_empty(&self) -> bool {
         self.documents.is_empty()
     }
@@ -349,20 +349,20 @@ impl std::fmt::Debug for SearchIndex {
     }
 }
 
-/// Reads the lists that questions are understood by, unless they have been read: some 50 ms, which the
-/// first question takes otherwise.
+/// Reads the built-in word lists, unless they have been read: some 50 ms, which the first query
+/// takes otherwise.
 pub fn read_word_lists() {
     SynonymGroups::built_in();
     Associations::built_in();
     Dictionary::built_in();
 }
 
-/// How much of a question a document has, from 0 to 1.
+/// The part of a query that a document matches, from 0 to 1.
 fn share_of(found: Match, total: f32) -> f32 {
     if total > 0.0 { (found.share / total).min(1.0) } else { 0.0 }
 }
 
-/// The score of a document that has some of a question's words, for everything else that it is.
+/// The score of a document that matches some of a query's words, adjusted by its other properties.
 fn judge_match(
     query: &SearchQuery,
     document: &IndexedDocument,

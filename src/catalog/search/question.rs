@@ -1,5 +1,5 @@
-//! A question, read: its words, their English, and what it asks to be done. Nothing here depends on
-//! what there is to be found.
+//! A parsed query: its words, their English, and the action that it asks for. Parsing does not
+//! depend on the indexed elements.
 
 use super::actions::Action;
 use super::element::name_key;
@@ -9,40 +9,40 @@ use super::stems::{is_question_filler, is_stop_word, stem_english, visit_pairs};
 use super::words::{Script, Word, split_words};
 use crate::text::clip;
 
-/// What is searched for.
+/// A parsed query.
 #[derive(Debug)]
 pub struct SearchQuery {
     pub(super) words: Vec<QueryWord>,
-    /// What the shapes of its words mean: terms, any of which may be meant.
+    /// The meanings of its words' shapes: alternative terms for each.
     pub(super) shapes: Vec<&'static [&'static str]>,
-    /// What is to be done, if the question tells.
+    /// The action that the query asks for, if it shows one.
     pub(super) action: Option<Action>,
-    /// Its letters and digits, folded: equal to the name of an element that is asked for by name.
+    /// Its letters and digits, folded: equal to the name of an element that is requested by name.
     pub(super) key: String,
 }
 
-/// A word or phrase of a question.
+/// A word or phrase of a query.
 #[derive(Debug, Default)]
 pub(super) struct QueryWord {
-    /// As it was written, folded.
+    /// The word as written, folded.
     pub(super) text: String,
     /// Its stem.
     pub(super) stem: String,
     /// The stems of its parts, if it has an inner structure, or its pairs of characters.
     pub(super) parts: Vec<String>,
-    /// What it is in English, if it is a word of another language.
+    /// Its English translations, if it is a word of another language.
     pub(super) translations: Vec<&'static Translation>,
-    /// It says nothing, unless it is a part of a phrase.
+    /// True if it has no information, unless it is part of a phrase.
     pub(super) is_stop: bool,
-    /// It is quoted: a name or a value that is given to a tool, rather than what the tool does.
+    /// True if it is quoted: a name or a value for a tool, rather than the tool's action.
     pub(super) is_quoted: bool,
-    /// Characters without spaces that are in no list: they count if they are found, and are not
-    /// missed if they are not.
+    /// True for characters without spaces that are in no list. They count if they are found, and do
+    /// not count against a document if they are not.
     pub(super) is_fragment: bool,
 }
 
 impl SearchQuery {
-    /// Reads a question, in any of the languages that are known. At most [`MAX_QUERY_BYTES`] bytes and
+    /// Parses a query, in any of the known languages. At most [`MAX_QUERY_BYTES`] bytes and
     /// [`MAX_QUERY_WORDS`] words of it count.
     pub fn parse(question: &str) -> Self {
         let question = clip(question, MAX_QUERY_BYTES);
@@ -83,8 +83,8 @@ impl SearchQuery {
         Self { words, shapes, action, key: name_key(question) }
     }
 
-    /// The question in English, word by word, as far as its words are in the lists; `None` if none of them
-    /// is of another language.
+    /// The query in English, word by word, as far as its words are in the lists; `None` if none of
+    /// them is of another language.
     pub(super) fn translate(&self) -> Option<String> {
         if self.words.iter().all(|word| word.translations.is_empty()) {
             return None;
@@ -95,7 +95,7 @@ impl SearchQuery {
         Some(english.collect::<Vec<_>>().join(" "))
     }
 
-    /// Whether there is nothing that could be searched for.
+    /// Returns true if there is nothing to search for.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| word.is_stop) && self.shapes.is_empty()
     }
@@ -144,7 +144,8 @@ fn read_words(found: &[Word], language: Option<Language>) -> Vec<QueryWord> {
     words
 }
 
-/// A phrase of several words at the start that is in the list of a language, and its number of words.
+/// A phrase of several words at the start that is in the list of a language, and its number of
+/// words.
 fn find_phrase(language: Language, rest: &[Word]) -> Option<(QueryWord, usize)> {
     (2..=Dictionary::LONGEST_PHRASE.min(rest.len())).rev().find_map(|count| {
         let texts = rest.get(..count)?.iter().map(|word| &*word.text);
@@ -169,13 +170,12 @@ fn read_word(word: &Word, language: Option<Language>) -> QueryWord {
     if read.translations.is_empty() && language == Language::German {
         read.translations = Dictionary::built_in().find_compound(&word.text);
     }
-    // `note` says nothing in English, and something in French.
+    // `note` has no information in English, but some in French.
     read.is_stop &= read.translations.is_empty();
     read
 }
 
-/// Divides a run of characters without spaces into the words that are known, and the pairs between
-/// them.
+/// Divides a run of characters without spaces into the known words, and the pairs between them.
 fn read_unspaced(run: &str, words: &mut Vec<QueryWord>) {
     let mut rest = run;
     while !rest.is_empty() && words.len() < MAX_QUERY_WORDS {
@@ -196,7 +196,7 @@ fn read_unspaced(run: &str, words: &mut Vec<QueryWord>) {
     }
 }
 
-/// The parts of a question, each with whether it is quoted. A question that is nothing but a
+/// The parts of a query, each with true if it is quoted. A query that consists of a single
 /// quotation is not quoted.
 fn split_quotations(question: &str) -> Vec<(bool, &str)> {
     let mut parts = Vec::new();
@@ -222,8 +222,8 @@ fn split_quotations(question: &str) -> Vec<(bool, &str)> {
     parts
 }
 
-/// The first mark that opens a quotation, and its place. An apostrophe does before a word only:
-/// `the card 'launch party'`, but not `what's new`.
+/// The first mark that opens a quotation, and its position. An apostrophe does so only before a
+/// word: `the card 'launch party'`, but not `what's new`.
 fn find_opening_quote(text: &str) -> Option<(usize, char)> {
     let mut before = ' ';
     for (place, mark) in text.char_indices() {
@@ -236,7 +236,7 @@ fn find_opening_quote(text: &str) -> Option<(usize, char)> {
     None
 }
 
-/// Where a quotation ends. An apostrophe ends one behind a word only.
+/// The end of a quotation. An apostrophe ends one only after a word.
 fn find_end_of_quotation(inner: &str, closing: char) -> Option<usize> {
     let mut ends = inner.match_indices(closing).map(|(place, _)| place);
     ends.find(|place| {
@@ -260,9 +260,9 @@ fn find_closing_quote(opening: char) -> Option<char> {
 
 const APOSTROPHE: char = '\'';
 
-/// The most bytes of a question that count.
+/// The most bytes of a query that count.
 pub const MAX_QUERY_BYTES: usize = 400;
-/// The most words of a question that count.
+/// The most words of a query that count.
 pub const MAX_QUERY_WORDS: usize = 64;
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! BM25F: how well each document answers a question.
+//! BM25F: scores documents for a query.
 //!
-//! The formula is that of S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25
-//! and Beyond" (2009), section 3.6: the counts of a term are weighted and normalised for each field,
-//! added, and saturated once. Every figure is made of the documents that may be found, and of no
-//! others, so that a document that may not be found changes nothing.
+//! The formula is that of S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework:
+//! BM25 and Beyond" (2009), section 3.6: the counts of a term are weighted and normalised for each
+//! field, added, and saturated once. Every figure is computed from the documents that may be found,
+//! and from no others, so that a hidden document changes nothing.
 
 use super::concepts::{Concept, Slot, Variant};
 use super::element::{FIELDS, FieldCounts};
 use super::weights::{BACKGROUND, FIELD_WEIGHTS, SATURATION};
 use super::{DocumentId, Posting, SearchIndex};
 
-/// The documents that may be found, and what the formula has to know of them.
+/// The documents that may be found, and their figures for the formula.
 pub(super) struct Ranking<'a> {
     index: &'a SearchIndex,
     /// By document; `None` if all may be found.
     shown: Option<Vec<bool>>,
-    /// How many may be found.
+    /// The number of documents that may be found.
     count: usize,
-    /// How many of each server may be found; `None` if all may.
+    /// The number of documents of each server that may be found; `None` if all may.
     server_sizes: Option<Vec<usize>>,
-    /// Those of the documents that may be found, if these are not all.
+    /// The weights for the documents that may be found, if these are not all.
     weights: Option<OccurrenceWeights>,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Ranking<'a> {
 #[derive(Default)]
 pub(super) struct OccurrenceWeights([Vec<f32>; FIELDS]);
 
-/// What a document has of a question.
+/// The match of a document with a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Match {
-    /// The score; 0 if it has nothing.
+    /// The score; 0 without a match.
     pub(super) score: f32,
-    /// How much of the question it has: the sum of weights.
+    /// The matched part of the query: a sum of weights.
     pub(super) share: f32,
 }
 
@@ -62,17 +62,17 @@ impl<'a> Ranking<'a> {
         Self { index, shown: Some(shown), count, server_sizes: Some(sizes), weights }
     }
 
-    /// How many documents may be found.
+    /// The number of documents that may be found.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many documents of each server may be found.
+    /// The number of documents of each server that may be found.
     pub(super) fn server_sizes(&self) -> &[usize] {
         self.server_sizes.as_deref().unwrap_or(&self.index.server_sizes)
     }
 
-    /// How many of the documents that may be found have a term.
+    /// The number of documents with a term that may be found.
     pub(super) fn frequency(&self, term: usize) -> usize {
         let postings = self.postings(term);
         match &self.shown {
@@ -81,17 +81,17 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// How much a term tells, in nats.
+    /// The information of a term, in nats.
     pub(super) fn information(&self, term: usize) -> f32 {
         information_of(self.frequency(term), self.count + BACKGROUND)
     }
 
-    /// How much a term would tell that no document has.
+    /// The information of a term that no document has.
     pub(super) fn most_information(&self) -> f32 {
         information_of(0, self.count + BACKGROUND)
     }
 
-    /// What each document has of a concept, whatever the concept's share in the question.
+    /// The match of each document with a concept, regardless of the concept's share in the query.
     pub(super) fn match_concept<'m>(
         &self,
         concept: &Concept,
@@ -143,7 +143,7 @@ impl<'a> Ranking<'a> {
         }
         matches.retain(|found| {
             let has_all = found.share >= needed;
-            // A bounded word is not worth more for being written as several.
+            // A bounded word is not worth more if it is written as several.
             if most.is_finite() {
                 found.score *= each;
             }
@@ -152,8 +152,8 @@ impl<'a> Ranking<'a> {
         });
     }
 
-    /// Calls `visit` with each document that may be found and has a term, and with how much of it the
-    /// document has, between 0 and 1.
+    /// Calls `visit` with each document that may be found and has a term, and with the saturated
+    /// frequency of the term, between 0 and 1.
     fn visit_counts(&self, term: usize, mut visit: impl FnMut(usize, f32)) {
         let Some(weights) = &self.weights else {
             self.postings(term).iter().for_each(|one| visit(one.document(), one.saturated));
@@ -171,7 +171,7 @@ impl<'a> Ranking<'a> {
         self.index.vocabulary.get(term).map_or(&[], |term| &term.postings)
     }
 
-    /// Whether a document may be found.
+    /// Returns true if a document may be found.
     pub(super) fn shows(&self, document: usize) -> bool {
         let shown = self.shown.as_ref();
         shown.is_none_or(|shown| shown.get(document).copied().unwrap_or_default())
@@ -179,7 +179,8 @@ impl<'a> Ranking<'a> {
 }
 
 impl OccurrenceWeights {
-    /// Of so many documents, whose fields have so many words together, and at most so many each.
+    /// The weights for `count` documents with `totals` words in all fields together, and at most
+    /// `longest` words each.
     pub(super) fn new(totals: &[u64; FIELDS], count: usize, longest: &[u16; FIELDS]) -> Self {
         let mut all = Self::default();
         let fields = all.0.iter_mut().zip(totals).zip(longest).zip(FIELD_WEIGHTS);
@@ -194,8 +195,8 @@ impl OccurrenceWeights {
         all
     }
 
-    /// How much of a term a document has, between 0 and 1: the counts of its fields, weighted and
-    /// added.
+    /// The saturated frequency of a term in a document, between 0 and 1: the counts of its fields,
+    /// weighted and added.
     pub(super) fn saturate(&self, counts: FieldCounts, lengths: &[u16; FIELDS]) -> f32 {
         let fields = counts.into_iter().zip(lengths).zip(&self.0);
         let present = fields.filter(|((count, _), _)| *count > 0);
@@ -227,7 +228,7 @@ impl MatchMap {
         }
     }
 
-    /// Keeps the better of what is there and what was found.
+    /// Keeps the better of the stored match and the new one.
     fn raise(&mut self, document: usize, found: Match) {
         if let Some(entry) = self.find_entry(document) {
             entry.score = entry.score.max(found.score);
@@ -235,7 +236,7 @@ impl MatchMap {
         }
     }
 
-    /// Changes all matches, and forgets those for which `keep` is false.
+    /// Changes all matches, and drops those for which `keep` is false.
     fn retain(&mut self, mut keep: impl FnMut(&mut Match) -> bool) {
         let matches = &mut self.matches;
         self.touched.retain(|document| {
@@ -257,7 +258,7 @@ impl MatchMap {
         }
     }
 
-    /// Takes all matches out.
+    /// Removes all matches, and calls `visit` with each.
     pub(super) fn drain(&mut self, mut visit: impl FnMut(usize, Match)) {
         for document in self.touched.drain(..) {
             if let Some(entry) = self.matches.get_mut(document) {
@@ -267,7 +268,7 @@ impl MatchMap {
     }
 }
 
-/// How much it tells that a text has a term which so many of so many texts have, in nats.
+/// The information of a term that `frequency` of `count` texts have, in nats.
 #[expect(clippy::cast_precision_loss, reason = "counts of documents are small")]
 pub(super) fn information_of(frequency: usize, count: usize) -> f32 {
     let (count, frequency) = (count as f32, frequency as f32);

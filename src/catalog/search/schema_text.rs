@@ -1,4 +1,4 @@
-//! What a JSON Schema says in words, read in one pass without building a value.
+//! Extracts the words of a JSON Schema, in one pass without building a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,9 +8,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::element::Field;
 
-/// Calls `keep` with each text in a raw schema that says something of the parameters: their names,
-/// titles, descriptions and enumerated values. `arguments` of prompts are read the same way. A schema
-/// that is not valid JSON is read up to there.
+/// Calls `keep` with each text in a raw schema that describes the parameters: their names, titles,
+/// descriptions and enumerated values. `arguments` of prompts are read the same way. A schema that
+/// is not valid JSON is read up to the fault.
 pub(super) fn visit_schema(raw: &str, keep: &mut dyn FnMut(Field, &str)) {
     let mut reader = serde_json::Deserializer::from_str(raw);
     let seed = SchemaPart { keep, role: PartRole::Schema, depth: 0 };
@@ -18,14 +18,14 @@ pub(super) fn visit_schema(raw: &str, keep: &mut dyn FnMut(Field, &str)) {
     let _ = seed.deserialize(&mut reader);
 }
 
-/// What the value that is read next means.
+/// The role of the next value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartRole {
     /// A schema, or a list of them.
     Schema,
     /// A map from names of parameters to schemas.
     Properties,
-    /// A map from names that nobody sees to schemas.
+    /// A map from names that are not shown to schemas.
     Definitions,
     /// A text, or a list of texts.
     Text,
@@ -36,7 +36,7 @@ enum PartRole {
 struct SchemaPart<'a> {
     keep: &'a mut dyn FnMut(Field, &str),
     role: PartRole,
-    /// How many levels of parameters the value is below the root.
+    /// The number of levels of parameters between the root and the value.
     depth: usize,
 }
 
@@ -133,13 +133,13 @@ impl<'de> Visitor<'de> for SchemaPart<'_> {
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What the value of a keyword means; `None` if it says nothing in words.
+/// The role of a keyword's value; `None` if it has no words.
 fn keyword_role(keyword: &str) -> Option<PartRole> {
     Some(match keyword {
         "properties" => PartRole::Properties,
         "$defs" | "definitions" => PartRole::Definitions,
         "title" | "description" | "enum" | "const" => PartRole::Text,
-        // Of a prompt's argument.
+        // The name of a prompt's argument.
         "name" => PartRole::Name,
         "items" | "anyOf" | "oneOf" | "allOf" | "additionalProperties" => PartRole::Schema,
         _ => return None,

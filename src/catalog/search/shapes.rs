@@ -1,9 +1,8 @@
-//! What the shape of a word tells: `#general` is a channel, `ABC-12` an issue, `example.com` a site.
+//! The meaning of a word's shape: `#general` is a channel, `ABC-12` an issue, `example.com` a site.
 //!
-//! Such words are in no definition, and say what kind of thing a question is about.
+//! Such words are in no definition, but indicate the kind of thing that a query is about.
 
-/// The words that stand for what the shapes in a question mean, each once, with the text that has the
-/// shape.
+/// The words for the shapes in a query, each once, with the text that has the shape.
 pub(super) fn find_shapes(question: &str) -> Vec<(&str, &'static [&'static str])> {
     let mut found: Vec<(&str, &'static [&'static str])> = Vec::new();
     for token in question.split_whitespace().take(MAX_TOKENS) {
@@ -131,7 +130,7 @@ const FLIGHT: &[&str] = &["flight"];
 const COORDINATES: &[&str] = &["coordinates", "latitude", "location"];
 const PATH: &[&str] = &["file", "directory", "path"];
 
-/// What the endings of names mean.
+/// The meaning of the endings of names.
 const ENDINGS: [(&[&str], &[&str]); 7] = [
     (&["xlsx", "xls", "csv", "ods"], SPREADSHEET),
     (&["png", "jpg", "jpeg", "gif", "svg", "webp"], IMAGE),
@@ -149,9 +148,9 @@ const ENDINGS: [(&[&str], &[&str]); 7] = [
     ),
 ];
 
-/// The longest word whose shape is looked at.
+/// The longest word that is checked for a shape.
 const MAX_TOKEN: usize = 100;
-/// The most words whose shape is looked at.
+/// The most words that are checked for a shape.
 const MAX_TOKENS: usize = 64;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Words that are near a misspelt one: the same letters but for one or two, or the same beginning.
+//! Words near a misspelt one: the same letters except for one or two, or the same beginning.
 
 use strsim::osa_distance;
 
 use super::stems::stem_english;
 use super::weights::{BEGINNING, MORE_EDITS, ONE_EDIT, OTHER_START};
 
-/// The letters of a word as bits: words that have few letters in common are dismissed before they are
-/// compared.
+/// The letters of a word as bits. Words that have few letters in common are rejected before they
+/// are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LetterSet(u32);
 
@@ -22,12 +22,12 @@ impl LetterSet {
 
     const OTHERS: u32 = 1 << 27;
 
-    /// Whether there are letters of English and digits only.
+    /// Returns true if there are only letters of English and digits.
     fn is_plain(self) -> bool {
         self.0 & Self::OTHERS == 0
     }
 
-    /// How many letters one of both has and the other has not.
+    /// The number of letters that only one of both has.
     fn differences(self, other: Self) -> u32 {
         (self.0 ^ other.0).count_ones()
     }
@@ -43,13 +43,13 @@ pub(super) struct Misspelling<'a> {
     stem: String,
     letters: LetterSet,
     stem_letters: LetterSet,
-    /// The most edits: letters that are missing, added, replaced or exchanged with their neighbour.
+    /// The most edits: letters that are missing, added, replaced or swapped with their neighbour.
     most: usize,
 }
 
 impl<'a> Misspelling<'a> {
-    /// `None` for words that are too short, or have letters outside of ASCII: there is too much near
-    /// them.
+    /// `None` for words that are too short, or have letters outside of ASCII: too many words are
+    /// near them.
     pub(super) fn new(text: &'a str) -> Option<Self> {
         if !text.is_ascii() || !(MIN_LENGTH..=MAX_LENGTH).contains(&text.len()) {
             return None;
@@ -60,7 +60,7 @@ impl<'a> Misspelling<'a> {
         Some(Self { text, stem, letters, stem_letters, most })
     }
 
-    /// How near a stem is: 1 is the same word; `None` if it is another word.
+    /// The similarity to a stem: 1 for the same word; `None` if it is another word.
     pub(super) fn similarity(&self, stem: &str, letters: LetterSet) -> Option<f32> {
         if stem.len() < MIN_LENGTH - 1 || !letters.is_plain() {
             return None;
@@ -96,7 +96,7 @@ impl<'a> Misspelling<'a> {
 
 /// The shortest word that is corrected, in letters.
 const MIN_LENGTH: usize = 4;
-/// The longest.
+/// The longest word that is corrected, in letters.
 const MAX_LENGTH: usize = 24;
 /// The shortest word that may have two edits.
 const TWO_EDITS: usize = 7;

@@ -1,4 +1,4 @@
-//! Words into the forms that are compared: stems of English, pairs of characters where there are no
+//! Normalises words for comparison: stems of English, pairs of characters in scripts without
 //! spaces, and no stop words.
 
 use std::sync::{Arc, LazyLock};
@@ -8,7 +8,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use super::words::{Script, Word};
 
-/// Makes terms of words, and remembers those that it has made.
+/// Makes terms of words, and caches them.
 pub(super) struct TermMaker {
     /// The term of each word; `None` for words that are left out.
     made: HashMap<String, Option<Arc<str>>>,
@@ -77,31 +77,31 @@ pub(super) fn visit_pairs(text: &str, mut visit: impl FnMut(&str)) {
     }
 }
 
-/// Whether a word of a definition is kept: letters that stand alone, and small numbers, say
-/// nothing.
+/// Returns true if a word of a definition is kept: single letters and small numbers have no
+/// information.
 fn is_kept(text: &str) -> bool {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let lengths = if is_number { 3..=4 } else { 2..=usize::MAX };
     lengths.contains(&text.len()) && !is_stop_word(text)
 }
 
-/// Whether a word is so common in English that it tells no text from another.
+/// Returns true if a word is too common in English to distinguish texts.
 pub(super) fn is_stop_word(text: &str) -> bool {
     COMMON.has(text, WordKind::Stop)
 }
 
-/// Whether a word is common in questions, and says nothing of what is wanted.
+/// Returns true if a word is common in queries, and has no information about the request.
 pub(super) fn is_question_filler(text: &str) -> bool {
     COMMON.has(text, WordKind::Filler)
 }
 
-/// Whether a word is among those that people say in any connection. A definition that happens to have
-/// it is rarely meant by it.
+/// Returns true for a word that is used in any context. A definition that happens to have it is
+/// rarely the intended one.
 pub(super) fn is_everyday_word(text: &str) -> bool {
     COMMON.has(text, WordKind::Everyday)
 }
 
-/// Why a word says little.
+/// The reason for a word's low information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WordKind {
     Stop,
@@ -109,7 +109,7 @@ enum WordKind {
     Everyday,
 }
 
-/// The words that say little, each with the reasons.
+/// The words with little information, each with the reasons.
 struct CommonWords {
     kinds: HashMap<&'static str, Vec<WordKind>>,
 }

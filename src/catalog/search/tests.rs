@@ -73,7 +73,7 @@ impl Corpus {
         }))
     }
 
-    /// An index of the documents that `keep` names.
+    /// An index of the documents that `keep` selects.
     fn index(&mut self, keep: impl Fn(usize) -> bool, synonyms: SynonymGroups) -> SearchIndex {
         let documents = (0..self.keys.len()).filter(|place| keep(*place));
         let documents: Vec<_> = documents
@@ -191,7 +191,7 @@ fn books_and_bookkeeping(more: usize) -> Corpus {
     Corpus::described(tools.into_iter().chain(more))
 }
 
-/// How many times better the statement of bookkeeping answers than that of the other server.
+/// The score of the statement of bookkeeping, divided by that of the other server's.
 fn preference(corpus: &mut Corpus, question: &str) -> f32 {
     let index = corpus.index(|_| true, SynonymGroups::default());
     let hits = index.find(&SearchQuery::parse(question), 100, |_| true);
@@ -330,7 +330,7 @@ fn ten_thousand_tools_are_searched_quickly_enough() {
     assert_eq!(hits.len(), 5);
 }
 
-/// The vectors of the corpus of servers: each of what its tool works on.
+/// The vectors of the corpus of servers: each by the subject of its tool.
 fn vectors_of(corpus: &Corpus, topics: &[(&str, [f32; 3])]) -> Vec<Option<Arc<TextVector>>> {
     let numbers = |key: &str| topics.iter().find(|(topic, _)| key.contains(topic)).map(|it| it.1);
     let made = corpus.keys.iter().map(|key| TextVector::from_numbers(&numbers(key)?));
@@ -355,14 +355,14 @@ fn meaning_finds_what_is_said_in_other_words() {
     // No definition has any of these words.
     let hits = find("zweiglein wegpusten");
     assert!(key(&hits[0]).contains("branch") && !hits[0].is_confident, "{hits:?}");
-    // What has the words stays before what has the meaning only.
+    // Documents with the words rank above documents with only the meaning.
     let hits = find("read the content of a file");
     assert_eq!(key(&hits[0]), "files/read_file");
     assert!(hits[0].is_confident);
-    // A name that is asked for is the answer, whatever it means.
+    // A requested name is the answer, for any meaning.
     let hits = find("get_current_time");
     assert_eq!(key(&hits[0]), "clock/get_current_time");
-    // A question that asks for nothing is not answered by chance.
+    // A query without a request has no accidental answers.
     assert!(find("what can you do for me?").is_empty());
 }
 

@@ -1,5 +1,4 @@
-//! Words that stand for each other: a small list that is built in, and the groups of the
-//! configuration.
+//! Synonyms: a small built-in list, and the groups of the configuration.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -10,7 +9,7 @@ use super::weights::{CONFIGURED, GENERAL, NEAR, SPELLING};
 use super::words::split_words;
 use crate::text::clip;
 
-/// Groups of words that are used for each other.
+/// Groups of synonyms.
 #[derive(Debug, Default)]
 pub struct SynonymGroups {
     /// By the stems of a word or phrase, separated by spaces.
@@ -19,12 +18,12 @@ pub struct SynonymGroups {
     longest: usize,
 }
 
-/// A word or phrase that stands for another.
+/// A synonym of a word or phrase.
 #[derive(Debug, Clone)]
 pub(super) struct Synonym {
     /// The stems of its words, without stop words. An element has to have all of them.
     pub(super) terms: Box<[Arc<str>]>,
-    /// What a match is worth, compared with a match of the word itself: more than 0, at most 1.
+    /// The value of a match, compared with a match of the word itself: more than 0, at most 1.
     pub(super) discount: f32,
 }
 
@@ -38,8 +37,8 @@ pub(super) struct Member {
 }
 
 impl SynonymGroups {
-    /// The groups of the configuration: each a list of words or phrases that stand for each other.
-    /// At most [`MAX_GROUPS`] groups of [`MAX_MEMBERS`] members are kept.
+    /// The groups of the configuration: each a list of words or phrases that are synonyms. At most
+    /// [`MAX_GROUPS`] groups of [`MAX_MEMBERS`] members are kept.
     pub fn from_groups<'a, G>(groups: impl IntoIterator<Item = G>) -> Self
     where
         G: IntoIterator<Item = &'a str>,
@@ -52,7 +51,7 @@ impl SynonymGroups {
         built
     }
 
-    /// The list that is built in.
+    /// The built-in list.
     pub(super) fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<SynonymGroups> = LazyLock::new(|| {
             let mut built = SynonymGroups::default();
@@ -64,17 +63,17 @@ impl SynonymGroups {
         &BUILT_IN
     }
 
-    /// What stands for a word or phrase, by its stems.
+    /// The synonyms of a word or phrase, by its stems.
     pub(super) fn find(&self, key: &str) -> &[Synonym] {
         self.synonyms.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a word or phrase is in a group.
+    /// Returns true if a word or phrase is in a group.
     pub(super) fn knows(&self, key: &str) -> bool {
         self.synonyms.contains_key(key)
     }
 
-    /// The single words of the list that is built in, by their stems.
+    /// The single words of the built-in list, by their stems.
     pub(super) fn built_in_words() -> &'static [(&'static str, LetterSet)] {
         static WORDS: LazyLock<Vec<(&str, LetterSet)>> = LazyLock::new(|| {
             let keys = SynonymGroups::built_in().synonyms.keys();

@@ -1,6 +1,6 @@
-//! Vectors of texts: how alike two texts are in meaning, as far as a model tells.
+//! Vectors of texts, and their similarity by meaning.
 
-/// The vector of a text, with a byte for each dimension. What a model tells beyond that is noise: the
+/// The vector of a text, with a byte for each dimension. More precision would be noise: the
 /// similarity of two vectors differs from that of the model's own numbers by less than 0.01.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextVector {
@@ -10,8 +10,8 @@ pub struct TextVector {
 }
 
 impl TextVector {
-    /// The vector of a model's numbers; `None` without any that is not 0, with one that is not finite,
-    /// and with more than [`MAX_DIMENSIONS`].
+    /// The vector of a model's numbers; `None` if all of them are 0, one is not finite, or there
+    /// are more than [`MAX_DIMENSIONS`].
     pub fn from_numbers(numbers: &[f32]) -> Option<Self> {
         let largest = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
         let is_usable = numbers.iter().all(|number| number.is_finite()) && largest > 0.0;
@@ -25,8 +25,8 @@ impl TextVector {
         Some(Self { values, inverse_length: 1.0 / length })
     }
 
-    /// How alike two texts are: from -1 to 1, the cosine of the angle between their vectors; 0 if these
-    /// have different numbers of dimensions.
+    /// The similarity of two texts: from -1 to 1, the cosine of the angle between their vectors; 0
+    /// if these have different numbers of dimensions.
     pub fn similarity(&self, other: &Self) -> f32 {
         if self.values.len() != other.values.len() {
             return 0.0;

@@ -1,24 +1,24 @@
-//! Text into words: identifiers divided, letters folded, and nothing decided about meaning.
+//! Splits text into words: identifiers are divided and letters folded, without regard to meaning.
 
 use std::mem::take;
 
-/// A word as it was found, folded: lower case, without accents.
+/// A word of a text, folded: lower case, without accents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     /// Its letters and digits, at most [`MAX_WORD`] bytes.
     pub(super) text: String,
     /// The parts of a word that has an inner structure (`createIssue`, `base64`); empty for others.
     pub(super) parts: Vec<String>,
-    /// Which script it is in.
+    /// Its script.
     pub(super) script: Script,
 }
 
-/// How a word was divided from its neighbours.
+/// The kind of script, which decides how words are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
     /// A script that has spaces between words.
     Spaced,
-    /// A run of Chinese, Japanese or Korean characters, which has no spaces that could be relied on.
+    /// A run of Chinese, Japanese or Korean characters, without reliable spaces.
     Unspaced,
 }
 
@@ -82,13 +82,13 @@ pub(super) fn fold_text(text: &str) -> String {
 struct WordRun {
     /// The folded characters.
     folded: String,
-    /// Where parts begin in `folded`, but for the first.
+    /// The beginnings of parts in `folded`, except the first.
     cuts: Vec<usize>,
     /// The class of the last character, and of the one before.
     last: Option<CharClass>,
-    /// Where the last character begins in `folded`.
+    /// The beginning of the last character in `folded`.
     last_at: usize,
-    /// Whether there are characters of the word that were left out.
+    /// True if characters of the word were left out.
     is_full: bool,
 }
 
@@ -116,7 +116,7 @@ impl WordRun {
         fold_character(original, &mut self.folded);
     }
 
-    /// Where a part begins, if one does with a character of this class.
+    /// The beginning of a part, if one begins with a character of this class.
     fn find_cut(&self, class: CharClass, at: usize) -> Option<usize> {
         match (self.last?, class) {
             // `createIssue`, `s3Object`, `base64`, `3d`
@@ -191,7 +191,7 @@ fn is_combining_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// The letters without an accent that a lower-case letter stands for.
+/// The base letters, without an accent, of a lower-case letter.
 fn find_base(lower: char) -> Option<&'static str> {
     Some(match lower {
         'à'..='å' | 'ā' | 'ă' | 'ą' | 'ǎ' => "a",
@@ -222,7 +222,7 @@ fn find_base(lower: char) -> Option<&'static str> {
 }
 
 /// The most bytes of a word; the rest of a longer one is left out. Hashes and encoded data are no
-/// words that somebody asks for.
+/// words of queries.
 const MAX_WORD: usize = 48;
 
 #[cfg(test)]
