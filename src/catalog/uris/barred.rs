@@ -1,5 +1,5 @@
-//! Templates that a rule denies or a hold concerns: they bar every URI that some official server serves
-//! by them.
+//! Templates that a rule denies or a hold concerns. They bar every URI that some official server
+//! serves by them.
 
 use std::sync::OnceLock;
 
@@ -73,7 +73,7 @@ impl TemplateExpression {
     }
 }
 
-/// Characters with a meaning of their own in regular expressions.
+/// Characters with a special meaning in regular expressions.
 const SPECIAL: [char; 13] = ['.', '^', '$', '*', '+', '?', '(', ')', '[', ']', '|', '\\', '{'];
 /// The largest compiled expression, in bytes. Larger ones match every URI with their prefix.
 const MAX_COMPILED: usize = 1 << 20;
@@ -91,7 +91,7 @@ mod tests {
             ("db://Prod/{id}", "db://Prod/", true),
             ("db://Prod/{id}/x", "db://Prod//x", true),
             ("db://Prod/{+path}", "db://Prod/", true),
-            // The Python SDK 1.x takes the text as a regular expression.
+            // The Python SDK 1.x reads the text as a regular expression.
             ("https://a.example/{x}", "https://a-example/7", true),
             ("https://a.example/{x}", "https://example/7", false),
             ("x://h?n={v}", "x://n=7", true),

@@ -20,7 +20,7 @@ pub(super) struct ResourceCandidate<'a> {
     pub(super) field: Option<&'static str>,
     /// Its URI or template, with bound variables filled in.
     pub(super) native: Cow<'a, str>,
-    /// The native template that it comes from.
+    /// Its native template.
     pub(super) template: &'a NativeName,
     pub(super) bound: Arc<[(String, String)]>,
     /// The state of its URI; `None` if it is not held.
@@ -55,8 +55,8 @@ impl CatalogUris {
         })
     }
 
-    /// Tells guarded servers which of their elements a rule denies or a hold concerns. Two URIs with the
-    /// same normal form share that.
+    /// Passes to guarded servers the elements that a rule denies or a hold concerns. Two URIs with
+    /// the same normal form are barred together.
     pub(super) fn bar_candidates(
         &mut self,
         templates: &[ResourceCandidate<'_>],
@@ -64,7 +64,7 @@ impl CatalogUris {
     ) {
         for (kind, candidates) in [(Kind::Templates, templates), (Kind::Resources, resources)] {
             for one in candidates {
-                // No rule is needed to hide one with dot segments: it says nothing of another.
+                // No rule is needed to hide one with dot segments, and it does not bar another.
                 let is_guarded =
                     self.guard_of(one.server).is_some() && !has_dot_segment(&one.native);
                 if !is_guarded || !self.is_barred(kind, one, &self.public_form(kind, one)) {
@@ -80,7 +80,7 @@ impl CatalogUris {
         }
     }
 
-    /// Tells guarded servers which of their templates clients see.
+    /// Passes to guarded servers the templates that clients see.
     pub(super) fn show_templates_to_guards(&mut self) {
         let of_server = |(name, holder): (&ServerName, &ResourceServer)| {
             holder.guard.as_ref()?;

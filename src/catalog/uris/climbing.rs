@@ -1,21 +1,22 @@
-//! URIs that mean something else to a server than they seem to mean here.
+//! URIs that servers read differently from their text.
 //!
 //! The gateway compares URIs as text; servers parse them. A parser that follows the WHATWG URL
-//! standard deletes tabs and line ends, reads `\` as `/`, and resolves dot segments, percent-encoded
-//! ones included. So a URI with a character of the first two kinds is refused everywhere, and a URI
-//! with a dot segment wherever a pattern or a bound variable decides what may be read.
+//! standard deletes tabs and line ends, reads `\` as `/`, and resolves dot segments,
+//! percent-encoded ones included. So a URI with a character of the first two kinds is refused
+//! everywhere, and a URI with a dot segment wherever a pattern or a bound variable decides which
+//! URIs may be read.
 
 use std::borrow::Cow;
 
-/// Whether a URI or template contains only characters that every parser keeps: no control
+/// Returns true if a URI or template contains only characters that every parser keeps: no control
 /// characters and no backslash, which RFC 3986 excludes from URIs.
 pub(in crate::catalog) fn has_only_stable_characters(uri: &str) -> bool {
     !uri.contains(|character: char| character.is_control() || character == '\\')
 }
 
-/// Whether resolving dot segments, once, would change a URI. Percent-encoded dots and separators
-/// count as dots and separators, and so does what a server may cut off a segment: spaces at its
-/// ends, and parameters after `;`.
+/// Returns true if resolving dot segments, once, would change a URI. Percent-encoded dots and
+/// separators count as dots and separators. Parts of a segment that a server may cut off are
+/// ignored: spaces at its ends, and parameters after `;`.
 pub(in crate::catalog) fn has_dot_segment(uri: &str) -> bool {
     let decoded = decode_path_characters(uri);
     decoded
@@ -23,9 +24,9 @@ pub(in crate::catalog) fn has_dot_segment(uri: &str) -> bool {
         .any(|segment| matches!(segment.trim_matches(' '), "." | ".."))
 }
 
-/// Whether the value of a template's first variable begins as an absolute path does, although the
-/// template's own text before it, `prefix`, ends with the separator: joining paths drops what is
-/// before an absolute one.
+/// Returns true if the value of a template's first variable begins like an absolute path, although
+/// the template's own text before it, `prefix`, ends with the separator: joining paths drops
+/// everything before an absolute one.
 pub(in crate::catalog) fn has_absolute_value(prefix: &str, uri: &str) -> bool {
     let is_folder = prefix.ends_with('/') && !prefix.ends_with("://");
     let value = uri.strip_prefix(prefix).filter(|_| is_folder);

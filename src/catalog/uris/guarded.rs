@@ -1,5 +1,5 @@
-//! The URIs of a server of which a rule denies some, or whose definitions are held: each resource has one
-//! identity there, whatever the spelling, and a URI that is neither listed nor of a template is unknown.
+//! The URIs of a server with denied or held resources. Each resource has one identity there, in any
+//! spelling, and a URI that is neither listed nor of a template is unknown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub(super) struct GuardedUris {
     listed: HashMap<String, Vec<NativeName>>,
     /// Keys of the URIs and templates that a rule denies or that are held.
     barred: HashSet<String>,
-    /// Those templates, in all their spellings.
+    /// The barred templates, in all their spellings.
     barred_templates: Vec<BarredTemplate>,
     /// The templates that clients see, as written and in normal form.
     shown_templates: Vec<UriTemplate>,
@@ -25,7 +25,8 @@ pub(super) struct GuardedUris {
 }
 
 impl GuardedUris {
-    /// Adds a URI that the server lists. One with dot segments is no other spelling of a resource.
+    /// Adds a URI that the server lists. A URI with dot segments is no other spelling of a
+    /// resource.
     pub(super) fn add_listed(&mut self, native: &str) {
         if has_dot_segment(native) {
             return;
@@ -37,7 +38,7 @@ impl GuardedUris {
         }
     }
 
-    /// Adds a skill that the server lists: with it come its directory and all files in it.
+    /// Adds a skill that the server lists, with its directory and all files in it.
     pub(super) fn add_skill(&mut self, native: &str) {
         self.add_listed(native);
         if let Some(normal) = normal_form(native)
@@ -47,7 +48,7 @@ impl GuardedUris {
         }
     }
 
-    /// Bars a template, and what it expands to at any server.
+    /// Bars a template, and its expansions at any server.
     pub(super) fn bar_template(&mut self, text: &str) {
         let spellings = UriSpellings::of_template(text);
         let forms: HashSet<_> =
@@ -67,8 +68,8 @@ impl GuardedUris {
         spellings.normal().into_iter().chain([text]).any(|form| self.has_key(form))
     }
 
-    /// Returns true if a listed URI is barred, or one that can be the same. The official servers look for
-    /// a listed URI first, but only if it is in normal form.
+    /// Returns true if a listed URI is barred, or one that can be the same. The official servers
+    /// search for a listed URI first, but only if it is in normal form.
     pub(super) fn bars_listed(&self, native: &str) -> bool {
         let spellings = UriSpellings::of(native);
         self.bars(&spellings) || (!spellings.is_normal() && self.bars_expansion(&spellings))
@@ -83,9 +84,10 @@ impl GuardedUris {
         }
     }
 
-    /// Returns the native URI to send for the one that a client asks for: a listed URI in the server's own
-    /// bytes, or an unlisted one if it is in normal form and belongs to what clients see, or was released to
-    /// the client. `None` if there is none, or if a rule or hold bars it.
+    /// Returns the native URI to send for a client's URI: a listed URI in the server's own bytes,
+    /// or an unlisted one. An unlisted URI must be in normal form and belong to an element that
+    /// clients see, or it must have been released to the client. `None` if there is no such URI, or
+    /// if a rule or hold bars it.
     pub(super) fn resolve<'u>(
         &'u self,
         asked: &'u str,
@@ -105,7 +107,7 @@ impl GuardedUris {
         (is_known || is_released(asked)).then_some(asked)
     }
 
-    /// The listed URI with the same normal form: the same bytes if there are several.
+    /// The listed URI with the same normal form: the one with the same bytes if there are several.
     pub(super) fn find_listed(&self, asked: &str, spellings: &UriSpellings) -> Option<&str> {
         let alike = self.listed.get(spellings.normal().unwrap_or(asked))?;
         let same = alike.iter().find(|one| one.as_str() == asked);
@@ -165,18 +167,18 @@ mod tests {
             // Barred, although it is listed.
             ("db://Prod/secret", None, None),
             ("DB://prod/secret", None, None),
-            // Of a barred template.
+            // From a barred template.
             ("db://Prod/7", None, None),
             ("db://Prod/", None, None),
-            // Of a template that clients see, and in normal form or in none.
+            // From a template that clients see, and in normal form or in none.
             ("db://users/7", Some("db://users/7"), Some("db://users/7")),
             ("DB://users/7", None, Some("DB://users/7")),
             // In the directory of a listed skill.
             ("skill://a/notes.md", Some("skill://a/notes.md"), Some("skill://a/notes.md")),
             ("skill://ab", None, Some("skill://ab")),
-            // Of nothing that clients see.
+            // Not from anything that clients see.
             ("other:x", None, Some("other:x")),
-            // With dot segments, which make no listed URI another spelling either.
+            // With dot segments, which do not spell a listed URI either.
             ("other://h/a/../x", None, None),
             ("x://h/listed", None, Some("x://h/listed")),
         ] {
@@ -193,7 +195,7 @@ mod tests {
         for (listed, is_barred) in [
             ("db://Prod/secret", true),
             ("DB://prod/secret", true),
-            // The official servers look for a listed URI first, but only if it is in normal form.
+            // The official servers search for a listed URI first, but only if it is in normal form.
             ("db://Prod/8", false),
             ("DB://Prod/8", true),
             ("db://users/8", false),

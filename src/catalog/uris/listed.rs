@@ -1,4 +1,4 @@
-//! What clients see in the lists of resources and templates.
+//! The lists of resources and templates, as clients see them.
 
 use std::sync::Arc;
 
@@ -17,31 +17,31 @@ pub(in crate::catalog) struct ShownResource<'a> {
 }
 
 impl CatalogUris {
-    /// Whether clients see a resource or template with this public URI in a list.
+    /// Returns true if clients see a resource or template with this public URI in a list.
     pub fn is_listed(&self, public: &str) -> bool {
         self.shown.contains_key(public)
     }
 
-    /// Whether clients see a resource or template of a server in a list.
+    /// Returns true if clients see a resource or template of a server in a list.
     pub(in crate::catalog) fn lists_any_of(&self, server: &ServerName) -> bool {
         self.shown.values().any(|shown| shown.origin.server == *server)
     }
 
-    /// Whether this is the user interface of a tool that clients see.
+    /// Returns true if this is the user interface of a tool that clients see.
     pub fn is_shown_interface(&self, server: &ServerName, native: &str) -> bool {
         self.servers.get(server).is_some_and(|holder| holder.shown_interfaces.contains(native))
     }
 }
 
 impl ResourceServer {
-    /// The templates that other servers' URIs are told apart from: those that clients see, or saw
-    /// before they were held.
+    /// The templates that other servers' URIs are distinguished from: those that clients see, or
+    /// saw before they were held.
     pub(super) fn named_templates(&self) -> impl Iterator<Item = &OwnedTemplate> {
         self.templates.iter().filter(|one| one.hold != Some(HeldName::Unclaimed))
     }
 }
 
-/// The public form of a native URI behind its server's prefix.
+/// The public form of a native URI after its server's prefix.
 pub(in crate::catalog) fn prefix_uri(server: &ServerName, native: &str) -> String {
     let prefix = if native.starts_with(UI) { UI_PREFIX } else { PREFIX };
     format!("{prefix}{server}/{native}")

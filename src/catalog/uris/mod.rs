@@ -1,12 +1,13 @@
 //! The mapping between native and public URIs.
 //!
-//! A public URI is either the server's own, or the server's own behind the prefix `mcp://SERVER/`,
-//! byte for byte. So templates stay templates, an expansion of a public template is a public URI,
+//! A public URI is either the server's own, or the server's own after the prefix `mcp://SERVER/`,
+//! byte for byte. So templates remain templates, an expansion of a public template is a public URI,
 //! and removing the prefix gives the native URI. With [`UriMode::Original`] a URI keeps its native
 //! form if that identifies its server.
 //!
-//! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they stay
-//! unchanged, and of two servers with the same one, the later gets the prefix `ui://mcp.SERVER/`.
+//! `ui://` URIs (MCP Apps) keep their scheme in every mode, because clients look for it: they are
+//! unchanged, and if two servers have the same one, the later server's gets the prefix
+//! `ui://mcp.SERVER/`.
 
 mod barred;
 mod candidates;
@@ -42,7 +43,7 @@ use super::merge::{ElementOrigin, MergeSource, MergeWarning};
 use super::selection::Scope;
 use crate::call::{Named, ServerName};
 
-/// Which URIs clients see (`uris` in the configuration).
+/// The URIs that clients see (`uris` in the configuration).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UriMode {
     /// Always with the server's prefix.
@@ -60,9 +61,9 @@ pub struct CatalogUris {
     servers: Named<ServerName, ResourceServer>,
     /// The only server with resources; `None` if there are several or none.
     only: Option<ServerName>,
-    /// Which server a native URI belongs to.
+    /// The servers that native URIs belong to.
     claims: HashMap<String, UriClaim>,
-    /// Which server a skill's directory, and everything in it, belongs to.
+    /// The servers that skills' directories, and everything in them, belong to.
     skills: HashMap<String, UriClaim>,
     /// The URIs and templates shown to clients.
     shown: HashMap<String, PublicReference>,
@@ -71,17 +72,17 @@ pub struct CatalogUris {
 /// The resources of one server.
 #[derive(Debug, Default)]
 struct ResourceServer {
-    /// Whether the server may have resources, as far as is known.
+    /// True if the server may have resources, as far as is known.
     readable: bool,
-    /// Whether the configuration binds variables of its templates, so that clients may only read
-    /// what is listed and what its templates still cover.
+    /// True if the configuration binds variables of its templates, so that clients may only read
+    /// listed URIs and those that its templates still cover.
     confined: bool,
     /// The URIs of its tools' user interfaces, which need not be listed.
     interfaces: HashSet<String>,
-    /// Those of the tools in scope.
+    /// The user interfaces of the tools in scope.
     shown_interfaces: HashSet<String>,
     templates: Vec<OwnedTemplate>,
-    /// What clients do not see for now.
+    /// The elements that are withheld from clients for now.
     held: Arc<HeldDefinitions>,
     /// Set if a rule or a hold can concern its resources.
     guard: Option<GuardedUris>,
@@ -107,11 +108,11 @@ impl OwnedTemplate {
 #[derive(Debug)]
 struct UriClaim {
     first: ServerName,
-    /// Whether other servers have the same URI.
+    /// True if other servers have the same URI.
     shared: bool,
 }
 
-/// What a public URI or template refers to.
+/// The target of a public URI or template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicReference {
     /// The server, and its own URI or template.
@@ -122,7 +123,7 @@ pub struct PublicReference {
 
 impl CatalogUris {
     /// Assigns public URIs to all resources and templates, in listing order. The `interfaces` of
-    /// visible tools are visible with them, whatever the scope says of resources.
+    /// visible tools are visible with them, even if the scope shows no resources.
     pub(super) fn build_from<'a>(
         mode: UriMode,
         sources: &[MergeSource<'a>],
@@ -165,7 +166,7 @@ impl CatalogUris {
         Cow::Owned(prefix_uri(server, native))
     }
 
-    /// Whether all URIs of this server are public in their native form.
+    /// Returns true if all URIs of this server are public in their native form.
     pub fn keeps_native_uris(&self, server: &ServerName) -> bool {
         let only = self.mode == UriMode::Original && self.only.as_ref() == Some(server);
         only || !self.servers.get(server).is_some_and(|holder| holder.readable)
@@ -179,7 +180,7 @@ impl CatalogUris {
             .is_some_and(|holder| holder.guard.is_some() || holder.readable && !is_only())
     }
 
-    /// Adds what a server lists, with configured variables filled in.
+    /// Adds the elements that a server lists, with configured variables filled in.
     fn gather_candidates<'a>(
         &mut self,
         source: &MergeSource<'a>,
@@ -194,7 +195,7 @@ impl CatalogUris {
         let is_guarded = rules.held().guards_uris() || self.scope.guards_resources(server);
         holder.guard = is_guarded.then(GuardedUris::default);
         let Some(list) = source.list else {
-            // The server may have some; reading one will tell.
+            // The server may have some; the first read shows if it has.
             holder.readable = true;
             return;
         };
@@ -292,7 +293,7 @@ impl CatalogUris {
         }
     }
 
-    /// Whether the unprefixed native URI identifies this server.
+    /// Returns true if the unprefixed native URI identifies this server.
     fn leads_back(&self, server: &ServerName, native: &str) -> bool {
         let claim = self.claim_of(native);
         if native.starts_with(UI) {
@@ -316,8 +317,8 @@ impl CatalogUris {
         }
     }
 
-    /// Whether clients may have a template in its native form: no URI that it covers could come
-    /// from another server's template.
+    /// Returns true if clients may have a template in its native form: no URI that it covers could
+    /// come from another server's template.
     fn keeps_template(&self, server: &ServerName, native: &str) -> bool {
         let one = UriTemplate::parse(native);
         let others = self.servers.iter().filter(|(name, _)| *name != server);
@@ -327,8 +328,8 @@ impl CatalogUris {
             && !others.any(|other| one.may_overlap(other.seen()))
     }
 
-    /// The claim to a URI. A skill's files go together, because hosts resolve references between
-    /// them: its directory's claim comes before that of a file.
+    /// The claim to a URI. A skill's files belong together, because hosts resolve references
+    /// between them: its directory's claim takes precedence over that of a file.
     fn claim_of(&self, native: &str) -> Option<&UriClaim> {
         let directories =
             std::iter::successors(Some(native), |path| Some(path.rsplit_once('/')?.0));
@@ -376,9 +377,9 @@ impl CatalogUris {
 }
 
 impl ResourceServer {
-    /// Whether an unlisted URI may be requested. Without bound variables any may. With them, a
-    /// template or a tool's user interface has to cover it, it must not lead out of that template,
-    /// and each template that it matches with other values than the bound ones rules it out.
+    /// Returns true if an unlisted URI may be requested. Without bound variables any may. With
+    /// them, a template or a tool's user interface has to cover it, it must not lead out of that
+    /// template, and no template may match it with other values than the bound ones.
     fn allows(&self, native: &str) -> bool {
         if !self.readable || !self.confined {
             return self.readable;
@@ -391,13 +392,13 @@ impl ResourceServer {
 }
 
 impl OwnedTemplate {
-    /// Whether the template, as clients see it, can expand to this URI.
+    /// Returns true if the template, as clients see it, can expand to this URI.
     fn covers(&self, native: &str) -> bool {
         self.seen().matches(native)
     }
 
-    /// Whether the template covers this URI, and every server reads it as an expansion of the
-    /// template: no dot segment leads out of it, and no value begins as an absolute path does.
+    /// Returns true if the template covers this URI, and every server reads it as an expansion of
+    /// the template: no dot segment leads out of it, and no value begins like an absolute path.
     fn confines(&self, native: &str) -> bool {
         confines(self.seen(), native)
     }
@@ -426,13 +427,13 @@ fn only_resource_server(sources: &[MergeSource<'_>]) -> Option<ServerName> {
     all.next().filter(|_| all.next().is_none()).map(|source| source.server.clone())
 }
 
-/// The most directories that a file of a skill is looked for in.
+/// The most directories in which the skill of a file is searched.
 const MAX_DIRECTORIES: usize = 32;
 /// The prefix of public URIs, before the server's name.
 const PREFIX: &str = "mcp://";
 /// The scheme of MCP Apps' user interfaces.
 const UI: &str = "ui://";
-/// The prefix where that scheme has to stay, before the server's name.
+/// The prefix that keeps that scheme, before the server's name.
 const UI_PREFIX: &str = "ui://mcp.";
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ pub fn normal_form(uri: &str) -> Option<String> {
     Some(form)
 }
 
-/// Returns the normal form of text in which `opaque` parts (wildcards, expressions of a template) stay as
-/// they are; `None` if the text is no absolute URI.
+/// Returns the normal form of text with `opaque` parts (wildcards, expressions of a template) that
+/// are unchanged; `None` if the text is no absolute URI.
 pub(super) fn normal_form_around<'t>(
     text: &'t str,
     mut next_opaque: impl FnMut(&'t str) -> Option<(&'t str, &'t str, &'t str)>,
@@ -49,7 +49,7 @@ pub(super) fn normal_form_around<'t>(
     Some(form)
 }
 
-/// Returns the normal form of a URI template, whose expressions stay as they are.
+/// Returns the normal form of a URI template. Its expressions are unchanged.
 pub(super) fn normal_template(text: &str) -> Option<String> {
     normal_form_around(text, |rest| {
         let (before, inside) = rest.split_once('{')?;
@@ -80,12 +80,12 @@ pub fn fold_authority(uri: &str) -> String {
 pub struct UriSpellings {
     /// As written.
     written: String,
-    /// As servers read it that parse it and change nothing else; `None` if it is in normal form.
+    /// The form for servers that parse it and change nothing else; `None` if it is in normal form.
     parsed: Option<String>,
     normal: Option<String>,
     /// Forms without percent-encoding.
     decoded: Vec<String>,
-    /// Forms without a fragment, an empty query or, of a `file:` URI, any query.
+    /// Forms without a fragment, an empty query or, for a `file:` URI, any query.
     cut: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl UriSpellings {
         Self { written, parsed: None, normal, decoded, cut }
     }
 
-    /// Adds the forms that are made of those as written and in normal form.
+    /// Adds the forms that are made of the written and the normal form.
     fn complete(mut self) -> Self {
         let uri = &*self.written;
         if self.is_normal() && !uri.contains(['%', '#', '?']) {
@@ -138,12 +138,13 @@ impl UriSpellings {
         self.normal.as_deref() == Some(&*self.written)
     }
 
-    /// The forms of which a rule that denies has to name one.
+    /// The forms for a rule that denies, which has to name one of them.
     pub fn for_denial(&self) -> impl Iterator<Item = &str> {
         self.whole_forms().chain(self.cut.iter().map(String::as_str))
     }
 
-    /// The forms that a rule that allows has to name, all of them, besides [`Self::decoded_once`].
+    /// The forms for a rule that allows, which has to name all of them, besides
+    /// [`Self::decoded_once`].
     pub fn for_permission(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.written).chain(self.decoded.iter().map(String::as_str))
     }
@@ -225,7 +226,8 @@ fn normalise_percents(uri: &str) -> String {
         out.push_str(before);
         let code = after.get(..2).filter(|code| code.bytes().all(|it| it.is_ascii_hexdigit()));
         let Some(code) = code else {
-            // Written as its code: else a later pass would read it with what follows as another code.
+            // Written as its code: otherwise a later pass would read it and the next characters as
+            // another code.
             out.push_str("%25");
             rest = after;
             continue;
@@ -247,7 +249,8 @@ fn decode(uri: &str) -> String {
     percent_decode_str(uri).decode_utf8_lossy().into_owned()
 }
 
-/// The URI without the end that servers may ignore when they look it up; `None` if it has none.
+/// The URI without the end that servers may ignore when they look it up; `None` if it has no such
+/// end.
 fn cut_ignored_end(uri: &str) -> Option<String> {
     let whole = uri.split_once('#').map_or(uri, |(before, _)| before);
     let is_file = uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
@@ -258,8 +261,8 @@ fn cut_ignored_end(uri: &str) -> Option<String> {
     (cut.len() < uri.len()).then(|| cut.to_owned())
 }
 
-/// Letters that do not occur in a text, for the places of its opaque parts: letters are kept in every
-/// component of a URI.
+/// Letters that do not occur in a text, to mark the positions of its opaque parts: letters are kept
+/// in every component of a URI.
 fn choose_mark(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     (1..=MAX_MARK).map(|length| "q".repeat(length) + "z").find(|mark| !text.contains(mark))
@@ -343,7 +346,8 @@ mod tests {
             ),
             ("db://Prod/a%2Fb", &["DB://Prod/a%2fb", "db://@Prod/%61%2Fb", "db://%50rod/a%2Fb"]),
             ("x:a%20b", &["X:a%20b"]),
-            // A `%` that begins no code is read as itself, and never with what follows it when that is decoded.
+            // A `%` that begins no code is read as itself, and never with the decoded characters
+            // that follow it.
             ("x:%2573ecret", &["x:%7%33ecret", "X:%2573ecret"]),
             ("x:100%25", &["x:100%"]),
             // Empty segments and drive letters, also decoded ones.

@@ -16,15 +16,15 @@ use crate::catalog::visibility::{CatalogElement, ElementBasis};
 pub type ReleasedCheck<'a> = &'a dyn Fn(&ServerName, &str) -> bool;
 
 impl CatalogUris {
-    /// The server and native URI for a public URI. It need not be listed, unless the server is guarded: a
-    /// template stands for many URIs, and servers may have more than they list. No URI is longer than
-    /// [`MAX_URI`]: it is compared with patterns and kept by subscriptions.
+    /// The server and native URI for a public URI. It need not be listed, unless the server is
+    /// guarded: a template covers many URIs, and servers may have unlisted ones. No URI is longer
+    /// than [`MAX_URI`]: it is compared with patterns and kept by subscriptions.
     pub fn find_origin(&self, public: &str) -> Option<ElementOrigin> {
         self.find_origin_or_released(public, &|_, _| false)
     }
 
-    /// The same for a client to whom URIs were released in results: of a guarded server, these count as
-    /// listed.
+    /// The same for a client to which URIs were released in results: for a guarded server, these
+    /// count as listed.
     pub fn find_origin_or_released(
         &self,
         public: &str,
@@ -112,7 +112,7 @@ impl CatalogUris {
             && self.scope.shows(&CatalogElement {
                 kind: Kind::Resources,
                 server: Some(server),
-                // Rules know one form of each URI, whichever a client writes.
+                // Rules know one form of each URI, for all spellings of clients.
                 public: &self.public_uri(server, native),
                 native,
                 tool: None,

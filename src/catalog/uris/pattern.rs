@@ -12,7 +12,7 @@ pub struct UriPattern {
     written: Pattern,
     /// Without percent-encoding, except for the wildcards; `None` if it is the same.
     normal: Option<Pattern>,
-    /// Set if the normal form was cut, and so names more than it should.
+    /// Set if the normal form was cut, and therefore matches too much.
     is_cut: bool,
 }
 
@@ -52,8 +52,8 @@ impl UriPattern {
     }
 }
 
-/// The spellings of one element of a server that is known by a URI: of its native URI, behind each prefix
-/// that a public URI of it can have.
+/// The spellings of an element with a URI: those of its native URI, after each prefix that its
+/// public URI can have.
 #[derive(Debug)]
 pub struct ElementSpellings<'a> {
     spellings: UriSpellings,
@@ -64,7 +64,7 @@ pub struct ElementSpellings<'a> {
 }
 
 impl<'a> ElementSpellings<'a> {
-    /// Those of an element; `None` if it has a name instead of a URI.
+    /// The spellings of an element; `None` if it has a name instead of a URI.
     pub fn of(element: &CatalogElement<'a>) -> Option<Self> {
         let spellings = match element.kind {
             Kind::Tools | Kind::Prompts => return None,

@@ -1,5 +1,4 @@
-//! Rewrites the URIs in a server's result to their public form. All other bytes
-//! stay unchanged.
+//! Rewrites the URIs in a server's result to their public form. All other bytes are unchanged.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -9,7 +8,7 @@ use crate::catalog::tool_bytes::find_interface;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 use crate::mcp::Method;
 
-/// Where a result contains URIs.
+/// The positions of URIs in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultShape {
     /// A tool result: links and embedded resources in its content, and its user
@@ -95,8 +94,8 @@ pub fn rewrite_uris(
     finder.found.then(|| finder.splice.finish())
 }
 
-/// The listing of a directory without the children that are not to be seen; `None` if all are.
-/// `is_shown` is asked with each child's URI as it stands in the listing.
+/// The listing of a directory without the children that the client may not see; `None` if it may
+/// see all. `is_shown` gets each child's URI as written in the listing.
 pub fn hide_children(raw: &[u8], is_shown: impl Fn(&str) -> bool) -> Option<Bytes> {
     let result = Members::parse_with_duplicates(raw).ok()?;
     let mut splice = Splice::new(raw);

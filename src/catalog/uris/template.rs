@@ -1,5 +1,5 @@
-//! URI templates (RFC 6570), as far as the gateway needs them: which URIs a template matches, and
-//! its remainder once some variables are bound.
+//! URI templates (RFC 6570), as far as the gateway needs them: matching URIs, and the remainder of
+//! a template once some variables are bound.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ enum TemplatePart {
     Expression {
         operator: Operator,
         variables: Vec<TemplateVariable>,
-        /// Whether a variable may be a list, whose values can have any separator.
+        /// True if a variable may be a list with values that have any separator.
         nested: bool,
     },
 }
@@ -74,21 +74,22 @@ impl UriTemplate {
         }
     }
 
-    /// Whether some URI could match both. Compares only the literal prefixes, so it may report an
-    /// overlap that does not exist.
+    /// Returns true if some URI could match both. Compares only the literal prefixes, so it may
+    /// report an overlap that does not exist.
     pub fn may_overlap(&self, other: &Self) -> bool {
         let (one, two) = (self.literal_prefix(), other.literal_prefix());
         one.starts_with(two) || two.starts_with(one)
     }
 
-    /// Whether the template matches `uri`, in time linear in the URI for each part, whatever
-    /// the part is.
+    /// Returns true if the template matches `uri`. Takes time linear in the URI for each part, for
+    /// any part.
     pub fn matches(&self, uri: &str) -> bool {
         self.run(uri, Operator::reach)
     }
 
-    /// Returns true if the template matches `uri` as some server reads it: the official ones differ in
-    /// the characters that a value may have, in the sign before it, and in whether it may be empty.
+    /// Returns true if the template matches `uri` as some server reads it. The official servers
+    /// differ in the characters that a value may have, in the sign before it, and in the treatment
+    /// of empty values.
     pub(super) fn matches_widely(&self, uri: &str) -> bool {
         self.run(uri, Operator::reach_widely)
     }
@@ -350,7 +351,8 @@ fn border_lengths(text: &[u8]) -> Vec<usize> {
     borders
 }
 
-/// How much of the beginning of `text` ends with `byte`, if `matched` bytes of it came before.
+/// The length of the beginning of `text` that ends with `byte`, if `matched` bytes of it came
+/// before.
 fn extend_match(text: &[u8], borders: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && text.get(matched) != Some(&byte) {
         matched = borders.get(matched - 1).copied().unwrap_or_default();

@@ -268,7 +268,7 @@ fn a_bound_variable_cannot_be_led_around() {
         ("f:///d/other/x", false),
         // From a template without bound variables.
         ("g:///../d/other/x", false),
-        // Not of any template, but perhaps the same file.
+        // From no template, but perhaps the same file.
         ("F:///d/other/x", false),
         ("f:///x/../d/other/x", false),
     ] {
@@ -374,7 +374,8 @@ proptest! {
                 let public = catalog.uris().public_uri(&one.name, &native);
                 let expected = format!("{} {native}", one.name);
                 if native.starts_with(UI) && *public == native {
-                    // An interface that no server lists keeps its URI, whichever server shows it.
+                    // An interface that no server lists keeps its URI, for any server that shows
+                    // it.
                     continue;
                 }
                 prop_assert_eq!(way(&catalog, &public), Some(expected), "{}", public);
