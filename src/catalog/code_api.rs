@@ -1,5 +1,5 @@
-//! What code can use, as its model reads it: a declaration of every tool, or how to find them where
-//! that would be too long.
+//! The API of code, as a model reads it: a declaration of every tool, or instructions to find tools
+//! if the declarations would be too long.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,8 @@ pub struct CodeFunction {
 }
 
 impl Catalog {
-    /// The functions of code: those that find others, and all tools, in the order of their list.
+    /// The functions of code: first those that find others, then all tools in the order of their
+    /// list.
     pub fn code_functions(&self) -> &[CodeFunction] {
         self.functions.get_or_init(|| self.name_functions())
     }
@@ -38,8 +39,8 @@ impl Catalog {
             .collect()
     }
 
-    /// `run_code` as an element of `tools`, with what code can use if that is no longer than this
-    /// many bytes.
+    /// `run_code` as an element of `tools`. Its description contains the API if that has at most
+    /// this many bytes.
     pub(super) fn describe_run_code(&self, longest_api: usize) -> Bytes {
         let api = self.declare_tools(longest_api).unwrap_or_else(|| self.explain_finding());
         run_code_form(&api).to_string().into()
@@ -92,7 +93,7 @@ impl Catalog {
     }
 }
 
-/// How many functions find others.
+/// The number of functions that find others.
 const FINDERS: usize = 2;
 /// The most servers that are named.
 const MOST_SERVERS: usize = 50;

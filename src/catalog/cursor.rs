@@ -14,10 +14,10 @@ pub struct SealedCursors {
 }
 
 impl SealedCursors {
-    /// Replicas that share a key accept each other's cursors.
+    /// Builds the key. Replicas that share it accept each other's cursors.
     ///
     /// # Errors
-    /// When the cryptographic library rejects the key, which it has no reason to.
+    /// The cryptographic library rejects the key, which should not happen.
     pub fn new(key: &[u8; 32]) -> Result<Self, Unspecified> {
         Ok(Self { key: RandomizedNonceKey::new(&AES_256_GCM, key)? })
     }
@@ -25,7 +25,7 @@ impl SealedCursors {
     /// Seals a position in the list of this kind and digest.
     ///
     /// # Errors
-    /// When the cryptographic library has no random numbers.
+    /// The cryptographic library has no random numbers.
     pub fn seal(
         &self,
         kind: Kind,

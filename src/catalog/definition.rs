@@ -1,8 +1,8 @@
-//! What of an element reaches a model: its definition, in a form that equal definitions share.
+//! The definition of an element: the part that reaches a model, in a canonical form.
 //!
 //! A server may write the same definition in another order, with other escapes, or with members
-//! that one era has and the other does not. The canonical form has only the members that a model or
-//! a policy reads, with sorted keys. Its digest is what pins compare, and an entity tag.
+//! that only one era has. The canonical form has only the members that a model or a policy reads,
+//! with sorted keys. Pins compare its digest, which is also an entity tag.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use super::search::AnalysedElement;
 use crate::crypto::sha256;
 use crate::jsonrpc::parse_strict;
 
-/// What was computed of a definition, once it was asked for.
+/// Values that are computed from a definition when they are first needed.
 #[derive(Debug, Default)]
 pub(super) struct DefinitionCells {
     pub(super) digest: OnceLock<DefinitionDigest>,
@@ -66,8 +66,8 @@ impl fmt::Display for DefinitionDigest {
 
 /// The canonical form of a definition.
 ///
-/// An element with a duplicate key at any depth has no other form than its bytes, because readers
-/// disagree on which of the values counts.
+/// An element with a duplicate key at any depth has no form but its bytes, because readers disagree
+/// on which of the values counts.
 pub fn canonical_definition(kind: DefinitionKind, raw: &[u8]) -> String {
     let Ok(Value::Object(element)) = parse_strict(raw, MAX_ITEM_DEPTH) else {
         return String::from_utf8_lossy(raw).into_owned();
@@ -131,9 +131,9 @@ fn whole_number(number: f64) -> Option<i64> {
     is_whole.then_some(number as i64)
 }
 
-/// When a resource was last modified says nothing about what it is.
+/// The time of a resource's last modification, which is no part of its definition.
 const LAST_MODIFIED: &str = "lastModified";
-/// 2^53: every integer below has a floating-point number of its own.
+/// 2^53: every smaller integer has a floating-point number of its own.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The texts of a definition that models and people read: where they are, and definitions with
-//! other texts. Names, keywords of schemas and their values keep their bytes, and so does a
-//! definition of which no text changes.
+//! The texts of a definition that models and people read: their positions, and edited definitions.
+//! Names, keywords of schemas and their values keep their bytes, and so does a definition without
+//! an edited text.
 //!
-//! A member is a text by its place, not by its name: a property that is called `description` is a
-//! schema, and what `enum`, `const`, `default` and `examples` have are values.
+//! The position of a member makes it a text, not its name: a property that is called `description`
+//! is a schema, and the members of `enum`, `const`, `default` and `examples` are values.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use super::item::MAX_ITEM_DEPTH;
 use super::kind::Kind;
 use crate::jsonrpc::{Members, object_of};
 
-/// What a text is for.
+/// The purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextRole {
     /// A `description`.
     Description,
-    /// A `title`, which clients show in place of the name.
+    /// A `title`, which clients show instead of the name.
     Title,
     /// A `$comment` of a schema, or its description in another notation.
     Remark,
@@ -26,15 +26,16 @@ pub(super) enum TextRole {
     Examples,
 }
 
-/// A change of texts.
+/// An edit of texts.
 pub(super) trait TextEdit {
-    /// What becomes of a text, by its raw value: borrowed if it stays, `None` if its member goes.
+    /// Edits a text, given as its raw value: borrowed if unchanged, `None` to remove its member.
     fn edit_text<'a>(&self, role: TextRole, value: &'a RawValue) -> Option<Cow<'a, str>>;
 }
 
-/// An element of a list with other texts; borrowed if all of them stay, or it is no object.
+/// An element of a list with edited texts; borrowed if all of them are unchanged, or it is no
+/// object.
 ///
-/// Of a skill nothing changes: its frontmatter is a copy of a file, which clients compare it with.
+/// Skills are never edited: a skill's frontmatter is a copy of a file, and clients compare the two.
 pub(super) fn edit_texts<'a>(kind: Kind, raw: &'a [u8], edit: &impl TextEdit) -> Cow<'a, [u8]> {
     let Ok(element) = serde_json::from_slice::<&RawValue>(raw) else { return raw.into() };
     let edited = edit_members(element, |key, value| match (kind, key) {
@@ -72,7 +73,7 @@ fn edit_schema_texts<'a>(raw: &'a RawValue, edit: &impl TextEdit, depth: usize) 
         "title" => edit.edit_text(TextRole::Title, value),
         "$comment" | "markdownDescription" => edit.edit_text(TextRole::Remark, value),
         "examples" | "example" => edit.edit_text(TextRole::Examples, value),
-        // The names in these are those of the server.
+        // The names in these are the server's own.
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
         | "dependencies" => Some(edit_members(value, |_, schema| Some(edit_schema(schema)))),
         "items"
@@ -98,8 +99,8 @@ fn edit_schema_texts<'a>(raw: &'a RawValue, edit: &impl TextEdit, depth: usize) 
     })
 }
 
-/// An object with other values for its members; borrowed if all of them stay, or it is no object.
-/// A duplicate key keeps all its values, of which a reader may use any.
+/// An object with edited values of its members; borrowed if all of them are unchanged, or it is no
+/// object. A duplicate key keeps all its values, because a reader may use any of them.
 fn edit_members<'a>(
     raw: &'a RawValue,
     edit: impl Fn(&str, &'a RawValue) -> Option<Cow<'a, str>>,
@@ -116,7 +117,7 @@ fn edit_members<'a>(
     String::from_utf8(object_of(kept)).map_or(raw.get().into(), Cow::Owned)
 }
 
-/// An array with other elements; borrowed if all of them stay, or it is no array.
+/// An array with edited elements; borrowed if all of them are unchanged, or it is no array.
 fn edit_items<'a>(raw: &'a RawValue, edit: impl Fn(&'a RawValue) -> Cow<'a, str>) -> Cow<'a, str> {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else {
         return raw.get().into();
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
     use crate::jsonrpc::{string, text};
 
-    /// Puts a mark behind each text, and drops titles that say so.
+    /// Appends a mark to each text, and removes titles with the text `drop`.
     struct Mark;
 
     impl TextEdit for Mark {

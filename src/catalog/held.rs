@@ -1,4 +1,4 @@
-//! The definitions of one list that clients do not see for now.
+//! The definitions of one list that are withheld from clients until they are approved.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +6,8 @@ use super::kind::Kind;
 use super::uris::{BarredTemplate, UriSpellings};
 use crate::call::NativeName;
 
-/// The elements of one server's list that are held: absent from every list, and unknown to calls and
-/// reads.
+/// The elements of one server's list that are held: absent from every list, and unknown to calls
+/// and reads.
 #[derive(Debug, Default)]
 pub struct HeldDefinitions {
     names: HashMap<(Kind, NativeName), HeldName>,
@@ -23,14 +23,15 @@ pub struct HeldDefinitions {
 /// The name of an element while it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldName {
-    /// Clients saw the element before: its name stays reserved, so that no other element gets it.
+    /// Clients saw the element before: its name remains reserved, so that no other element gets it.
     Reserved,
     /// Clients never saw it: others are named as if it did not exist.
     Unclaimed,
 }
 
 impl HeldDefinitions {
-    /// The same where everything of the server is held until it is approved, whether listed yet or not.
+    /// The same, with everything of the server held until it is approved, even elements not listed
+    /// yet.
     #[must_use]
     pub fn holding_unapproved(self) -> Self {
         Self { holds_unapproved: true, ..self }
@@ -44,12 +45,12 @@ impl HeldDefinitions {
         self.names.get(&(kind, NativeName::new(native))).copied()
     }
 
-    /// Whether an element is held.
+    /// Returns true if an element is held.
     pub fn holds(&self, kind: Kind, native: &str) -> bool {
         self.name_of(kind, native).is_some()
     }
 
-    /// Returns true if something that clients know by a URI is held, or may be.
+    /// Returns true if an element with a URI is held, or may be.
     pub(super) fn guards_uris(&self) -> bool {
         let is_uri = |kind: Kind| !matches!(kind, Kind::Tools | Kind::Prompts);
         self.holds_unapproved || self.names.keys().any(|(kind, _)| is_uri(*kind))
@@ -74,12 +75,12 @@ impl HeldDefinitions {
         })
     }
 
-    /// How many elements are held.
+    /// The number of held elements.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether nothing is held.
+    /// Returns true if nothing is held.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

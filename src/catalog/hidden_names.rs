@@ -1,4 +1,4 @@
-//! Names of tools that a client may not know of, in the texts of their servers.
+//! Names of hidden tools in the texts of their servers.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use super::kind::Kind;
 use crate::jsonrpc::{string, text};
 use crate::text::split_sentence;
 
-/// The native names of tools of one server that a client may not know of.
+/// The native names of tools of one server that are hidden from a client.
 #[derive(Debug, Default)]
 pub struct HiddenNames<'a>(HashSet<&'a str>);
 
@@ -21,7 +21,7 @@ impl<'a> FromIterator<&'a str> for HiddenNames<'a> {
 }
 
 impl HiddenNames<'_> {
-    /// A definition without the sentences that name such a tool; `None` if it has none of them.
+    /// A definition without the sentences that name such a tool; `None` if it has no such sentence.
     pub(super) fn leave_out_of_definition(&self, kind: Kind, raw: &[u8]) -> Option<Vec<u8>> {
         if self.0.is_empty() || !str::from_utf8(raw).is_ok_and(|json| self.may_be_in_json(json)) {
             return None;
@@ -32,21 +32,22 @@ impl HiddenNames<'_> {
         }
     }
 
-    /// Whether a string of a JSON text may name such a tool. Nothing is parsed for that: most
-    /// definitions name none.
+    /// Returns true if a string of a JSON text may name such a tool. Does not parse the text: most
+    /// definitions name no tool.
     fn may_be_in_json(&self, json: &str) -> bool {
-        // What these escape may be a part of a name.
+        // An escape may stand for a part of a name.
         if json.contains("\\u") || json.contains("\\/") {
             return true;
         }
-        // Behind a backslash, the first letter belongs to the escape: `\nread_file`.
+        // After a backslash, the first letter belongs to the escape: `\nread_file`.
         let behind_escapes = json.split('\\').skip(1).filter_map(|rest| rest.get(1..));
         let behind_escapes = behind_escapes.filter_map(|rest| words_of(rest).next());
         words_of(json).chain(behind_escapes).any(|word| self.0.contains(word))
     }
 
-    /// Whether a text names such a tool. A name that is a plain word, such as `search`, counts where the
-    /// text marks it as a name: in quotes or backticks, or with a parenthesis behind it.
+    /// Returns true if a text names such a tool. A name that is a plain word, such as `search`,
+    /// counts only if the text marks it as a name: by quotes or backticks, or by a parenthesis
+    /// after it.
     pub fn are_in(&self, text: &str) -> bool {
         let mut rest = text;
         while let Some(start) = rest.find(is_name_part) {
@@ -72,7 +73,7 @@ impl HiddenNames<'_> {
         while !rest.is_empty() {
             let (_, after) = split_sentence(rest);
             let (sentence, after) = rest.split_at(rest.len() - after.len());
-            // A line that goes does not join its neighbours.
+            // Removing a line does not join its neighbours.
             let space = sentence.len() - sentence.trim_start().len();
             let (space, words) = sentence.split_at(space);
             if !self.are_in(words) {
@@ -94,7 +95,7 @@ impl TextEdit for HiddenNames<'_> {
         }
         let kept = match text(value) {
             Some(text) => self.leave_out(&text),
-            // Half a surrogate pair: such a string cannot be searched, and some clients read it.
+            // Half a surrogate pair: such a string cannot be searched, but some clients read it.
             None => value.get().starts_with('"').then(String::new),
         };
         let Some(kept) = kept else { return unchanged() };
@@ -104,7 +105,7 @@ impl TextEdit for HiddenNames<'_> {
     }
 }
 
-/// What may be names in a text.
+/// The words of a text that may be names.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_name_part(c)).map(trim_name)
 }
@@ -118,14 +119,14 @@ fn is_name_part(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
 }
 
-/// Whether a name may be a word of a sentence.
+/// Returns true if a name may be a word of a sentence.
 fn is_plain_word(name: &str) -> bool {
     let mut rest = name.chars();
     rest.next();
     rest.all(char::is_lowercase)
 }
 
-/// What marks a word as a name.
+/// The characters that mark a word as a name.
 const QUOTES: [char; 6] = ['`', '"', '\'', '“', '‘', '«'];
 
 #[cfg(test)]

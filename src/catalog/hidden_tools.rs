@@ -1,4 +1,4 @@
-//! Lists for callers who may not use all tools: what is listed does not name the others.
+//! Lists for callers who may not use all tools: listed texts do not name the hidden ones.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::tool::Tool;
 use super::tool_bytes::ToolBytes;
 use crate::call::{Named, ServerName};
 
-/// The tools that servers have and a caller does not see. Each server's texts are searched for the
-/// names of its own tools: it does not know the others.
+/// The tools of servers that a caller does not see. Each server's texts are searched for the names
+/// of its own tools only: it does not know other servers' tools.
 #[derive(Debug, Default)]
 pub(super) struct HiddenTools<'a>(Named<&'a ServerName, HiddenNames<'a>>);
 
@@ -29,11 +29,12 @@ impl<'a> HiddenTools<'a> {
         Self(hidden.collect())
     }
 
-    /// Lists these tools without the texts that name hidden ones. What calls are checked with stays.
+    /// Removes texts that name hidden tools from the listed form of these tools. Calls are still
+    /// checked with the full definitions.
     pub(super) fn leave_out_of_tools(&self, tools: &mut [NameCandidate<'_, Tool>]) {
         for one in tools {
             let edited = self.leave_out(Kind::Tools, one.server, one.item.shown());
-            // It has lost texts only, so it can be read like the whole.
+            // It has lost texts only, so it parses like the whole.
             one.other_bytes = edited.and_then(|raw| ToolBytes::parse(raw).ok());
         }
     }

@@ -1,4 +1,4 @@
-//! The identities of an element: all names or URIs that a rule may know it by.
+//! The identities of an element: all names or URIs by which a rule may name it.
 //!
 //! A public name depends on the lists of other servers, so an operator may have written down a name
 //! that the element has no longer. A rule that denies therefore matches every name that the element
@@ -17,7 +17,7 @@ use super::visibility::CatalogElement;
 pub struct ElementIdentities<'a> {
     element: &'a CatalogElement<'a>,
     naming: &'a Naming,
-    /// Those besides the public one.
+    /// All identities except the public one.
     others: OnceCell<Vec<Cow<'a, str>>>,
 }
 
@@ -33,8 +33,8 @@ impl<'a> ElementIdentities<'a> {
     }
 
     /// All identities: the current public name or URI, the native one, `SERVER__NATIVE` or the URI
-    /// behind the server's prefix, and every name that some naming makes of it. A configured name is
-    /// the current public one.
+    /// after the server's prefix, and every name that a naming scheme makes of it. A configured
+    /// name is the current public one.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let others = self.others.get_or_init(|| self.compute_others());
         std::iter::once(self.element.public).chain(others.iter().map(|one| &**one))

@@ -1,6 +1,5 @@
-//! One element of a server's list, with the bytes that the server sent, checked
-//! once. This module has what all kinds share; [`super::tool`] adds what is
-//! specific to tools.
+//! One element of a server's list, with the server's own bytes, checked once. This module has the
+//! parts common to all kinds; [`super::tool`] adds those specific to tools.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,7 +37,7 @@ pub(super) const MAX_EXPRESSIONS: usize = 16;
 /// matched with all of them.
 pub(super) const MAX_TEMPLATES: usize = 512;
 
-/// Why an element is left out of the catalog. The server's other elements stay.
+/// Reason to leave an element out of the catalog. The server's other elements are kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidItem {
     /// The element has more bytes than the bound.
@@ -80,8 +79,7 @@ pub enum InvalidItem {
         /// The bound.
         max: usize,
     },
-    /// A URI has characters that parsers drop or change, so nobody can tell
-    /// what it refers to.
+    /// A URI has characters that parsers drop or change, so its target is ambiguous.
     #[error("the {field} has a control character or a backslash")]
     UnstableUri {
         /// The field.
@@ -95,14 +93,13 @@ pub enum InvalidItem {
         /// The bound.
         max: usize,
     },
-    /// The server lists more resource templates than are matched with every
-    /// read.
+    /// The server lists more resource templates than the bound: a read may be matched with each.
     #[error("the server lists more than {max} resource templates, the first ones count")]
     TooManyTemplates {
         /// The bound.
         max: usize,
     },
-    /// A skill's files are neither listed whole, each with its URI, digest and size, nor called
+    /// A skill's files are neither listed in full, each with its URI, digest and size, nor declared
     /// dynamic.
     #[error(
         "the field \"resources\" must be \"dynamic\" or list each file with uri, digest and size"
@@ -157,7 +154,7 @@ pub struct CatalogItem {
     repairs: Option<Box<str>>,
     /// The span of its key field's value in `shown`, quotes included.
     key: Range<usize>,
-    /// What was computed of its definition.
+    /// Values computed from its definition.
     definition: DefinitionCells,
 }
 
@@ -178,7 +175,7 @@ impl CatalogItem {
         Ok(Self { native, key, raw, shown, repairs, definition: DefinitionCells::default() })
     }
 
-    /// The object as the server sent it, which pins, scans and rules look at.
+    /// The object as the server sent it, for pins, scans and rules.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
@@ -193,13 +190,12 @@ impl CatalogItem {
         self.repairs.as_deref()
     }
 
-    /// Where what is computed of its definition is kept.
+    /// The cells for values computed from its definition.
     pub(super) fn definition_cells(&self) -> &DefinitionCells {
         &self.definition
     }
 
-    /// Appends the object under its public name or URI. Every other byte stays
-    /// as it is.
+    /// Appends the object under its public name or URI. Every other byte is unchanged.
     pub(super) fn splice(&self, public: &str, out: &mut Vec<u8>) {
         self.splice_as(None, public, out);
     }
@@ -218,8 +214,8 @@ impl CatalogItem {
         splice.put(out);
     }
 
-    /// Appends a skill with the public URIs of all its files. Everything else, digests included,
-    /// stays as the server sent it.
+    /// Appends a skill with the public URIs of all its files. Everything else, digests included, is
+    /// unchanged.
     pub(super) fn splice_skill(&self, public: impl Fn(&str) -> Option<String>, out: &mut Vec<u8>) {
         let rewritten = rewrite_uris(&self.shown, ResultShape::SkillEntry, public);
         out.extend_from_slice(rewritten.as_ref().unwrap_or(&self.shown));

@@ -112,7 +112,7 @@ impl DefinitionKind {
         Self::ServerInfo,
     ];
 
-    /// The kind of an element; `None` for a server's words about itself.
+    /// The kind of an element; `None` for a server's description of itself.
     pub fn listed(self) -> Option<Kind> {
         match self {
             Self::Listed(kind) => Some(kind),

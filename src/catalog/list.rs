@@ -30,7 +30,7 @@ pub fn listed_name(raw: &[u8]) -> Option<Cow<'_, str>> {
 pub struct ListPage {
     /// The JSON array of the page's elements.
     pub items: Bytes,
-    /// Where the next page begins; `None` on the last page.
+    /// The position of the next page; `None` on the last page.
     pub next: Option<ListPosition>,
 }
 
@@ -44,12 +44,12 @@ pub struct CatalogList {
     spans: Vec<Range<usize>>,
     digest: Digest,
     freshness: Freshness,
-    /// The list for Legacy clients, where it is another one.
+    /// The list for Legacy clients, if it differs.
     legacy: Option<Box<Self>>,
 }
 
 impl CatalogList {
-    /// Builds a list from what each of `write` appends.
+    /// Builds a list from the elements that each of `write` appends.
     pub(super) fn write_list(
         kind: Kind,
         freshness: Freshness,
@@ -112,7 +112,7 @@ impl CatalogList {
         self.spans.len()
     }
 
-    /// Whether the list is empty.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -122,7 +122,7 @@ impl CatalogList {
         self.spans.iter().map(|span| self.bytes.slice(span.clone()))
     }
 
-    /// The JSON of the element at this place.
+    /// The JSON of the element at this position.
     pub fn item(&self, place: usize) -> Option<Bytes> {
         self.spans.get(place).map(|span| self.bytes.slice(span.clone()))
     }
@@ -151,7 +151,7 @@ impl CatalogList {
         &self.digest
     }
 
-    /// How long the list is fresh, and for whom: the strictest of the servers'
+    /// The time for which the list is fresh, and its audience: the strictest of the servers'
     /// values.
     pub fn freshness(&self) -> Freshness {
         self.freshness

@@ -1,10 +1,9 @@
-//! Merging: which tool gets which public name.
+//! Merges lists: assigns public names to tools.
 //!
-//! The result depends on the configuration, the file order and the lists
-//! only; neither on which server answered first nor on the previous catalog. A
-//! server that has not listed yet has no tools here, and its names are free,
-//! except for configured names, which stay reserved. A server that went away
-//! keeps its last list, so that all names stay the same.
+//! The result depends only on the configuration, the file order and the lists. It does not depend
+//! on the previous catalog, or on the order in which servers answered. A server that has not listed
+//! yet has no tools here, and its names are free, except for configured names, which remain
+//! reserved. A server that went away keeps its last list, so that all names stay the same.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -70,11 +69,10 @@ pub enum MergeWarning {
         /// The element that is left out of the catalog.
         loser: ElementOrigin,
     },
-    /// A tool has a longer name, because clients have a tool of their own by the
-    /// name it would have.
+    /// A tool has a longer name, because clients have a tool of their own with the shorter one.
     #[error("the name {reserved:?} is reserved: tool {tool} is named {public:?}")]
     NameReserved {
-        /// The name that it would have.
+        /// The reserved name.
         reserved: PublicName,
         /// The name that it has.
         public: PublicName,
@@ -133,11 +131,11 @@ pub enum MergeWarning {
 pub(super) struct NameCandidate<'a, T> {
     pub server: &'a ServerName,
     pub item: Arc<T>,
-    /// How the results of a tool are changed.
+    /// The changes of a tool's results.
     pub results: Option<Arc<ResultTransform>>,
-    /// What clients read instead of the description of its server, of a tool.
+    /// The configured description of a tool, instead of its server's.
     pub description: Option<&'a str>,
-    /// What lists write of a tool instead of its own bytes.
+    /// The bytes of a tool in lists, instead of its own.
     pub other_bytes: Option<ToolBytes>,
     /// The capabilities of its server.
     pub offers: &'a ServerOffers,
@@ -152,7 +150,7 @@ impl<T: ListedElement> NameCandidate<'_, T> {
         ElementOrigin { server: self.server.clone(), native: self.item.native().clone() }
     }
 
-    /// Whether a scope shows the element, which is a tool if there is one.
+    /// Returns true if a scope shows the element, which is a tool if there is one.
     pub(super) fn is_shown(&self, kind: Kind, tool: Option<&Tool>, scope: &Scope) -> bool {
         scope.admits(self.server, kind, &self.name)
             && scope.shows(&CatalogElement {
@@ -165,7 +163,7 @@ impl<T: ListedElement> NameCandidate<'_, T> {
             })
     }
 
-    /// Takes the next form of the name; returns whether there is one.
+    /// Takes the next form of the name; returns false if there is none.
     fn advance(&mut self, naming: &Naming) -> bool {
         let Some(next) = self.form.and_then(NameForm::next) else { return false };
         self.name = naming.public_name(next, self.server, self.item.native().as_str());
@@ -223,8 +221,7 @@ fn unlisted_overrides(source: &MergeSource<'_>) -> Vec<MergeWarning> {
     absent.map(|(native, _)| MergeWarning::NoSuchTool { tool: origin(native) }).collect()
 }
 
-/// The configured names, each with the first tool that is given the name,
-/// whether or not that tool is listed now.
+/// The configured names, each with the first tool that has it, listed or not.
 fn configured_names<'a>(
     sources: &[MergeSource<'a>],
     warnings: &mut Vec<MergeWarning>,
@@ -351,8 +348,8 @@ fn offers_of<'a>(source: &MergeSource<'a>) -> &'a ServerOffers {
     source.list.map_or(&NONE, |list| &list.offers)
 }
 
-/// Moves candidates to the next form of their names, until no name is a
-/// duplicate that can move and none is `taken`. Forms only advance, so this ends.
+/// Moves candidates to the next form of their names, until no name is a duplicate that can move and
+/// none is `taken`. Forms only advance, so this ends.
 fn resolve_clashes<T: ListedElement>(
     naming: &Naming,
     candidates: &mut [NameCandidate<'_, T>],
@@ -365,7 +362,7 @@ fn resolve_clashes<T: ListedElement>(
     }
 }
 
-/// Moves each candidate whose name an earlier one has.
+/// Moves each candidate with the name of an earlier one.
 fn move_later_ones<T: ListedElement>(
     naming: &Naming,
     candidates: &mut [NameCandidate<'_, T>],
@@ -382,9 +379,8 @@ fn move_later_ones<T: ListedElement>(
     }
 }
 
-/// Moves every candidate with a duplicate name; returns whether any moved. All
-/// of them move, not all but the first, so a name means the same whichever of
-/// them are present.
+/// Moves every candidate with a duplicate name; returns true if any moved. All of them move,
+/// including the first, so that a name means the same for any subset of them.
 fn move_duplicates<T: ListedElement>(
     naming: &Naming,
     candidates: &mut [NameCandidate<'_, T>],
@@ -415,8 +411,8 @@ fn reserved_name(naming: &Naming, candidate: &NameCandidate<'_, Tool>) -> Option
     })
 }
 
-/// Leaves out candidates whose names are still duplicates: configured names
-/// win, then the first in order.
+/// Leaves out candidates with names that are still duplicates: configured names win, then the first
+/// in order.
 fn drop_duplicates<'a, T: ListedElement>(
     kind: Kind,
     candidates: Vec<NameCandidate<'a, T>>,

@@ -15,37 +15,37 @@ use crate::call::{CallIntent, MetaTool};
 use crate::config::{Pattern, SlimConfig};
 use crate::jsonrpc::{Members, object_of};
 
-/// Which tools a list has beside the meta-tools, and how it marks them.
+/// The tools in a list beside the meta-tools, and their marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetaListing {
-    /// The pinned ones only.
+    /// Only the pinned ones.
     Pinned,
     /// All, for clients that search by themselves. The pinned ones and the meta-tools have a mark:
     /// [`ALWAYS_LOAD`].
     Marked,
-    /// All, in a shorter form, which `describe_tools` completes: the only meta-tool.
+    /// All, in a shorter form. The only meta-tool is `describe_tools`, which completes it.
     Shortened,
-    /// The pinned ones only, for clients that send code: `run_code` is the only meta-tool.
+    /// Only the pinned ones, for clients that send code: the only meta-tool is `run_code`.
     Code,
 }
 
-/// How a list with meta-tools is made.
+/// The rules of a list with meta-tools.
 #[derive(Debug, Clone, Copy)]
 pub struct MetaListRules<'a> {
-    /// Which tools it has.
+    /// Its tools beside the meta-tools.
     pub form: MetaListing,
     /// The pinned tools, by public name.
     pub pinned: &'a [Pattern],
-    /// Whether there is a meta-tool for each intent of a call.
+    /// True if there is a meta-tool for each intent of a call.
     pub by_intent: bool,
-    /// How definitions are shortened.
+    /// The shortening of definitions.
     pub slim: Option<&'a SlimConfig>,
-    /// The most bytes of an API for code that is described whole.
+    /// The most bytes of an API for code that is described in full.
     pub longest_api: usize,
 }
 
 impl MetaListing {
-    /// Whether such a list has a meta-tool.
+    /// Returns true if such a list has a meta-tool.
     fn lists(self, tool: MetaTool, by_intent: bool) -> bool {
         match self {
             Self::Pinned | Self::Marked => tool.is_for_search(by_intent),
@@ -54,15 +54,15 @@ impl MetaListing {
         }
     }
 
-    /// Whether clients with such a list can call a meta-tool. Code can also search.
+    /// Returns true if clients with such a list can call a meta-tool. Code can also search.
     pub fn offers(self, tool: MetaTool, by_intent: bool) -> bool {
         let is_for_code = self == Self::Code && matches!(tool, MetaTool::Find | MetaTool::Describe);
         is_for_code || self.lists(tool, by_intent)
     }
 }
 
-/// The member of a tool's `_meta` by which clients that search by themselves know which tools a
-/// model always needs. Clients without that knowledge ignore it.
+/// The member of a tool's `_meta` that marks tools for clients that search by themselves: a model
+/// always needs these tools. Other clients ignore it.
 pub const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
 /// A meta-tool, compiled.
@@ -79,8 +79,8 @@ pub fn meta_tool(tool: MetaTool) -> Option<&'static Arc<Tool>> {
 }
 
 impl Catalog {
-    /// The list of tools for clients that have meta-tools: these, and the tools of the gateway itself
-    /// and of servers, in the catalog's order.
+    /// The list of tools for clients that have meta-tools: these, the tools of the gateway itself,
+    /// and those of servers, in the catalog's order.
     pub fn list_with_meta_tools(&self, rules: &MetaListRules<'_>) -> CatalogList {
         let all = self.list(Kind::Tools);
         let is_marked = rules.form == MetaListing::Marked;
@@ -203,7 +203,7 @@ fn listed_form(tool: MetaTool) -> Value {
     }
 }
 
-/// `run_code` as an element of `tools`, with what code can use.
+/// `run_code` as an element of `tools`, with the API of code.
 pub(super) fn run_code_form(api: &str) -> Value {
     json!({
         "name": MetaTool::RunCode.name(), "title": "Run code",
@@ -229,7 +229,7 @@ fn read_only() -> Value {
     json!({ "readOnlyHint": true, "openWorldHint": false })
 }
 
-/// What models are told of code, before its API.
+/// The description of code for models, before its API.
 const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns what it returns and prints. The \
     code is the body of an async function: `await` calls, run independent ones with \
     `Promise.all`, filter and combine results, and `return` only what you need. Each tool is an \
@@ -237,11 +237,11 @@ const RUN_CODE: &str = "Runs JavaScript that calls tools, and returns what it re
     result or its text, and throws an Error that can be caught. `console.log` prints. There is no \
     network, no file system, no timer and no module. `tools.describe_tools({ names: [] })` tells \
     whole definitions.";
-/// How many answers `find_tools` has by default.
+/// The default number of answers of `find_tools`.
 pub const FOUND: usize = 6;
-/// The most answers that it can be asked for.
+/// The most answers of `find_tools`.
 pub const MAX_FOUND: usize = 20;
-/// The most characters of a question.
+/// The most characters of a query.
 const MAX_QUERY: usize = 400;
 /// The most tools that are described at once.
 const MAX_DESCRIBED: usize = 20;

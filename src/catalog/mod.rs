@@ -1,20 +1,17 @@
 //! The catalog: the lists of all servers merged into one, with unique names.
 //!
-//! It answers three questions. What may a client use ([`Catalog::find_tool`],
-//! [`Catalog::prompt`], [`Catalog::uris`]: hidden tools are not in the catalog, so
-//! they cannot be called)? What does a list response contain ([`Catalog::list`]:
-//! prepared bytes, with every field as the server sent it, except for the public
-//! name, URI or description, and texts that name hidden tools)? And has a list
-//! changed ([`CatalogList::digest`])?
+//! It answers three questions. Which elements may a client use ([`Catalog::find_tool`],
+//! [`Catalog::prompt`], [`Catalog::uris`]: hidden tools are not in the catalog, so they cannot be
+//! called)? Which bytes does a list response contain ([`Catalog::list`]: prepared bytes, with every
+//! field as the server sent it, except for the public name, URI or description, and texts that name
+//! hidden tools)? And has a list changed ([`CatalogList::digest`])?
 //!
-//! Each tool is validated and compiled once ([`Tool`]), and so is each prompt,
-//! resource and template ([`CatalogItem`]); an invalid one is left out. The result
-//! of the merge depends on the configuration and the lists only, never on timing
-//! or on the order in which servers answered.
+//! Each tool is validated and compiled once ([`Tool`]), and so is each prompt, resource and
+//! template ([`CatalogItem`]); an invalid one is left out. The result of the merge depends only on
+//! the configuration and the lists, never on timing or on the order in which servers answered.
 //!
-//! Whether *this* principal may call a tool is decided in `policy`; fetching
-//! lists is the task of `upstream`. Everything in this module takes values and
-//! returns values: it does no input or output and uses no clock.
+//! `policy` decides if *this* principal may call a tool; `upstream` fetches lists. Everything in
+//! this module takes values and returns values: it does no input or output and uses no clock.
 
 mod code_api;
 mod cursor;
@@ -116,10 +113,10 @@ pub struct ToolEntry {
     pub server: ServerName,
     /// The tool as the server listed it, or as the configuration changes it.
     pub tool: Arc<Tool>,
-    /// Whether lists show other texts than those of its server: the configuration describes it, or
-    /// some name tools that the caller may not use.
+    /// True if lists show other texts than those of its server: the configuration describes it, or
+    /// some texts name tools that the caller may not use.
     pub is_redescribed: bool,
-    /// How its results are changed; `None` if they stay as they are.
+    /// The changes of its results; `None` if there are none.
     pub results: Option<Arc<ResultTransform>>,
 }
 
@@ -130,16 +127,16 @@ impl ToolEntry {
     }
 }
 
-/// How the catalog is built.
+/// The rules of building the catalog.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// How public names of tools and prompts are made.
+    /// The scheme of public names of tools and prompts.
     pub naming: Naming,
-    /// Which URIs clients see.
+    /// The URIs that clients see.
     pub uris: UriMode,
     /// The tools of the gateway itself.
     pub own_tools: Vec<OwnToolConfig>,
-    /// Whether clients have the meta-tools.
+    /// True if clients have the meta-tools.
     pub has_meta_tools: bool,
 }
 
@@ -148,8 +145,8 @@ pub struct Rules {
 pub struct Catalog {
     entries: Vec<ToolEntry>,
     by_name: Named<PublicName, usize>,
-    /// The tools of servers with user interfaces (MCP Apps), by their own names, as far as these
-    /// tell them apart.
+    /// The tools of servers with user interfaces (MCP Apps), by native names that are unique among
+    /// them.
     of_apps: Named<NativeName, usize>,
     /// The tools of the gateway itself, before all others in lists.
     own: Vec<Arc<Tool>>,
@@ -161,9 +158,9 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Merges the servers' lists and keeps what is in scope; `sources` are the
-    /// configured servers in file order. Names are assigned among all of them,
-    /// so that a smaller scope shows fewer tools, but under the same names.
+    /// Merges the servers' lists and keeps the elements in scope; `sources` are the configured
+    /// servers in file order. Names are assigned among all of them, so that a smaller scope shows
+    /// fewer tools, but under the same names.
     pub fn merge(
         rules: &Rules,
         sources: &[MergeSource<'_>],
@@ -213,7 +210,7 @@ impl Catalog {
         let prompt_list = CatalogList::write_list(Kind::Prompts, fresh.prompts, 0, write);
         let shown = |kind, mut all: Vec<uris::ShownResource<'_>>| {
             for one in &mut all {
-                // A resource that is made of a template has the form of that.
+                // A resource made of a template has the form of the template.
                 let kind = if one.field.is_some() { Kind::Templates } else { kind };
                 hidden.leave_out_of_item(kind, one.server, &mut one.item);
             }
@@ -253,9 +250,8 @@ impl Catalog {
         (Self { entries, by_name, of_apps, own, prompts, uris, lists, functions }, warnings)
     }
 
-    /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their own
-    /// names, and a host passes on what it calls: such a name stands for its tool if no other tool
-    /// has it.
+    /// The tool with a public name. An app (MCP Apps) knows the tools of its server by their native
+    /// names, and a host passes its calls on: a native name is accepted if no other tool has it.
     pub fn find_tool(&self, public: &str) -> Option<&ToolEntry> {
         let place = self.by_name.get(public).or_else(|| self.of_apps.get(public));
         place.and_then(|place| self.entries.get(*place))
@@ -283,7 +279,7 @@ impl Catalog {
         self.list(Kind::Tools).item(place)
     }
 
-    /// Whether a tool has a user interface.
+    /// Returns true if a tool has a user interface.
     pub fn has_interfaces(&self) -> bool {
         self.entries.iter().any(|entry| entry.tool.interface().next().is_some())
     }
@@ -303,7 +299,7 @@ impl Catalog {
         self.entries.iter()
     }
 
-    /// Whether clients see any tool, prompt, resource or template of a server.
+    /// Returns true if clients see any tool, prompt, resource or template of a server.
     pub fn shows_any_of(&self, server: &ServerName) -> bool {
         self.entries.iter().any(|entry| entry.server == *server)
             || self.prompts.values().any(|origin| origin.server == *server)
@@ -344,7 +340,7 @@ fn app_tools(
     found
 }
 
-/// The skills that clients see: those whose `SKILL.md` they may read.
+/// The skills that clients see: those with a `SKILL.md` that they may read.
 fn list_skills(
     uris: &CatalogUris,
     sources: &[MergeSource<'_>],

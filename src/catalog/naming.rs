@@ -1,7 +1,7 @@
-//! Public names: how they are made from a server and a native name.
+//! Public names, made from a server and a native name.
 //!
-//! Users configure these names and agents remember them, so the results must
-//! never change; golden values in the tests enforce that.
+//! Users configure these names and agents remember them, so the results must never change; golden
+//! values in the tests enforce that.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,8 +15,8 @@ use crate::crypto::sha256;
 /// no more.
 pub const MAX_PUBLIC_NAME: usize = 64;
 
-/// How public names are made: `naming`, `name_format`, `name_case` and
-/// `reserved_names` of the configuration.
+/// The scheme of public names: `naming`, `name_format`, `name_case` and `reserved_names` of the
+/// configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Naming {
     scheme: NamingChoice,
@@ -26,7 +26,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The names that this configuration asks for.
+    /// The scheme of this configuration.
     pub fn new(settings: &GatewayConfig) -> Self {
         Self {
             scheme: settings.naming,
@@ -57,7 +57,7 @@ impl Naming {
             && (end.ends_with(&other_end) || other_end.ends_with(&end))
     }
 
-    /// The form of a name that is tried first.
+    /// The first form of a name to try.
     pub(super) fn first_form(&self) -> NameForm {
         match self.scheme {
             NamingChoice::Prefix => NameForm::Prefixed,
@@ -66,19 +66,19 @@ impl Naming {
         }
     }
 
-    /// Whether the first of several elements with one name keeps it.
+    /// Returns true if the first of several elements with one name keeps it.
     pub(super) fn is_first_come(&self) -> bool {
         self.scheme == NamingChoice::First
     }
 
-    /// Whether the clients have a tool of their own by this name.
+    /// Returns true if the clients have a tool of their own with this name.
     pub(super) fn is_reserved(&self, name: &str) -> bool {
         self.reserved.contains(name)
     }
 
-    /// Every name besides the native one that some naming makes of an element: in the configured
-    /// format and case and in the default ones, in all forms, and as a whole where a public name is
-    /// cut or changed.
+    /// Every name besides the native one that a naming scheme makes of an element: in the
+    /// configured format and case and in the default ones, in all forms, and in full where a public
+    /// name is cut or changed.
     pub(super) fn possible_names(&self, server: &ServerName, native: &str) -> Vec<String> {
         let mut names = Vec::new();
         for naming in [self, &*DEFAULT_NAMING] {
@@ -118,7 +118,7 @@ impl Naming {
 /// The forms of a name, shortest first. A duplicate name takes the next form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameForm {
-    /// The native name as it is.
+    /// The native name.
     Native,
     /// The native name with unsafe characters replaced.
     Plain,
@@ -140,7 +140,7 @@ impl NameForm {
     }
 }
 
-/// Whether the text is a valid public name.
+/// Returns true if the text is a valid public name.
 fn is_safe_name(text: &str) -> bool {
     (1..=MAX_PUBLIC_NAME).contains(&text.len()) && text.chars().all(is_safe_char)
 }
@@ -199,7 +199,7 @@ fn short_hash(server: &ServerName, native: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// The names that the gateway makes without settings.
+/// The default scheme.
 static DEFAULT_NAMING: LazyLock<Naming> = LazyLock::new(|| Naming {
     scheme: NamingChoice::Prefix,
     format: NameFormat::default(),

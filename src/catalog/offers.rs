@@ -1,4 +1,4 @@
-//! What a server declares: its capabilities and instructions.
+//! A server's declaration: its capabilities and instructions.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct ServerOffers {
     words: Vec<Arc<ServerWords>>,
 }
 
-/// Words of a server about itself, which pins and scans treat like an element of its lists.
+/// A server's description of itself, which pins and scans treat like an element of its lists.
 #[derive(Debug)]
 pub struct ServerWords {
     pub(super) kind: DefinitionKind,
@@ -91,12 +91,12 @@ impl ServerOffers {
         self
     }
 
-    /// The server's words about itself.
+    /// The server's descriptions of itself.
     pub fn words(&self) -> impl Iterator<Item = &ServerWords> {
         self.words.iter().map(|words| &**words)
     }
 
-    /// The server's words of this kind.
+    /// The server's description of itself of this kind.
     pub fn find_words(&self, kind: DefinitionKind) -> Option<&ServerWords> {
         self.words().find(|words| words.kind == kind)
     }
@@ -107,7 +107,7 @@ impl ServerOffers {
         &self.capabilities
     }
 
-    /// Whether the server has this capability.
+    /// Returns true if the server has this capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.capabilities.contains_key(capability)
     }
@@ -118,7 +118,7 @@ impl ServerOffers {
         self.tasks
     }
 
-    /// Whether the server has lists of this kind.
+    /// Returns true if the server has lists of this kind.
     pub fn offers_list(&self, kind: Kind) -> bool {
         match kind.capability() {
             Some(capability) => self.has_capability(capability),
@@ -140,12 +140,12 @@ impl ServerOffers {
         self
     }
 
-    /// Whether the server announces changes of this list.
+    /// Returns true if the server announces changes of this list.
     pub fn announces_changes(&self, kind: Kind) -> bool {
         kind.capability().is_some_and(|capability| self.capability_flag(capability, "listChanged"))
     }
 
-    /// Whether the server lists the children of its directories.
+    /// Returns true if the server lists the children of its directories.
     pub fn reads_directories(&self) -> bool {
         self.skills().is_some_and(|settings| settings[DIRECTORY_READ] == true)
     }
@@ -155,7 +155,7 @@ impl ServerOffers {
         self.capabilities.get("extensions")?.get(SKILLS).filter(|settings| settings.is_object())
     }
 
-    /// Whether the server accepts subscriptions to its resources.
+    /// Returns true if the server accepts subscriptions to its resources.
     pub fn allows_subscriptions(&self) -> bool {
         self.capability_flag("resources", "subscribe")
     }
@@ -164,9 +164,8 @@ impl ServerOffers {
         self.capabilities.get(capability).is_some_and(|value| value[flag] == true)
     }
 
-    /// Whether this server may implement an unknown method: the method's first
-    /// segment is the name of one of its capabilities, experimental
-    /// capabilities or extensions.
+    /// Returns true if this server may implement an unknown method: the method's first segment is
+    /// the name of one of its capabilities, experimental capabilities or extensions.
     pub fn may_know(&self, method: &str) -> bool {
         let Some((space, _)) = method.split_once('/') else { return false };
         let inner = |key: &str| self.capabilities.get(key).and_then(Value::as_object);
@@ -178,10 +177,9 @@ impl ServerOffers {
                 .any(|map| map.keys().any(named))
     }
 
-    /// The union of all capabilities, for clients: where two servers configure
-    /// one extension differently, the first in order wins, but directories can be
-    /// read if any server has them. `listChanged` is the gateway's own and always
-    /// set.
+    /// The union of all capabilities, for clients. If two servers configure one extension
+    /// differently, the first in order wins, but directories can be read if any server has them.
+    /// `listChanged` is the gateway's own and always set.
     pub fn merge_capabilities<'a>(all: impl IntoIterator<Item = &'a Self>) -> Map<String, Value> {
         let mut union = Map::new();
         for offers in all {
@@ -247,7 +245,7 @@ const INSTRUCTIONS: &str = "instructions";
 const MAX_BYTES: usize = 64 * 1024;
 /// The most characters of a server's instructions.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
-/// Each client is told of these in the form of its own era.
+/// Left out here: each client receives these in the form of its own era.
 const NOT_CARRIED: [&str; 2] = ["tasks", "io.modelcontextprotocol/tasks"];
 /// The setting of the extension for skills.
 const DIRECTORY_READ: &str = "directoryRead";

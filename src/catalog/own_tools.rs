@@ -12,15 +12,14 @@ use super::tool::{HeaderRules, Tool};
 use crate::call::MetaTool;
 use crate::config::OwnToolConfig;
 
-/// Their names, whether or not they are shown, and those of the meta-tools: no other tool may have
-/// one.
+/// Their names, shown or not, and those of the meta-tools: no other tool may have one.
 pub(super) fn reserved_names(rules: &Rules) -> HashSet<&str> {
     let own = rules.own_tools.iter().map(|tool| tool.name.as_str());
     let meta = MetaTool::ALL.iter().filter(|_| rules.has_meta_tools).map(|tool| tool.name());
     own.chain(meta).collect()
 }
 
-/// Compiles those that are in scope. One whose schema cannot be used is left out.
+/// Compiles those that are in scope. A tool with an unusable schema is left out.
 pub(super) fn compile_own_tools(
     tools: &[OwnToolConfig],
     scope: &Scope,

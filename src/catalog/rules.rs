@@ -15,9 +15,9 @@ pub struct ServerRules {
     shown: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     overrides: BTreeMap<String, ToolChange>,
     variables: BTreeMap<String, String>,
-    /// What changes about the calls and results of tools without an override.
+    /// The changes of the calls and results of tools without an override.
     transforms: Option<Arc<TransformSettings>>,
-    /// The definitions in its list that clients do not see for now.
+    /// The definitions in its list that are withheld from clients for now.
     held: Arc<HeldDefinitions>,
 }
 
@@ -28,13 +28,13 @@ pub struct ToolChange {
     pub name: Option<PublicName>,
     /// The description that clients see.
     pub description: Option<String>,
-    /// What changes about its calls and results.
+    /// The changes of its calls and results.
     pub transforms: Option<Arc<TransformSettings>>,
 }
 
 impl ServerRules {
-    /// `shown` tells by native name whether clients see a tool at all (`allow`
-    /// and `deny`); `overrides` are by native name.
+    /// `shown` returns true for the native names of tools that clients see (`allow` and `deny`);
+    /// `overrides` are by native name.
     pub fn new(
         shown: impl Fn(&str) -> bool + Send + Sync + 'static,
         overrides: BTreeMap<String, ToolChange>,
@@ -48,14 +48,14 @@ impl ServerRules {
         }
     }
 
-    /// Sets the definitions in its list that clients do not see for now.
+    /// Sets the definitions in its list that are withheld from clients for now.
     #[must_use]
     pub fn with_held(mut self, held: Arc<HeldDefinitions>) -> Self {
         self.held = held;
         self
     }
 
-    /// The definitions in its list that clients do not see for now.
+    /// The definitions in its list that are withheld from clients for now.
     pub(super) fn held(&self) -> &Arc<HeldDefinitions> {
         &self.held
     }
@@ -67,14 +67,14 @@ impl ServerRules {
         self
     }
 
-    /// Sets what changes about the calls and results of tools without an override.
+    /// Sets the changes of the calls and results of tools without an override.
     #[must_use]
     pub fn with_transforms(mut self, transforms: Option<Arc<TransformSettings>>) -> Self {
         self.transforms = transforms;
         self
     }
 
-    /// What changes about the calls and results of a tool.
+    /// The changes of the calls and results of a tool.
     pub(super) fn transforms_of(&self, native: &str) -> Option<&Arc<TransformSettings>> {
         match self.overrides.get(native) {
             Some(change) => change.transforms.as_ref(),
@@ -82,7 +82,7 @@ impl ServerRules {
         }
     }
 
-    /// Whether clients see the element at all. Only tools can be hidden so far.
+    /// Returns true if clients see the element at all. Only tools can be hidden so far.
     pub(super) fn shows(&self, kind: Kind, native: &str) -> bool {
         kind != Kind::Tools || (self.shown)(native)
     }

@@ -1,10 +1,8 @@
-//! Which part of the catalog is visible: as a profile selects it, and as a
-//! client narrows it in its URL.
+//! The visible part of the catalog: as a profile selects it, and as a client narrows it in its URL.
 //!
-//! A selection consists of patterns for public names. If it names tools,
-//! prompts or resources, it shows of these three only what it names, so that a
-//! list of tools does not expose resources; if it names none of them, it shows
-//! everything that its servers have.
+//! A selection consists of patterns for public names. If it names tools, prompts or resources, it
+//! shows only the elements of these three that it names, so that a list of tools does not expose
+//! resources; if it names none of them, it shows everything that its servers have.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -33,8 +31,7 @@ pub struct Selection {
 /// Patterns that admit a name; `None` admits any.
 type Patterns = Option<Vec<Pattern>>;
 
-/// Nested selections: their intersection, and what the caller's rights show of it. Empty admits
-/// everything.
+/// Nested selections: their intersection, limited by the caller's rights. Empty admits everything.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     selections: Vec<Selection>,
@@ -57,11 +54,11 @@ impl Selection {
         }
     }
 
-    /// Parses the query of a URL: `servers=a,b&tools=x*&prompts=…&resources=…`.
-    /// A parameter without a value hides everything of its kind.
+    /// Parses the query of a URL: `servers=a,b&tools=x*&prompts=…&resources=…`. A parameter without
+    /// a value hides everything of its kind.
     ///
     /// # Errors
-    /// What is wrong with the query, for the author of the URL.
+    /// The fault of the query, for the author of the URL.
     pub fn parse(query: &str) -> Result<Self, QueryFault> {
         if query.len() > Self::LONGEST {
             return Err(QueryFault::TooLong { len: query.len(), limit: Self::LONGEST });
@@ -87,12 +84,12 @@ impl Selection {
         }
     }
 
-    /// Whether the selection shows everything.
+    /// Returns true if the selection shows everything.
     pub fn is_everything(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the selection may show elements of this server.
+    /// Returns true if the selection may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
         any_matches(self.servers.as_deref(), true, server.as_str())
     }
@@ -102,9 +99,9 @@ impl Selection {
         are_about_server((&self.servers, kinds), server)
     }
 
-    /// Whether the selection shows an element of that kind by its public name
-    /// or URI. A pattern for URIs admits only those without dot segments, which
-    /// lead elsewhere than the pattern sees.
+    /// Returns true if the selection shows an element of that kind by its public name or URI. A
+    /// pattern for URIs admits only those without dot segments, which lead elsewhere than the
+    /// pattern shows.
     pub fn admits(&self, kind: Kind, public: &str) -> bool {
         let patterns = self.kind_patterns(kind);
         let is_uri = matches!(kind, Kind::Resources | Kind::Templates | Kind::Skills);
@@ -154,13 +151,13 @@ impl Scope {
         Self { rights, ..self }
     }
 
-    /// Whether rights of a caller limit the scope.
+    /// Returns true if rights of a caller limit the scope.
     pub(super) fn has_rights(&self) -> bool {
         self.rights.is_some()
     }
 
-    /// Whether the caller's rights show an element. They show no URI with dot segments, which may
-    /// lead elsewhere than a rule sees.
+    /// Returns true if the caller's rights show an element. They show no URI with dot segments,
+    /// which may lead elsewhere than a rule shows.
     pub fn shows(&self, element: &CatalogElement<'_>) -> bool {
         let Some(rights) = &self.rights else { return true };
         let is_uri = !matches!(element.kind, Kind::Tools | Kind::Prompts);
@@ -172,37 +169,37 @@ impl Scope {
         self.rights.as_ref().is_some_and(|rights| rights.denies_resources(server))
     }
 
-    /// Whether the scope shows everything.
+    /// Returns true if the scope shows everything.
     pub fn is_everything(&self) -> bool {
         self.selections.is_empty() && self.rights.is_none()
     }
 
-    /// Whether the scope may show elements of this server.
+    /// Returns true if the scope may show elements of this server.
     pub fn admits_server(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|one| one.admits_server(server))
     }
 
-    /// Whether the scope is about elements of this server, as far as can be told before the server has
-    /// listed any.
+    /// Returns true if the scope is about elements of this server, as far as is known before the
+    /// server has listed any.
     pub fn is_about_server(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|one| one.is_about_server(server))
             && self.rights.as_ref().is_none_or(|rights| rights.may_hear_of(server))
     }
 
-    /// Whether the scope shows a server's tool, prompt, resource or template by
-    /// its public name or URI.
+    /// Returns true if the scope shows a server's tool, prompt, resource or template by its public
+    /// name or URI.
     pub fn admits(&self, server: &ServerName, kind: Kind, public: &str) -> bool {
         self.selections.iter().all(|one| one.admits_server(server) && one.admits(kind, public))
     }
 
-    /// Whether the scope shows a tool of the gateway itself, which no server has.
+    /// Returns true if the scope shows a tool of the gateway itself, which no server has.
     pub fn admits_own_tool(&self, public: &str) -> bool {
         let is_selected =
             |one: &Selection| one.servers.is_none() && one.admits(Kind::Tools, public);
         self.selections.iter().all(is_selected) && self.shows(&CatalogElement::own_tool(public))
     }
 
-    /// Whether the scope may show any element of a kind.
+    /// Returns true if the scope may show any element of a kind.
     pub fn may_show(&self, kind: Kind) -> bool {
         let some = |one: &Selection| {
             one.kind_patterns(kind).map_or(one.names_no_kind(), |all| !all.is_empty())
@@ -210,8 +207,8 @@ impl Scope {
         self.selections.iter().all(some)
     }
 
-    /// Whether a server may receive requests for unlisted things, such as
-    /// unknown methods. It may not where the selection names elements.
+    /// Returns true if a server may receive requests for unlisted things, such as unknown methods.
+    /// It may not if the selection names elements.
     pub fn admits_unlisted(&self, server: &ServerName) -> bool {
         let rights = self.rights.as_ref();
         self.admits_server(server)
@@ -219,9 +216,9 @@ impl Scope {
             && rights.is_none_or(|rights| rights.shows_unlisted(server))
     }
 
-    /// Whether an unlisted URI may be read: each selection shows the URI, or a
-    /// template that covers it. `of_template` tells whether one of the server's
-    /// templates confines the URI and is shown.
+    /// Returns true if an unlisted URI may be read: each selection shows the URI, or a template
+    /// that covers it. `of_template` returns true if one of the server's templates confines the URI
+    /// and is shown.
     pub fn admits_uri(
         &self,
         server: &ServerName,
@@ -266,9 +263,9 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Whether patterns for servers, and for tools, prompts and resources, are about elements of a server, as
-/// far as can be told before the server has listed any: they name the server, or all elements, or public
-/// names that may begin with the server's.
+/// Returns true if patterns for servers, and for tools, prompts and resources, are about elements
+/// of a server, as far as is known before the server has listed any: they name the server, or all
+/// elements, or public names that may begin with the server's.
 pub fn are_about_server(
     (servers, kinds): (&Option<Vec<Pattern>>, [&Option<Vec<Pattern>>; 3]),
     server: &ServerName,
@@ -280,7 +277,7 @@ pub fn are_about_server(
     tools.iter().chain(prompts).flatten().any(|name| may_name_element_of(name, server))
 }
 
-/// Whether a pattern may match public names that begin with a server's.
+/// Returns true if a pattern may match public names that begin with a server's.
 fn may_name_element_of(pattern: &Pattern, server: &ServerName) -> bool {
     let prefix = format!("{server}__");
     let literal = pattern.as_str().split(['*', '?']).next().unwrap_or_default();
@@ -304,7 +301,7 @@ fn parse_patterns(name: &'static str, value: &str) -> Result<Vec<Pattern>, Query
         .collect()
 }
 
-/// Percent-decodes text. A `+` stays a plus sign: URI templates contain some.
+/// Percent-decodes text. A `+` is kept as a plus sign: URI templates contain some.
 fn decode_query(raw: &str) -> Cow<'_, str> {
     percent_decode_str(raw).decode_utf8_lossy()
 }

@@ -16,7 +16,7 @@ use super::schema::PatternBudget;
 use super::tool::{HeaderRules, SchemaExemption, Tool};
 use crate::call::{NativeName, ServerName};
 
-/// Who may cache a listing (MCP 2026-07-28, Caching).
+/// The audience of a cached listing (MCP 2026-07-28, Caching).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CacheScope {
     /// Anyone may cache it, for all principals.
@@ -35,17 +35,17 @@ impl CacheScope {
     }
 }
 
-/// How long a listing stays fresh, and for whom.
+/// The time for which a listing is fresh, and its audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
     /// The lifetime; zero means that it may be stale at once.
     pub ttl: Duration,
-    /// Who may cache it.
+    /// The audience.
     pub scope: CacheScope,
 }
 
 impl Freshness {
-    /// For a list that cannot change, because the server does not have it.
+    /// The freshness of a list that cannot change, because the server does not have it.
     pub const FOR_EVER: Self = Self { ttl: Duration::MAX, scope: CacheScope::Public };
 
     /// The stricter of both, in each respect.
@@ -104,7 +104,7 @@ impl ServerList {
         Self::build_with(server, raws, (rules, &|_| SchemaExemption::None), old)
     }
 
-    /// Like [`Self::build`], with tools whose schema the configuration makes unnecessary.
+    /// Like [`Self::build`], with tools that need no schema because of the configuration.
     pub fn build_with(
         server: ServerName,
         raws: &ByKind<Option<Vec<Bytes>>>,
@@ -112,7 +112,7 @@ impl ServerList {
         old: Option<&Self>,
     ) -> (Self, Vec<RejectedElement>) {
         let mut refused = Vec::new();
-        // What passes the strict rules passes without them.
+        // Tools that pass the strict rules pass without them.
         let same_rules = old.filter(|old| old.rules == rules || rules == HeaderRules::Ignore);
         let has_same_era = old.is_some_and(|old| old.rules == rules);
         // Only a schema of results without a type depends on the era of the server.
@@ -121,7 +121,7 @@ impl ServerList {
         let tools = match &raws.tools {
             Some(raws) => {
                 let old = same_rules.map_or(&[][..], |old| &old.tools);
-                // Reused tools are charged too: a list has the same tools whatever came before it.
+                // Reused tools are charged too: the list has the same tools after any earlier list.
                 let mut budget = PatternBudget::default();
                 let parse = |raw: &[u8], known: Option<&Arc<Tool>>| match known {
                     Some(tool) if is_reusable(tool) => {
@@ -176,7 +176,7 @@ impl ServerList {
         }
     }
 
-    /// Its elements of all kinds, and the server's words about itself.
+    /// Its elements of all kinds, and the server's descriptions of itself.
     pub fn definitions(&self) -> impl Iterator<Item = ListedDefinition<'_>> {
         let tools = self.tools.iter().map(|tool| ListedDefinition {
             kind: DefinitionKind::Listed(Kind::Tools),
@@ -206,7 +206,8 @@ impl ServerList {
         })
     }
 
-    /// Scans its definitions, which takes long, so that what is found is known when it is asked for.
+    /// Scans its definitions, which takes long, so that the findings are ready when they are
+    /// needed.
     pub fn scan_definitions(&self) {
         for one in self.definitions() {
             one.findings();
@@ -221,15 +222,15 @@ impl ServerList {
         }
     }
 
-    /// Whether it is equal to `other`, in the same order.
+    /// Returns true if it is equal to `other`, in the same order.
     pub fn is_same(&self, other: &Self) -> bool {
         self.freshness == other.freshness
             && self.rules == other.rules
             && self.offers_the_same(other)
     }
 
-    /// Whether it equals `other` but for how long it is fresh, and the rules that
-    /// its tools passed.
+    /// Returns true if it equals `other` except for its freshness, and the rules that its tools
+    /// passed.
     pub fn offers_the_same(&self, other: &Self) -> bool {
         *self.offers == *other.offers
             && are_same_elements(&self.tools, &other.tools)
@@ -263,7 +264,7 @@ pub struct ListedDefinition<'a> {
 }
 
 impl<'a> ListedDefinition<'a> {
-    /// A server's words about itself.
+    /// A server's description of itself.
     pub fn of_server(words: &'a ServerWords) -> Self {
         let ServerWords { kind, native, raw, cells } = words;
         Self { kind: *kind, native, raw, cells }
@@ -276,7 +277,7 @@ impl ListedDefinition<'_> {
         *self.cells.digest.get_or_init(|| DefinitionDigest::compute(self.kind, &self.canonical()))
     }
 
-    /// What a scan finds in it, which is computed once.
+    /// The findings of a scan, which is done once.
     pub fn findings(&self) -> &ScanFindings {
         self.cells.findings.get_or_init(|| ScanFindings::scan(self.native.as_str(), self.raw))
     }

@@ -1,8 +1,8 @@
-//! A tool on one line, for a model that has to choose: `find_issue(repo: string, state?: open|closed)
-//! — Find an issue in our tracker.`
+//! A tool on one line, for a model that has to choose:
+//! `find_issue(repo: string, state?: open|closed) — Find an issue in our tracker.`
 //!
-//! It is made of the tool's definition, which may say anything: the line is bounded, has no line
-//! breaks, control characters or invisible ones, and reading it takes a bounded time.
+//! It is made of the tool's untrusted definition: the line is bounded, has no line breaks, control
+//! characters or invisible ones, and reading the definition takes a bounded time.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::text::{cut_at_word, escape_controls, escape_invisible, split_sentence
 
 /// A tool's name, parameters and purpose on one line.
 ///
-/// Required parameters come first; `?` marks the optional ones. `int` and `bool` stand for `integer`
-/// and `boolean`, `{…}` for an object, `[]` for an array of what is before it. Whatever is left out
-/// leaves a mark: `*` behind a type that has further rules (bounds, patterns, formats), `…` for
-/// parameters, values, properties and text that are not shown. Descriptions and defaults of parameters
-/// are never shown.
+/// Required parameters come first; `?` marks the optional ones. `int` and `bool` stand for
+/// `integer` and `boolean`, `{…}` for an object, `[]` for an array of the type before it. Each
+/// omission leaves a mark: `*` after a type with further rules (bounds, patterns, formats), `…` for
+/// omitted parameters, values, properties and text. Descriptions and defaults of parameters are
+/// never shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSignature {
     line: String,
@@ -91,7 +91,7 @@ fn write_parameters(schema: &Map<String, Value>) -> String {
     out
 }
 
-/// Whether a schema of objects has parameters, or rules of their combination, outside of
+/// Returns true if a schema of objects has parameters, or rules of their combination, outside of
 /// `properties`.
 fn has_hidden_parameters(schema: &Map<String, Value>) -> bool {
     let keywords = [
@@ -112,7 +112,7 @@ fn has_hidden_parameters(schema: &Map<String, Value>) -> bool {
 
 /// Writes types of one schema.
 struct TypeWriter<'a> {
-    /// What local references refer to.
+    /// The target of local references.
     root: &'a Map<String, Value>,
 }
 
@@ -188,7 +188,7 @@ impl TypeWriter<'_> {
     }
 }
 
-/// What a local reference of a schema refers to: a JSON pointer of two steps.
+/// The target of a local reference of a schema: a JSON pointer of two steps.
 pub(super) fn resolve_reference<'a>(
     root: &'a Map<String, Value>,
     target: &str,
@@ -199,7 +199,7 @@ pub(super) fn resolve_reference<'a>(
     is_definition.then(|| root.get(folder)?.get(name)).flatten()
 }
 
-/// Whether a schema has rules that its type does not show.
+/// Returns true if a schema has rules that its type does not show.
 fn has_further_rules(rules: &Map<String, Value>) -> bool {
     let shown = [
         "type",
@@ -267,7 +267,7 @@ fn write_values(values: &[Value]) -> String {
     if out.is_empty() { "never".to_owned() } else { out }
 }
 
-/// Whether a value can be told from what is around it without quotes.
+/// Returns true if a value is distinct from its context without quotes.
 fn is_plain(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -286,7 +286,7 @@ fn write_description(description: &str) -> String {
     cut_at_word(&line, MAX_DESCRIPTION)
 }
 
-/// A text on one line: spaces for whitespace, escapes for what is not seen.
+/// A text on one line: spaces for whitespace, escapes for invisible characters.
 pub(super) fn on_one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     escape_controls(&escape_invisible(&words))
@@ -296,7 +296,7 @@ pub(super) fn on_one_line(text: &str) -> String {
 const MAX_PARAMETERS: usize = 170;
 /// The most characters of a description.
 const MAX_DESCRIPTION: usize = 120;
-/// The most properties of a schema that are looked at.
+/// The most properties of a schema that are read.
 const MAX_PROPERTIES: usize = 256;
 /// The deepest schema that is read.
 const MAX_DEPTH: usize = 6;
@@ -304,7 +304,7 @@ const MAX_DEPTH: usize = 6;
 const MAX_UNION: usize = 3;
 /// The most values of an enumeration.
 const MAX_VALUES: usize = 6;
-/// The most characters of them.
+/// The most characters of those values.
 const MAX_VALUES_LENGTH: usize = 48;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Shorter definitions of tools, for lists: descriptions that end sooner, and no parts that only
-//! people read. Whatever an argument is checked against keeps its bytes.
+//! Shorter definitions of tools, for lists: shorter descriptions, and no parts that only people
+//! read. Every part that arguments are checked against keeps its bytes.
 
 use std::borrow::Cow;
 
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// A value without members that have the names of what is dropped, wherever they are.
+    /// A value without the members that are dropped, at any depth.
     fn without_words(value: &Value) -> Value {
         match value {
             Value::Object(members) => {

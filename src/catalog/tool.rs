@@ -18,7 +18,7 @@ use super::tool_transform::ToolTransform;
 use crate::call::NativeName;
 use crate::mcp::{Era, encode_value};
 
-/// How to treat `x-mcp-header` annotations that violate the rules.
+/// The treatment of `x-mcp-header` annotations that violate the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderRules {
     /// The tool is rejected: clients over HTTP must do so (MCP 2026-07-28, "Schema Extension").
@@ -38,8 +38,7 @@ impl HeaderRules {
     }
 }
 
-/// Whether calls of a tool may become tasks (2025-11-25, Tasks, "Tool-Level
-/// Negotiation").
+/// The support of tasks by the calls of a tool (2025-11-25, Tasks, "Tool-Level Negotiation").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskSupport {
     /// Calls may not become tasks.
@@ -51,7 +50,7 @@ pub enum TaskSupport {
     Required,
 }
 
-/// What a server says of a tool's calls in `annotations`. Only that of a trusted server counts.
+/// A server's description of a tool's calls in `annotations`. Only that of a trusted server counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolHints {
     /// `readOnlyHint`.
@@ -94,7 +93,7 @@ pub struct Tool {
     pub arguments: ArgumentSchema,
     /// The parameters that a call mirrors into headers.
     pub param_headers: Vec<ParamHeader>,
-    /// Whether its calls may become tasks, if its server supports tasks.
+    /// The support of tasks by its calls, if its server supports tasks.
     pub tasks: TaskSupport,
     /// The tool object as the server sent it.
     raw: Bytes,
@@ -106,14 +105,14 @@ pub struct Tool {
     is_excused: bool,
     /// The difference between the tool for Legacy clients and the tool for Modern ones.
     legacy_form: LegacyForm,
-    /// What was computed of its definition.
+    /// Values computed from its definition.
     definition: DefinitionCells,
-    /// How calls and results are changed on their way, for a tool that the configuration changes.
+    /// The changes of calls and results, for a tool that the configuration changes.
     pub transform: Option<Box<ToolTransform>>,
 }
 
 impl Tool {
-    /// What its server says of its calls.
+    /// Its server's description of its calls.
     pub fn hints(&self) -> ToolHints {
         let annotations = self.annotations();
         let annotations = annotations.and_then(|raw| serde_json::from_str::<Value>(raw).ok());
@@ -129,7 +128,8 @@ impl Tool {
         Self::parse_within(raw, rules, &|_| SchemaExemption::None, &mut PatternBudget::default())
     }
 
-    /// Like [`Tool::parse`], within the budget of its list. `exemption` is of a native name.
+    /// Like [`Tool::parse`], within the budget of its list. `exemption` returns the exemption of a
+    /// native name.
     pub(super) fn parse_within(
         raw: &[u8],
         rules: HeaderRules,
@@ -171,17 +171,17 @@ impl Tool {
         })
     }
 
-    /// The tool as its server listed it, whatever the configuration changes.
+    /// The tool as its server listed it, without the configuration's changes.
     pub fn as_listed(&self) -> &Self {
         self.transform.as_ref().map_or(self, |transform| &transform.listed)
     }
 
-    /// The raw annotations that the server gives the tool, whatever clients see of them.
+    /// The raw annotations from the server, without the configuration's changes.
     pub fn annotations(&self) -> Option<&str> {
         ItemFields::read(self.as_listed().raw()).ok()?.find("annotations")
     }
 
-    /// Whether clients see an `outputSchema`, which they check `structuredContent` against.
+    /// Returns true if clients see an `outputSchema`, which they check `structuredContent` against.
     pub fn has_output_schema(&self) -> bool {
         ItemFields::read(self.shown()).is_ok_and(|fields| fields.find("outputSchema").is_some())
     }
@@ -192,12 +192,12 @@ impl Tool {
         &listed.param_headers
     }
 
-    /// Charges a tool that is reused for what it took when it was compiled.
+    /// Charges a reused tool with the cost of its compilation.
     pub(super) fn charge(&self, budget: &mut PatternBudget) -> Result<(), SchemaError> {
         budget.spend(self.arguments.pattern_bytes())
     }
 
-    /// The tool object as the server sent it, which pins, scans and rules look at.
+    /// The tool object as the server sent it, for pins, scans and rules.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
@@ -232,13 +232,13 @@ impl Tool {
         &self.bytes
     }
 
-    /// Its words for search, analysed when they are first asked for.
+    /// Its words for search, analysed when they are first needed.
     pub(super) fn analyse_words(&self, analyser: &mut Analyser) -> Arc<AnalysedElement> {
         let words = &self.definition.words;
         Arc::clone(words.get_or_init(|| Arc::new(analyser.analyse(self.shown()))))
     }
 
-    /// Where what is computed of its definition is kept.
+    /// The cells for values computed from its definition.
     pub(super) fn definition_cells(&self) -> &DefinitionCells {
         &self.definition
     }

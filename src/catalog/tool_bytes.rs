@@ -1,4 +1,4 @@
-//! The bytes of a tool as its server wrote it, and the places in them that a list replaces.
+//! The bytes of a tool as its server wrote it, and the positions in them that a list replaces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::tool::TaskSupport;
 use crate::call::NativeName;
 use crate::jsonrpc::{Members, Splice, span_of, string, text};
 
-/// A tool object and its places. The bytes never change; a public name and an overriding
+/// A tool object and its positions. The bytes never change; a public name and an overriding
 /// description are spliced in when a list is prepared.
 #[derive(Debug)]
 pub(super) struct ToolBytes {
@@ -41,7 +41,7 @@ impl ToolBytes {
         Self::locate(&raw, &ItemFields::read(&raw)?)
     }
 
-    /// Finds the places in an object that was read.
+    /// Finds the positions in an object that was read.
     ///
     /// # Errors
     /// [`InvalidItem`] names the violated rule.
@@ -75,7 +75,7 @@ impl ToolBytes {
         self.raw.slice(self.name.clone())
     }
 
-    /// Whether calls may become tasks, if the server supports tasks.
+    /// The support of tasks by calls, if the server supports tasks.
     pub(super) fn task_support(&self) -> TaskSupport {
         self.tasks.as_ref().map(|(_, support)| *support).unwrap_or_default()
     }
@@ -87,7 +87,7 @@ impl ToolBytes {
 
     /// Appends the tool under its public name, with an overriding description if there is one, and
     /// with public URIs. If its server does not support the tasks of 2025-11-25, the listing does
-    /// not offer them. Every other byte stays.
+    /// not offer them. Every other byte is unchanged.
     pub(super) fn splice<'a>(
         &'a self,
         public: &str,

@@ -1,4 +1,4 @@
-//! A tool as the configuration changes it: compiled from what its server listed.
+//! A tool as the configuration changes it: compiled from its server's listing.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -18,22 +18,22 @@ use crate::call::NativeName;
 use crate::config::{ArgumentEdit, ArgumentValue, OutputCheck, TransformSettings};
 use crate::jsonrpc::{Members, object_of};
 
-/// How the calls of one tool are changed on their way to the server.
+/// The changes of the calls of one tool on their way to the server.
 #[derive(Debug)]
 pub struct ToolTransform {
     /// The tool as its server listed it.
     pub listed: Arc<Tool>,
-    /// What the configuration changes.
+    /// The configured changes.
     pub settings: Arc<TransformSettings>,
     /// The arguments that the server requires.
     pub required: HashSet<Box<str>>,
-    /// The schemas of arguments whose configured values are texts of variables or headers.
+    /// The schemas of arguments with configured values that are texts of variables or headers.
     textual: HashMap<Box<str>, ArgumentSchema>,
 }
 
 impl ToolTransform {
-    /// The JSON that the server wants for a configured value, which a variable or a header has as
-    /// text; `None` if the value stays as it is.
+    /// The JSON that the server expects for a configured value, which is the text of a variable or
+    /// a header; `None` if the value is unchanged.
     pub fn coerce_configured(&self, argument: &str, value: &str) -> Option<String> {
         let schema = self.textual.get(argument)?;
         let alone = object_of([(argument, Cow::Borrowed(value))]);
@@ -43,7 +43,7 @@ impl ToolTransform {
     }
 }
 
-/// The schemas of the arguments whose configured values may be texts that stand for other values.
+/// The schemas of the arguments with configured values that may be texts of other types.
 fn textual_arguments(
     own: &Map<String, Value>,
     edits: &[(String, ArgumentEdit)],
@@ -58,11 +58,11 @@ fn textual_arguments(
         .collect()
 }
 
-/// How the results of one tool are checked and changed on their way to clients.
+/// The checks and changes of the results of one tool on their way to clients.
 #[derive(Debug)]
 pub struct ResultTransform {
     listed: Arc<Tool>,
-    /// What the configuration says.
+    /// The configured changes.
     pub settings: Arc<TransformSettings>,
     /// The compiled `outputSchema`, once a result was checked.
     output: OnceLock<Result<Option<ArgumentSchema>, SchemaError>>,
@@ -85,7 +85,7 @@ impl ResultTransform {
         &self.listed.native
     }
 
-    /// Whether a call that is made twice does no more than one, as the server annotates its tool.
+    /// Returns true if repeating a call has no further effect, as the server annotates its tool.
     pub fn is_repeatable(&self) -> bool {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
@@ -112,7 +112,7 @@ impl ResultTransform {
         compiled.as_ref().map(Option::as_ref)
     }
 
-    /// Whether clients see an `outputSchema` that results have to fit.
+    /// Returns true if clients see an `outputSchema` that results have to fit.
     pub fn has_output_schema(&self) -> bool {
         let fields = ItemFields::read(self.listed.shown()).ok();
         let listed = fields.and_then(|fields| fields.find("outputSchema").map(drop)).is_some();
@@ -128,19 +128,19 @@ impl ResultTransform {
         Some(compiled.as_ref().map_or(usize::MAX, ArgumentSchema::cheap_length))
     }
 
-    /// Whether this is the first warning about a result: one is enough for a list of tools.
+    /// Returns true for the first warning about a result: one is enough for a list of tools.
     pub fn warns_first(&self) -> bool {
         !self.has_warned.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Why a tool cannot be changed as configured.
+/// Reason why a tool cannot be changed as configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransformFault {
-    /// Its arguments cannot be.
+    /// Its arguments cannot be changed.
     #[error(transparent)]
     Arguments(#[from] ArgumentEditFault),
-    /// What came out is not a valid tool.
+    /// The changed tool is not valid.
     #[error(transparent)]
     Item(#[from] InvalidItem),
 }
@@ -152,8 +152,8 @@ impl Tool {
     /// The tool as clients see it with these changes.
     ///
     /// # Errors
-    /// [`TransformFault`]: such a tool must not be offered, because what the configuration fixes or
-    /// hides might not be.
+    /// [`TransformFault`]: such a tool must not be offered, because arguments that the
+    /// configuration fixes or hides might not be fixed or hidden.
     pub fn transform(
         listed: &Arc<Self>,
         settings: &Arc<TransformSettings>,

@@ -1,4 +1,4 @@
-//! What a caller's rights show of the catalog, besides what its endpoint selects.
+//! A caller's rights to see elements of the catalog, within the selection of its endpoint.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use super::kind::Kind;
 use super::tool::Tool;
 use crate::call::ServerName;
 
-/// Decides which elements one caller sees. `policy` implements it; the catalog asks it for each
+/// Decides which elements one caller sees. `policy` implements it; the catalog calls it for each
 /// element that the endpoint shows, and for each URI that is not listed.
 pub trait ElementFilter: fmt::Debug + Send + Sync {
-    /// Whether the caller may see this element.
+    /// Returns true if the caller may see this element.
     fn shows(&self, element: &CatalogElement<'_>) -> bool;
 
-    /// Whether requests may reach this server that name no element.
+    /// Returns true if requests that name no element may reach this server.
     fn shows_unlisted(&self, server: &ServerName) -> bool;
 
-    /// Whether the caller may hear of this server while its elements are unknown.
+    /// Returns true if the caller may learn of this server while its elements are unknown.
     fn may_hear_of(&self, server: &ServerName) -> bool;
 
-    /// Returns true if the caller is denied some resource of this server, as far as can be told before
-    /// one is asked for.
+    /// Returns true if the caller is denied some resource of this server, as far as is known before
+    /// one is requested.
     fn denies_resources(&self, server: &ServerName) -> bool;
 }
 
@@ -30,13 +30,13 @@ pub struct CatalogElement<'a> {
     pub kind: Kind,
     /// Its server; `None` for a tool of the gateway itself.
     pub server: Option<&'a ServerName>,
-    /// Its public name or URI, in the one form in which lists have it.
+    /// Its public name or URI, in the form that lists have.
     pub public: &'a str,
     /// Its server's own name or URI.
     pub native: &'a str,
     /// The tool as its server listed it, for a tool.
     pub tool: Option<&'a Tool>,
-    /// What brings it into the catalog.
+    /// The reason for its place in the catalog.
     pub basis: ElementBasis,
 }
 
@@ -54,10 +54,10 @@ impl<'a> CatalogElement<'a> {
     }
 }
 
-/// What brings an element into the catalog.
+/// The reason for an element's place in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementBasis {
-    /// It is listed, or asked for by its name or URI.
+    /// It is listed, or requested by its name or URI.
     Itself,
     /// A tool that the caller sees has it as its user interface (MCP Apps).
     Interface,

@@ -1,9 +1,8 @@
-//! Parameters that a tool mirrors into `Mcp-Param-*` headers (MCP 2026-07-28,
-//! Streamable HTTP, "Custom Headers from Tool Parameters").
+//! Parameters that a tool mirrors into `Mcp-Param-*` headers (MCP 2026-07-28, Streamable HTTP,
+//! "Custom Headers from Tool Parameters").
 //!
-//! To a server the gateway is the client that must send these headers
-//! ([`headers_for`]); to a client it is the server that must reject headers
-//! that do not match the body ([`verify()`]).
+//! To a server the gateway is the client that must send these headers ([`headers_for`]); to a
+//! client it is the server that must reject headers that do not match the body ([`verify()`]).
 
 mod verify;
 
@@ -233,10 +232,10 @@ fn place_in_schema(pointer: &[&str]) -> String {
 }
 
 const ANNOTATION: &str = "x-mcp-header";
-/// Keywords whose value maps names to subschemas.
+/// Keywords with a value that maps names to subschemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Keywords whose value is data, whatever its shape.
+/// Keywords with a value that is data, of any shape.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// 2⁵³ − 1, the largest integer that JavaScript represents exactly.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;

@@ -1,4 +1,5 @@
-//! Callers who may not use all tools: what lists say of the others, and what does not change.
+//! Callers who may not use all tools: lists do not mention the others, and everything else is
+//! unchanged.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Naming: how each scheme resolves duplicate names, and golden values that
-//! must never change.
+//! Naming: the resolution of duplicate names in each scheme, and golden values that must never
+//! change.
 
 use super::super::naming::NameForm;
 use super::*;

@@ -1,4 +1,4 @@
-//! What makes a tool invalid.
+//! Invalid tools.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn a_server_without_http_may_annotate_as_it_likes() {
         Tool::parse(raw.to_string().as_bytes(), HeaderRules::Ignore).unwrap()
     };
     assert!(tool("no token").param_headers.is_empty());
-    // A client over HTTP sees a valid one and mirrors it, wherever the tool lives.
+    // A client over HTTP sees a valid one and mirrors it, for any transport of the server.
     assert_eq!(tool("Region").param_headers.len(), 1);
 }
 
@@ -103,7 +103,7 @@ fn a_tool_nested_without_end_is_refused_by_name() {
     );
 }
 
-/// A tool whose pattern may take so many times 192 KiB to compile.
+/// A tool with a pattern that may take so many times 192 KiB to compile.
 fn with_classes(name: &str, classes: usize) -> Bytes {
     let pattern = format!("(?i){}", "[a]".repeat(classes));
     let properties = json!({ "x": { "type": "string", "pattern": pattern } });
