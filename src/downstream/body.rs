@@ -18,29 +18,29 @@ pub enum Body {
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BrokenOff>> + Send>>),
 }
 
-/// A body ended early. The connection is closed without a proper end, so that the client does not
-/// take the part for the whole.
+/// A body that ended early. The connection is closed without a proper end, so that the client does
+/// not take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer broke off")]
 pub struct BrokenOff;
 
 impl Body {
-    /// No bytes.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Self::Whole(Bytes::new())
     }
 
-    /// These pieces.
+    /// Creates a body of these pieces.
     pub fn pieces(pieces: impl Into<Box<[Bytes]>>) -> Self {
         Self::Pieces(pieces.into())
     }
 
-    /// What `stream` brings.
+    /// Creates a body from a stream that always ends properly.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::fragile(stream.map(Ok))
     }
 
-    /// What `stream` brings, unless it breaks off.
+    /// Creates a body from a stream that may break off.
     pub fn fragile(stream: impl Stream<Item = Result<Bytes, BrokenOff>> + Send + 'static) -> Self {
         Self::Stream(Box::pin(stream))
     }
@@ -52,7 +52,7 @@ fn take_frame(piece: &mut Bytes) -> Bytes {
     if piece.len() <= MAX_FRAME { std::mem::take(piece) } else { piece.split_to(MAX_FRAME) }
 }
 
-/// The most bytes of a frame. Pieces of streams are as small already, or events.
+/// Limit of a frame's bytes. Pieces of streams are events, or this small already.
 const MAX_FRAME: usize = 256 << 10;
 
 impl Default for Body {

@@ -1,6 +1,6 @@
-//! The memory that request bodies may take, in total and for each client.
+//! Limits of the memory for request bodies, in total and for each client.
 //!
-//! A body that arrives in one piece, as most do, is not counted. Every other one is counted by its
+//! A body that arrives in one piece, as most do, is not counted. Any other body is counted by its
 //! bytes from its first piece until its last byte is dropped, when its request has been served.
 
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::policy::{BoundReached, Holder, Share, ShareBounds};
 use super::McpService;
 use super::caller::RequestSender;
 
-/// Where a request body comes from, and what it counts towards.
+/// The sender of a request body, and the bounds that it counts towards.
 pub(super) struct BodyBudget<'a> {
     mcp: &'a McpService,
     from: &'a RequestSender,
@@ -33,7 +33,7 @@ pub(super) struct BudgetedBody<'a, B> {
     refusal: Option<Failure>,
 }
 
-/// Why a [`BudgetedBody`] could not be read.
+/// Reasons for a [`BudgetedBody`] to fail.
 pub(super) enum BudgetedBodyError {
     /// The connection failed before the end of the body.
     Broken,
@@ -44,7 +44,7 @@ pub(super) enum BudgetedBodyError {
 /// Marks a request that was counted towards its client's rate before its body was read.
 #[derive(Debug, Clone)]
 pub(super) struct CountedEarly {
-    /// Why a request in a Legacy session is refused once its id is known.
+    /// Reason to refuse a request in a Legacy session once its id is known.
     pub(super) refusal: Option<Failure>,
 }
 
@@ -86,12 +86,12 @@ impl<'a, B> BudgetedBody<'a, B> {
         Self { inner, budget, share: None, refusal: None }
     }
 
-    /// The connection's own body, for what is read and not kept.
+    /// Returns the connection's own body, to be drained.
     pub(super) fn into_inner(self) -> B {
         self.inner
     }
 
-    /// Whether the request counted towards its client's rate, and what came of it.
+    /// Returns the result of counting the request towards its client's rate, if it was counted.
     pub(super) fn counted(&mut self) -> Option<CountedEarly> {
         self.share.is_some().then(|| CountedEarly { refusal: self.refusal.take() })
     }
@@ -103,7 +103,7 @@ impl<'a, B> BudgetedBody<'a, B> {
         Ok(())
     }
 
-    /// The whole body, counted for as long as any part of it is kept.
+    /// Returns the whole body, counted for as long as any part of it is kept.
     pub(super) fn hold(self, whole: Bytes) -> Bytes {
         match self.share {
             Some(share) => share.hold(whole),
@@ -151,5 +151,5 @@ fn over_budget(bound: BoundReached) -> Failure {
     Failure::OverLimit { limit: limit.to_owned(), retry_after: SOON }
 }
 
-/// When a client may try again: bodies are in memory for as long as a request takes.
+/// Time after which a client may try again: bodies are in memory for as long as a request takes.
 const SOON: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Who sent a request, for which endpoint, and until when their access lasts.
+//! The caller of a request: its identity, its endpoint, and the lifetime of its access.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::{Authenticated, Body, McpService, response};
 pub(super) struct VerifiedCaller {
     credential: Credential,
     endpoint: Endpoint,
-    /// Where it gets a token with more scopes.
+    /// Source of tokens with more scopes.
     tokens: Option<Arc<TokenSource>>,
     /// Notifies of configurations that were loaded after the sender was identified.
     loads: watch::Receiver<SystemTime>,
@@ -38,35 +38,35 @@ impl VerifiedCaller {
         self.credential.principal()
     }
 
-    /// Who it is, and how that was proved.
+    /// Returns the caller's identity, and the proof of it.
     pub(super) fn credential(&self) -> &Credential {
         &self.credential
     }
 
-    /// Where the request came in.
+    /// Returns the endpoint of the request.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Where the caller gets a token with more scopes; `None` without issuers.
+    /// Returns the source of tokens with more scopes; `None` without issuers.
     pub(super) fn tokens(&self) -> Option<&Arc<TokenSource>> {
         self.tokens.as_ref()
     }
 
-    /// Whether both are the same principal on the same endpoint.
+    /// Returns true if both are the same principal on the same endpoint.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.principal() == other.principal() && self.endpoint == other.endpoint
     }
 
-    /// Whether the caller keeps its sessions and streams under this snapshot, even if the key that
-    /// it used is no longer valid.
+    /// Returns true if the caller keeps its sessions and streams under this snapshot, even if its
+    /// key or token is no longer valid.
     pub(super) fn keeps(&self, snapshot: &Snapshot) -> bool {
         snapshot.keeps(&self.credential, &self.endpoint)
     }
 }
 
-/// Who sent a request, and the snapshot that it is answered under. Not for longer: a snapshot
-/// keeps its servers running.
+/// The sender of a request, and the snapshot that it is answered under. Not kept for longer: a
+/// snapshot keeps its servers running.
 pub(super) struct RequestSender {
     pub(super) caller: VerifiedCaller,
     pub(super) peer: PeerAddress,
@@ -74,7 +74,7 @@ pub(super) struct RequestSender {
 }
 
 impl McpService {
-    /// Identifies the sender and the endpoint of a request before anything else of it is read. A
+    /// Identifies the sender and the endpoint of a request before reading anything else of it. A
     /// client without a valid key or token does not learn which profiles exist.
     pub(super) fn identify_sender(
         &self,
@@ -123,7 +123,7 @@ impl McpService {
         Ok(RequestSender { caller, peer, snapshot })
     }
 
-    /// Records that a request was refused for its sender or its profile.
+    /// Records in the audit log that a request was refused for its sender or its profile.
     fn audit_entry(
         &self,
         (sender, peer): (Option<&Credential>, PeerAddress),
@@ -155,17 +155,17 @@ pub(super) struct AccessWatch {
     scope: WatchScope,
 }
 
-/// What is watched.
+/// Scope of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchScope {
     /// A stream, which ends with the credential.
     Stream,
-    /// One call, which goes on when the token expires with which it was made.
+    /// One call, which continues when its token expires.
     Call,
 }
 
 impl AccessWatch {
-    /// The failure of a call whose sender has lost access.
+    /// Returns the failure of a call after its sender has lost access.
     pub(super) fn revocation(&self) -> Failure {
         match self.caller.principal() {
             Principal::User(_) => Failure::TokenRefused(TokenFault::Issuer),
@@ -177,7 +177,7 @@ impl AccessWatch {
     /// usually forever.
     ///
     /// # Cancel safety
-    /// Safe: what was missed is seen by the next.
+    /// Safe: the next call sees changes that were missed.
     pub(super) async fn revoked(&mut self) {
         loop {
             let snapshot = self.gateway.snapshots.load();
@@ -207,7 +207,7 @@ impl AccessWatch {
     }
 }
 
-/// The profile that a path names; the default one's is `/mcp` itself, too.
+/// Returns the profile that a path names; the default one is also `/mcp` itself.
 pub(super) fn profile_of(path: &str) -> Option<&str> {
     match path.strip_prefix(ENDPOINT)? {
         // Some clients add a slash to every URL.
@@ -221,9 +221,9 @@ pub(super) fn profile_of(path: &str) -> Option<&str> {
 #[derive(Debug, Clone, Copy)]
 pub struct Refused;
 
-/// Why a request does not get in.
+/// Reasons to refuse entry to a request.
 pub(super) enum EntryRefusal {
-    /// The response that says so.
+    /// The response that refuses it.
     Refused(Box<Response<Body>>),
     /// The keys of its token's issuer are being fetched.
     Pending(KeyWait),
@@ -235,7 +235,7 @@ impl From<Response<Body>> for EntryRefusal {
     }
 }
 
-/// A request whose sender is not known.
+/// A request without a known sender.
 pub enum Unauthenticated<B> {
     /// The response that refuses it.
     Refused(Box<Response<Body>>),
@@ -244,7 +244,7 @@ pub enum Unauthenticated<B> {
 }
 
 impl McpService {
-    /// Authenticates a request again, after the keys were fetched that it needs.
+    /// Authenticates a request again, after its issuer's keys were fetched.
     ///
     /// # Errors
     /// The response that refuses it.
@@ -263,12 +263,12 @@ impl McpService {
     }
 }
 
-/// The response to a client that is refused.
+/// Builds the response to a client that is refused.
 pub fn refusal(failure: &Failure) -> Response<Body> {
     refusal_with(failure, None)
 }
 
-/// The response to a client that is refused, with a challenge where a key or token may help.
+/// Builds the response to a client that is refused, with a challenge if a key or token may help.
 fn refusal_with(failure: &Failure, tokens: Option<&Arc<TokenSource>>) -> Response<Body> {
     let mut response = response::refusal(None, failure);
     response.extensions_mut().insert(Refused);
@@ -276,8 +276,8 @@ fn refusal_with(failure: &Failure, tokens: Option<&Arc<TokenSource>>) -> Respons
     response
 }
 
-/// Where a client finds the gateway, as its request says it. The port is the socket's: a token for
-/// another program of this machine must not become one for the gateway by a `Host` header.
+/// Returns the gateway's URL, as the request addresses it. The port is the socket's: otherwise a
+/// `Host` header could turn a token for another program of this machine into one for the gateway.
 pub(super) fn own_url(uri: &Uri, headers: &HeaderMap, peer: PeerAddress) -> Option<Url> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = uri.authority().map(Authority::as_str).or(host)?;
@@ -287,7 +287,7 @@ pub(super) fn own_url(uri: &Uri, headers: &HeaderMap, peer: PeerAddress) -> Opti
     Some(url)
 }
 
-/// Whether a query has a token in it (RFC 6750, 2.3, which OAuth 2.1 forbids).
+/// Returns true if a query contains a token (RFC 6750, 2.3, which OAuth 2.1 forbids).
 fn has_token(query: &str) -> bool {
     query.split('&').any(|part| part.split('=').next() == Some("access_token"))
 }

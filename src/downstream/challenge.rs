@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: what a client that is refused may do about it (RFC 6750, 3; RFC 9728, 5.1).
+//! `WWW-Authenticate`: the challenge to a client that is refused (RFC 6750, 3; RFC 9728, 5.1).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::call::{Failure, RequestFault, TokenSource};
 
-/// Adds the challenge for a failure that better credentials would prevent. `source` is where the
-/// client gets them, if the failure itself does not say.
+/// Adds the challenge for a failure that better credentials would prevent. `source` is the source
+/// of tokens, unless the failure itself has one.
 pub(super) fn add_challenge(
     headers: &mut HeaderMap,
     failure: &Failure,
@@ -20,7 +20,7 @@ pub(super) fn add_challenge(
 }
 
 fn challenge(failure: &Failure, source: Option<&Arc<TokenSource>>) -> Option<HeaderValue> {
-    // RFC 6750, 3.1: without an error where no credentials came.
+    // RFC 6750, 3.1: without an error if the request has no credentials.
     let error = match failure {
         Failure::KeyMissing | Failure::TokenMissing => None,
         Failure::KeyUnknown | Failure::KeyExpired | Failure::TokenRefused(_) => {
@@ -45,7 +45,7 @@ fn challenge(failure: &Failure, source: Option<&Arc<TokenSource>>) -> Option<Hea
     if let Some(error) = error {
         let _ = write!(text, ", error=\"{error}\"");
     }
-    // Some clients show their users this, and not the body.
+    // Some clients show this to their users instead of the body.
     let described = format!("{text}, error_description=\"{failure}\"");
     HeaderValue::try_from(described).or_else(|_| HeaderValue::try_from(text)).ok()
 }

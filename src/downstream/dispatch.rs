@@ -1,7 +1,7 @@
-//! The decision about a message, taken before anything is awaited.
+//! Dispatch of a message: the decision about it, before anything is awaited.
 //!
-//! Reading a message and deciding what it asks for takes no time, and what it
-//! takes to decide need not be carried through the wait that follows.
+//! Parsing a message and choosing its response takes no time, and the state for this choice need
+//! not be carried through the wait that follows.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use http::Response;
 
 use super::Body;
 
-/// A response that may have to wait for servers: what was decided about a message.
+/// The response to a message, which may have to wait for servers.
 ///
 /// # Cancel safety
 /// Dropping it means that the client has disconnected: a Modern call is cancelled, a Legacy one
 /// runs to its end.
 pub type PendingResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// A response that waits for nothing.
+/// Returns a response that is ready.
 pub(super) fn answered(response: Response<Body>) -> PendingResponse {
     Box::pin(ready(response))
 }

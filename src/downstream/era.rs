@@ -7,14 +7,14 @@ use crate::jsonrpc::Frame;
 use crate::mcp::header::{self, MessageHeaders};
 use crate::mcp::{Era, Method, ProtocolVersion};
 
-/// Detects the era by how the client opens (2026-07-28, Versioning, "Backward
-/// Compatibility"): `_meta` with a version, or a version header that is not
-/// Legacy, is Modern; `initialize`, a session or nothing at all is Legacy.
-/// `Mcp-Method` decides nothing: some Legacy clients send it, too.
+/// Detects the era from the client's opening request (2026-07-28, Versioning, "Backward
+/// Compatibility"): `_meta` with a version, or a version header that is not Legacy, is Modern;
+/// `initialize`, a session or no sign at all is Legacy. `Mcp-Method` does not count: some Legacy
+/// clients send it, too.
 ///
 /// # Errors
-/// [`Failure::InvalidParams`] where the params cannot be read, [`Failure::HeaderMismatch`] where a
-/// header that decides is there twice.
+/// [`Failure::InvalidParams`] if the params cannot be read, [`Failure::HeaderMismatch`] if a header
+/// that decides is a duplicate.
 pub(super) fn of(
     headers: &HeaderMap,
     of_message: &MessageHeaders<'_>,
@@ -41,8 +41,8 @@ pub(super) fn of(
     Ok(if in_meta || unknown { Era::Modern } else { Era::Legacy })
 }
 
-/// Refuses duplicates of the headers that decide whose session and which events a request is
-/// about, and in which version: an intermediary may have acted on another value.
+/// Refuses duplicates of the headers that select the session, the events and the version of a
+/// request: an intermediary may have acted on another value.
 ///
 /// # Errors
 /// [`Failure::HeaderMismatch`].

@@ -1,9 +1,9 @@
 //! Calls that are answered with an event stream.
 //!
-//! A Modern client's stream is its call: it ends with its connection. A Legacy
-//! session's stream outlives its connections. What it carries is kept in an
-//! outbox, so that it can be resumed by GET, and the call goes on while nobody
-//! reads (2025-11-25, Streamable HTTP, "Sending Messages to the Server").
+//! A Modern client's stream is its call: it ends with its connection. A Legacy session's stream
+//! outlives its connections. Its messages are kept in an outbox, so that it can be resumed by GET,
+//! and the call continues without a reader (2025-11-25, Streamable HTTP, "Sending Messages to the
+//! Server").
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use super::Body;
 use super::legacy::{Piece, answer_resumable};
 use super::response::{self, AnswerWriter};
 
-/// Something that brings a call's steps one by one.
+/// A source of a call's steps.
 pub(super) trait Steps: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<StreamStep>> + Send;
 }
 
-/// What a call's stream is made of.
+/// One step of a call's stream.
 pub(super) enum StreamStep {
-    /// What came of the call.
+    /// An event of the call.
     Event(Event),
     /// A message of the gateway's own, whole, such as a request to the client.
     Frame(Bytes),
@@ -58,7 +58,7 @@ pub(super) fn open(
     }
 }
 
-/// A stream that cannot be resumed.
+/// Builds a stream that cannot be resumed.
 fn not_resumable(
     first: Bytes,
     pieces: impl Stream<Item = Piece> + Send + 'static,
@@ -82,7 +82,7 @@ fn not_resumable(
     response::with_events(Body::stream(events))
 }
 
-/// The messages of a call, to its answer.
+/// Streams the messages of a call, including its answer.
 fn pieces(mut steps: impl Steps, writer: AnswerWriter) -> impl Stream<Item = Piece> + Send {
     stream! {
         while let Some(step) = steps.next().await {
@@ -99,7 +99,7 @@ fn pieces(mut steps: impl Steps, writer: AnswerWriter) -> impl Stream<Item = Pie
                     yield Piece::Pause(wait);
                     continue;
                 }
-                // Server requests reach this point as a result that asks for input.
+                // Server requests reach this point as an `InputRequiredResult`.
                 StreamStep::Event(Event::Asks(..) | Event::TookBack(_)) => continue,
                 StreamStep::Event(Event::Answer(answer)) => answer,
                 StreamStep::Event(Event::Passing(passing)) => response::collected(passing).await,

@@ -1,9 +1,9 @@
-//! Which lists have changed since a client last saw them.
+//! Detection of lists that have changed since a client last saw them.
 
 use crate::mcp::notification;
 use crate::snapshot::Digests;
 
-/// The lists whose changes a client wants to hear of.
+/// Lists with changes that a client wants to be notified of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct WantedLists {
     pub(super) tools: bool,
@@ -12,11 +12,11 @@ pub(super) struct WantedLists {
 }
 
 impl WantedLists {
-    /// All of them, as Legacy clients do.
+    /// All lists, for Legacy clients.
     pub(super) const ALL: Self = Self { tools: true, prompts: true, resources: true };
 }
 
-/// The lists as one stream has last announced them.
+/// The lists as last announced on one stream.
 #[derive(Debug)]
 pub(super) struct ListChanges {
     wanted: WantedLists,
@@ -24,12 +24,12 @@ pub(super) struct ListChanges {
 }
 
 impl ListChanges {
-    /// A stream whose client knows the lists with these digests.
+    /// Starts from the lists that the client knows, by their digests.
     pub(super) fn since(told: Digests, wanted: WantedLists) -> Self {
         Self { wanted, told }
     }
 
-    /// The notifications that are due now.
+    /// Returns the notifications that are due now.
     pub(super) fn to(&mut self, now: Digests) -> impl Iterator<Item = &'static str> + use<> {
         let before = std::mem::replace(&mut self.told, now);
         let wanted = self.wanted;

@@ -1,6 +1,8 @@
-//! Protected Resource Metadata (RFC 9728): which authorization servers give tokens for an endpoint.
+//! Protected Resource Metadata (RFC 9728): the authorization servers that issue tokens for an
+//! endpoint.
 //!
-//! Served before authentication, to everyone that the guard admits: a client needs it to log in.
+//! Served before authentication, to every client that the guard admits: a client needs it to log
+//! in.
 
 use http::header::{ALLOW, CACHE_CONTROL};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -13,7 +15,7 @@ use super::caller::own_url;
 use super::{Body, McpService, refusal, response};
 
 impl McpService {
-    /// The answer to a request for metadata; `None` for any other request, and without issuers.
+    /// Answers a request for metadata; `None` for any other request, and without issuers.
     pub fn answer_metadata<B>(
         &self,
         request: &Request<B>,
@@ -27,7 +29,7 @@ impl McpService {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
             return Some(response);
         }
-        // As often as anything else without credentials.
+        // Limited like other requests without credentials.
         if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
             return Some(refusal(&failure));
         }
@@ -43,7 +45,7 @@ impl McpService {
     }
 }
 
-/// The profile of a place below the well-known one; the root is `/mcp` itself.
+/// Returns the profile at a path below the well-known one; the root is `/mcp` itself.
 fn profile_at(place: &str) -> Option<&str> {
     match place {
         "" | "/" => Some(ProfileName::DEFAULT),
@@ -55,5 +57,5 @@ fn exists(snapshot: &Snapshot, profile: &str) -> bool {
     profile == ProfileName::DEFAULT || snapshot.profile(profile).is_some()
 }
 
-/// Short enough for a reload to be noticed.
+/// Short enough for clients to notice a reload.
 const CACHED: &str = "public, max-age=60";

@@ -1,8 +1,8 @@
 //! The downstream side: MCP clients of both eras, on one URL.
 //!
-//! [`McpService::serve`] takes an authenticated HTTP request and detects its era; [`modern`] and
-//! [`legacy`] are siblings that turn requests into calls, and replies into responses; what both
-//! share stands beside them. [`stdio`] and [`http_sse`] are bridges that turn messages of other
+//! [`McpService::serve`] takes an authenticated HTTP request and detects its era. [`modern`] and
+//! [`legacy`] are siblings that turn requests into calls, and replies into responses; code that
+//! both share is beside them. [`stdio`] and [`http_sse`] are bridges that turn messages of other
 //! transports into such requests. It differs from `listener`, which knows no MCP, and from
 //! `pipeline`, which knows no HTTP.
 
@@ -56,12 +56,12 @@ use refused_requests::AuditedRequest;
 use request::Posted;
 use response::AcceptedForm;
 
-/// A request whose sender is known.
+/// A request with a known sender.
 pub struct Authenticated<B> {
     head: Parts,
     body: B,
     from: RequestSender,
-    /// Where in the transport of 2024-11-05 the request came in, if it is for that.
+    /// The kind of request to the transport of 2024-11-05, if it is for that.
     old: Option<Box<OldTransport>>,
 }
 
@@ -71,35 +71,36 @@ pub struct McpService {
     sessions: Arc<Sessions>,
     pipes: SsePipes,
     streams: OpenStreams,
-    /// The memory of request bodies, by client.
+    /// Memory of request bodies, by client.
     bodies: Arc<SharedAmount>,
     drain: Drain,
 }
 
 impl McpService {
-    /// The endpoint of a gateway, open until `drain` starts. Needs a runtime.
+    /// Creates the endpoint of a gateway, open until `drain` starts. Needs a runtime.
     pub fn new(gateway: Arc<Gateway>, drain: Drain) -> Arc<Self> {
         let sessions = Sessions::start(&gateway);
         let (streams, pipes) = (OpenStreams::default(), SsePipes::default());
         Arc::new(Self { gateway, sessions, pipes, streams, bodies: Arc::default(), drain })
     }
 
-    /// How many Legacy sessions are open.
+    /// Returns the number of open Legacy sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The clients of the open Legacy sessions of a principal, by its name.
+    /// Returns the clients of a principal's open Legacy sessions, by the principal's name.
     pub fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
         self.sessions.clients_of(principal)
     }
 
-    /// Identifies the sender of a request, before anything but its head is looked at: the profile
-    /// that its path names is theirs to use, and their key or token is taken out of the headers.
+    /// Identifies the sender of a request by its head alone, before anything else is read. The
+    /// sender is admitted to the profile that the path names, and its key or token is removed from
+    /// the headers.
     ///
     /// # Errors
-    /// [`Unauthenticated`]: the refusal, or the request itself while the keys are fetched with which
-    /// its token can be verified.
+    /// [`Unauthenticated`]: the refusal, or the request itself while the keys to verify its token
+    /// are being fetched.
     pub fn authenticate<B>(
         &self,
         request: Request<B>,
@@ -120,8 +121,9 @@ impl McpService {
         }
     }
 
-    /// Reads the body of a request within its limits of size, time and memory, and answers: MCP has
-    /// the whole of it, or nothing. Never an error: the layers before it pass it on as it is.
+    /// Reads the body of a request within its limits of size, time and memory, and answers it. MCP
+    /// gets the whole body, or nothing. Never fails, so the layers above pass the response on as it
+    /// is.
     pub fn receive<B>(
         self: Arc<Self>,
         authenticated: Authenticated<B>,
@@ -129,7 +131,7 @@ impl McpService {
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     {
-        // Taken apart here, because a future holds what it takes apart itself twice.
+        // Destructured outside of the future: inside, the parts would be stored twice.
         let Authenticated { mut head, body, from, old } = authenticated;
         Box::into_pin(boxed(|| async move {
             Ok(match self.collect_body(&mut head, body, &from).await {
@@ -149,7 +151,7 @@ impl McpService {
         }))
     }
 
-    /// Answers one request. Decides what it asks for before the response is awaited.
+    /// Answers one request. Decides about it before the response is awaited.
     pub fn serve(self: Arc<Self>, authenticated: Authenticated<Bytes>) -> PendingResponse {
         let Authenticated { head, body, from, old } = authenticated;
         match old {
@@ -210,8 +212,8 @@ impl McpService {
         }
     }
 
-    /// Counts a message towards its client's rate and the gateway's. What asks
-    /// for nothing passes: a client over its limit may still cancel.
+    /// Counts a message towards its client's rate and the gateway's. Notifications and responses
+    /// always pass: a client over its limit may still cancel.
     fn admit(&self, frame: Option<&Frame>, posted: &Posted) -> Result<(), Failure> {
         match frame {
             Some(Frame::Notification { .. } | Frame::Response { .. }) => Ok(()),
@@ -222,7 +224,8 @@ impl McpService {
         }
     }
 
-    /// The response to a message over a rate. A request in a Legacy session keeps the session.
+    /// Builds the response to a message over a rate. A request in a Legacy session keeps the
+    /// session.
     fn refuse_over_rate(
         &self,
         frame: Option<&Frame>,
@@ -238,7 +241,7 @@ impl McpService {
         response::refusal(id, failure)
     }
 
-    /// Whether a message belongs to an open Legacy session of its sender.
+    /// Returns true if a message belongs to an open Legacy session of its sender.
     fn is_in_session(&self, frame: &Frame, posted: &Posted) -> bool {
         let headers = MessageHeaders::read(&posted.headers);
         matches!(era::of(&posted.headers, &headers, frame), Ok(Era::Legacy))
@@ -257,8 +260,8 @@ impl McpService {
         }
     }
 
-    /// The stream of a Legacy session's notifications. A Modern server has no
-    /// such thing, and says so (2026-07-28, "Earlier Streamable HTTP Revisions").
+    /// Opens the stream of a Legacy session's notifications. Modern clients have none and are
+    /// refused (2026-07-28, "Earlier Streamable HTTP Revisions").
     fn get(self: Arc<Self>, headers: &HeaderMap, caller: &VerifiedCaller) -> Response<Body> {
         match self.session_of(headers, caller) {
             Ok(_) if !AcceptedForm::of(headers).stream() => {
@@ -285,5 +288,5 @@ impl McpService {
     }
 }
 
-/// The result of a request that says nothing but that it was served.
+/// Empty result of a request.
 const NOTHING: Bytes = Bytes::from_static(b"{}");

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use super::McpService;
 use super::response::{AcceptedForm, AnswerWriter};
 
-/// Counts the open streams, in all and of each client.
+/// Counts the open streams, in total and by client.
 #[derive(Default)]
 pub(super) struct OpenStreams {
     all: Arc<SharedAmount>,
@@ -23,7 +23,7 @@ pub(super) struct OpenStreams {
     narrowed: Arc<Mutex<NarrowedStreams>>,
 }
 
-/// How many streams a client has with one query.
+/// Numbers of a client's streams by query.
 type NarrowedStreams = HashMap<Holder, HashMap<Arc<str>, usize>>;
 
 /// A stream among the open ones, until it is dropped.
@@ -33,7 +33,7 @@ pub(super) struct StreamPlace {
 }
 
 impl OpenStreams {
-    /// Takes a place for a stream that shows what a query narrows, if there is one.
+    /// Takes a place for a stream, and registers its narrowing query, if there is one.
     pub(super) fn enter(
         &self,
         holder: &Holder,
@@ -88,7 +88,7 @@ impl McpService {
         AnswerWriter { id, era, method, token: None, wants, keep_alive, info, session: None }
     }
 
-    /// How many streams may be open, and how often a quiet one is kept alive.
+    /// Returns the limits of open streams, and the keep-alive interval.
     pub(super) fn limits(&self) -> (ShareBounds, Duration) {
         let snapshot = self.gateway.snapshots.load();
         let gateway = &snapshot.config.gateway;
@@ -97,5 +97,5 @@ impl McpService {
     }
 }
 
-/// The most queries among the streams of one client, where clients can be distinguished.
+/// Limit of the queries among the streams of one client, where clients can be distinguished.
 const MOST_NARROWINGS: usize = 16;

@@ -1,7 +1,7 @@
 //! Audit records of requests that were refused before they became calls.
 //!
-//! A response that refuses carries its [`RefusalReason`]; whatever path it took, its request is
-//! recorded here, once.
+//! A response that refuses carries its [`RefusalReason`]. Its request is recorded here, once,
+//! whichever path the response took.
 
 use std::net::IpAddr;
 
@@ -17,16 +17,16 @@ use crate::pipeline::{Gateway, RefusedRequest};
 use super::Body;
 use super::caller::VerifiedCaller;
 
-/// Why a response refuses its request.
+/// The reason that a response refuses its request.
 #[derive(Debug, Clone)]
 struct RefusalReason(Failure);
 
-/// Marks a response as one that refuses.
+/// Marks a response as a refusal.
 pub(super) fn mark_refusal(extensions: &mut Extensions, failure: &Failure) {
     extensions.insert(RefusalReason(failure.clone()));
 }
 
-/// A request that may be refused: what its audit record holds then.
+/// A request that may be refused, with the data of its audit record.
 pub(super) struct AuditedRequest {
     sender: Credential,
     address: Option<IpAddr>,
@@ -58,7 +58,7 @@ impl AuditedRequest {
         }
     }
 
-    /// Records one message of the request if the response to it refuses it.
+    /// Records one message of the request if its response refuses it.
     pub(super) fn audit_message(
         &self,
         gateway: &Gateway,
@@ -72,7 +72,8 @@ impl AuditedRequest {
 
     /// Records that a message was refused.
     pub(super) fn audit_failure(&self, gateway: &Gateway, message: &Bytes, failure: &Failure) {
-        // Read a second time: refusals are rare, and most of them come before anything is read.
+        // Parsed a second time: refusals are rare, and most of them happen before anything is
+        // parsed.
         let (method, params) = match jsonrpc::parse(message, DEPTH) {
             Ok(Frame::Request { method, params, .. }) => {
                 (Some(Method::parse(&method)), Params::read(params).ok())
@@ -94,5 +95,5 @@ impl AuditedRequest {
     }
 }
 
-/// The deepest message that is read for its record.
+/// Limit of the nesting of a message that is parsed for its record.
 const DEPTH: usize = 64;

@@ -25,13 +25,13 @@ use super::McpService;
 use super::budget::{BodyBudget, BudgetedBody, BudgetedBodyError, CountedEarly};
 use super::caller::{RequestSender, VerifiedCaller};
 
-/// A request's body and what came with it.
+/// A request's body, with its headers and sender.
 pub(super) struct Posted {
     pub(super) headers: Arc<HeaderMap>,
     pub(super) body: Bytes,
     pub(super) caller: VerifiedCaller,
     extensions: Extensions,
-    /// What the request is answered under, to its end.
+    /// The snapshot that the request is answered under, to its end.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) peer: PeerAddress,
     transport: &'static str,
@@ -39,7 +39,7 @@ pub(super) struct Posted {
 
 impl Posted {
     /// # Errors
-    /// [`Failure::MediaType`] for anything that does not call itself JSON.
+    /// [`Failure::MediaType`] for a media type other than JSON.
     pub(super) fn new(head: Parts, body: Bytes, from: RequestSender) -> Result<Self, Failure> {
         if !is_json(&head.headers) {
             return Err(Failure::MediaType);
@@ -47,7 +47,7 @@ impl Posted {
         Ok(Self { body, ..Self::without_body(head, from) })
     }
 
-    /// A request whose body is of no interest.
+    /// Creates a request without its body.
     pub(super) fn without_body(
         head: Parts,
         RequestSender { caller, peer, snapshot }: RequestSender,
@@ -61,7 +61,7 @@ impl Posted {
         Self { headers, body: Bytes::new(), caller, extensions, snapshot, peer, transport }
     }
 
-    /// The limits in force for this request.
+    /// Returns the limits in force for this request.
     pub(super) fn limits(&self) -> &LimitsConfig {
         &self.snapshot.config.gateway.limits
     }
@@ -70,29 +70,30 @@ impl Posted {
         self.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
     }
 
-    /// What came of counting it towards its client's rate before its body was read, if it was.
+    /// Returns the result of counting the request towards its client's rate before its body was
+    /// read, if it was counted.
     pub(super) fn counted_early(&self) -> Option<Result<(), Failure>> {
         let CountedEarly { refusal } = self.extensions.get()?;
         Some(refusal.clone().map_or(Ok(()), Err))
     }
 
-    /// Has each of its messages counted, besides the body that brought them.
+    /// Makes each of its messages count towards the rate, instead of the request alone.
     pub(super) fn count_messages(&mut self) {
         self.extensions.remove::<CountedEarly>();
     }
 
-    /// Where it came from.
+    /// Returns the sender's address.
     pub(super) fn address(&self) -> IpAddr {
         self.peer.addr.ip()
     }
 
-    /// Notes for the audit records of this request's calls, if there is an audit log.
+    /// Creates notes for the audit records of this request's calls, if there is an audit log.
     fn audit_notes(&self) -> Option<Arc<AuditNotes>> {
         let is_on = self.snapshot.config.audit.is_on();
         is_on.then(|| audit_notes(self.caller.credential()))
     }
 
-    /// The conditions of a call that came with this request.
+    /// Builds the context of a call in this request.
     pub(super) fn context(&self, client: Arc<Client>, meta: Meta) -> Context {
         let header = |name: &http::HeaderName| {
             mcp::header::text_value(&self.headers, name).map(str::to_owned)
@@ -122,7 +123,7 @@ impl Posted {
     }
 }
 
-/// The id of a request; `None` for anything else.
+/// Returns the id of a request; `None` for anything else.
 pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
     match frame {
         Frame::Request { id, .. } => Some(id),
@@ -130,13 +131,13 @@ pub(super) fn id_of(frame: &Frame) -> Option<&Id> {
     }
 }
 
-/// A log level, by its name.
+/// Parses a log level by its name.
 pub(super) fn log_level(name: &str) -> Result<LogLevel, ParamsFault> {
     LogLevel::parse(name).ok_or_else(|| ParamsFault::log_level(name))
 }
 
-/// Whether a body is JSON by its media type, or has none. One with
-/// characters outside visible ASCII is not.
+/// Returns true if a body is JSON by its media type, or has none. A media type with characters
+/// outside visible ASCII is refused.
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_none_or(|value| {
         MediaType::parse(value.as_bytes()) == MediaType::Json && value.to_str().is_ok()
@@ -158,7 +159,7 @@ impl McpService {
         let Parts { headers, extensions, .. } = head;
         let mut body = BudgetedBody::new(body, BodyBudget::new(self, from, headers));
         let collected = tokio::select! {
-            // A body that has arrived needs no timer: none is created before it is waited for.
+            // Biased: a body that has arrived already creates no timer.
             biased;
             collected = collect(&mut body, limits.body) => collected,
             () = async { sleep(patience(limits)).await } => {
@@ -186,8 +187,8 @@ impl McpService {
     }
 }
 
-/// Reads what is left of a body that is refused, within reason: a client that
-/// is still writing when its connection closes never sees why it was refused.
+/// Drains the rest of a refused body, within limits: a client that is still writing when its
+/// connection closes would never see the refusal.
 async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) {
     let mut most = limit.saturating_mul(PASSED_OVER);
     let rest = async {
@@ -200,13 +201,13 @@ async fn pass_over<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) {
     let _ = timeout(LINGER, rest).await;
 }
 
-/// How often the largest body's size is read of one that is too large.
+/// Refused bodies are drained up to this multiple of the body limit.
 const PASSED_OVER: usize = 4;
-/// How long that may take.
+/// Time limit of draining.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How long a body may take: a client that dawdles holds a connection, and no
-/// more than an idle one may.
+/// Returns the time limit of a body: a slow client must not hold a connection for longer than an
+/// idle one.
 fn patience(limits: &LimitsConfig) -> Duration {
     limits.idle
 }

@@ -42,7 +42,7 @@ impl AcceptedForm {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let (mut json, mut events) = (None, None);
         for (line, value) in headers.get_all(ACCEPT).iter().enumerate() {
-            // What the specification tells clients to send, as the SDKs write it.
+            // The value that the specification requires of clients, as the SDKs write it.
             if value == MediaType::JSON_OR_EVENTS {
                 return Self::Both;
             }
@@ -59,7 +59,7 @@ impl AcceptedForm {
         }
     }
 
-    /// Whether a stream may be opened.
+    /// Returns true if a stream may be opened.
     pub(super) fn stream(self) -> bool {
         self != Self::Json
     }
@@ -69,7 +69,7 @@ impl AcceptedForm {
 pub(super) struct AnswerWriter {
     pub(super) id: Id,
     pub(super) era: Era,
-    /// The method of the request: `tools/call` if nothing else is said.
+    /// The method of the request; `tools/call` by default.
     pub(super) method: Method,
     /// The client's own progress token.
     pub(super) token: Option<Bytes>,
@@ -82,21 +82,20 @@ pub(super) struct AnswerWriter {
 }
 
 impl AnswerWriter {
-    /// How long a call may be quiet before its stream is opened: until a proxy
-    /// on the way might give the connection up, or, where a client can resume
-    /// from the event that opens it, until the connection might break.
+    /// Returns the time after which a silent call's stream is opened: before a proxy on the way
+    /// might close the connection, or, for a client that can resume from a priming event, before
+    /// the connection might break.
     fn patience(&self) -> Duration {
         if self.can_be_resumed() { self.keep_alive.min(PRIMED_AFTER) } else { self.keep_alive }
     }
 
-    /// Whether the client takes a stream and knows how to resume it from the
-    /// event that opens it.
+    /// Returns true if the client accepts a stream and can resume it from a priming event.
     fn can_be_resumed(&self) -> bool {
         let session = self.session.as_ref().map(|in_session| &in_session.0);
         self.wants.stream() && session.is_some_and(|it| it.client().version.sends_priming_event())
     }
 
-    /// A whole message, with the HTTP status it has where it comes as JSON.
+    /// Returns a whole message, with the HTTP status for a JSON response.
     pub(super) fn message(&self, answer: Result<Answer, Failure>) -> (StatusCode, Bytes) {
         match answer {
             Ok(Answer::Result(result)) => (StatusCode::OK, self.result(&result)),
@@ -112,7 +111,7 @@ impl AnswerWriter {
         }
     }
 
-    /// The last piece of a stream. A large one is written elsewhere.
+    /// Writes the last piece of a stream. A large one is written on another thread.
     pub(super) async fn write_piece(self, answer: Result<Answer, Failure>) -> Piece {
         let (size, id) = (size_of(&answer), self.id.clone());
         if size <= LARGE_MESSAGE {
@@ -122,7 +121,7 @@ impl AnswerWriter {
         written.map_or_else(|_| Piece::Message(write_lost_answer(&id)), Piece::Event)
     }
 
-    /// The response with a whole answer. A large one is written elsewhere.
+    /// Writes the response with a whole answer. A large one is written on another thread.
     async fn write_response(self, answer: Result<Answer, Failure>) -> Response<Body> {
         let (size, id) = (size_of(&answer), self.id.clone());
         let write = move || {
@@ -142,7 +141,7 @@ impl AnswerWriter {
 
     fn failure(&self, failure: &Failure) -> (StatusCode, Bytes) {
         let told = match (self.era, failure) {
-            // The code for it is not part of the Legacy revisions.
+            // The Legacy revisions have no code for it.
             (Era::Legacy, Failure::InputNeeded { .. }) => Some(tool_error(&failure.to_string())),
             _ => failure.to_tool_result(),
         };
@@ -164,7 +163,7 @@ impl AnswerWriter {
         jsonrpc::error(Some(&self.id), lowered.as_deref().unwrap_or(error))
     }
 
-    /// A notification on the way, under the client's own token.
+    /// Writes a notification under the client's own token.
     pub(super) fn notice(&self, notice: &Notice) -> Bytes {
         jsonrpc::notification(&notice.method, Some(&notice.with_token(self.token.as_ref())))
     }
@@ -207,13 +206,13 @@ pub(super) fn call(mut steps: impl Steps, writer: AnswerWriter) -> PendingRespon
 
 /// The first event of a call.
 enum Comes {
-    /// Its answer.
+    /// The answer.
     Answer(Result<Answer, Failure>),
     /// A result that is too large to be buffered.
     Passing(Passing),
     /// A stream that begins with this piece, or is empty so far.
     Stream(Option<Piece>),
-    /// Nothing: the client has cancelled the call.
+    /// No event: the client has cancelled the call.
     Nothing,
 }
 
@@ -240,7 +239,7 @@ async fn first(steps: &mut impl Steps, writer: &AnswerWriter) -> Comes {
             Event::Pause(wait) if writer.can_be_resumed() => {
                 return Comes::Stream(Some(Piece::Pause(wait)));
             }
-            // Server requests reach this point as a result that asks for input.
+            // Server requests reach this point as an `InputRequiredResult`.
             Event::Notice(_) | Event::Pause(_) | Event::Asks(..) | Event::TookBack(_) => {}
             Event::Answer(answer) => return Comes::Answer(answer),
             Event::Passing(passing) if writer.wants != AcceptedForm::Events => {
@@ -260,7 +259,7 @@ fn whole(status: StatusCode, message: Bytes, wants: AcceptedForm) -> Response<Bo
     }
 }
 
-/// The bytes of an answer, by which it is large or small.
+/// Returns the bytes of an answer, which decide if it is large.
 fn size_of(answer: &Result<Answer, Failure>) -> usize {
     match answer {
         Ok(Answer::Result(result)) => result.raw().len(),
@@ -269,7 +268,7 @@ fn size_of(answer: &Result<Answer, Failure>) -> usize {
     }
 }
 
-/// The error in place of a large answer that could not be written.
+/// Writes the error in place of a large answer that could not be written.
 fn write_lost_answer(id: &Id) -> Bytes {
     jsonrpc::error(Some(id), &Failure::from(InternalFault::LargeWork).to_error())
 }
@@ -278,7 +277,7 @@ pub(super) async fn collected(passing: Passing) -> Result<Answer, Failure> {
     passing.whole().await.map(Answer::Result)
 }
 
-/// A large result, streamed inside an envelope of its own. If it ends early, the connection is
+/// Streams a large result inside an envelope of its own. If it ends early, the connection is
 /// closed, so that the client does not take the part for the whole.
 fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     let (before, after) = around(&writer.id);
@@ -295,12 +294,12 @@ fn passed(mut passing: Passing, writer: &AnswerWriter) -> Response<Body> {
     with_json(StatusCode::OK, Body::fragile(pieces))
 }
 
-/// The beginning of a Legacy server's result, with its type.
+/// Adds a type to the beginning of a Legacy server's result.
 fn with_type(beginning: &Bytes) -> Bytes {
     Splice::new(beginning).prepend(b"\"resultType\":\"complete\"").finish()
 }
 
-/// The envelope before and after a result.
+/// Returns the envelope before and after a result.
 fn around(id: &Id) -> (Bytes, Bytes) {
     let mut before = BytesMut::with_capacity(48 + id.raw().len());
     before.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -309,7 +308,7 @@ fn around(id: &Id) -> (Bytes, Bytes) {
     (before.freeze(), Bytes::from_static(b"}"))
 }
 
-/// A response around shared bytes, which are not copied for JSON.
+/// Builds a response around shared bytes, which are not copied for JSON.
 pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body> {
     if wants == AcceptedForm::Events {
         return with_events(Body::Whole(sse::message(&jsonrpc::response(id, &raw))));
@@ -318,21 +317,21 @@ pub(super) fn result(id: &Id, raw: Bytes, wants: AcceptedForm) -> Response<Body>
     with_json(StatusCode::OK, Body::pieces([before, raw, after]))
 }
 
-/// An error response to a request, or to a message that could not be read as one.
+/// Builds an error response to a request, or to a message that could not be parsed as one.
 pub(super) fn refusal(id: Option<&Id>, failure: &Failure) -> Response<Body> {
     error(status(failure), id, failure)
 }
 
-/// An error response to a request in a Legacy session.
+/// Builds an error response to a request in a Legacy session.
 pub(super) fn refusal_in_session(id: &Id, failure: &Failure) -> Response<Body> {
     error(status_in_session(failure), Some(id), failure)
 }
 
-/// The HTTP status of a failure in a Legacy session.
+/// Returns the HTTP status of a failure in a Legacy session.
 fn status_in_session(failure: &Failure) -> StatusCode {
     match failure {
-        // Clients of both eras get more scopes when they read this status (2025-11-25,
-        // Authorization, "Runtime Insufficient Scope Errors"), and keep their session.
+        // Clients of both eras request more scopes on this status (2025-11-25, Authorization,
+        // "Runtime Insufficient Scope Errors"), and keep their session.
         Failure::ScopesNeeded(_) => StatusCode::FORBIDDEN,
         _ => IN_SESSION,
     }
@@ -348,7 +347,7 @@ fn error(status: StatusCode, id: Option<&Id>, failure: &Failure) -> Response<Bod
     response
 }
 
-/// The HTTP status of a failure, for a Modern client or outside of a session.
+/// Returns the HTTP status of a failure, for a Modern client or outside of a session.
 fn status(failure: &Failure) -> StatusCode {
     StatusCode::from_u16(failure.wire().status).unwrap_or(StatusCode::OK)
 }
@@ -370,7 +369,7 @@ pub(super) fn with_json(status: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// An event stream. Proxies are told to pass events on as they come.
+/// Builds an event stream. Its headers disable buffering by proxies.
 pub(super) fn with_events(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -392,15 +391,15 @@ pub(super) fn method_not_allowed() -> Response<Body> {
     response
 }
 
-/// Refuses a request whose fault has an HTTP status of its own.
+/// Refuses a request with the HTTP status of its fault.
 pub(super) fn refuse_request(status: StatusCode, fault: RequestFault) -> Response<Body> {
     json(status, jsonrpc::error(None, &Failure::from(fault).to_error()))
 }
 
-/// The HTTP status of errors that answer a request in a Legacy session: clients that take a
-/// status of 400 and above for the end of their connection would lose the session with the request.
+/// The HTTP status of errors in a Legacy session: some clients treat a status of 400 or above as
+/// the end of their connection, and would lose the session with the request.
 const IN_SESSION: StatusCode = StatusCode::OK;
-/// How long a silent call waits before its stream is opened for a client that can resume it.
+/// Time after which the stream of a silent call is opened for a client that can resume it.
 const PRIMED_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -6,16 +6,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// A cookie of the gateway's pages.
 pub(in crate::downstream) struct PageCookie {
-    /// Its name at a gateway without TLS, which is one of the user's own machine.
+    /// Its name at a gateway without TLS, which is on the user's own machine.
     local: &'static str,
     /// Its name over HTTPS. Browsers accept it by HTTPS and from the gateway's own host only
     /// (RFC 6265bis, 4.1.3.2).
     secure: &'static str,
-    /// The time that browsers keep it; `None` for as long as they run.
+    /// Its lifetime in browsers; `None` for as long as they run.
     lasts: Option<Duration>,
 }
 
-/// The scheme by which browsers reach the pages.
+/// The scheme of the pages' URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum PageScheme {
     Http,
@@ -23,14 +23,14 @@ pub(in crate::downstream) enum PageScheme {
 }
 
 impl PageScheme {
-    /// The scheme of a URL of the gateway.
+    /// Returns the scheme of a URL of the gateway.
     pub(in crate::downstream) fn of_url(url: &str) -> Self {
         if url.starts_with("https:") { Self::Https } else { Self::Http }
     }
 }
 
 impl PageCookie {
-    /// Tells browsers of `/connect` apart.
+    /// Identifies browsers at `/connect`.
     pub(super) const BROWSER: Self =
         Self { local: "trunkline", secure: "__Host-trunkline", lasts: None };
     /// Holds the consents to logins that are passed on.
@@ -47,7 +47,7 @@ impl PageCookie {
         }
     }
 
-    /// The header that sets the cookie.
+    /// Returns the header that sets the cookie.
     pub(in crate::downstream) fn write(&self, value: &str, scheme: PageScheme) -> HeaderValue {
         let name = self.name(scheme);
         let secure = if scheme == PageScheme::Https { "; Secure" } else { "" };
@@ -61,7 +61,7 @@ impl PageCookie {
         cookie
     }
 
-    /// The value of the cookie in a request.
+    /// Returns the value of the cookie in a request.
     pub(in crate::downstream) fn read<'a>(
         &self,
         headers: &'a HeaderMap,
@@ -74,13 +74,13 @@ impl PageCookie {
     }
 }
 
-/// Returns true if a request comes from a page of the gateway, as far as the browser says.
+/// Returns true if a request comes from a page of the gateway, according to the browser's headers.
 pub(in crate::downstream) fn is_same_site(headers: &HeaderMap) -> bool {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let site = text(&HeaderName::from_static("sec-fetch-site"));
     let origin = text(&header::ORIGIN).and_then(|origin| origin.split_once("://"));
     let is_own = match (text(&header::ORIGIN), origin, text(&header::HOST)) {
-        // HTTP/2 has the host elsewhere; the guard of the listener has judged the origin.
+        // HTTP/2 has the host elsewhere; the guard of the listener has checked the origin.
         (None, ..) | (Some(_), Some(_), None) => true,
         (Some(_), Some((_, place)), Some(host)) => place.eq_ignore_ascii_case(host),
         (Some(_), None, _) => false,

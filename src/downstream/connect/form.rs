@@ -1,8 +1,8 @@
-//! What the forms of the pages send.
+//! Forms of the pages.
 
 use std::time::Duration;
 
-/// The fields of a form; those that are missing are empty.
+/// The fields of a form; missing ones are empty.
 #[derive(Debug, Default)]
 pub(super) struct PageForm {
     /// The key of the browser's pages.
@@ -13,7 +13,7 @@ pub(super) struct PageForm {
 }
 
 impl PageForm {
-    /// Reads a body of the type `application/x-www-form-urlencoded`. Unknown fields are left out.
+    /// Parses a body of the type `application/x-www-form-urlencoded`. Unknown fields are ignored.
     pub(super) fn parse(body: &[u8]) -> Self {
         let mut form = Self::default();
         for (name, value) in url::form_urlencoded::parse(body) {
@@ -30,7 +30,7 @@ impl PageForm {
     }
 }
 
-/// The largest form, in bytes, and how long it may take to come.
+/// Limits of a form: its bytes, and the time to read it.
 pub(super) const LARGEST_FORM: usize = 4096;
 pub(super) const FORM_TIME: Duration = Duration::from_secs(10);
 

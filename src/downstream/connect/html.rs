@@ -1,5 +1,4 @@
-//! How a page is written: everything that others wrote is text, nothing is a script, and nobody may
-//! frame it.
+//! HTML of the pages: all foreign text is escaped, scripts are disabled, and framing is denied.
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
@@ -21,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 pub(in crate::downstream) struct Page {
     pub(in crate::downstream) status: StatusCode,
     pub(in crate::downstream) title: &'static str,
-    /// The HTML that follows the title, in which the text of others is escaped.
+    /// The HTML that follows the title, with all foreign text escaped.
     pub(in crate::downstream) content: String,
     /// The targets of its forms besides the gateway itself: sources of a content security policy,
     /// each with a space before it.
@@ -65,7 +64,8 @@ impl Page {
 fn add_page_headers(headers: &mut http::HeaderMap) {
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
-        // The URL of a page may have a ticket or a code in it. Forms still say where they come from.
+        // The URL of a page may contain a ticket or a code. The pages' own forms still send their
+        // origin.
         (REFERRER_POLICY, "same-origin"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
@@ -75,7 +75,7 @@ fn add_page_headers(headers: &mut http::HeaderMap) {
     }
 }
 
-/// Leads a browser on, after it has sent a form.
+/// Redirects a browser after it has sent a form.
 pub(in crate::downstream) fn lead_to(place: &str, cookie: Option<HeaderValue>) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -90,7 +90,7 @@ pub(in crate::downstream) fn lead_to(place: &str, cookie: Option<HeaderValue>) -
     response
 }
 
-/// Tells what is wrong, and nothing that the browser has brought.
+/// Shows a fault, without any input from the browser.
 pub(super) fn fault_page(fault: &LoginFault) -> Response<Body> {
     tracing::info!(fault = error_chain(fault), "a login does not go on");
     let text = escape_html(&fault.to_string());
@@ -99,7 +99,7 @@ pub(super) fn fault_page(fault: &LoginFault) -> Response<Body> {
     page.into_response()
 }
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 pub(in crate::downstream) fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

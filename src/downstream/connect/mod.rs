@@ -1,9 +1,9 @@
-//! The pages for people: a link that the gateway gave out, the answer of an authorization server
-//! (RFC 6749, 4.1.2), and `/connect`, which lists a user's logins at servers and ends them.
+//! Pages for people: links of the gateway, answers of authorization servers (RFC 6749, 4.1.2), and
+//! `/connect`, which lists a user's logins at servers and ends them.
 //!
-//! Served before authentication: browsers have no key. What admits a person is a link, which only
-//! the principal that it was given to has; who opens one agrees on a page of the gateway first, and
-//! the login goes on in that browser only. Each form brings a key that no page of another site
+//! They are served before authentication, because browsers have no key. A link, which only its
+//! principal receives, admits a person. The person first agrees on a page of the gateway, and the
+//! login continues in that browser only. Each form carries a key that no page of another site
 //! knows, and no page may be framed or has a script. The pages differ from those of `admin`, which
 //! are for operators and on a listener of their own.
 
@@ -36,7 +36,7 @@ pub(super) use cookie::{PageCookie, PageScheme, is_same_site};
 pub(super) use html::{Page, escape_html, lead_to};
 pub(super) use pages::{bold, foreign_form, name_place};
 
-/// A request of a browser, read.
+/// A parsed request of a browser.
 struct PageRequest {
     method: Method,
     query: String,
@@ -45,7 +45,7 @@ struct PageRequest {
 }
 
 impl McpService {
-    /// Whether a request is for one of the pages.
+    /// Returns true if a path belongs to one of the pages.
     pub fn has_page(&self, path: &str) -> bool {
         self.gateway.snapshots.grants().find_page(path).is_some()
     }
@@ -61,7 +61,7 @@ impl McpService {
         if !is_post && request.method() != Method::GET {
             return response::empty(StatusCode::METHOD_NOT_ALLOWED);
         }
-        // As often as anything else without credentials: each may cause requests to other hosts.
+        // Limited like other requests without credentials: each may cause requests to other hosts.
         let snapshot = self.gateway.snapshots.load_full();
         if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
             return refusal(&failure);
@@ -86,8 +86,8 @@ impl McpService {
         visitor.answer(own.as_deref().unwrap_or_default(), page).await
     }
 
-    /// Gives a client that shows its key or token a link to the page with its connections. The page
-    /// shows the servers that it may use, in the profile that the query names.
+    /// Returns a link to the page with a client's connections, for a client with a key or token.
+    /// The page shows the servers that it may use, in the profile that the query names.
     async fn give_link<B: Send>(&self, request: Request<B>, peer: PeerAddress) -> Response<Body> {
         let mut request = request.map(drop);
         let profile = find_parameter(request.uri().query().unwrap_or_default(), "profile");
@@ -130,7 +130,7 @@ impl McpService {
     }
 }
 
-/// Whether a fault is one of the gateway, and not of what the browser has brought.
+/// Returns the HTTP status of a fault.
 fn status_of(fault: &LoginFault) -> StatusCode {
     match fault {
         LoginFault::OtherBrowser => StatusCode::FORBIDDEN,

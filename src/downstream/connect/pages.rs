@@ -1,4 +1,4 @@
-//! What each page shows, and what its forms do.
+//! The content of each page, and the actions of its forms.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Visitor<'_> {
         answered.unwrap_or_else(|fault| fault_page(&fault))
     }
 
-    /// The page behind a link: who was given it, and for what.
+    /// Shows the page behind a link: its recipient, and the offered login.
     fn show_offer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let ticket = find_parameter(&request.query, "ticket");
         let before = self.browser.as_ref().map(|browser| browser.id);
@@ -94,8 +94,8 @@ impl Visitor<'_> {
         )
     }
 
-    /// A browser of one user, and the link of another: somebody may want this user to log in for
-    /// them.
+    /// Refuses a link of another owner than the browser's: an attacker may want this user to log in
+    /// on their behalf.
     fn refuse_other_owner(
         &self,
         browser: &KnownBrowser,
@@ -113,7 +113,7 @@ impl Visitor<'_> {
         Page { status: StatusCode::FORBIDDEN, ..page }.into_response()
     }
 
-    /// What a person has said on the page behind a link.
+    /// Handles a person's answer on the page behind a link.
     fn judge_answer(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let form = &request.form;
         let Some(browser) = self.sender_of(&request.headers, &form.form_key) else {
@@ -139,7 +139,7 @@ impl Visitor<'_> {
         Ok(lead_to(place.as_ref().map_or(&connections, |url| url.as_str()), cookie))
     }
 
-    /// The answer of an authorization server.
+    /// Handles the answer of an authorization server.
     async fn finish_login(
         &self,
         own: &str,
@@ -148,7 +148,7 @@ impl Visitor<'_> {
         let browser = self.browser.as_ref().map(|browser| browser.id);
         let (grants, query) = (Arc::clone(self.grants), request.query.clone());
         let path = own.to_owned();
-        // A task of its own: the code is good for one exchange, whether the browser waits or not.
+        // A task of its own: the code is valid for one exchange, even if the browser disconnects.
         let finishing = tokio::spawn(async move {
             let answer = BrowserAnswer { path: &path, query: &query, browser };
             grants.finish_login(answer).await
@@ -163,7 +163,7 @@ impl Visitor<'_> {
         Ok(Page::new("You are logged in", content).into_response())
     }
 
-    /// A user's connections.
+    /// Shows a user's connections.
     fn show_connections(&self) -> Result<Response<Body>, LoginFault> {
         let Some((browser, owner, cookie)) = self.sign_in()? else { return Ok(unknown_visitor()) };
         let mut content = String::new();
@@ -224,7 +224,7 @@ impl Visitor<'_> {
         )
     }
 
-    /// Leads to the page behind a link to log in by.
+    /// Redirects to the page behind a login link.
     async fn start_login(&self, request: &PageRequest) -> Result<Response<Body>, LoginFault> {
         let (browser, owner) = match self.sender_with_owner(request) {
             Ok(sender) => sender,
@@ -260,7 +260,7 @@ impl Visitor<'_> {
             return Ok(response::empty(StatusCode::NOT_FOUND));
         };
         let (server, name) = (Arc::clone(&member.server), request.form.server.clone());
-        // A task of its own: what is begun is finished, whether the browser waits or not.
+        // A task of its own: a revocation is finished even if the browser disconnects.
         let revoking = tokio::spawn(async move { server.revoke_grant(&owner).await });
         let outcome = revoking.await.unwrap_or(Err(LoginFault::Interrupted));
         let notice = match outcome {
@@ -292,7 +292,7 @@ impl Visitor<'_> {
         Page::new("Signed out", "<p>You can close this page.</p>\n".to_owned()).into_response()
     }
 
-    /// The browser that has sent a form, and whose connections it manages; or the refusal.
+    /// Returns the browser that has sent a form, and the owner of its connections; or the refusal.
     fn sender_with_owner(
         &self,
         request: &PageRequest,
@@ -303,8 +303,8 @@ impl Visitor<'_> {
         Ok((sender, owner))
     }
 
-    /// What an owner may log in to. Where profiles or rules say who may use what, only what the
-    /// owner was given a link for, or has shown a key or token for.
+    /// Returns the connections of an owner. With profiles or rules, only those that the owner has a
+    /// link for, or has shown a key or token for.
     fn connections_of(&self, owner: &GrantOwner) -> Vec<Connection> {
         let is_open = *owner == GrantOwner::Gateway
             || (self.snapshot.config.profiles.is_empty()
@@ -321,7 +321,7 @@ impl Visitor<'_> {
         self.snapshot.server(&name).filter(|_| is_shown)
     }
 
-    /// An owner, as pages call it.
+    /// Returns an owner's name for pages.
     fn name_owner(&self, owner: &GrantOwner) -> String {
         match owner {
             GrantOwner::Gateway if self.grants.knows_clients() => {
@@ -336,7 +336,7 @@ impl Visitor<'_> {
     }
 }
 
-/// A page for a browser that belongs to nobody.
+/// Builds the page for a browser without an owner.
 fn unknown_visitor() -> Response<Body> {
     let content = "<p>The gateway does not know whose connections to show. Open a link that it has \
                    given to you: the one in the answer to a call that needs a login, or one that \
@@ -346,7 +346,7 @@ fn unknown_visitor() -> Response<Body> {
     Page { status: StatusCode::UNAUTHORIZED, ..page }.into_response()
 }
 
-/// The refusal of a form that none of the browser's own pages has sent.
+/// Builds the refusal of a form that none of the browser's own pages has sent.
 pub(in crate::downstream) fn foreign_form() -> Response<Body> {
     let content = "<p>The form does not come from a page that the gateway has shown to this \
                    browser, or it is too old. Nothing was done. Open the link again.</p>\n";
@@ -367,13 +367,14 @@ pub(in crate::downstream) fn bold(text: &str) -> String {
     format!("<strong>{}</strong>", escape_html(text))
 }
 
-/// The host that a browser visits, with its port if it has one of its own.
+/// Returns the host of a URL for display, with its port if it is not the default.
 pub(in crate::downstream) fn name_place(url: &url::Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Where the form of a page may lead: browsers check the authorization server's redirects, too.
+/// Returns the schemes that the form of a page may lead to: browsers check the authorization
+/// server's redirects, too.
 fn scheme_of(login: &OfferedLogin) -> &'static str {
     if login.endpoint.scheme() == "https" { " https:" } else { " https: http:" }
 }
@@ -383,9 +384,9 @@ pub(super) fn find_parameter(query: &str, name: &str) -> String {
     pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
 }
 
-/// The pages below `/connect` that act.
+/// Action pages below `/connect`.
 const START: &str = "/connect/start";
 const REVOKE: &str = "/connect/revoke";
 const LEAVE: &str = "/connect/leave";
-/// A form for the page itself, which only clients with a key send.
+/// Form to the page itself, which only clients with a key send.
 const CONNECT_AS_FORM: &str = GrantBook::CONNECT_PATH;

@@ -1,4 +1,4 @@
-//! Who a browser belongs to, by its cookie, and whether it sent a form itself.
+//! The owner of a browser, by its cookie, and the check of its forms.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ pub(super) struct Visitor<'a> {
     pub(super) grants: &'a Arc<GrantBook>,
     pub(super) snapshot: &'a Arc<Snapshot>,
     pub(super) browser: Option<KnownBrowser>,
-    /// The address that it comes from.
+    /// The browser's address.
     pub(super) address: IpAddr,
-    /// Whether a person of this machine needs no link: there is only one user.
+    /// True if a person on this machine needs no link: there is only one user.
     is_sole_user: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Visitor<'a> {
     ) -> Self {
         let cookie = PageCookie::BROWSER.read(headers, scheme_of_pages(grants));
         let browser = cookie.and_then(|cookie| grants.browsers().find(cookie));
-        // A client that was taken out of the configuration has no page any more.
+        // A client that was removed from the configuration has no page any more.
         let is_served = |browser: &KnownBrowser| {
             browser.owner.as_ref().is_none_or(|owner| is_configured(owner, &snapshot.config))
         };
@@ -46,7 +46,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// The browser with a link of this owner, which may be new, and the cookie that a new one gets.
+    /// Returns the browser that opens a link of this owner, and the cookie if the browser is new.
     pub(super) fn meet(
         &self,
         link_owner: &GrantOwner,
@@ -57,8 +57,8 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// A browser that belongs to this owner from now on. Its cookie is a new one: one that somebody
-    /// else has put there is worth nothing.
+    /// Creates a browser of this owner in place of the visitor's. Its cookie is new, so a cookie
+    /// that an attacker has planted is worthless.
     pub(super) fn admit(
         &self,
         owner: Option<GrantOwner>,
@@ -73,7 +73,8 @@ impl<'a> Visitor<'a> {
         Ok((browser, Some(cookie)))
     }
 
-    /// Whose connections the browser manages. On this machine the only user needs no link.
+    /// Returns the browser with the owner of its connections. The only user of this machine needs
+    /// no link.
     pub(super) fn sign_in(
         &self,
     ) -> Result<Option<(KnownBrowser, GrantOwner, Option<HeaderValue>)>, LoginFault> {
@@ -89,14 +90,14 @@ impl<'a> Visitor<'a> {
         Ok(Some((browser, GrantOwner::Gateway, cookie)))
     }
 
-    /// The browser, if it has sent a form of one of its own pages.
+    /// Returns the browser, if it has sent a form of one of its own pages.
     pub(super) fn sender_of(&self, headers: &HeaderMap, form_key: &str) -> Option<&KnownBrowser> {
         let browser = self.browser.as_ref()?;
         (is_same_site(headers) && browser.has_sent(form_key)).then_some(browser)
     }
 }
 
-/// Whether an owner is still one of the configuration's.
+/// Returns true if an owner is still in the configuration.
 fn is_configured(owner: &GrantOwner, config: &Config) -> bool {
     match owner {
         GrantOwner::Gateway | GrantOwner::Client(Principal::Anonymous) => true,

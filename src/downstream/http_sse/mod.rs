@@ -1,9 +1,9 @@
-//! The HTTP with SSE transport of 2024-11-05, for clients that know no newer one.
+//! The HTTP with SSE transport of 2024-11-05, for clients without a newer one.
 //!
-//! A client opens one stream, `/sse`, whose first event names the address for its messages; every
-//! response arrives on the stream. Together they are a pipe of two HTTP halves, so the bridge that
-//! serves standard streams ([`super::stdio`]) serves them as well. The session lasts as long as the
-//! stream.
+//! A client opens one stream, `/sse`, whose first event contains the address for its messages;
+//! every response arrives on the stream. Together they are a pipe of two HTTP halves, so the bridge
+//! that serves standard streams ([`super::stdio`]) serves them as well. The session lasts as long
+//! as the stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ use crate::downstream::stdio::{
 };
 use crate::downstream::{Body, McpService, response};
 
-/// The open streams, by the ids that their clients post under.
+/// Open streams, by the ids that their clients post under.
 #[derive(Default)]
 pub(super) struct SsePipes {
     open: Mutex<HashMap<Arc<str>, Arc<SsePipe>>>,
-    /// The bytes that wait for their clients to read.
+    /// Bytes that wait for clients to read them.
     unread: Arc<SharedAmount>,
 }
 
@@ -51,7 +51,7 @@ impl SsePipes {
     }
 }
 
-/// What an open stream and the messages posted to it share.
+/// State shared by an open stream and the messages posted to it.
 pub(super) struct SsePipe {
     caller: VerifiedCaller,
     /// The endpoint that it leads to.
@@ -59,18 +59,18 @@ pub(super) struct SsePipe {
     bridge: Arc<Bridge<Inside>>,
 }
 
-/// Where in this transport a request comes in.
+/// Kinds of requests to this transport.
 pub(super) enum OldTransport {
-    /// It opens a stream for this endpoint.
+    /// Opens a stream for this endpoint.
     Stream { endpoint: Uri },
-    /// It posts a message to an open stream.
+    /// Posts a message to an open stream.
     Message(Arc<SsePipe>),
-    /// It posts a message to a stream that is not open.
+    /// Posts a message to a stream that is not open.
     UnknownStream { endpoint: Uri },
 }
 
 impl OldTransport {
-    /// The endpoint that the request concerns, by which its sender is identified.
+    /// Returns the endpoint of the request, which its sender is identified for.
     pub(super) fn endpoint(&self) -> &Uri {
         match self {
             Self::Stream { endpoint } | Self::UnknownStream { endpoint } => endpoint,
@@ -100,7 +100,7 @@ struct Inside {
     mcp: Arc<McpService>,
     caller: VerifiedCaller,
     peer: PeerAddress,
-    /// Those of the request that opened the stream.
+    /// Headers of the request that opened the stream.
     headers: HeaderMap,
 }
 
@@ -111,7 +111,7 @@ impl McpPeer for Inside {
         let mut posted = posted;
         let own = std::mem::replace(posted.headers_mut(), self.headers.clone());
         for (name, value) in own {
-            // None for another value of the name before it.
+            // `None` for a further value of the previous name.
             let Some(name) = name else { continue };
             posted.headers_mut().insert(name, value);
         }
@@ -131,18 +131,18 @@ struct Streaming {
     lines: OutputLines,
     keep_alive: Duration,
     drain: Drain,
-    /// What is under way may still be answered.
+    /// Pending requests may still be answered.
     draining: bool,
     standing: AccessWatch,
     registered: Registered,
-    /// The session's own stream has another.
+    /// The session's own stream holds another place.
     _place: StreamPlace,
 }
 
 impl Streaming {
     fn events(self) -> impl Stream<Item = Bytes> + Send {
         stream! {
-            // Whole, with what it holds until its end.
+            // Moved as a whole, with the guards that it holds until its end.
             let mut this = self;
             yield endpoint(&this.registered.id);
             loop {
@@ -167,7 +167,7 @@ impl Streaming {
 }
 
 impl McpService {
-    /// Where a request comes in if it is one to the old transport.
+    /// Recognizes a request to the old transport.
     pub(super) fn old_transport(&self, uri: &Uri) -> Option<OldTransport> {
         let is_stream = is_stream(uri.path());
         if !is_stream && uri.path() != MESSAGES || !self.gateway.snapshots.load().config.gateway.sse
@@ -181,7 +181,7 @@ impl McpService {
         let id = query.split('&').find_map(|part| part.strip_prefix("session="));
         Some(match id.and_then(|id| self.pipes.find(id)) {
             Some(pipe) => OldTransport::Message(pipe),
-            // Refused in the same way whether or not the stream exists, before it is looked at.
+            // Known and unknown streams are refused in the same way before any lookup.
             None => OldTransport::UnknownStream { endpoint: inner(uri) },
         })
     }
@@ -203,8 +203,8 @@ impl McpService {
             (OldTransport::Message(_) | OldTransport::UnknownStream { .. }, &HttpMethod::POST) => {
                 response::refusal(None, &Failure::SessionLost)
             }
-            // What a client of a newer transport posts here first tells it
-            // that this is the old one.
+            // A client of a newer transport posts here first: this status leads it to the old
+            // transport.
             _ => response::method_not_allowed(),
         }
     }
@@ -225,7 +225,7 @@ impl McpService {
         };
         let inside =
             Inside { mcp: Arc::clone(self), caller: caller.clone(), peer, headers: kept(headers) };
-        // What servers answer is bounded where it comes in.
+        // Answers of servers are bounded at the upstream side.
         let bounds = BridgeBounds { answer: usize::MAX, ..BridgeBounds::default() };
         let unread = Arc::clone(&self.pipes.unread);
         let budget = OutputBudget { unread, holder, bounds: self.unread_bounds() };
@@ -245,7 +245,7 @@ impl McpService {
         response::with_events(Body::stream(streaming.events()))
     }
 
-    /// How many bytes may wait for clients to read.
+    /// Returns the limits of the bytes that wait for clients to read.
     fn unread_bounds(&self) -> ShareBounds {
         let snapshot = self.gateway.snapshots.load();
         let limits = &snapshot.config.gateway.limits;
@@ -277,13 +277,13 @@ impl McpService {
     }
 }
 
-/// A message as an event, encoded elsewhere if it is large.
+/// Encodes a message as an event, on another thread if it is large.
 async fn encode_line(line: Bytes) -> Bytes {
     let encoded = work_on(line.len(), move || sse::message(&line)).await;
     encoded.unwrap_or_else(|_| sse::comment())
 }
 
-/// The endpoint that a stream's address stands for: `/sse/x?y` for `/mcp/x?y`.
+/// Returns the endpoint for a stream's address: `/mcp/x?y` for `/sse/x?y`.
 fn inner(uri: &Uri) -> Uri {
     let all = uri.path_and_query().map_or(STREAM, |all| all.as_str());
     let rest = all.strip_prefix(STREAM).unwrap_or_default();
@@ -298,8 +298,7 @@ fn is_end_of_segment(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('/')
 }
 
-/// The headers of the stream's own request that say something of the messages
-/// that are posted, too.
+/// Returns the headers of the stream's own request that apply to posted messages, too.
 fn kept(headers: &HeaderMap) -> HeaderMap {
     let mut kept = headers.clone();
     let not = [
@@ -320,7 +319,7 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The event that opens a stream (2024-11-05, Transports, "HTTP with SSE").
+/// Builds the event that opens a stream (2024-11-05, Transports, "HTTP with SSE").
 fn endpoint(id: &str) -> Bytes {
     let mut event = BytesMut::with_capacity(96);
     event.put_slice(b"event: endpoint\ndata: ");
@@ -331,11 +330,11 @@ fn endpoint(id: &str) -> Bytes {
     event.freeze()
 }
 
-/// Where streams are opened.
+/// Path of streams.
 const STREAM: &str = "/sse";
-/// Where messages are posted.
+/// Path of posted messages.
 const MESSAGES: &str = "/message";
-/// How long a message waits for a client that does not read its responses.
+/// Limit of a message's wait for a client that does not read its responses.
 const UNREAD: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Batches, as 2025-03-26 has them: an array of messages, answered by an array.
+//! Batches (2025-03-26): an array of messages, answered by an array.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ use crate::mcp::Method;
 use super::session::ClientSession;
 use super::{SessionRequest, notice};
 
-/// How many bytes the answers to a batch may still take together.
+/// Bytes left for the answers to a batch.
 struct AnswerRoom(AtomicUsize);
 
-/// They take all that they may.
+/// The answers have used up their bytes.
 struct NoRoom;
 
 /// The response to one message of a batch.
@@ -33,7 +33,7 @@ struct MemberAnswer {
 }
 
 impl McpService {
-    /// Serves an array of messages: all at once, the answers in one array.
+    /// Serves an array of messages: all at once, with the answers in one array.
     pub(in crate::downstream) async fn batch(
         self: Arc<Self>,
         mut posted: Posted,
@@ -76,7 +76,7 @@ impl McpService {
         response::with_json(StatusCode::OK, array(answers))
     }
 
-    /// One message of a batch; its answer, if it has one.
+    /// Serves one message of a batch. Returns its answer, if it has one.
     async fn member(
         self: Arc<Self>,
         message: Bytes,
@@ -84,7 +84,7 @@ impl McpService {
         posted: &Posted,
     ) -> Option<MemberAnswer> {
         let parsed = jsonrpc::parse(&message, posted.limits().depth);
-        // Each counts: many calls in one body are no way around a limit.
+        // Each counts: many calls in one body must not bypass a limit.
         if let Err(failure) = self.admit(parsed.as_ref().ok(), posted) {
             let id = parsed.as_ref().ok().and_then(request::id_of);
             let response = response::refusal(id, &failure);
@@ -116,7 +116,8 @@ impl McpService {
 }
 
 impl AnswerRoom {
-    /// The pieces of an answer that does not break off; those of an error if there is no room.
+    /// Returns the pieces of an answer that does not break off, or those of an error if there is no
+    /// room.
     async fn collect(&self, answer: MemberAnswer) -> Option<Vec<Bytes>> {
         let pieces = match answer.response.into_body() {
             Body::Whole(whole) => self.take(whole.len()).map(|()| vec![whole]),
@@ -158,7 +159,8 @@ fn split(body: &Bytes, limits: &LimitsConfig) -> Result<Vec<Bytes>, Failure> {
     Ok(messages)
 }
 
-/// An array of answers. Large pieces are not copied into it: lists are shared by all clients.
+/// Builds an array of answers. Large pieces are not copied into it: lists are shared by all
+/// clients.
 fn array(answers: Vec<Vec<Bytes>>) -> Body {
     let (mut pieces, mut copied) = (Vec::new(), BytesMut::new());
     for (at, answer) in answers.into_iter().enumerate() {
@@ -176,5 +178,5 @@ fn array(answers: Vec<Vec<Bytes>>) -> Body {
     Body::pieces(pieces)
 }
 
-/// The largest piece of an answer that is copied.
+/// Limit of the bytes of a piece that is copied.
 const LARGEST_COPIED: usize = 16 * 1024;

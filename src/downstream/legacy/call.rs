@@ -12,30 +12,30 @@ use super::session::RegisteredCall;
 use crate::downstream::event_stream::{Steps, StreamStep};
 
 /// A call that ends when it is answered or cancelled, and continues when its client only
-/// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): then, and only then, in a task of
-/// its own. It can be cancelled until it has ended.
+/// disconnects (2025-11-25, Streamable HTTP, "Sending Messages"): only then does it run in a task
+/// of its own. It can be cancelled until it has ended.
 pub(in crate::downstream) struct LegacyCall {
     course: Course,
     withdrawal: Arc<RegisteredCall>,
 }
 
-/// A call, and the server requests that its client is asked in it.
+/// The progress of a call, including the server requests to its client.
 struct Course {
     stage: SessionStage,
-    /// For a client that can be asked something.
+    /// For a client with capabilities to answer server requests.
     again: Option<Box<Again>>,
-    /// What the client is told last, once it knows all else.
+    /// The last event, sent after all pending ones.
     last: Option<Event>,
 }
 
-/// What it takes to make a call again with what its client answered.
+/// State needed to make a call again with its client's answers.
 struct Again {
     gateway: Arc<Gateway>,
     call: Box<Call>,
     inquiry: Inquiry,
 }
 
-/// The progress of a call.
+/// Stages of a call.
 enum SessionStage {
     /// Being sent to its server.
     Starting(StartingCall),
@@ -48,7 +48,7 @@ enum SessionStage {
 }
 
 impl LegacyCall {
-    /// Begins a call. It moves as its events are asked for.
+    /// Begins a call. It advances when its events are polled.
     pub(super) fn start(
         (gateway, snapshot): (&Arc<Gateway>, &Arc<Snapshot>),
         call: Box<Call>,
@@ -107,8 +107,7 @@ impl Course {
         }
     }
 
-    /// Takes a step of the exchange's; gives it where the client is told of it
-    /// as it is.
+    /// Handles an event of the call. Returns it if it goes to the client unchanged.
     fn take(&mut self, event: Option<Event>) -> Option<Event> {
         let event = match event {
             Some(event) if event.is_last() => event,
@@ -132,7 +131,7 @@ impl Course {
         None
     }
 
-    /// Nothing follows but what the client has to be told before.
+    /// Ends the call: pending events are sent before the last one.
     fn end(&mut self, last: Event) {
         self.stage = SessionStage::Ended;
         if let Some(again) = &mut self.again {
@@ -161,7 +160,7 @@ impl Steps for LegacyCall {
         tokio::select! {
             biased;
             () = cancelled.cancelled() => {
-                // Dropped here, the exchange tells the server.
+                // Dropping the call here cancels it at the server.
                 self.course = Course { stage: SessionStage::Ended, again: None, last: None };
                 None
             }

@@ -72,7 +72,7 @@ impl McpService {
         }
     }
 
-    /// The session that a request names, if it is open and this principal's.
+    /// Returns the session of a request, if it is open and belongs to this principal.
     pub(super) fn session_of(
         &self,
         headers: &HeaderMap,
@@ -165,7 +165,7 @@ impl McpService {
                 let watch = self.watch_call(&posted.caller);
                 writer.session = Some(Box::new((Arc::clone(session), watch)));
                 let call = Box::new(Call { method, params, context, input: None });
-                // What comes in the middle of a call needs a stream to come on.
+                // Messages in the middle of a call need a stream.
                 let inquiry = Inquiry::new(session, wants.stream());
                 let call =
                     LegacyCall::start((&self.gateway, &posted.snapshot), call, withdrawal, inquiry);
@@ -193,7 +193,7 @@ fn refuse(id: &Id, failure: &Failure) -> Response<Body> {
     response::refusal_in_session(id, failure)
 }
 
-/// The conditions of a request within a session.
+/// Builds the context of a request within a session.
 fn in_session(session: &ClientSession, posted: &Posted, meta: Meta) -> Context {
     let mut context = posted.context(Arc::clone(session.client()), meta);
     context.session = Some(Arc::clone(session.id()));
@@ -210,7 +210,7 @@ struct SessionRequest {
     wants: AcceptedForm,
 }
 
-/// What a client says of itself in `initialize`.
+/// Parses the client's description of itself in `initialize`.
 fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     let params = params.unwrap_or_else(|| NOTHING.into()).read()?;
     let [version, capabilities, info] =
@@ -219,8 +219,8 @@ fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     let version = params
         .text_at(version)
         .ok_or(ParamsFault::Kind { member: "protocolVersion", kind: "a string" })?;
-    // Another version is answered with the newest that both may speak
-    // (2025-11-25, Lifecycle, "Version Negotiation").
+    // Any other version is answered with the newest that both may speak (2025-11-25, Lifecycle,
+    // "Version Negotiation").
     let version = ProtocolVersion::parse(&version)
         .filter(|version| version.era() == Era::Legacy)
         .unwrap_or(ProtocolVersion::LATEST_LEGACY);
@@ -237,8 +237,8 @@ fn introduction(params: Option<Payload>) -> Result<Client, ParamsFault> {
     Ok(Client::new(version, object("clientInfo", info)?, capabilities))
 }
 
-/// A version header has to name a Legacy version. Without one the request is
-/// 2025-03-26; which of them a session speaks was agreed when it was opened.
+/// Checks that a version header contains a Legacy version. Without one the request is 2025-03-26;
+/// the session's version was negotiated when it was opened.
 fn check_version(headers: &HeaderMap) -> Result<(), Failure> {
     let Some(said) = headers.get(header::PROTOCOL_VERSION) else { return Ok(()) };
     let said = said.to_str().unwrap_or_default();
@@ -256,8 +256,8 @@ fn notice(session: &ClientSession, method: &str, params: Option<&Bytes>) {
     }
 }
 
-/// The least severe log lines that the session wants from now on (2025-11-25,
-/// Logging, "Setting Log Level").
+/// Sets the minimum level of log messages for the session (2025-11-25, Logging, "Setting Log
+/// Level").
 fn set_level(session: &ClientSession, params: &Params) -> Result<(), Failure> {
     let level = params.level().ok_or(ParamsFault::Missing { member: "level" })?;
     session.set_log_level(log_level(level)?);

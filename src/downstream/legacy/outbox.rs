@@ -1,12 +1,11 @@
-//! What one stream of a Legacy session carries: messages with event ids, kept
-//! for a while, so that a client whose connection broke can resume
-//! (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+//! The outbox of one stream of a Legacy session: messages with event ids, kept for a while, so that
+//! a client can resume after a broken connection (2025-11-25, Streamable HTTP, "Resumability and
+//! Redelivery").
 //!
-//! A session has one outbox for messages outside of calls, which its GET
-//! stream carries; what comes while no stream is open waits in it. Each call
-//! whose answer became a stream has one, too, which a source feeds. The
-//! reader of an outbox polls its source; a reader that goes away leaves a task
-//! behind that polls it instead, until the next one comes.
+//! A session has one outbox for messages outside of calls, for its GET stream; messages wait in it
+//! while no stream is open. Each call that is answered with a stream has one, too, fed by a source.
+//! The reader of an outbox polls its source. A reader that is dropped leaves a task behind that
+//! polls the source until the next reader comes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +25,7 @@ use crate::clock;
 use crate::codec::sse::{self, OpenMessage};
 use crate::jsonrpc::{self, Id};
 
-/// The messages of one stream, bounded in bytes and in number.
+/// Messages of one stream, bounded in bytes and in number.
 pub(super) struct Outbox {
     /// The stream's number within its session.
     stream: u64,
@@ -37,75 +36,74 @@ pub(super) struct Outbox {
     request: Option<Id>,
 }
 
-/// What a stream's source brings.
+/// One step of a stream's source.
 #[derive(Debug)]
 pub(in crate::downstream) enum Piece {
     /// A JSON-RPC message.
     Message(Bytes),
     /// The same as an event, for a message that is too large to be encoded on a serving thread.
     Event(OpenMessage),
-    /// Nothing for a while: the client may let go of its connection, and ask
-    /// again after so long.
+    /// No message for a while: the client may close its connection, and ask again after this time.
     Pause(Duration),
 }
 
-/// The outcome of moving a stream's source.
+/// The outcome of polling a stream's source.
 #[derive(Debug)]
 enum SourceStep {
-    /// A message was put at the end of the log.
+    /// A message was appended to the log.
     Kept,
     /// See [`Piece::Pause`].
     Pause(Duration),
 }
 
-/// Where the messages of a call's stream come from.
+/// Source of the messages of a call's stream.
 pub(super) type Source = Pin<Box<dyn Stream<Item = Piece> + Send>>;
 
-/// Whether a message stands for one like it that no connection has had yet.
+/// Merging of a message with an unsent one of the same kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merge<'a> {
-    /// Each counts.
+    /// Each message is sent.
     Never,
-    /// One that waits under this key says it all, such as a list's change.
+    /// An unsent message with this key makes it superfluous, such as a list's change.
     With(&'a str),
 }
 
-/// From where on a stream is read.
+/// Position from which a stream is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum ReplayStart {
-    /// What no connection has had yet.
+    /// The first unsent message.
     Unsent,
-    /// What comes after the message of that number.
+    /// The message after the one with this number.
     Behind(u64),
 }
 
-/// How many bytes are kept.
+/// Limits of the kept bytes.
 #[derive(Debug, Clone)]
 pub(super) struct OutboxBounds {
-    /// Of one stream.
+    /// For one stream.
     pub(super) each: usize,
-    /// Of all streams together: beyond it nothing is kept that was sent, nor an answer that comes
-    /// while nobody reads.
+    /// For all streams together. Beyond it, sent messages are dropped, and so is an answer that
+    /// nothing reads.
     pub(super) all: usize,
-    /// How many there are in all.
+    /// Bytes of all streams at present.
     pub(super) held: Arc<AtomicUsize>,
 }
 
 struct EventLog {
     kept: VecDeque<KeptEvent>,
-    /// The sizes of all that is kept.
+    /// The size of all kept messages.
     bytes: usize,
-    /// The most of them.
+    /// The limits of it.
     bounds: OutboxBounds,
-    /// The number of the newest message.
+    /// Number of the newest message.
     newest: u64,
-    /// The newest that a connection has had.
+    /// Number of the newest message that was sent.
     sent: u64,
-    /// Counts the readers: only the newest gets anything.
+    /// Number of the newest reader: only this one gets messages.
     reader: u64,
-    /// Wakes that one.
+    /// Wakes that reader.
     waker: Option<Waker>,
-    /// When the source's last message came.
+    /// Time of the source's end.
     ended: Option<Instant>,
 }
 
@@ -117,12 +115,12 @@ struct KeptEvent {
 }
 
 impl Outbox {
-    /// An outbox that others push into.
+    /// Creates an outbox that others push into.
     pub(super) fn new(stream: u64, bounds: &OutboxBounds) -> Arc<Self> {
         Self::with(stream, bounds, (None, None))
     }
 
-    /// An outbox that the source of a request's messages feeds.
+    /// Creates an outbox that is fed by the source of a request's messages.
     pub(super) fn fed(
         stream: u64,
         bounds: &OutboxBounds,
@@ -150,18 +148,18 @@ impl Outbox {
         Arc::new(Self { stream, log: Mutex::new(log), source: Mutex::new(source), request })
     }
 
-    /// Whether it is the stream of that number.
+    /// Returns true if it is the stream with this number.
     pub(super) fn is(&self, stream: u64) -> bool {
         self.stream == stream
     }
 
-    /// How many bytes it keeps, if nothing comes any more.
+    /// Returns the number of kept bytes, if the source has ended.
     pub(super) fn left_over(&self) -> Option<usize> {
         let log = self.log();
         log.ended.map(|_| log.bytes)
     }
 
-    /// Puts a JSON-RPC message at the end. The oldest make room for it.
+    /// Appends a JSON-RPC message. The oldest ones are evicted for it.
     pub(super) fn push(&self, message: &[u8], merge: Merge<'_>) {
         let mut log = self.log();
         let key = match merge {
@@ -177,8 +175,8 @@ impl Outbox {
         }
     }
 
-    /// Reads from now on. The previous reader gets nothing more: a message
-    /// goes to one connection, not to all (2025-11-25, "Multiple Connections").
+    /// Starts reading. The previous reader gets nothing more: a message goes to one connection, not
+    /// to all (2025-11-25, "Multiple Connections").
     pub(super) fn read(self: &Arc<Self>, start: ReplayStart) -> OutboxReader {
         let mut log = self.log();
         log.reader += 1;
@@ -195,8 +193,8 @@ impl Outbox {
         reader
     }
 
-    /// Forgets what was sent so long ago that nobody asks for it again; says
-    /// whether the stream itself is over for as long.
+    /// Drops sent messages that are too old to be resumed from. Returns true if the stream itself
+    /// ended that long ago.
     pub(super) fn forget(&self, now: Instant, after: Duration) -> bool {
         let old = |at: Instant| now.saturating_duration_since(at) >= after;
         let mut log = self.log();
@@ -206,8 +204,7 @@ impl Outbox {
         log.ended.is_some_and(old)
     }
 
-    /// Moves the source for the reader of that number: `None` at the end, or
-    /// when another one has taken over.
+    /// Polls the source for this reader: `None` at the end, or when a newer reader has taken over.
     fn poll_source(&self, reader: u64, cx: &mut Context<'_>) -> Poll<Option<SourceStep>> {
         let mut source = self.source.lock();
         if !self.log().watch(reader, cx) {
@@ -233,8 +230,8 @@ impl Outbox {
         Poll::Ready(step)
     }
 
-    /// Replaces what nobody has read of a stream that is over by an error, if all streams together
-    /// keep too much.
+    /// Replaces the unsent messages of an ended stream by an error, if all streams together exceed
+    /// their limit.
     fn drop_unread(&self, reader: u64) {
         let mut log = self.log();
         if log.reader == reader && log.ended.is_some() && log.is_unread() && log.is_over_all() {
@@ -262,7 +259,7 @@ impl EventLog {
         self.push_event(stream, |id| sse::message_with(message, Some(id), None), key);
     }
 
-    /// Puts an event at the end, which is made with its id.
+    /// Appends an event, which is built with its id.
     fn push_event(
         &mut self,
         stream: u64,
@@ -282,22 +279,22 @@ impl EventLog {
         }
     }
 
-    /// Whether the oldest was sent, and all that is kept is too much.
+    /// Returns true if the oldest message was sent, and all streams together exceed their limit.
     fn is_a_burden(&self) -> bool {
         self.is_over_all() && self.kept.front().is_some_and(|kept| kept.number <= self.sent)
     }
 
-    /// Whether all streams together keep too much.
+    /// Returns true if all streams together exceed their limit.
     fn is_over_all(&self) -> bool {
         self.bounds.held.load(Ordering::Relaxed) > self.bounds.all
     }
 
-    /// Whether the newest message has not been sent.
+    /// Returns true if the newest message has not been sent.
     fn is_unread(&self) -> bool {
         self.sent < self.newest
     }
 
-    /// The first message behind `cursor`, which is on its way now.
+    /// Returns the first message after `cursor`, and marks it as sent.
     fn take(&mut self, cursor: u64) -> Option<(u64, Bytes)> {
         let at = self.kept.partition_point(|kept| kept.number <= cursor);
         let kept = self.kept.get(at)?;
@@ -315,8 +312,7 @@ impl EventLog {
         unsent.any(|kept| kept.key.as_deref() == Some(key))
     }
 
-    /// Whether `reader` is still the one who reads; it is woken when something
-    /// comes, or when it no longer is.
+    /// Registers the reader's waker. Returns false if another reader has taken over.
     fn watch(&mut self, reader: u64, cx: &Context<'_>) -> bool {
         if self.reader != reader {
             return false;
@@ -333,7 +329,7 @@ impl EventLog {
             self.bytes -= oldest.event.len();
             self.bounds.held.fetch_sub(oldest.event.len(), Ordering::Relaxed);
             if self.kept.is_empty() {
-                // An outbox that waits for ever takes no room.
+                // Frees the memory of an outbox that waits.
                 self.kept = VecDeque::new();
             }
         }
@@ -346,32 +342,32 @@ impl Drop for EventLog {
     }
 }
 
-/// Who reads an outbox, on behalf of one connection.
+/// The reader of an outbox for one connection.
 pub(super) struct OutboxReader {
     outbox: Arc<Outbox>,
     number: u64,
     cursor: u64,
 }
 
-/// What a reader has for its connection.
+/// Items for a reader's connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// An event, as it goes out.
+    /// An encoded event.
     Event(Bytes),
     /// See [`Piece::Pause`].
     Pause(Duration),
 }
 
 impl OutboxReader {
-    /// The event that opens a connection: a client that has seen no other event
-    /// can resume from here.
+    /// Returns the event that opens a connection: a client that has seen no other event can resume
+    /// from here.
     pub(super) fn priming(&self, retry: Duration) -> Bytes {
         let id = format!("{}-{}.{}", self.outbox.stream, self.cursor, self.number);
         sse::priming(&id, Some(retry))
     }
 
-    /// What comes next; `None` at the stream's end, or when another connection
-    /// has taken it over.
+    /// Returns the next item; `None` at the stream's end, or when another connection has taken it
+    /// over.
     ///
     /// # Cancel safety
     /// Safe.
@@ -417,7 +413,7 @@ impl Drop for OutboxReader {
     }
 }
 
-/// A place in a session's streams, as a client names it in `Last-Event-ID`.
+/// A position in a session's streams, as a client sends it in `Last-Event-ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventId {
     pub(super) stream: u64,
@@ -425,7 +421,7 @@ pub(super) struct EventId {
 }
 
 impl EventId {
-    /// Reads `STREAM-NUMBER`, or `STREAM-NUMBER.CONNECTION` of a priming event.
+    /// Parses `STREAM-NUMBER`, or `STREAM-NUMBER.CONNECTION` of a priming event.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         let number = number.split_once('.').map_or(number, |(number, _)| number);
@@ -433,7 +429,7 @@ impl EventId {
     }
 }
 
-/// The most messages of one stream that are kept.
+/// Limit of the kept messages of one stream.
 const MOST: usize = 1024;
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::downstream::caller::VerifiedCaller;
 /// All open sessions.
 pub(in crate::downstream) struct Sessions {
     open: Mutex<OpenSessions>,
-    /// How many bytes their streams keep.
+    /// Bytes kept by their streams.
     held: Arc<AtomicUsize>,
     gateway: Arc<Gateway>,
 }
@@ -36,9 +36,9 @@ pub(in crate::downstream) struct Sessions {
 #[derive(Default)]
 struct OpenSessions {
     sessions: HashMap<Arc<str>, OpenSession>,
-    /// The sessions of each holder, those first that may have been idle for longest. A use of a
-    /// session does not move it: it is moved when it comes first and turns out to have been used,
-    /// so that requests cost nothing, and making room costs a step for each use at most.
+    /// Sessions by holder, in the order of the earliest possible last use. A use of a session does
+    /// not move it. When it comes first and turns out to have been used since, it is moved then, so
+    /// that requests cost nothing, and making room costs at most one step for each use.
     held: HashMap<Holder, BTreeMap<IdlePlace, Arc<str>>>,
     opened: u64,
 }
@@ -48,13 +48,12 @@ struct OpenSession {
     place: IdlePlace,
 }
 
-/// Where a session stands among its holder's: a time before which it was not used last, and a
-/// number that no other place has.
+/// Order of a session among its holder's: a lower bound of its last use, and a unique number.
 type IdlePlace = (Instant, u64);
 
 impl Sessions {
-    /// No sessions yet, and a task that closes those that have been idle for
-    /// too long, and those of clients that are gone.
+    /// Creates an empty table, and a task that closes sessions that were idle for too long, and
+    /// those of clients that are gone.
     pub(in crate::downstream) fn start(gateway: &Arc<Gateway>) -> Arc<Self> {
         let sessions = Arc::new(Self {
             open: Mutex::default(),
@@ -69,7 +68,7 @@ impl Sessions {
         self.lock().sessions.len()
     }
 
-    /// The clients of a principal's sessions.
+    /// Returns the clients of a principal's sessions.
     pub(in crate::downstream) fn clients_of(&self, principal: &str) -> Vec<Arc<Client>> {
         let open = self.lock();
         let sessions = open.sessions.values().map(|open| &open.session);
@@ -107,8 +106,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The session of that id, if it is open and `who`'s. To anybody else it
-    /// is not there.
+    /// Returns the session with this id, if it is open and belongs to `who`. To other callers it
+    /// does not exist.
     pub(super) fn find(&self, id: &str, who: &VerifiedCaller) -> Option<Arc<ClientSession>> {
         let open = self.lock();
         let session = &open.sessions.get(id)?.session;
@@ -118,7 +117,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session with everything in it.
+    /// Ends a session and everything in it.
     pub(in crate::downstream) fn close(&self, session: &ClientSession) {
         let gone = self.lock().remove(session.id());
         if let Some(gone) = gone {
@@ -137,8 +136,8 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions of those whom the configuration knows no longer, or
-    /// who may no longer come in where they did.
+    /// Closes the sessions of callers that are no longer configured, or no longer admitted to their
+    /// endpoint.
     fn close_strangers(&self) {
         let snapshot = self.gateway.snapshots.load_full();
         self.close_unless(|session| session.owner().keeps(&snapshot));
@@ -204,7 +203,7 @@ impl OpenSessions {
         self.sessions.insert(id, OpenSession { session: Arc::clone(session), place });
     }
 
-    /// Takes out a session of the holder if there is no room for another.
+    /// Removes the idlest session of the holder if a limit is reached.
     fn make_room(
         &mut self,
         holder: &Holder,
@@ -222,7 +221,7 @@ impl OpenSessions {
         Ok(self.remove(&idlest))
     }
 
-    /// The session of the holder that has been idle for longest.
+    /// Returns the session of the holder that has been idle for longest.
     fn find_idlest(&mut self, holder: &Holder) -> Option<Arc<str>> {
         let held = self.held.get_mut(holder)?;
         let now = clock::now();
@@ -247,7 +246,7 @@ impl OpenSessions {
     }
 }
 
-/// What events tell of a session's client.
+/// Returns the facts about a session's client for events.
 fn client_facts<'a>(
     session: &'a ClientSession,
     (name, version): (&'a str, &'a str),
@@ -256,7 +255,7 @@ fn client_facts<'a>(
     ClientFacts { client: session.owner().principal().as_str(), name, version, protocol_version }
 }
 
-/// How long a session lasts without a request.
+/// Returns the time after which a session without requests is closed.
 fn longest_idle(session: &ClientSession, limits: &LimitsConfig) -> Duration {
     if session.is_used() {
         limits.session_idle
@@ -279,14 +278,14 @@ async fn sweep(sessions: Weak<Sessions>, mut loads: watch::Receiver<SystemTime>)
     }
 }
 
-/// 128 random bits in hexadecimal.
+/// Returns 128 random bits in hexadecimal.
 pub(in crate::downstream) fn unguessable() -> Result<Arc<str>, Failure> {
     let bytes = random_bytes::<16>().map_err(|_| InternalFault::Random)?;
     Ok(HEXLOWER.encode(&bytes).into())
 }
 
-/// How long a session with a stream or a call is not looked at again for room: no longer than a
-/// client that finds none is told to wait.
+/// Time for which a busy session is skipped when room is needed: no longer than the retry delay of
+/// a client that finds none.
 const BUSY: Duration = Duration::from_secs(1);
-/// How often idle sessions are looked for.
+/// Interval of the search for idle sessions.
 const SWEEP: Duration = Duration::from_secs(5);

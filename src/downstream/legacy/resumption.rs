@@ -1,6 +1,6 @@
-//! Streams of a session that outlive their connections: what is sent is kept in an outbox, and a GET
-//! with `Last-Event-ID` resumes behind it (2025-11-25, Streamable HTTP, "Resumability and
-//! Redelivery").
+//! Streams of a session that outlive their connections: sent messages are kept in an outbox, and a
+//! GET with `Last-Event-ID` resumes after that event (2025-11-25, Streamable HTTP, "Resumability
+//! and Redelivery").
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use super::outbox::{EventId, Outbox, OutboxReader, ReplayStart, Sent, Source};
 use super::session::ClientSession;
 
 impl McpService {
-    /// Resumes the stream whose connection ended after the event `last`
-    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+    /// Resumes a stream after a connection that ended with the event `last` (2025-11-25, Streamable
+    /// HTTP, "Resumability and Redelivery").
     pub(in crate::downstream) fn resume(
         &self,
         session: &Arc<ClientSession>,
@@ -50,8 +50,8 @@ pub(in crate::downstream) fn answer_resumable(
     connect((session, standing), &outbox, ReplayStart::Unsent, keep_alive)
 }
 
-/// A connection that carries a stream of a session from `start` on, as long as
-/// its client has access.
+/// Opens a connection to a stream of a session from `start` on, for as long as its client has
+/// access.
 fn connect(
     (session, mut standing): (&ClientSession, AccessWatch),
     outbox: &Arc<Outbox>,
@@ -87,8 +87,8 @@ fn connect(
     response::with_events(Body::stream(events))
 }
 
-/// What opens a connection: the place to resume from, for clients that know of
-/// such events, or else a mere sign of life.
+/// Returns the first bytes of a connection: a priming event, for clients that support it, or a
+/// comment.
 pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
     if session.client().version.sends_priming_event() {
         reader.priming(RETRY)
@@ -97,5 +97,5 @@ pub(super) fn opening(session: &ClientSession, reader: &OutboxReader) -> Bytes {
     }
 }
 
-/// How long a client is to wait before it resumes a stream.
+/// Reconnection delay of clients.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! Server requests to a Legacy client in the middle of its call.
 //!
-//! Inside the gateway, what a server asks is a result (`InputRequiredResult`), and the answers are
-//! another call. A Legacy client knows neither: it receives requests on its call's stream, with ids
-//! of its session, and answers them with messages of their own. This module sends the requests,
-//! gathers the responses and says when to make the call again.
+//! Inside the gateway, a server's request for input is a result (`InputRequiredResult`), and the
+//! answers are another call. A Legacy client supports neither: it receives requests on its call's
+//! stream, with ids of its session, and answers them with messages of their own. This module sends
+//! the requests, gathers the responses and decides when to make the call again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::upstream::parking::ParkingSlot;
 
 use super::session::ClientSession;
 
-/// What a session's client is asked in one call, round after round.
+/// Server requests to a session's client in one call, round after round.
 pub(super) struct Inquiry {
     session: Arc<ClientSession>,
-    /// Whether there is a stream to ask on.
+    /// True if there is a stream for the requests.
     streams: bool,
-    /// Asked and not answered: the server's key, and the session's id.
+    /// Requests that are sent and not answered: the server's key, and the session's id.
     awaited: Vec<(String, u64)>,
     said: mpsc::Receiver<(u64, Response)>,
     says: mpsc::Sender<(u64, Response)>,
-    /// Answered in this round.
+    /// Answers of this round.
     answered: Vec<(String, Response)>,
     state: Option<String>,
-    /// What the client is yet to be told.
+    /// Events not sent to the client yet.
     untold: VecDeque<Event>,
     rounds: usize,
     until: Instant,
@@ -62,13 +62,13 @@ impl Inquiry {
         }
     }
 
-    /// What the client is to be told next.
+    /// Returns the next event for the client.
     pub(super) fn untold(&mut self) -> Option<Event> {
         self.untold.pop_front()
     }
 
-    /// Asks what `result` asks. What the client is asked already it is not
-    /// asked again; what is no longer asked it is told to forget.
+    /// Sends the questions of `result` to the client. Skips questions that are pending, and
+    /// withdraws those that `result` no longer contains.
     pub(super) fn ask(
         &mut self,
         result: &ResultBody,
@@ -112,17 +112,16 @@ impl Inquiry {
             self.awaited.push((key, number));
         }
         if self.awaited.is_empty() && self.answered.is_empty() {
-            // The server wants nothing but to be called again, by and by.
+            // The server requests no input, only another call after a pause.
             self.until = clock::now() + PAUSE * u32::try_from(self.rounds).unwrap_or(u32::MAX);
         }
         Ok(())
     }
 
-    /// Waits until the call is to be made again, and gives what the client
-    /// said.
+    /// Waits until the call is to be made again, and returns the client's answers.
     ///
     /// # Errors
-    /// [`Failure::InputTimeout`] where it said nothing in time.
+    /// [`Failure::InputTimeout`] if an answer does not arrive in time.
     ///
     /// # Cancel safety
     /// Safe.
@@ -138,8 +137,8 @@ impl Inquiry {
                         self.answered.push((key, response));
                     }
                 }
-                // It has answered after all, or asks something else: the call
-                // goes on with what there is.
+                // The server has answered after all, or has changed its questions: the call
+                // continues with the answers so far.
                 disturbed = exchange.server_intervened() => if disturbed { break } else { return Err(late) },
                 () = sleep_until(self.until) => if nothing_asked { break } else { return Err(late) },
             }
@@ -148,8 +147,7 @@ impl Inquiry {
         Ok(Input { state: self.state.take(), responses: std::mem::take(&mut self.answered) })
     }
 
-    /// The call is over: whatever the client is still asked, it may forget.
-    /// False where there is nothing of the kind.
+    /// Ends the call and withdraws pending questions. Returns false if there are none.
     pub(super) fn end(&mut self) -> bool {
         let awaited = std::mem::take(&mut self.awaited);
         let some = !awaited.is_empty();
@@ -178,8 +176,7 @@ impl Drop for Inquiry {
     }
 }
 
-/// How often one call may ask.
+/// Limit of a call's rounds of questions.
 const MOST_ROUNDS: usize = 64;
-/// A server that wants to be called again without an answer waits this long
-/// for the first time.
+/// Pause before the first repetition of a call that requested no input.
 const PAUSE: Duration = Duration::from_millis(100);

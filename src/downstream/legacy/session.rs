@@ -36,35 +36,35 @@ pub(in crate::downstream) struct ClientSession {
     owner: VerifiedCaller,
     holder: Holder,
     client: Arc<Client>,
-    /// When it was opened, and used last.
+    /// Times of its creation and its last use.
     used: LastUse,
     /// Calls and streams under way.
     busy: AtomicUsize,
-    /// Whether there was a request or a stream in it.
+    /// True once it has had a request or a stream.
     requested: AtomicBool,
-    /// Calls that the client may take back, by their raw ids.
+    /// Calls that the client may cancel, by their raw ids.
     calls: Mutex<HashMap<Id, CancellationToken>>,
-    /// What the client is asked, by the ids of the requests to it.
+    /// Pending server requests to the client, by id.
     awaited: Mutex<BTreeMap<u64, mpsc::Sender<(u64, Response)>>>,
     asked: AtomicU64,
-    /// Connections that carry what it is told outside of its calls.
+    /// Number of connections for messages outside of calls.
     listening: AtomicUsize,
-    /// How it was opened, and the lists that the client has asked for last, or
-    /// that there were then.
+    /// The context of `initialize`, and the lists that the client last requested, or those at that
+    /// time.
     introduced: OnceLock<(Context, Mutex<Digests>)>,
-    /// Whether its lists still wait for servers that are starting.
+    /// Patience of its list requests with starting servers.
     list_patience: ListPatience,
-    /// The resources that the client wants to hear of.
+    /// The resources that the client has subscribed to.
     subscriber: Subscriber,
-    /// The least severe log lines that the client wants, once it has said so.
+    /// Minimum level of log messages, once the client has set it.
     log: AtomicU8,
-    /// Messages outside of calls, which the GET stream carries.
+    /// Messages outside of calls, for the GET stream.
     outbox: Arc<Outbox>,
     /// The streams of its calls.
     streams: Mutex<CallStreams>,
-    /// The large results that the client was sent.
+    /// Large results that the client has received.
     sent_results: Arc<SentResults>,
-    /// How many bytes of its streams are kept.
+    /// Limits of the bytes kept for its streams.
     replay: OutboxBounds,
     snapshots: Arc<Snapshots>,
     closed: CancellationToken,
@@ -74,9 +74,9 @@ pub(in crate::downstream) struct ClientSession {
 /// The streams of a session's calls.
 #[derive(Default)]
 struct CallStreams {
-    /// How many there have been.
+    /// Number of streams so far.
     opened: u64,
-    /// Those that can be resumed.
+    /// Streams that can be resumed.
     kept: Vec<Arc<Outbox>>,
 }
 
@@ -125,44 +125,44 @@ impl ClientSession {
         &self.owner
     }
 
-    /// Who is charged for it.
+    /// Returns the holder that is charged for it.
     pub(super) fn holder(&self) -> &Holder {
         &self.holder
     }
 
-    /// Ends all that is under way in it; gives how long it lasted.
+    /// Ends all that is under way in it. Returns its lifetime.
     pub(super) fn end(&self) -> Duration {
         self.closed.cancel();
         self.subscriber.clear();
         clock::now() - self.used.created()
     }
 
-    /// Notes that the client is asked something; gives the id of the request.
-    /// The caller has to call `unexpect` as well, unless it is answered.
+    /// Registers a request to the client, and returns its id. The caller has to call `unexpect`,
+    /// unless the request is answered.
     pub(super) fn expect(&self, answers: mpsc::Sender<(u64, Response)>) -> u64 {
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         self.awaited().insert(number, answers);
         number
     }
 
-    /// The name of a page that the client is sent to, for a server that has
-    /// none. It shows nothing of the session's id, which is a secret.
+    /// Returns a name for a page that the client's user is sent to, for a server that provides
+    /// none. It does not reveal the session's id, which is a secret.
     pub(super) fn page(&self, number: u64) -> String {
         let hash = sha256(format!("{} {number}", self.id).as_bytes());
         HEXLOWER.encode(hash.split_at(16).0)
     }
 
-    /// The client's answer no longer matters.
+    /// Removes a request to the client: an answer is ignored then.
     pub(super) fn unexpect(&self, number: u64) {
         self.awaited().remove(&number);
     }
 
-    /// The client answers what it was asked. What nobody asked is ignored.
+    /// Passes a client's answer on. Answers without a request are ignored.
     pub(super) fn responded(&self, id: Option<&Id>, response: Response) {
         let Some(number) = id.and_then(Id::as_number) else { return };
         let awaited = self.awaited().remove(&number);
         if let Some(answers) = awaited {
-            // There is room for as many as a call may have open.
+            // The channel has room for all open requests of a call.
             let _ = answers.try_send((number, response));
         }
     }
@@ -171,36 +171,34 @@ impl ClientSession {
         self.awaited.lock()
     }
 
-    /// Notes that a connection carries what the client is told outside of its
-    /// calls, until the answer is dropped.
+    /// Counts a connection for messages outside of calls, until the returned guard is dropped.
     pub(super) fn listens(self: &Arc<Self>) -> Listens {
         self.listening.fetch_add(1, Ordering::Relaxed);
         Listens(Arc::clone(self))
     }
 
-    /// Cancelled with the session's end.
+    /// Returns the token that is cancelled at the session's end.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// Notes how the session was opened, and what there was to be listed then.
+    /// Stores the context of `initialize`, and the digests of the lists at that time.
     pub(super) fn introduced(&self, context: &Context, shown: Digests) {
         let mut context = context.clone();
-        // The request's own, of any size: nobody needs them for as long as the session lasts.
+        // Data of the request, of any size: not needed for the session's lifetime.
         context.headers = Arc::default();
         context.trace = Trace::default();
         context.progress_token = None;
         let _ = self.introduced.set((context, Mutex::new(shown)));
     }
 
-    /// The conditions of what the client is told outside of its calls, and the
-    /// lists that it knows.
+    /// Returns the context for messages outside of calls, and the lists that the client has.
     pub(super) fn knows(&self) -> Option<(&Context, Digests)> {
         let (context, listed) = self.introduced.get()?;
         Some((context, *listed.lock()))
     }
 
-    /// Notes that the client has been given a list of this kind.
+    /// Notes that the client has received a list of this kind.
     pub(super) fn listed(&self, kind: Kind, shown: &Digests) {
         let Some((_, listed)) = self.introduced.get() else { return };
         let mut listed = listed.lock();
@@ -209,33 +207,33 @@ impl ClientSession {
             Kind::Prompts => listed.prompts = shown.prompts,
             Kind::Resources => listed.resources[0] = shown.resources[0],
             Kind::Templates => listed.resources[1] = shown.resources[1],
-            // No notification tells of skills.
+            // There is no notification for skills.
             Kind::Skills => {}
         }
     }
 
-    /// The large results that the client was sent.
+    /// Returns the large results that the client has received.
     pub(super) fn sent_results(&self) -> &Arc<SentResults> {
         &self.sent_results
     }
 
-    /// Whether its lists still wait for servers that are starting.
+    /// Returns the patience of its list requests with starting servers.
     pub(super) fn list_patience(&self) -> &ListPatience {
         &self.list_patience
     }
 
-    /// The resources that the client wants to hear of.
+    /// Returns the resources that the client has subscribed to.
     pub(super) fn subscriber(&self) -> &Subscriber {
         &self.subscriber
     }
 
-    /// The least severe log lines that the client asked for.
+    /// Returns the minimum level of log messages, if the client has set one.
     pub(super) fn log_level(&self) -> Option<LogLevel> {
         LogLevel::ALL.get(usize::from(self.log.load(Ordering::Relaxed))).copied()
     }
 
-    /// Whether the client gets this notification: any but a log line that is
-    /// not severe enough.
+    /// Returns true if the client gets this notification: any but a log message below the minimum
+    /// level.
     pub(super) fn hears(&self, method: &str, params: Option<&Bytes>) -> bool {
         if method != notification::MESSAGE {
             return true;
@@ -245,18 +243,18 @@ impl ClientSession {
         params.and_then(line).is_some()
     }
 
-    /// Notes the least severe log lines that the client wants.
+    /// Sets the minimum level of log messages for the client.
     pub(super) fn set_log_level(&self, level: LogLevel) {
         self.log.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Where messages for the client go that belong to none of its calls.
+    /// Returns the outbox for messages outside of calls.
     pub(super) fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
     }
 
-    /// Opens the stream of a call's messages. The oldest that are over make
-    /// room: together they keep no more than one may.
+    /// Opens the stream of a call's messages. Ended streams are dropped, the oldest first, while
+    /// together they keep more than one stream may.
     pub(super) fn open_stream(&self, source: Source, request: Id) -> Arc<Outbox> {
         let mut streams = self.streams();
         streams.opened += 1;
@@ -274,7 +272,7 @@ impl ClientSession {
         outbox
     }
 
-    /// The stream that an event of that id was part of, while it is kept.
+    /// Returns the stream of the event with this id, while it is kept.
     pub(super) fn stream(&self, id: EventId) -> Option<Arc<Outbox>> {
         if self.outbox.is(id.stream) {
             return Some(Arc::clone(&self.outbox));
@@ -282,7 +280,7 @@ impl ClientSession {
         self.streams().kept.iter().find(|outbox| outbox.is(id.stream)).cloned()
     }
 
-    /// Forgets what a client that resumes would ask for by now.
+    /// Drops messages that are too old for a client to resume from.
     pub(super) fn forget(&self, now: RealInstant, after: Duration) {
         self.outbox.forget(now, after);
         let mut streams = self.streams();
@@ -296,7 +294,7 @@ impl ClientSession {
         self.streams.lock()
     }
 
-    /// Notes a call, so that the client can take it back.
+    /// Registers a call, so that the client can cancel it.
     pub(super) fn begin(self: &Arc<Self>, id: Id) -> Result<RegisteredCall, Failure> {
         let token = self.closed.child_token();
         let mut calls = self.calls.lock();
@@ -308,7 +306,7 @@ impl ClientSession {
         Ok(RegisteredCall { token, id, busy: SessionUse::begin(self) })
     }
 
-    /// The client takes a call back.
+    /// Handles a client's cancellation of a call.
     pub(super) fn withdraw(&self, raw_id: &[u8]) {
         let calls = self.calls.lock();
         let call = calls.iter().find(|(id, _)| id.raw() == raw_id);
@@ -317,17 +315,17 @@ impl ClientSession {
         }
     }
 
-    /// When it was opened.
+    /// Returns the time of its creation.
     pub(super) fn opened(&self) -> Instant {
         self.used.created()
     }
 
-    /// It is being used.
+    /// Notes a use of the session.
     pub(super) fn touch(&self) {
         self.used.touch(clock::now());
     }
 
-    /// Whether it has a stream or a call, or since when it has not been used.
+    /// Returns the session's activity: busy with a stream or a call, or idle since its last use.
     pub(super) fn activity(&self) -> SessionActivity {
         if self.busy.load(Ordering::Relaxed) > 0 {
             return SessionActivity::Busy;
@@ -335,27 +333,27 @@ impl ClientSession {
         SessionActivity::Idle { since: self.used.last() }
     }
 
-    /// Notes that the client does more than open the session.
+    /// Notes that the client uses the session after opening it.
     pub(super) fn note_request(&self) {
         if !self.is_used() {
             self.requested.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the client has done more than open the session.
+    /// Returns true if the client has used the session after opening it.
     pub(super) fn is_used(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 }
 
-/// What a session is doing.
+/// Activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionActivity {
     /// It has an open stream, or a call under way.
     Busy,
-    /// Nothing.
+    /// No stream and no call.
     Idle {
-        /// When it was used last.
+        /// The time of its last use.
         since: Instant,
     },
 }
@@ -392,7 +390,7 @@ impl QuestionableSession for ClientSession {
     }
 }
 
-/// A connection that carries what a client is told outside of its calls.
+/// Counts a connection for messages outside of calls.
 pub(super) struct Listens(Arc<ClientSession>);
 
 impl Drop for Listens {
@@ -426,12 +424,12 @@ pub(super) struct RegisteredCall {
 }
 
 impl RegisteredCall {
-    /// Cancelled when the client takes the call back or its session ends.
+    /// Returns the token that is cancelled when the client cancels the call or its session ends.
     pub(super) fn token(&self) -> CancellationToken {
         self.token.clone()
     }
 
-    /// Runs `call` to its end, or until the client takes it back.
+    /// Runs `call` to its end, or until the client cancels it.
     pub(super) async fn or(&self, call: impl Future<Output = ()>) {
         tokio::select! {
             () = self.token.cancelled() => {}
@@ -447,10 +445,9 @@ impl Drop for RegisteredCall {
     }
 }
 
-/// The client has asked for no log level.
+/// The client has set no log level.
 const UNASKED: u8 = u8::MAX;
 /// The number of the stream outside of calls.
 const SESSION_STREAM: u64 = 0;
-/// The most that a client may be asked at once for it to be asked more outside
-/// of its calls.
+/// Limit of pending questions beyond which the client gets no more of them outside of its calls.
 const AWAITED: usize = 128;

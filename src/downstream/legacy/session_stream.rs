@@ -1,5 +1,4 @@
-//! The GET stream of a Legacy session: what its client is told outside of its
-//! calls.
+//! The GET stream of a Legacy session: messages to its client outside of calls.
 
 use std::sync::Arc;
 
@@ -40,9 +39,9 @@ struct SessionStream {
 impl SessionStream {
     fn events(self, opening: Bytes) -> impl Stream<Item = Bytes> + Send {
         stream! {
-            // Whole, with what it holds until its end.
+            // Moved as a whole, with the guards that it holds until its end.
             let mut this = self;
-            // At once, so that proxies pass the head of the answer on.
+            // At once, so that proxies forward the head of the response.
             yield opening;
             let (session, gateway) = (&this.session, &this.gateway);
             let Some((context, _)) = session.knows() else { return };
@@ -98,8 +97,8 @@ impl McpService {
             Err(failure) => return response::refusal(None, &failure),
         };
         let mut ticks = self.gateway.changes();
-        // What changed since the client last asked for a list is told at once:
-        // what happens before it opens a stream, or is lost with one.
+        // Announces at once the changes since the client last requested a list: those before it
+        // opens a stream, or lost with one.
         ticks.mark_changed();
         let reader = session.outbox().read(start);
         let opening = resumption::opening(session, &reader);

@@ -1,10 +1,10 @@
-//! The gateway's own question before a login goes on with a client id that several programs share
+//! The gateway's own question before a login continues with a client id that several programs share
 //! (MCP 2026-07-28, Authorization, "Confused Deputy Problem").
 //!
-//! The authorization server knows one client and may have the user's consent for it already, so it
-//! would hand a code to any program of that client without a question. The gateway asks once for each
-//! browser, client and redirect URI. The browser keeps its consents in a sealed cookie; the gateway
-//! keeps nothing, so strangers cannot fill anything by opening the page.
+//! The authorization server sees one client and may have the user's consent for it already, so it
+//! would issue a code to any program of that client without a question. The gateway asks once for
+//! each browser, client and redirect URI. The browser keeps its consents in a sealed cookie. The
+//! gateway stores nothing, so strangers cannot exhaust its memory by opening the page.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,7 +28,7 @@ pub(super) struct ConsentVisit<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) relay: &'a LoginRelay,
     pub(super) headers: &'a HeaderMap,
-    /// The URL below which the gateway passes the logins of the issuer on.
+    /// The base URL for passed-on logins of the issuer.
     pub(super) own: &'a str,
 }
 
@@ -85,7 +85,7 @@ impl ConsentVisit<'_> {
         consents.any(|sealed| self.gateway.is_consent(sealed, ConsentStep::Agreed, by))
     }
 
-    /// The page that asks.
+    /// Builds the page with the question.
     pub(super) fn ask(
         &self,
         query: &str,
@@ -166,7 +166,7 @@ impl ConsentVisit<'_> {
         Ok(lead_to(passed.url.as_str(), cookie))
     }
 
-    /// The cookie with one consent more.
+    /// Builds the cookie with one more consent.
     fn remember(&self, consent: &LoginConsent) -> Result<Option<HeaderValue>, Failure> {
         let scheme = self.scheme();
         let Some(cookie) = ConsentCookie::read(self.headers, scheme) else { return Ok(None) };
@@ -193,7 +193,7 @@ fn draw_browser() -> Result<String, Failure> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The program that gets the code, in HTML.
+/// Returns the name of the program that gets the code, in HTML.
 fn name_receiver(consent: &LoginConsent) -> String {
     match Url::parse(&consent.redirect) {
         Ok(url) if url.scheme() == "https" => bold(&name_place(&url)),
@@ -205,8 +205,8 @@ fn name_receiver(consent: &LoginConsent) -> String {
     }
 }
 
-/// The targets of the page's form: the authorization server, which may send the browser on to the
-/// redirect URI at once.
+/// Returns the targets of the page's form: the authorization server, which may redirect the browser
+/// to the redirect URI at once.
 fn leads_to(url: &Url, consent: &LoginConsent) -> String {
     let mut schemes = vec!["https".to_owned(), url.scheme().to_owned()];
     schemes.extend(Url::parse(&consent.redirect).ok().map(|url| url.scheme().to_owned()));
@@ -214,5 +214,5 @@ fn leads_to(url: &Url, consent: &LoginConsent) -> String {
     schemes.iter().flat_map(|scheme| [" ", scheme, ":"]).collect()
 }
 
-/// The most consents that a cookie holds; browsers keep 4 KiB.
+/// Limit of a cookie's consents; browsers keep 4 KiB.
 const MAX_CONSENTS: usize = 12;

@@ -1,9 +1,9 @@
-//! Logins that are passed on to an authorization server that does not know MCP: the gateway's own
-//! metadata as an authorization server (RFC 8414), and its authorization, token and registration
-//! endpoints, below `/login/NAME` for the issuer `NAME`.
+//! Logins passed on to an authorization server without support for MCP: the gateway's own metadata
+//! as an authorization server (RFC 8414), and its authorization, token and registration endpoints,
+//! below `/login/NAME` for the issuer `NAME`.
 //!
-//! Served before authentication: it is how clients get a token. `connect` differs: there people log
-//! in at the servers behind the gateway.
+//! They are served before authentication, because clients use them to get a token. `connect`
+//! differs: there people log in at the servers behind the gateway.
 
 mod consent;
 
@@ -31,19 +31,19 @@ use super::{Body, McpService, refusal, response};
 
 use consent::{ConsentForm, ConsentVisit};
 
-/// What is asked for.
+/// Endpoints of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoginEndpoint {
     Metadata,
     Authorization,
-    /// The form of the page that asks the user before a login goes on.
+    /// The form of the page that asks the user before a login continues.
     Consent,
     Token,
     Registration,
 }
 
 impl McpService {
-    /// Whether a request is a part of a login that is passed on.
+    /// Returns true if a path belongs to a login that is passed on.
     pub fn has_login(&self, path: &str) -> bool {
         let snapshot = self.gateway.snapshots.load();
         !snapshot.logins.is_empty() && find_endpoint(&snapshot, path).is_some()
@@ -63,7 +63,7 @@ impl McpService {
             response.headers_mut().insert(ALLOW, allowed);
             return response;
         }
-        // As often as anything else without credentials: each may cause requests to other hosts.
+        // Limited like other requests without credentials: each may cause requests to other hosts.
         if let Err(failure) = snapshot.policy.admit_unauthenticated(peer.addr.ip()) {
             return refusal(&failure);
         }
@@ -100,11 +100,11 @@ impl McpService {
     }
 }
 
-/// A part of a login, with all that answers it.
+/// A request of a login, with its relay.
 struct LoginVisit<'a> {
     gateway: &'a Gateway,
     relay: &'a LoginRelay,
-    /// The URL below which the gateway passes the logins of the issuer on.
+    /// The base URL for passed-on logins of the issuer.
     own: &'a str,
 }
 
@@ -113,7 +113,8 @@ impl LoginVisit<'_> {
         ConsentVisit { gateway: self.gateway, relay: self.relay, headers, own: self.own }
     }
 
-    /// Sends a browser on to the authorization server, or shows it the question of the gateway first.
+    /// Redirects a browser to the authorization server, or shows it the question of the gateway
+    /// first.
     async fn redirect<B: Send>(
         &self,
         request: Request<B>,
@@ -127,7 +128,7 @@ impl LoginVisit<'_> {
             return Ok(page.unwrap_or_else(|failure| refusal(&failure)));
         }
         let mut response = response::empty(StatusCode::FOUND);
-        // A URL is of visible ASCII characters.
+        // A URL consists of visible ASCII characters.
         if let Ok(location) = HeaderValue::from_str(passed.url.as_str()) {
             response.headers_mut().insert(LOCATION, location);
         }
@@ -135,7 +136,7 @@ impl LoginVisit<'_> {
         Ok(response)
     }
 
-    /// Acts on the user's answer to the question of the gateway.
+    /// Handles the user's answer to the question of the gateway.
     async fn judge_consent<B>(&self, request: Request<B>) -> Result<Response<Body>, LoginRelayFault>
     where
         B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
@@ -161,8 +162,8 @@ impl LoginEndpoint {
     }
 }
 
-/// The endpoint at a path, and what passes its logins on. A proxy may have taken the beginning of the
-/// gateway's path away.
+/// Returns the endpoint at a path, and the relay of its issuer. A proxy may have removed the
+/// gateway's base path.
 fn find_endpoint<'s>(
     snapshot: &'s Snapshot,
     path: &str,
@@ -190,8 +191,8 @@ fn metadata_response(document: &Value) -> Response<Body> {
     response
 }
 
-/// Passes a token request on, and its answer back. Returns with it whether the authorization server
-/// has refused what may have been a guess.
+/// Forwards a token request and its answer. The flag is true if the authorization server has
+/// refused credentials that may be guesses.
 async fn exchange<B>(
     relay: &LoginRelay,
     request: Request<B>,
@@ -236,7 +237,7 @@ where
     Ok(response)
 }
 
-/// A body within its size and time.
+/// Reads a body within its limits of size and time.
 async fn read_body<B>(body: B) -> Option<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
@@ -244,8 +245,8 @@ where
     timeout(BODY_TIME, collect(body, LARGEST_BODY)).await.ok()?.ok()
 }
 
-/// The answer to a request that is not passed on. What is wrong at the authorization server is in the
-/// log, not in the answer: it may name hosts that strangers need not know.
+/// Builds the answer to a request that is not forwarded. Faults of the authorization server are
+/// logged, not sent: they may name hosts that strangers should not learn.
 fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
     let (status, code) = match fault {
         LoginRelayFault::Metadata(_)
@@ -271,7 +272,7 @@ fn fault_response(fault: &LoginRelayFault) -> Response<Body> {
     oauth_error(status, code, &fault.to_string())
 }
 
-/// An error as OAuth writes it (RFC 6749, 5.2; RFC 7591, 3.2.2).
+/// Builds an OAuth error (RFC 6749, 5.2; RFC 7591, 3.2.2).
 fn oauth_error(status: StatusCode, code: &str, description: &str) -> Response<Body> {
     let body = json!({ "error": code, "error_description": description });
     let mut response = response::json(status, body.to_string().into());
@@ -283,10 +284,10 @@ fn oauth_error(status: StatusCode, code: &str, description: &str) -> Response<Bo
 const WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
 const FORM: &str = "application/x-www-form-urlencoded";
 const FORM_EXPECTED: &str = "expected a form of at most 64 KiB (application/x-www-form-urlencoded)";
-/// Tokens and what leads to them rest nowhere (RFC 6749, 5.1).
+/// Tokens and codes must not be stored (RFC 6749, 5.1).
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// Short enough for a reload to be noticed.
+/// Short enough for clients to notice a reload.
 const CACHED: &str = "public, max-age=60";
-/// The largest body of a request, in bytes, and how long it may take to come.
+/// Limits of a request's body: its bytes, and the time to read it.
 const LARGEST_BODY: usize = 64 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);

@@ -1,5 +1,4 @@
-//! `subscriptions/listen`: the stream on which a Modern client hears of what it
-//! asked for, and of nothing else.
+//! `subscriptions/listen`: the stream of a Modern client's subscriptions.
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -29,13 +28,13 @@ use crate::downstream::open_streams::StreamPlace;
 use crate::downstream::response;
 use crate::downstream::{Body, McpService};
 
-/// What a client asks for.
+/// The filter that a client requests.
 #[derive(Debug, Default, PartialEq)]
 struct SubscriptionFilter {
     lists: WantedLists,
     uris: Vec<String>,
     tasks: Vec<String>,
-    /// The members that are not known here: a raw object, if there are any.
+    /// Members that the gateway does not know: a raw object, if there are any.
     unknown: Option<String>,
 }
 
@@ -77,7 +76,7 @@ fn flag(member: &'static str, value: &RawValue) -> Result<bool, ParamsFault> {
     serde_json::from_str(value.get()).map_err(|_| ParamsFault::Kind { member, kind: "a boolean" })
 }
 
-/// Distinct names, in order.
+/// Parses distinct names, in order.
 fn names(member: &'static str, value: &RawValue) -> Result<Vec<String>, ParamsFault> {
     let mut names: Vec<String> = serde_json::from_str(value.get())
         .map_err(|_| ParamsFault::Kind { member, kind: "an array of strings" })?;
@@ -86,10 +85,10 @@ fn names(member: &'static str, value: &RawValue) -> Result<Vec<String>, ParamsFa
     Ok(names)
 }
 
-/// A stream for as long as its client reads it.
+/// A stream that lasts as long as its client reads it.
 struct ListenStream {
     subscription: Arc<ClientSubscription>,
-    /// The acknowledgement, once it is known what can be honoured.
+    /// The acknowledgement, once the granted subscriptions are known.
     opening: Option<Opening>,
     changes: ListChanges,
     ticks: watch::Receiver<u64>,
@@ -101,7 +100,7 @@ struct ListenStream {
 
 type Opening = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
-/// What a stream is about.
+/// The client and the subscriptions of a stream.
 struct ClientSubscription {
     gateway: Arc<Gateway>,
     subscriber: Subscriber,
@@ -110,7 +109,7 @@ struct ClientSubscription {
 }
 
 impl ClientSubscription {
-    /// Subscribes to all that can be had; says what that is.
+    /// Subscribes to all permitted subjects, and returns the acknowledgement that lists them.
     async fn open(self: Arc<Self>, filter: SubscriptionFilter) -> Bytes {
         let (gateway, subscriber, context) = (&self.gateway, &self.subscriber, &self.context);
         let resources = filter.uris.iter().map(|uri| async {
@@ -137,7 +136,7 @@ impl ClientSubscription {
         event(notification::ACKNOWLEDGED, params.as_bytes())
     }
 
-    /// The last message of a stream that the gateway ends.
+    /// Builds the last message of a stream that the gateway ends.
     fn end(&self) -> Bytes {
         let result = json!({ "resultType": "complete", "_meta": self.tag() });
         sse::message(&jsonrpc::response(&self.id, result.to_string().as_bytes()))
@@ -165,7 +164,7 @@ fn event(method: &str, params: &[u8]) -> Bytes {
 impl ListenStream {
     fn events(self) -> impl Stream<Item = Bytes> + Send {
         stream! {
-            // Whole, with what it holds until its end.
+            // Moved as a whole, with the guards that it holds until its end.
             let mut this = self;
             let subscription = Arc::clone(&this.subscription);
             loop {
@@ -235,7 +234,7 @@ impl McpService {
         let holder = Holder::identify(&context.principal, context.address);
         let narrowing = context.endpoint.narrowing.as_ref();
         let place = self.streams.enter(&holder, narrowing, streams)?;
-        // In this order: what changes in between is told.
+        // In this order, so that changes in between are announced.
         let ticks = self.gateway.changes();
         let changes = ListChanges::since(self.gateway.shown(&context), filter.lists);
         let gateway = Arc::clone(&self.gateway);
@@ -255,7 +254,7 @@ impl McpService {
     }
 }
 
-/// The most bytes of what is asked for that is not known here.
+/// Limit of the bytes of unknown members.
 const MOST_UNKNOWN: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Modern clients: every request tells all about itself.
+//! Modern clients: every request is self-contained.
 
 mod listen;
 
@@ -37,7 +37,7 @@ impl McpService {
     ) -> PendingResponse {
         let (id, method, params) = match frame {
             Frame::Request { id, method, params } => (id, Method::parse(&method), params),
-            // This revision defines none over HTTP; what comes is not wrong.
+            // This revision defines no notifications over HTTP; accept them all.
             Frame::Notification { .. } => {
                 return answered(response::empty(StatusCode::ACCEPTED));
             }
@@ -108,17 +108,17 @@ impl McpService {
     }
 }
 
-/// A Modern client's call: gone with the client, or with its right to call.
+/// A Modern client's call: it ends with the client's connection, or its access.
 pub(super) struct ModernCall {
     stage: ModernStage,
     standing: AccessWatch,
 }
 
-/// How far a call has come.
+/// Stages of a call.
 enum ModernStage {
-    /// On its way to the server, whose answer has not begun.
+    /// Being sent to the server; no answer yet.
     Starting(StartingCall),
-    /// Its answer comes.
+    /// The answer has begun.
     Coming(Box<ActiveCall>),
 }
 
@@ -150,15 +150,15 @@ fn client(meta: &Meta) -> Arc<Client> {
     Arc::new(Client::new(ProtocolVersion::LATEST_MODERN, meta.client_info.clone(), capabilities))
 }
 
-/// What every Modern request has to say of itself, in `_meta` and, the same
-/// again, in its headers (2026-07-28, Streamable HTTP, "Server Validation").
+/// Checks the required members of every Modern request, in `_meta` and, repeated, in its headers
+/// (2026-07-28, Streamable HTTP, "Server Validation").
 fn check(headers: &MessageHeaders<'_>, method: &Method, params: &Params) -> Result<Meta, Failure> {
     let meta = params.meta().map_err(Failure::InvalidMeta)?;
     let said = single(headers.version, &header::PROTOCOL_VERSION)?;
     let missing = |key| Failure::InvalidMeta(ParamsFault::MissingMeta { key });
     let Some(version) = meta.version.as_deref() else {
         return Err(match said {
-            // In a version that nobody here knows, `_meta` may be another.
+            // In an unknown version, `_meta` may differ.
             Some(said) if ProtocolVersion::parse(said).is_none() => unsupported(said),
             _ => missing(meta::PROTOCOL_VERSION),
         });
@@ -186,11 +186,11 @@ fn check(headers: &MessageHeaders<'_>, method: &Method, params: &Params) -> Resu
     Ok(meta)
 }
 
-/// Whether the headers of a `server/discover` may be those of a client whose transport is still
-/// Legacy: some send it without the headers of this revision, or with a Legacy version. A
-/// mismatch would tell such a client that the gateway speaks the Modern era only; any error that
-/// is not a Modern one makes it go on with `initialize` (2026-07-28, Versioning, "Backward
-/// Compatibility with Initialization-Based Versions").
+/// Returns true if the header fault of a `server/discover` may come from a client with a Legacy
+/// transport: some send it without the headers of this revision, or with a Legacy version. A
+/// mismatch error would indicate to such a client that the gateway speaks the Modern era only;
+/// after any error that is not a Modern one it continues with `initialize` (2026-07-28, Versioning,
+/// "Backward Compatibility with Initialization-Based Versions").
 fn is_of_a_legacy_transport(fault: &HeaderFault) -> bool {
     match fault {
         HeaderFault::Mismatch { name, header, .. } if *name == header::PROTOCOL_VERSION => {
@@ -201,7 +201,7 @@ fn is_of_a_legacy_transport(fault: &HeaderFault) -> bool {
 }
 
 fn check_name(said: Option<&str>, named: &str) -> Result<(), Failure> {
-    // The header may be encoded: then it is read before it is compared.
+    // The header may be encoded: it is decoded before the comparison.
     if said == Some(named) && !is_encoded_value(named) {
         return Ok(());
     }
@@ -221,7 +221,7 @@ fn same(name: &HeaderName, said: Option<&str>, body: &str) -> Result<(), HeaderF
     }
 }
 
-/// A header that stands there once, or not at all.
+/// Returns a header that occurs once, or not at all.
 fn single<'a>(sent: SentHeader<'a>, name: &HeaderName) -> Result<Option<&'a str>, HeaderFault> {
     let value =
         sent.single().map_err(|DuplicateHeader| HeaderFault::Duplicate { name: name.clone() })?;

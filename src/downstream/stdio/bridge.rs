@@ -28,8 +28,8 @@ use super::reply::{PipedReply, broken, find_answer, parse_message, unreadable};
 use super::session::OpenPipeSession;
 use super::{BridgeBounds, BridgeEnd, MAX_DEPTH};
 
-/// Serves the client behind `input` and `output` until one of them ends. Behind
-/// the end of the input, what is under way has `patience` to be answered.
+/// Serves the client behind `input` and `output` until one of them ends. After the end of the
+/// input, pending requests have `patience` to be answered.
 ///
 /// # Cancel safety
 /// Dropping the future cuts everything off at once.
@@ -55,7 +55,7 @@ pub async fn serve<E: McpPeer>(
         }
         () = serving => {}
     }
-    // A host that no longer reads delays nothing.
+    // A host that no longer reads must not delay the end.
     let _ = timeout(LAST_WORDS, writing).await;
     BridgeEnd::Input
 }
@@ -69,7 +69,7 @@ pub(in crate::downstream) struct Bridge<E> {
     pub(super) mirror: Mirror,
     under_way: Mutex<HashMap<Id, PendingRequest>>,
     tasks: TaskTracker,
-    /// The input has ended: streams that bring news end.
+    /// The input has ended: notification streams end.
     pub(super) ending: CancellationToken,
     /// Everything ends.
     pub(in crate::downstream) cut: CancellationToken,
@@ -84,9 +84,9 @@ struct PendingRequest {
 /// A client's cancellation of a request.
 #[derive(Default)]
 pub(super) struct ClientCancellation {
-    /// Cancelled when the client does so.
+    /// Cancelled by the client.
     pub(super) told: CancellationToken,
-    /// The message that said so.
+    /// The client's message.
     pub(super) message: OnceLock<Bytes>,
 }
 
@@ -108,8 +108,7 @@ impl<E> Bridge<E> {
         self.under_way.lock()
     }
 
-    /// Notes a request before it is sent: the client may take it back with the
-    /// next line.
+    /// Registers a request before it is sent: the client may cancel it with the next line.
     fn begin(self: &Arc<Self>, id: &Id, method: &Method) -> Result<BridgeSlot<E>, Failure> {
         self.room()?;
         let mut under_way = self.under_way();
@@ -135,13 +134,13 @@ impl<E> Bridge<E> {
         let Some(id) = params.and_then(notification::cancelled_request) else { return };
         let under_way = self.under_way();
         if let Some((_, entry)) = under_way.iter().find(|(other, _)| other.raw() == id.raw()) {
-            // Only the first counts.
+            // Only the first one counts.
             let _ = entry.withdrawal.message.set(line);
             entry.withdrawal.told.cancel();
         }
     }
 
-    /// Does something beside the lines that come, until everything ends.
+    /// Spawns a task beside the input, until everything ends.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
         self.tasks.spawn(async move {
@@ -158,7 +157,7 @@ impl<E> Bridge<E> {
 }
 
 impl<E: McpPeer> Bridge<E> {
-    /// A bridge that nothing has been given yet, and what it has to say.
+    /// Creates a bridge, and the receiver of its output.
     pub(in crate::downstream) fn new(
         endpoint: E,
         bounds: BridgeBounds,
@@ -196,8 +195,8 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 
-    /// Takes one message. What asks for nothing, and what asks for a session,
-    /// is sent before this returns: the order of lines is lost behind this point.
+    /// Takes one message. Notifications, responses and `initialize` are sent before this returns:
+    /// the order of lines is not kept beyond this point.
     pub(in crate::downstream) async fn take(self: &Arc<Self>, line: Bytes) {
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return self.batch(line).await;
@@ -240,8 +239,8 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 
-    /// Sends what no answer is expected to. Without a session it says of
-    /// itself what a Modern message does.
+    /// Sends a message that needs no answer. Outside of a session it has the headers of a Modern
+    /// message.
     pub(super) async fn send_aside(&self, line: Bytes, asked: Option<&PipedRequest>) {
         let headers = match (self.session.current(), asked) {
             (Some(open), _) => open.headers.clone(),
@@ -282,7 +281,7 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 
-    /// Asks for a session; gives the answer, and the session if it is one.
+    /// Sends `initialize`. Returns the answer, and the session if there is one.
     async fn open(
         &self,
         line: Bytes,
@@ -301,7 +300,7 @@ impl<E: McpPeer> Bridge<E> {
         Ok((answer, open))
     }
 
-    /// The message that answers a request; others pass on their way.
+    /// Returns the message that answers a request, and forwards others.
     pub(super) async fn answer_to(
         &self,
         response: Response<E::Body>,
@@ -321,9 +320,8 @@ impl<E: McpPeer> Bridge<E> {
         Err(broken())
     }
 
-    /// Opens a session in the place of a lost one, with the client's own
-    /// words. What changed meanwhile nobody knows, so the client is told that
-    /// everything may have.
+    /// Opens a session in place of a lost one, with the client's own `initialize`. Changes in
+    /// between are unknown, so the client is notified that all lists may have changed.
     pub(super) async fn reopen(
         self: &Arc<Self>,
         lost: &Arc<OpenPipeSession>,
@@ -350,7 +348,7 @@ impl<E: McpPeer> Bridge<E> {
         Ok(())
     }
 
-    /// The headers of a Legacy message: none before `initialize`.
+    /// Returns the headers of a Legacy message: none before `initialize`.
     pub(super) fn session_headers(&self) -> HeaderMap {
         self.session.current().map(|open| open.headers.clone()).unwrap_or_default()
     }
@@ -370,7 +368,7 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 
-    /// The input has ended: lets what is under way be answered, within its time.
+    /// Handles the end of the input: pending requests may be answered within `patience`.
     pub(in crate::downstream) async fn finish(&self, patience: Duration) {
         self.ending.cancel();
         for entry in self.under_way().values().filter(|entry| entry.method == Method::Listen) {
@@ -395,19 +393,19 @@ impl<E: McpPeer> Bridge<E> {
     async fn close(&self, open: &OpenPipeSession) {
         if open.has_id() {
             let request = headers::delete(open.headers.clone());
-            // Whether the endpoint minds is its own affair.
+            // The endpoint's answer does not matter.
             let _ = timeout(FAREWELL, self.endpoint.send(request)).await;
         }
     }
 }
 
-/// How long a message that no answer is expected to may take.
+/// Time limit of a message that needs no answer.
 const ASIDE: Duration = Duration::from_secs(10);
-/// How long the opening of a session may take.
+/// Time limit of opening a session.
 const OPENING: Duration = Duration::from_mins(1);
-/// How long the end of one may take.
+/// Time limit of ending a session.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long the last lines may take to be read.
+/// Time limit of writing the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// When a request may find room again.
+/// Time after which a request may find room again.
 const RETRY: Duration = Duration::from_secs(1);

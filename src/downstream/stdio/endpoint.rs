@@ -1,4 +1,4 @@
-//! The endpoints that a bridge can send its requests to.
+//! Endpoints that a bridge can send its requests to.
 
 use std::sync::Arc;
 
@@ -12,23 +12,22 @@ use crate::upstream::{HttpClient, ResponseBody};
 
 /// An MCP endpoint that answers HTTP-shaped requests.
 pub trait McpPeer: Send + Sync + 'static {
-    /// What its answers are made of.
+    /// The body of its answers.
     type Body: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin;
 
-    /// Sends one request. The URI is the endpoint's own, whatever the request
-    /// says. Dropping the future, or the body of the answer, is the client's
-    /// going away.
+    /// Sends one request. The URI is always the endpoint's own; the request's is ignored. Dropping
+    /// the future, or the body of the answer, means that the client has disconnected.
     fn send(
         &self,
         request: Request<Bytes>,
     ) -> impl Future<Output = Result<Response<Self::Body>, Failure>> + Send;
 
-    /// Whether it wants tools' parameters in headers.
+    /// Returns its need for tools' parameters in headers.
     fn mirroring(&self) -> Mirroring;
 }
 
-/// Whether tools' parameters are mirrored into headers (2026-07-28, Streamable
-/// HTTP, "Custom Headers from Tool Parameters").
+/// Need for tools' parameters in headers (2026-07-28, Streamable HTTP, "Custom Headers from Tool
+/// Parameters").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mirroring {
     /// Mirrored: intermediaries may read them.
@@ -44,7 +43,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// The endpoint at a path such as `/mcp`.
+    /// Creates the endpoint at a path such as `/mcp`.
     pub fn new(mcp: Arc<McpService>, uri: Uri) -> Self {
         Self { mcp, uri }
     }
@@ -59,7 +58,7 @@ impl McpPeer for Here {
         Ok(match self.mcp.authenticate(request, PeerAddress::parent()) {
             Ok(authenticated) => Arc::clone(&self.mcp).serve(authenticated).await,
             Err(Unauthenticated::Refused(response)) => *response,
-            // The parent needs no token.
+            // The parent process needs no token.
             Err(Unauthenticated::Waiting(_)) => refusal(&Failure::IssuerUnavailable),
         })
     }
@@ -73,7 +72,7 @@ impl McpPeer for Here {
 pub struct There(HttpClient);
 
 impl There {
-    /// The endpoint that a client leads to.
+    /// Creates the endpoint that an HTTP client sends to.
     pub fn new(client: HttpClient) -> Self {
         Self(client)
     }

@@ -1,4 +1,4 @@
-//! One request of a bridge, from its line to the lines that answer it.
+//! One request of a bridge, from its line to the lines of its answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::reply::{PipedReply, broken, find_answer, no_answer, parse_message, un
 /// A request in flight.
 pub(super) struct PipedCall<E> {
     pub(super) place: BridgeSlot<E>,
-    /// The request as it came.
+    /// The request as received.
     pub(super) line: Bytes,
     pub(super) asked: PipedRequest,
 }
@@ -39,9 +39,9 @@ impl<E: McpPeer> PipedCall<E> {
             () = withdrawal.told.cancelled() => {}
             () = &mut answering => return,
         }
-        // A Modern request is taken back by dropping it, which comes next. In a
-        // Legacy session it goes on until the endpoint is told; and as the
-        // request may be overtaken by that, it is told again.
+        // A Modern request is cancelled by dropping it, which follows. In a Legacy session it runs
+        // until the endpoint receives the cancellation. The cancellation may overtake the request,
+        // so it is repeated.
         if let (Era::Legacy, Some(message)) = (self.asked.era(), withdrawal.message.get()) {
             for pause in WITHDRAWALS {
                 self.bridge().send_aside(message.clone(), None).await;
@@ -66,7 +66,7 @@ impl<E: McpPeer> PipedCall<E> {
         }
     }
 
-    /// Gives a message to the client, unless it no longer wants any.
+    /// Sends a message to the client, unless the client has cancelled the request.
     async fn give(&self, message: Bytes) {
         if !self.place.withdrawal.told.is_cancelled() {
             self.bridge().output.message(message).await;
@@ -98,7 +98,7 @@ impl<E: McpPeer> PipedCall<E> {
         self.bridge().post(headers, line).await
     }
 
-    /// Passes on what a stream brings, to the answer.
+    /// Forwards the messages of a stream, including the answer.
     async fn follow(&self, mut events: SseReader<E::Body>) -> Result<(), Failure> {
         loop {
             let ended = match events.next_message().await {
@@ -128,8 +128,8 @@ impl<E: McpPeer> PipedCall<E> {
         }
     }
 
-    /// Opens a stream that ended before its answer again, where it told how
-    /// (2025-11-25, Streamable HTTP, "Resumability and Redelivery").
+    /// Reopens a stream that ended before its answer, if it can be resumed (2025-11-25, Streamable
+    /// HTTP, "Resumability and Redelivery").
     async fn resume(&self, point: Option<ResumePoint>) -> Option<SseReader<E::Body>> {
         let mut point = point.filter(|_| self.asked.era() == Era::Legacy)?;
         loop {
@@ -141,7 +141,7 @@ impl<E: McpPeer> PipedCall<E> {
                         events.continue_from(point);
                         return Some(events);
                     }
-                    // What it says will be the same the next time.
+                    // A repetition would get the same response.
                     Ok(PipedReply::Whole(..)) => return None,
                     Err(_) => {}
                 }
@@ -150,8 +150,8 @@ impl<E: McpPeer> PipedCall<E> {
         }
     }
 
-    /// The stream is gone. A subscription that ends without its answer is told
-    /// of by a notification (2026-07-28, Cancellation).
+    /// Handles the loss of the stream. A subscription that ends without its answer is reported by a
+    /// notification (2026-07-28, Cancellation).
     async fn break_off(&self, why: Failure) -> Result<(), Failure> {
         if self.asked.method != Method::Listen {
             return Err(why);
@@ -160,7 +160,7 @@ impl<E: McpPeer> PipedCall<E> {
         Ok(())
     }
 
-    /// Reads what the answer tells of tools, if it does.
+    /// Learns the tools' mirrored parameters from the answer to a list request.
     fn learn(&self, answer: &Bytes) {
         if self.bridge().mirror.learns_from(&self.asked)
             && let Ok(Frame::Response { response: Answer::Result(raw), .. }) =
@@ -170,7 +170,7 @@ impl<E: McpPeer> PipedCall<E> {
         }
     }
 
-    /// Whether the endpoint refused a call because its headers and body disagree.
+    /// Returns true if the endpoint refused a call because its headers and body disagree.
     fn misses_headers(&self, reply: &PipedReply<E::Body>) -> bool {
         let PipedReply::Whole(StatusCode::BAD_REQUEST, body) = reply else { return false };
         if !self.bridge().mirror.concerns(&self.asked) {
@@ -182,8 +182,8 @@ impl<E: McpPeer> PipedCall<E> {
         matches!(Judged::parse(response), Ok(Judged::Error(error)) if error.code() == code::HEADER_MISMATCH)
     }
 
-    /// Asks for the list that tells which parameters are mirrored; whether that
-    /// is known now.
+    /// Requests the list of tools to learn the mirrored parameters. Returns true if those of this
+    /// call are known then.
     async fn learn_headers(&self) -> bool {
         let params = self.asked.params.as_ref();
         let meta = params.and_then(|params| params.raw().get(params.meta_span()?));
@@ -204,7 +204,7 @@ impl<E: McpPeer> PipedCall<E> {
         client: &Value,
         cursor: Option<&str>,
     ) -> Result<Option<String>, Failure> {
-        // Each POST is an exchange of its own: the id meets no other.
+        // Each POST is an exchange of its own: the id cannot collide.
         let own = Id::number(0);
         let mut params = json!({ meta::META: client });
         if let (Some(cursor), Some(params)) = (cursor, params.as_object_mut()) {
@@ -226,8 +226,8 @@ impl<E: McpPeer> PipedCall<E> {
 }
 
 impl<E: McpPeer> Bridge<E> {
-    /// Sends what belongs to the session, such as the request `id`. A session
-    /// that the endpoint has lost is opened anew, once.
+    /// Sends a message of the session, such as the request `id`. A session that the endpoint has
+    /// lost is opened anew, once.
     async fn send_in_session(
         self: &Arc<Self>,
         line: &Bytes,
@@ -251,7 +251,7 @@ impl<E: McpPeer> Bridge<E> {
     }
 }
 
-/// An array of messages, which 2025-03-26 knows.
+/// An array of messages (2025-03-26).
 pub(super) struct Batch<E> {
     pub(super) bridge: Arc<Bridge<E>>,
     pub(super) line: Bytes,
@@ -283,9 +283,8 @@ impl<E: McpPeer> Batch<E> {
     }
 }
 
-/// How long a request that was taken back may go on after each time that the
-/// endpoint was told.
+/// Times for a cancelled request to end after each cancellation sent to the endpoint.
 const WITHDRAWALS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
-/// How many pages of a list are read for one call.
+/// Limit of the list pages that are read for one call.
 const PAGES: usize = 100;

@@ -1,4 +1,4 @@
-//! The HTTP headers that stand for what a line says in its message.
+//! HTTP headers derived from a line's message.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http_header};
@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, header as http
 use crate::call::Params;
 use crate::mcp::{Era, MediaType, Method, ProtocolVersion, encode_value, header};
 
-/// A request as its line has it.
+/// A request as parsed from its line.
 #[derive(Debug)]
 pub(super) struct PipedRequest {
     pub(super) method: Method,
-    /// Unreadable ones are for the endpoint to refuse.
+    /// Invalid ones are left for the endpoint to refuse.
     pub(super) params: Option<Params>,
     /// The version in `_meta`.
     version: Option<String>,
@@ -23,7 +23,7 @@ impl PipedRequest {
         Self { method: Method::parse(method), params, version: meta.and_then(|meta| meta.version) }
     }
 
-    /// How the client opens tells its era (2026-07-28, Versioning, "Backward
+    /// Detects the era from the client's opening (2026-07-28, Versioning, "Backward
     /// Compatibility").
     pub(super) fn era(&self) -> Era {
         if self.version.is_some() || self.method.is_modern_only() {
@@ -33,8 +33,8 @@ impl PipedRequest {
         }
     }
 
-    /// The headers that mirror a Modern request (2026-07-28, Streamable HTTP,
-    /// "Request Metadata").
+    /// Returns the headers that mirror a Modern request (2026-07-28, Streamable HTTP, "Request
+    /// Metadata").
     pub(super) fn mirrored(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(8);
         let version = self.version.as_deref().unwrap_or(ProtocolVersion::LATEST_MODERN.as_str());
@@ -55,14 +55,14 @@ impl PipedRequest {
     }
 }
 
-/// A POST of one message.
+/// Builds a POST of one message.
 pub(super) fn post(mut headers: HeaderMap, body: Bytes) -> Request<Bytes> {
     headers.insert(http_header::CONTENT_TYPE, MediaType::JSON);
     headers.insert(http_header::ACCEPT, MediaType::JSON_OR_EVENTS);
     request(HttpMethod::POST, headers, body)
 }
 
-/// A GET of a stream, behind an event if one is named.
+/// Builds a GET of a stream, after this event if there is one.
 pub(super) fn get(mut headers: HeaderMap, last_id: Option<HeaderValue>) -> Request<Bytes> {
     headers.insert(http_header::ACCEPT, MediaType::EVENTS);
     if let Some(id) = last_id {
@@ -71,7 +71,7 @@ pub(super) fn get(mut headers: HeaderMap, last_id: Option<HeaderValue>) -> Reque
     request(HttpMethod::GET, headers, Bytes::new())
 }
 
-/// The end of a session.
+/// Builds the request that ends a session.
 pub(super) fn delete(headers: HeaderMap) -> Request<Bytes> {
     request(HttpMethod::DELETE, headers, Bytes::new())
 }

@@ -1,8 +1,8 @@
 //! Tools' parameters in headers, for an endpoint behind a network.
 //!
-//! Which parameters a tool mirrors stands in its schema, which only the client
-//! has asked for: the bridge reads the lists that pass by, and asks itself
-//! where the endpoint says that something is missing.
+//! A tool's schema declares its mirrored parameters, and only the client requests schemas: the
+//! bridge reads the lists that pass by. If the endpoint reports a missing header, the bridge
+//! requests the list itself.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::mcp::Method;
 use super::endpoint::Mirroring;
 use super::headers::PipedRequest;
 
-/// What is known of tools' mirrored parameters.
+/// Known mirrored parameters of tools.
 pub(super) struct Mirror {
     mirroring: Mirroring,
-    /// Tools that mirror any, by name.
+    /// Tools with mirrored parameters, by name.
     known: Mutex<HashMap<String, Vec<ParamHeader>>>,
 }
 
@@ -30,17 +30,17 @@ impl Mirror {
         Self { mirroring, known: Mutex::default() }
     }
 
-    /// Whether the endpoint may miss headers of this request.
+    /// Returns true if this request may need mirrored headers.
     pub(super) fn concerns(&self, asked: &PipedRequest) -> bool {
         self.mirroring == Mirroring::Wanted && asked.method == Method::ToolsCall
     }
 
-    /// Whether the answer to this request tells of tools.
+    /// Returns true if the answer to this request describes tools.
     pub(super) fn learns_from(&self, asked: &PipedRequest) -> bool {
         self.mirroring == Mirroring::Wanted && asked.method == Method::ToolsList
     }
 
-    /// The headers that mirror a call's parameters, as far as it is known.
+    /// Returns the headers that mirror a call's parameters, as far as they are known.
     pub(super) fn headers(&self, asked: &PipedRequest) -> Vec<(HeaderName, HeaderValue)> {
         let Some(params) = asked.params.as_ref().filter(|_| self.concerns(asked)) else {
             return Vec::new();
@@ -50,7 +50,7 @@ impl Mirror {
         tool.map(|tool| headers_for(tool, params.arguments())).unwrap_or_default()
     }
 
-    /// Reads the raw result of `tools/list`; gives the cursor of the next page.
+    /// Reads the raw result of `tools/list`. Returns the cursor of the next page.
     pub(super) fn learn(&self, raw: &[u8]) -> Option<String> {
         let list: ToolList = jsonrpc::object(raw).ok()?;
         let mut known = self.known();
@@ -88,7 +88,7 @@ struct MirroredTool {
     input_schema: Map<String, Value>,
 }
 
-/// The most tools with mirrored parameters that are remembered.
+/// Limit of the remembered tools with mirrored parameters.
 const MOST: usize = 10_000;
 
 #[cfg(test)]

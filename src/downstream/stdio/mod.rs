@@ -1,20 +1,16 @@
 //! The gateway as a stdio server: lines in, lines out.
 //!
-//! A host that can only start a process gets what HTTP clients get, by a
-//! bridge: each message that comes as a line becomes an HTTP-shaped request to
-//! an [`McpPeer`], and what comes back, as JSON or as events, becomes lines.
-//! The endpoint is the one of this process ([`Here`]) or a gateway elsewhere
-//! ([`There`]); the bridge does not know which. The bridge answers no MCP
-//! request itself, so every host receives what HTTP clients receive.
+//! A host that can only start a process gets the same service as HTTP clients, by a bridge. Each
+//! message that arrives as a line becomes an HTTP-shaped request to an [`McpPeer`]; the response,
+//! JSON or events, becomes lines. The endpoint is the one of this process ([`Here`]) or a remote
+//! gateway ([`There`]); the bridge does not know which. The bridge answers no MCP request itself.
 //!
-//! What stands in HTTP's headers the bridge adds: for a Modern message what
-//! its body says ([`headers`]), for a Legacy one the session that `initialize`
-//! opened ([`session`]). What HTTP says by closing a stream is said by
-//! `notifications/cancelled` here, in both directions.
+//! The bridge adds the HTTP headers: for a Modern message they mirror its body ([`headers`]), for a
+//! Legacy one they contain the session that `initialize` opened ([`session`]). Closing a stream in
+//! HTTP corresponds to `notifications/cancelled` here, in both directions.
 //!
-//! Requests are under way side by side and answered as they come. Bounded are
-//! the line, the answer, and how many requests are under way; a host that does
-//! not read makes the bridge stop reading in turn.
+//! Requests run concurrently and are answered as they complete. Lines, answers and the number of
+//! pending requests are bounded. A host that does not read makes the bridge stop reading in turn.
 
 mod bridge;
 mod endpoint;
@@ -35,11 +31,11 @@ pub(super) use output::{OutputBudget, OutputLines};
 /// The limits of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeBounds {
-    /// The most bytes of a line that comes.
+    /// Limit of the bytes of an input line.
     pub line: usize,
-    /// The most bytes of an answer, or of one event.
+    /// Limit of the bytes of an answer, or of one event.
     pub answer: usize,
-    /// How many requests may be under way.
+    /// Limit of pending requests.
     pub in_flight: usize,
 }
 
@@ -49,15 +45,14 @@ impl Default for BridgeBounds {
     }
 }
 
-/// Why a bridge ended.
+/// Reasons for the end of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BridgeEnd {
-    /// The host closed the input. What was under way has been answered, or
-    /// had its time.
+    /// The host closed the input. Pending requests were answered, or cut off after their time.
     Input,
-    /// Nobody reads the output.
+    /// The host no longer reads the output.
     Output,
 }
 
-/// How deep a message may nest, in either direction. The endpoint may allow less.
+/// Limit of a message's nesting, in either direction. The endpoint may have a lower one.
 const MAX_DEPTH: usize = MAX_CLIENT_DEPTH as usize;

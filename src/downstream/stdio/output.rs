@@ -13,17 +13,17 @@ use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
 use super::MAX_DEPTH;
 
-/// The queue of messages to be written.
+/// The queue of messages to write.
 #[derive(Clone)]
 pub(super) struct LineOutput {
     lines: mpsc::Sender<Item>,
     budget: Option<OutputBudget>,
 }
 
-/// How many bytes of messages may wait for the clients of many outputs.
+/// Limits of the bytes that wait for the clients of many outputs.
 #[derive(Clone)]
 pub(in crate::downstream) struct OutputBudget {
-    /// What waits for all of them.
+    /// The waiting bytes of all of them.
     pub(in crate::downstream) unread: Arc<SharedAmount>,
     /// The client of this output.
     pub(in crate::downstream) holder: Holder,
@@ -35,7 +35,7 @@ enum Item {
     Last,
 }
 
-/// What was given to be written.
+/// Receiver of the messages to write.
 pub(in crate::downstream) struct OutputLines(mpsc::Receiver<Item>);
 
 impl LineOutput {
@@ -44,10 +44,9 @@ impl LineOutput {
         (Self { lines, budget }, OutputLines(receiver))
     }
 
-    /// Gives a message to be written, and waits where the host does not read.
-    /// Line breaks, which JSON has only between its tokens, become spaces. Of
-    /// what the budget does not allow, answers become errors, and the rest is
-    /// dropped.
+    /// Queues a message, and waits while the host does not read. Line breaks, which JSON has only
+    /// between its tokens, become spaces. Over the budget, answers become errors, and other
+    /// messages are dropped.
     pub(super) async fn message(&self, message: Bytes) {
         let share = self.budget.as_ref().map(|budget| budget.take(message.len())).transpose();
         let item = match share {
@@ -63,18 +62,18 @@ impl LineOutput {
                 Item::Line(error, None)
             }
         };
-        // If nothing reads any more, the writer of the output reports it.
+        // If the output is no longer read, its writer reports it.
         let _ = self.lines.send(item).await;
     }
 
-    /// Nothing comes after this.
+    /// Closes the queue.
     pub(super) async fn last(&self) {
         let _ = self.lines.send(Item::Last).await;
     }
 }
 
 impl OutputBudget {
-    /// Takes the bytes of a message; one always fits if nothing else waits.
+    /// Takes the bytes of a message; one always fits if no other waits.
     fn take(&self, bytes: usize) -> Result<Share, BoundReached> {
         let ShareBounds { all, each } = self.bounds;
         let bounds = ShareBounds { all: all.max(bytes), each: each.max(bytes) };
@@ -83,7 +82,7 @@ impl OutputBudget {
 }
 
 impl OutputLines {
-    /// The next message; `None` behind the last.
+    /// Returns the next message; `None` after the last.
     ///
     /// # Cancel safety
     /// Safe.
@@ -97,10 +96,10 @@ impl OutputLines {
         }
     }
 
-    /// Writes until nothing more comes.
+    /// Writes until the queue is closed.
     ///
     /// # Errors
-    /// Where nobody reads.
+    /// The output is no longer read.
     pub(super) async fn write(mut self, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
         let mut batch = BytesMut::with_capacity(BATCH);
         while let Some(item) = self.0.recv().await {
@@ -132,7 +131,7 @@ impl OutputLines {
     }
 }
 
-/// What a client is told instead of an answer, or of a batch of them.
+/// Builds the error for the client in place of an answer, or of a batch of them.
 fn instead_of(message: &Bytes) -> Option<Bytes> {
     let id = match jsonrpc::parse(message, MAX_DEPTH) {
         Ok(Frame::Response { id, .. }) => id,
@@ -152,9 +151,9 @@ fn on_one_line(message: Bytes) -> Bytes {
     flat.freeze()
 }
 
-/// Messages that wait to be written.
+/// Limit of messages that wait to be written.
 const WAITING: usize = 64;
-/// How many bytes are written at once.
+/// Bytes written at once.
 const BATCH: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What comes back from an endpoint.
+//! Replies of an endpoint.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -14,15 +14,15 @@ use crate::upstream::is_session_lost;
 
 use super::MAX_DEPTH;
 
-/// An answer whose head has come.
+/// A reply after its head.
 #[expect(
     clippy::large_enum_variant,
     reason = "it lives for a moment, and most answers that count are events"
 )]
 pub(super) enum PipedReply<B> {
-    /// In one piece.
+    /// A whole body.
     Whole(StatusCode, Bytes),
-    /// Bit by bit.
+    /// An event stream.
     Events(SseReader<B>),
 }
 
@@ -36,13 +36,14 @@ impl<B: Body<Data = Bytes> + Unpin> PipedReply<B> {
         Ok(Self::Whole(status, body))
     }
 
-    /// Whether the endpoint does not know the session of the request `asked`.
+    /// Returns true if the endpoint does not know the session of the request `asked`.
     pub(super) fn is_session_lost(&self, asked: Option<&Id>) -> bool {
         matches!(self, Self::Whole(status, body) if is_session_lost(*status, body, asked))
     }
 }
 
-/// The message that answers the request `id`, made of a whole body. A large one is read elsewhere.
+/// Returns the message that answers the request `id`, from a whole body. A large one is parsed on
+/// another thread.
 pub(super) async fn find_answer(
     status: StatusCode,
     body: Bytes,
@@ -53,7 +54,7 @@ pub(super) async fn find_answer(
     found.map_err(|_| InternalFault::LargeWork)?
 }
 
-/// Parses a message of an endpoint, elsewhere if it is large.
+/// Parses a message of an endpoint, on another thread if it is large.
 pub(super) async fn parse_message(data: &Bytes) -> Result<Result<Frame, FrameFault>, Failure> {
     let data = data.clone();
     let parsed = work_on(data.len(), move || jsonrpc::parse(&data, MAX_DEPTH)).await;
@@ -63,7 +64,7 @@ pub(super) async fn parse_message(data: &Bytes) -> Result<Result<Frame, FrameFau
 fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure> {
     match jsonrpc::parse(&body, MAX_DEPTH) {
         Ok(Frame::Response { id: Some(theirs), .. }) if theirs == *id => Ok(body),
-        // Refused before, or without, reading as far as the id.
+        // The request was refused before its id was read.
         Ok(Frame::Response { response: Answer::Error(raw), .. }) => {
             Ok(jsonrpc::error(Some(id), &raw))
         }
@@ -71,7 +72,7 @@ fn answer_in(status: StatusCode, body: Bytes, id: &Id) -> Result<Bytes, Failure>
     }
 }
 
-/// The failure of an HTTP response that carries no answer.
+/// Returns the failure of an HTTP response without an answer.
 pub(super) fn no_answer(status: StatusCode) -> Failure {
     GatewayFault::Status { status }.into()
 }
@@ -80,7 +81,7 @@ pub(super) fn broken() -> Failure {
     GatewayFault::Transport(ServerFault::Disconnected).into()
 }
 
-/// The failure of a body that could not be read.
+/// Returns the failure of a body that could not be read.
 pub(super) fn unreadable<E>(error: BodyError<E>) -> Failure {
     match error {
         BodyError::TooLarge { limit } => {

@@ -1,7 +1,6 @@
-//! The Legacy session that a stdio client knows nothing of: on a pipe the
-//! process is the session. Here it is the endpoint's `Mcp-Session-Id`, opened
-//! with the client's own `initialize`, and opened again by the same words when
-//! the endpoint has lost it.
+//! The Legacy session behind a stdio client. On a pipe the process is the session, so the client
+//! does not see one. At the endpoint it is an `Mcp-Session-Id`, opened with the client's own
+//! `initialize`, and opened again with the same message when the endpoint has lost it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,23 +13,23 @@ use tokio_util::sync::CancellationToken;
 use crate::jsonrpc::{self, Id};
 use crate::mcp::{header, notification};
 
-/// A session that is open, as far as is known.
+/// A session that is presumably open.
 pub(super) struct OpenPipeSession {
-    /// What goes with every request in it.
+    /// Headers of every request in it.
     pub(super) headers: HeaderMap,
-    /// The request that it was opened with, and its id.
+    /// The request that opened it, and its id.
     pub(super) initialize: (Bytes, Id),
-    /// The kinds of list that its changes are told of.
+    /// Notifications for the kinds of lists with changes that the server announces.
     tells: Vec<&'static str>,
-    /// The client has said `initialized`.
+    /// The client has sent `initialized`.
     ready: AtomicBool,
-    /// Cancelled when another takes its place.
+    /// Cancelled when another session replaces it.
     pub(super) closed: CancellationToken,
 }
 
 impl OpenPipeSession {
-    /// A session that an answer to `initialize` opened, by its id in the
-    /// head and its raw result.
+    /// Creates the session that an answer to `initialize` opened, from its id in the head and its
+    /// raw result.
     pub(super) fn new(initialize: (Bytes, Id), id: Option<HeaderValue>, result: &[u8]) -> Self {
         let said: PipeInitializeParams = jsonrpc::object(result).unwrap_or_default();
         let mut headers = HeaderMap::new();
@@ -58,12 +57,12 @@ impl OpenPipeSession {
         }
     }
 
-    /// Whether the endpoint keeps it under an id, which can be lost.
+    /// Returns true if the endpoint keeps it under an id, which can be lost.
     pub(super) fn has_id(&self) -> bool {
         self.headers.contains_key(header::SESSION_ID)
     }
 
-    /// Notes that the client is ready; true the first time.
+    /// Notes that the client is ready. Returns true the first time.
     pub(super) fn is_now_ready(&self) -> bool {
         !self.ready.swap(true, Ordering::Relaxed)
     }
@@ -72,7 +71,7 @@ impl OpenPipeSession {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Notifications that every list may be another.
+    /// Returns notifications that every list may have changed.
     pub(super) fn all_changed(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.tells.iter().map(|changed| jsonrpc::notification(changed, None))
     }

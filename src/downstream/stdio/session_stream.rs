@@ -1,4 +1,4 @@
-//! The stream on which a Legacy session hears what belongs to no request.
+//! The stream of a Legacy session for messages outside of requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,7 @@ use super::reply::PipedReply;
 use super::session::OpenPipeSession;
 
 impl<E: McpPeer> Bridge<E> {
-    /// Keeps the stream open for as long as the session is. Ends where the
-    /// endpoint offers none.
+    /// Keeps the stream open for as long as the session is. Ends if the endpoint offers none.
     pub(super) async fn news(self: &Arc<Self>, open: &Arc<OpenPipeSession>) {
         let mut backoff = Backoff::new(FIRST_WAIT, LAST_WAIT);
         let mut point: Option<ResumePoint> = None;
@@ -52,8 +51,8 @@ impl<E: McpPeer> Bridge<E> {
         }
     }
 
-    /// Opens a session in the place of a lost one, in a task of its own: this
-    /// one ends with the lost session.
+    /// Opens a session in place of a lost one, in a task of its own: this one ends with the lost
+    /// session.
     async fn reopen_later(self: &Arc<Self>, lost: &Arc<OpenPipeSession>) -> bool {
         let (bridge, lost) = (Arc::clone(self), Arc::clone(lost));
         let reopened = tokio::spawn(async move { bridge.reopen(&lost).await });
@@ -63,7 +62,7 @@ impl<E: McpPeer> Bridge<E> {
     async fn pass_on(&self, events: &mut SseReader<E::Body>) {
         while let Ok(Some(data)) = events.next_message().await {
             match jsonrpc::parse(&data, MAX_DEPTH) {
-                // What answers a request comes on that request's own stream.
+                // Answers arrive on the stream of their own request.
                 Ok(Frame::Response { .. }) => {}
                 Ok(_) => self.output.message(data).await,
                 Err(fault) => tracing::warn!(%fault, "the gateway sent no message"),
@@ -74,5 +73,5 @@ impl<E: McpPeer> Bridge<E> {
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_mins(1);
-/// However soon the endpoint wants to be asked again.
+/// Lower bound of the endpoint's reconnection delay.
 const SOONEST: Duration = Duration::from_millis(50);
