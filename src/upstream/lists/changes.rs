@@ -1,4 +1,4 @@
-//! The lists of one instance that may have changed since they were last requested.
+//! Lists of one instance that may have changed since they were last requested.
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::catalog::{ByKind, Kind};
 use crate::clock;
 
-/// The lists that may have changed, each with the time at which that became known.
+/// Lists that may have changed, each with the time of its first unrequested change.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct ChangedLists {
     since: Mutex<ByKind<Option<Instant>>>,
@@ -18,7 +18,7 @@ pub(in crate::upstream) struct ChangedLists {
 }
 
 impl ChangedLists {
-    /// Notes that these lists may have changed.
+    /// Records that these lists may have changed.
     pub(in crate::upstream) fn mark(&self, kinds: &[Kind]) {
         let now = clock::now();
         {
@@ -31,12 +31,12 @@ impl ChangedLists {
         self.changed.notify_one();
     }
 
-    /// Notes that all lists may have changed.
+    /// Records that all lists may have changed.
     pub(in crate::upstream) fn mark_all(&self) {
         self.mark(&Kind::ALL);
     }
 
-    /// The lists that may have changed, and since when.
+    /// Returns the lists that may have changed, with the times of the changes.
     pub(super) fn pending(&self) -> ByKind<Option<Instant>> {
         *self.since.lock()
     }
@@ -49,13 +49,13 @@ impl ChangedLists {
         }
     }
 
-    /// Notes the end of a request. Others may be due.
+    /// Records the end of a request. Others may be due.
     pub(in crate::upstream) fn settle(&self) {
         let is_due = self.pending() != ByKind::default();
         self.is_due.send_if_modified(|due| std::mem::replace(due, is_due) != is_due);
     }
 
-    /// Forgets all changes: the lists are requested when the next connection is opened.
+    /// Forgets all changes, because opening the next connection requests all lists.
     pub(in crate::upstream) fn clear(&self) {
         self.take(ByKind::from_fn(|_| true));
         self.settle();
@@ -69,7 +69,7 @@ impl ChangedLists {
         self.changed.notified().await;
     }
 
-    /// The state of the requests: true while one is due or under way.
+    /// Returns the state of the requests: true while one is due or in progress.
     pub(in crate::upstream) fn watch_due(&self) -> watch::Receiver<bool> {
         self.is_due.subscribe()
     }

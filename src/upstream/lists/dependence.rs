@@ -1,10 +1,11 @@
-//! The comparison of a child process's lists between clients that differ in capabilities or era.
+//! Comparison of a child process's lists between clients that differ in capabilities or era.
 //!
-//! A Legacy child receives the capabilities when it starts, so every set of them takes a process
-//! of its own, and so does each era of a server that speaks both. Hardly any server lists other
-//! tools for them. The gateway compares once per server version: a Legacy child that receives all
-//! capabilities lists and ends. If its lists equal those of the main instance, all clients share
-//! them, and a process for particular capabilities starts with the first call that needs it.
+//! A Legacy child receives the capabilities when it starts. So each set of capabilities requires a
+//! separate process, and so does each era of a server that speaks both. Few servers return
+//! different lists for them. The gateway compares once per server version: a Legacy child that
+//! receives all capabilities lists and ends. If its lists equal those of the main instance, all
+//! clients share them, and a process for particular capabilities starts with the first call that
+//! needs it.
 
 use serde_json::Value;
 
@@ -40,8 +41,8 @@ pub struct DependenceVerdict {
 }
 
 impl ServerShared {
-    /// The declaration whose list is requested for clients of this one; `None`
-    /// if they have the list of the main instance.
+    /// Returns the declaration under which a client's list is requested, or `None` if the client
+    /// has the list of the main instance.
     pub(in crate::upstream) fn declaration_to_list(
         &self,
         told: ClientDeclaration,
@@ -57,8 +58,8 @@ impl ServerShared {
         }
     }
 
-    /// Returns true if a child of a server of both eras is known to list the same for these Legacy
-    /// clients as the main instance, which reports changes.
+    /// Returns true if a child of a server of both eras is known to return the same list to these
+    /// Legacy clients as the main instance, which reports changes.
     fn lists_the_same_in_legacy(&self, told: &ClientDeclaration) -> bool {
         let (base, own) = (self.lists.base.load(), self.lists.of(told));
         let is_same =
@@ -70,7 +71,8 @@ impl ServerShared {
         matches!(self.config.target, ServerKind::Command(_))
     }
 
-    /// The declaration of all capabilities that matter to a Legacy child, if these are among them.
+    /// Returns the declaration of all capabilities that matter to a Legacy child, if it includes
+    /// these.
     fn full_declaration(&self, told: &ClientDeclaration) -> Option<ClientDeclaration> {
         let legacy = |version: &ProtocolVersion| version.era() == Era::Legacy;
         let version = match told.other_era {
@@ -99,7 +101,7 @@ impl Instance {
         self.kin.lists.dependence() == ListDependence::Independent && self.finds_out()
     }
 
-    /// Learns from a list that was returned to clients of its own declaration.
+    /// Updates the comparison from a list that was returned to clients of its own declaration.
     pub(super) fn learn_dependence(&self, list: &ServerList, part: ListingPart) {
         let (lists, told) = (&self.kin.lists, &self.owner.told);
         let Some(all) = self.kin.full_declaration(told) else { return };
@@ -117,8 +119,7 @@ impl Instance {
         }
     }
 
-    /// Records that the instance has ended: the list of all clients is that of
-    /// its clients again.
+    /// Records that the instance has ended. Its clients return to the list for all clients.
     pub(in crate::upstream) fn forget_own_list(&self) {
         let (lists, told) = (&self.kin.lists, &self.owner.told);
         let is_own = self.owner.lists() && !self.is_main();
@@ -131,8 +132,8 @@ impl Instance {
         }
     }
 
-    /// Records that the instance could not be listed. The failure of an instance in an era that
-    /// the server may not speak at all is no result of the comparison.
+    /// Records that the instance could not be listed. The failure of an instance in an era that the
+    /// server may not speak at all is not a result of the comparison.
     pub(in crate::upstream) fn give_up_on_list(&self) {
         let (lists, told) = (&self.kin.lists, &self.owner.told);
         let is_all = || self.kin.full_declaration(told).is_some_and(|all| all == *told);
@@ -144,7 +145,7 @@ impl Instance {
     }
 }
 
-/// Declaration of every capability that servers are known to choose their lists by.
+/// Returns the declaration of all capabilities by which servers are known to choose their lists.
 fn declare_all(version: ProtocolVersion) -> ClientDeclaration {
     ClientDeclaration::new(version, &Abilities::of(ALL.as_bytes(), ProtocolVersion::LATEST_LEGACY))
 }
@@ -159,7 +160,7 @@ fn is_among_all(told: &ClientDeclaration) -> bool {
     })
 }
 
-/// The capabilities that servers are known to choose their lists by.
+/// Capabilities by which servers are known to choose their lists.
 const ALL: &str = r#"{
     "elicitation": { "form": {}, "url": {} },
     "extensions": { "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html;profile=mcp-app"] } },

@@ -1,4 +1,4 @@
-//! Keeps the lists of a server for the next run of the gateway.
+//! Storage of a server's lists for the next run of the gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ impl ServerShared {
         }
     }
 
-    /// Has what is known of the server kept soon. Does not wait.
+    /// Requests the storage of the server's data. Does not wait.
     pub(in crate::upstream) fn keep_soon(&self) {
         self.unkept.notify_one();
     }
@@ -27,14 +27,14 @@ impl ServerShared {
     async fn keep_lists(self: Arc<Self>, store: Arc<ListStore>) {
         loop {
             tokio::select! {
-                // First what is to be kept: the next run needs it.
+                // Pending changes first, because the next run needs them.
                 biased;
                 () = self.unkept.notified() => {}
                 () = self.stop.cancelled() => return,
             }
             // Several lists arrive together.
             let _ = timeout(PAUSE, self.stop.cancelled()).await;
-            // A server that was replaced leaves the file to the one that replaces it.
+            // A server that was replaced leaves the file to its replacement.
             if self.users.is_closed() {
                 return;
             }
@@ -44,7 +44,7 @@ impl ServerShared {
         }
     }
 
-    /// What is known of the server, once it has returned its lists in this run.
+    /// Returns the data of the server, once it has returned its lists in this run.
     fn known_server(&self) -> Option<KnownServer> {
         let lists = &self.lists;
         let base = lists.base.load_full().filter(|_| lists.is_current.load(Ordering::Acquire))?;
@@ -65,5 +65,5 @@ impl ServerShared {
     }
 }
 
-/// How long a change waits for further ones.
+/// Time that a change waits for further ones.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -24,19 +24,19 @@ use crate::upstream::UpstreamError;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::transport::peer::{AssumedLists, Peer, modern_params_for, refused};
 
-/// The lists that a server returned.
+/// Lists that a server returned.
 pub(in crate::upstream) struct FetchedLists {
-    /// The raw elements of all pages; `None` for a list that failed.
+    /// Raw elements of all pages. `None` for a list that failed.
     pub(in crate::upstream) lists: ByKind<Option<Vec<Bytes>>>,
     /// The server's caching hints, over all pages.
     pub(in crate::upstream) freshness: ByKind<Freshness>,
-    /// The errors of the lists that failed.
+    /// Errors of the lists that failed.
     pub(in crate::upstream) failures: Vec<(Kind, UpstreamError)>,
-    /// The flaws at which lists ended.
+    /// Flaws at which lists ended.
     pub(in crate::upstream) flaws: Vec<(Kind, CursorFlaw)>,
 }
 
-/// A cursor that leads to no further page. The entries of all pages before it count.
+/// A cursor that leads to no further page. The entries of all earlier pages count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(in crate::upstream) enum CursorFlaw {
     /// It is the empty string.
@@ -45,13 +45,13 @@ pub(in crate::upstream) enum CursorFlaw {
     /// It led to an earlier page.
     #[error("the list ends at a nextCursor that the server returned before")]
     Repeated,
-    /// It is no string.
+    /// It is not a string.
     #[error("the list ends at a nextCursor that is no string")]
     NotText,
 }
 
 impl FetchedLists {
-    /// The missing lists that a retry may return.
+    /// Returns the missing lists that a retry may return.
     pub(in crate::upstream) fn retried_kinds(&self) -> ByKind<bool> {
         let is_settled = |fault: &UpstreamError| {
             matches!(fault, UpstreamError::Refused { .. } | UpstreamError::EndlessList { .. })
@@ -65,13 +65,13 @@ impl FetchedLists {
 /// Limits of a list request.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::upstream) struct ListingLimits {
-    /// The most elements of one list.
+    /// Maximum number of elements of one list.
     pub(in crate::upstream) items: usize,
-    /// The most pages of one list.
+    /// Maximum number of pages of one list.
     pub(in crate::upstream) pages: usize,
-    /// The most bytes of all pages of all lists together.
+    /// Maximum size in bytes of all pages of all lists together.
     pub(in crate::upstream) bytes: usize,
-    /// The timeout for all lists.
+    /// Timeout for all lists.
     pub(in crate::upstream) time: Duration,
 }
 
@@ -85,18 +85,18 @@ struct Fetched {
 }
 
 impl Fetched {
-    /// A list without entries so far.
+    /// Creates a list without entries.
     fn new(freshness: Freshness) -> Self {
         Self { items: Vec::new(), freshness, flaw: None, exists: true }
     }
 
-    /// The list of a server that does not have it.
+    /// Creates the list of a server that does not have it.
     fn missing(freshness: Freshness) -> Self {
         Self { exists: false, ..Self::new(freshness) }
     }
 }
 
-/// A page of a list. Members that do not decide its entries may have any value.
+/// A page of a list. Members that do not affect its entries may have any value.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NativeListPage<'a> {
@@ -130,7 +130,7 @@ impl<'a> NativeListPage<'a> {
         items.unwrap_or_default()
     }
 
-    /// The cursor of the next page; `None` on the last one.
+    /// Returns the cursor of the next page, or `None` on the last one.
     ///
     /// # Errors
     /// [`CursorFlaw`] if there is a cursor that leads to no further page.
@@ -144,18 +144,18 @@ impl<'a> NativeListPage<'a> {
     }
 }
 
-/// Requests all pages of the lists of these kinds, as the server offers them to a client with
-/// these raw capabilities.
+/// Requests all pages of the lists of these kinds, as the server offers them to a client with these
+/// raw capabilities.
 ///
 /// # Errors
-/// The first list's [`UpstreamError`] if all lists failed.
+/// The [`UpstreamError`] of the first list if all lists failed.
 pub(in crate::upstream) async fn fetch(
     connection: &ServerConnection,
     capabilities: &Bytes,
     (kinds, bounds): (&ByKind<bool>, ListingLimits),
 ) -> Result<FetchedLists, UpstreamError> {
     let read = AtomicUsize::new(0);
-    // The gateway itself declares what an HTTP API has.
+    // The lists of an HTTP API are declared by the gateway itself.
     let is_api = matches!(connection, ServerConnection::OpenApi(_));
     let is_assuming = !is_api && connection.peer().awaits_assumption();
     let read = &read;
@@ -194,13 +194,13 @@ pub(in crate::upstream) async fn fetch(
     }
     if asking.is_assuming && listing.failures.is_empty() {
         let assumed = assume_lists(connection.peer(), &found);
-        // Another task may have asked at the same time.
+        // Another task may have requested them at the same time.
         let _ = connection.peer().assumed.set(assumed);
     }
     Ok(listing)
 }
 
-/// The lists that a server has which declares none, once it was asked for each.
+/// Returns the lists of a server that declares none, after a request for each.
 fn assume_lists(peer: &Peer, found: &[Kind]) -> AssumedLists {
     let offers = ServerOffers::clone(&peer.offers).with_lists(found);
     let names: Vec<_> = found.iter().map(|kind| kind.member()).collect();
@@ -212,21 +212,21 @@ fn assume_lists(peer: &Peer, found: &[Kind]) -> AssumedLists {
     AssumedLists { offers: Arc::new(offers), remark }
 }
 
-/// Requests lists from one server on behalf of some clients.
+/// Requests lists from one server on behalf of certain clients.
 #[derive(Clone, Copy)]
 struct ListRequester<'a> {
     connection: &'a ServerConnection,
     capabilities: &'a Bytes,
     kinds: &'a ByKind<bool>,
     bounds: ListingLimits,
-    /// The bytes of all pages so far.
+    /// Size in bytes of all pages so far.
     read: &'a AtomicUsize,
-    /// The server declares no lists, and has not been asked for them.
+    /// True if the server declares no lists and none has been requested yet.
     is_assuming: bool,
 }
 
 impl ListRequester<'_> {
-    /// Returns true if the server is asked for a list.
+    /// Returns true if a list is requested from the server.
     fn is_asked_for(self, kind: Kind) -> bool {
         let is_assumed = self.is_assuming && kind.capability().is_some();
         let is_offered = is_assumed || self.connection.peer().known_offers().offers_list(kind);
@@ -239,21 +239,21 @@ impl ListRequester<'_> {
             return Ok(Fetched::missing(Freshness::FOR_EVER));
         }
         let is_declared = connection.peer().offers.offers_list(kind);
-        // A shorter timeout, so that a server that does not respond for one
-        // list does not delay the others too long.
+        // A shorter timeout, so that one unanswered list request does not delay the others too
+        // long.
         let after = match kind {
             Kind::Tools if is_declared => bounds.time,
             _ => bounds.time / 3,
         };
         let pages = timeout(after, self.pages(kind));
         match pages.await.unwrap_or(Err(UpstreamError::Timeout { after })) {
-            // A server with resources need not support templates.
+            // A server with resources does not have to support templates.
             Err(UpstreamError::Refused { code: code::METHOD_NOT_FOUND, .. })
                 if kind == Kind::Templates || !is_declared =>
             {
                 Ok(Fetched::missing(start(connection.peer(), kind)))
             }
-            // Some servers answer a method that they do not have with another error, or never.
+            // Some servers answer an unknown method with another error, or never.
             Err(UpstreamError::Refused { .. } | UpstreamError::Timeout { .. })
                 if self.is_assuming =>
             {
@@ -285,7 +285,7 @@ impl ListRequester<'_> {
             let next = page.next_cursor(&mut seen);
             let mut items = page.items(kind);
             if next == Err(CursorFlaw::Repeated) {
-                // A server that knows no cursors returns its first page again.
+                // A server without pagination returns its first page again.
                 let known: HashSet<&[u8]> = fetched.items.iter().map(AsRef::as_ref).collect();
                 items.retain(|item| !known.contains(item.get().as_bytes()));
             }
@@ -315,9 +315,8 @@ impl ListRequester<'_> {
     }
 }
 
-/// The freshness before the first page. A Legacy server sends no caching hints:
-/// its list is fresh until the server announces a change, or for [`UNTOLD`] if
-/// it announces none.
+/// Returns the freshness before the first page. A Legacy server sends no caching hints. Its list is
+/// fresh until the server announces a change, or for [`UNTOLD`] if it announces none.
 fn start(peer: &Peer, kind: Kind) -> Freshness {
     let ttl = match (peer.era(), peer.known_offers().announces_changes(kind)) {
         (Era::Legacy, false) => UNTOLD,
@@ -340,6 +339,5 @@ fn stricter(so_far: Freshness, page: &NativeListPage<'_>, era: Era) -> Freshness
     so_far.stricter(Freshness { ttl: ttl.unwrap_or(Duration::MAX), scope })
 }
 
-/// How long a list is fresh if the server sends neither caching hints nor
-/// changes.
+/// Time for which a list is fresh if the server sends neither caching hints nor changes.
 const UNTOLD: Duration = Duration::from_mins(1);

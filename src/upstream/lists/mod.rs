@@ -1,10 +1,9 @@
-//! The lists of one server: one for the gateway itself, which has no client
-//! capabilities, and one for each declaration that clients make: their
-//! capabilities and, at a server that speaks both eras, their era.
+//! Lists of one server: one for the gateway itself, which has no client capabilities, and one for
+//! each declaration of clients. A declaration consists of capabilities and, at a server that speaks
+//! both eras, the era.
 //!
-//! A Modern server receives all list requests on its one connection. A Legacy
-//! server learns the capabilities when a connection is opened, so one instance
-//! reads the lists for each set.
+//! A Modern server receives all list requests on its one connection. A Legacy server receives the
+//! capabilities when a connection is opened, so each set needs its own instance for listing.
 
 pub(in crate::upstream) mod changes;
 pub(in crate::upstream) mod dependence;
@@ -35,33 +34,33 @@ use crate::upstream::{SetupFault, UpstreamError};
 use listing::ListingLimits;
 pub(in crate::upstream) use offered::{ListFreshness, MOST, MOST_EACH, OfferedLists};
 
-/// What a server returned of its lists.
+/// Result of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) struct ListingOutcome {
     pub(in crate::upstream) part: ListingPart,
-    /// Whether clients see other lists than before.
+    /// True if clients see other lists than before.
     pub(in crate::upstream) has_changed: bool,
 }
 
-/// The end of a list request.
+/// End of a list request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) struct FinishedListing {
     pub(in crate::upstream) begun: Instant,
     pub(in crate::upstream) has_succeeded: bool,
 }
 
-/// How many of its lists a server returned.
+/// Completeness of a server's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ListingPart {
     /// All of them.
     Whole,
-    /// All but these: a retry may return them.
+    /// All except these, which a retry may return.
     Without(ByKind<bool>),
 }
 
 impl Instance {
-    /// Requests the lists of these kinds that this instance is responsible for, and notifies
-    /// the gateway of a change.
+    /// Requests the lists of these kinds for which this instance is responsible, and notifies the
+    /// gateway of a change.
     pub(in crate::upstream) async fn list(
         &self,
         connection: &ServerConnection,
@@ -122,8 +121,8 @@ impl Instance {
                 }
                 has_changed |= self.list_further(connection, own).await;
             }
-            // The lists of other instances, which may be idle and have missed
-            // the notification, may have changed as well.
+            // Other instances may have been idle and missed the notification, so their lists may
+            // have changed as well.
             Era::Legacy if has_changed || lists.inherited.swap(false, Ordering::AcqRel) => {
                 self.kin.relist();
             }
@@ -132,8 +131,8 @@ impl Instance {
         Ok(ListingOutcome { part, has_changed })
     }
 
-    /// Requests one of the missing lists that clients have asked a Modern server for. The others
-    /// follow after everything else that is due.
+    /// Requests one of the missing lists that clients of a Modern server need. The others follow
+    /// after everything else that is due.
     pub(in crate::upstream) async fn list_untried(&self, connection: &ServerConnection) {
         let lists = &self.kin.lists;
         let mut untried = lists.untried();
@@ -144,7 +143,7 @@ impl Instance {
         let _ = self.list_further(connection, vec![next]).await;
     }
 
-    /// Requests these lists; true if one has changed.
+    /// Requests these lists. Returns true if one has changed.
     async fn list_further(
         &self,
         connection: &ServerConnection,
@@ -170,8 +169,8 @@ impl Instance {
         has_changed
     }
 
-    /// Tells of a list that was stored: those who wait for it once it is known
-    /// whether lists differ by era, and all clients if it has changed.
+    /// Announces a stored list: to the tasks that wait for it, after the check for lists that
+    /// differ by era, and to all clients if it has changed.
     fn tell(&self, changed: bool) {
         if !self.kin.lists.are_same_in_both_eras() {
             self.kin.surroundings.note_lists_by_era();
@@ -183,8 +182,8 @@ impl Instance {
         }
     }
 
-    /// Requests lists with all their pages. Unchanged elements, and the lists of other kinds, are
-    /// taken from those that are known.
+    /// Requests lists with all their pages. Unchanged elements, and lists of other kinds, are taken
+    /// from the known lists.
     async fn fetch(
         &self,
         connection: &ServerConnection,
@@ -220,11 +219,12 @@ impl Instance {
             .collect();
         let rules = header_rules(connection.peer().era());
         let (name, offers) = (config.name.clone(), Arc::clone(connection.peer().known_offers()));
-        // One list of a server at a time: the lists of others wait for one of them at most.
+        // Only one list of a server is built at a time, so the lists of other servers wait for at
+        // most one of them.
         let own_turn = Arc::clone(&self.kin.lists.building).lock_owned().await;
         let turn = BUILDING.acquire().await.ok();
-        // Compiling thousands of schemas takes long, so it runs on a blocking
-        // thread, to its end even if nobody waits for it any more.
+        // Compiling thousands of schemas takes long. It runs on a blocking thread and is completed
+        // even if all its callers stop waiting.
         let scans = self.kin.surroundings.scans_definitions();
         let config = Arc::clone(config);
         let built = tokio::task::spawn_blocking(move || {
@@ -259,10 +259,10 @@ impl Instance {
     }
 }
 
-/// The lists that are known before a request.
+/// Lists that are known before a request.
 struct KnownLists {
     old: Option<Arc<ServerList>>,
-    /// The kinds that are requested.
+    /// Requested kinds.
     kinds: ByKind<bool>,
 }
 
@@ -274,9 +274,8 @@ impl KnownLists {
 }
 
 impl Instance {
-    /// Notes what is left out of the list, and what is repaired in it, and logs what was not noted
-    /// before. Of thousands of invalid elements the first ones are enough. The `remarks` were logged
-    /// where they were made.
+    /// Records the omissions and repairs of the list, and logs the new ones. Of thousands of
+    /// invalid elements the first ones are enough. The `remarks` were logged at their origin.
     fn note_warnings(
         &self,
         all: impl Iterator<Item = (&'static str, String)>,
@@ -304,26 +303,25 @@ impl Instance {
 }
 
 impl crate::upstream::supervisor::shared::ServerShared {
-    /// Requests all lists again that clients with capabilities have recently
-    /// asked for: at once by the instances that run or can be opened, otherwise
-    /// when a client next asks.
+    /// Requests all lists that clients with capabilities have used recently. Instances that run or
+    /// can be opened do this at once. Otherwise the list is requested when a client needs it next.
     fn relist(self: &Arc<Self>) {
         for told in self.lists.recent() {
             self.relist_for(&told);
         }
     }
 
-    /// Like [`relist`](Self::relist), for one list; false if it is not requested.
+    /// Like [`relist`](Self::relist), for one list. Returns false if it is not requested.
     pub(in crate::upstream) fn relist_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
         self.open_lister(told).inspect(|lister| lister.want_list()).is_some()
     }
 
-    /// The same for an operator.
+    /// Like [`relist_for`](Self::relist_for), for a request of an operator.
     pub(in crate::upstream) fn refresh_for(self: &Arc<Self>, told: &ClientDeclaration) -> bool {
         self.open_lister(told).inspect(|lister| lister.refresh_list()).is_some()
     }
 
-    /// The instance that lists for a declaration; `None` if the list is not requested.
+    /// Returns the instance that lists for a declaration, or `None` if the list is not requested.
     fn open_lister(self: &Arc<Self>, told: &ClientDeclaration) -> Option<Arc<Instance>> {
         let is_served =
             |era| self.version().is_some_and(|version| self.serves_legacy(version, era));
@@ -336,7 +334,7 @@ impl crate::upstream::supervisor::shared::ServerShared {
     }
 }
 
-/// The part of a tool's schema that the configuration makes unnecessary.
+/// Returns the part of a tool's schema that the configuration makes unnecessary.
 fn schema_exemption(config: &ServerConfig, native: &str) -> SchemaExemption {
     let own = config.tools.overrides.iter().find(|(name, _)| name.as_str() == native);
     let own = own.map(|(_, tool)| &tool.transforms);
@@ -350,7 +348,7 @@ fn schema_exemption(config: &ServerConfig, native: &str) -> SchemaExemption {
     }
 }
 
-/// A warning about an element of a list.
+/// Builds a warning about an element of a list.
 fn warning(kind: Kind, name: &str, text: &dyn fmt::Display) -> String {
     match kind {
         Kind::Tools => format!("{name}: {text}"),
@@ -358,9 +356,8 @@ fn warning(kind: Kind, name: &str, text: &dyn fmt::Display) -> String {
     }
 }
 
-/// The rules for mirrored parameters in a list that a server returned in this
-/// era: Modern clients call tools of Modern servers through the gateway over
-/// HTTP, where the rules apply.
+/// Returns the rules for mirrored parameters in a list from a server of this era. Modern clients
+/// call tools of Modern servers through the gateway over HTTP, where the rules apply.
 fn header_rules(era: Era) -> HeaderRules {
     match era {
         Era::Modern => HeaderRules::Enforce,
@@ -371,17 +368,16 @@ fn header_rules(era: Era) -> HeaderRules {
 /// All lists of a server.
 pub(in crate::upstream) const EVERY_KIND: ByKind<bool> =
     ByKind { tools: true, prompts: true, resources: true, templates: true, skills: true };
-/// The most lists that are built at once: each build keeps megabytes on its
-/// thread.
+/// Maximum number of lists that are built at once. Each build uses megabytes on its thread.
 static BUILDING: Semaphore = Semaphore::const_new(2);
-/// The beginnings of warnings about elements, in the log.
+/// Beginnings of warnings about elements, in the log.
 const LEFT_OUT: &str = "left out of the list";
 const REPAIRED: &str = "repaired in the list";
 const ENDED: &str = "read in part";
 const UNDECLARED: &str = "lists without a capability";
 const LEFT_OUT_OR_REPAIRED: &str = "left out of the list, or repaired";
-/// How many warnings of a list are kept, and how long each may be, in bytes.
+/// Maximum number of warnings that are kept for a list, and maximum length of each in bytes.
 const MOST_WARNINGS: usize = 20;
 const LONGEST_WARNING: usize = 1024;
-/// The longest name of an element in a warning, in bytes.
+/// Maximum length in bytes of an element's name in a warning.
 const LONGEST_LABEL: usize = 120;

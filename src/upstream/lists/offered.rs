@@ -1,4 +1,4 @@
-//! The lists of one server that clients may have.
+//! Lists of one server that clients may receive.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,27 +22,25 @@ use super::store::KnownServer;
 /// The lists of one server.
 #[derive(Default)]
 pub(in crate::upstream) struct OfferedLists {
-    /// The gateway's own, without client capabilities.
+    /// The list for all clients, without client capabilities.
     pub(in crate::upstream) base: ArcSwapOption<ServerList>,
-    /// The lists for clients that declare more than the main instance.
+    /// Lists for clients that declare more than the main instance.
     further: Mutex<HashMap<ClientDeclaration, CapabilityList>>,
-    /// Counts the requests for further lists that have ended.
+    /// Counts completed requests for further lists.
     ticks: watch::Sender<u64>,
     /// Counts the changes of the further lists.
     version: AtomicU64,
-    /// Whether the further lists of a child differ from `base`.
+    /// Result of the comparison of a child's further lists with `base`.
     dependence: Mutex<DependenceVerdict>,
-    /// Whether the server itself has returned `base`. Until then it may be that
-    /// of an earlier run.
+    /// True if the server itself has returned `base`. Until then it may be from an earlier run.
     pub(super) is_current: AtomicBool,
-    /// Whether some of them were taken over from the server that this one
-    /// replaces.
+    /// True if some of them were taken over from the server that this one replaces.
     pub(super) inherited: AtomicBool,
-    /// The repairs of elements that were logged, each once.
+    /// Logged repairs of elements, each once.
     logged_repairs: Mutex<HashSet<String>>,
     /// Locked while one of the lists is built.
     pub(in crate::upstream) building: Arc<tokio::sync::Mutex<()>>,
-    /// Notified when a Modern server is to be asked for a missing list.
+    /// Notified when a missing list is to be requested from a Modern server.
     pub(in crate::upstream) wanted: Notify,
 }
 
@@ -50,28 +48,28 @@ pub(in crate::upstream) struct OfferedLists {
 #[derive(Clone)]
 struct CapabilityList {
     list: Option<Arc<ServerList>>,
-    /// How long the server says that it is fresh.
+    /// Freshness of the list, as the server states it.
     freshness: ByKind<Freshness>,
-    /// The client that it was first requested for; `None` if no client has asked
-    /// in this run.
+    /// The client for which it was first requested. `None` if no client has requested it in this
+    /// run.
     holder: Option<Holder>,
-    /// When a client last asked for it.
+    /// Time of a client's last request.
     asked: Instant,
-    /// When the server last returned it, or failed to.
+    /// Time at which the server last returned it, or failed to.
     tried: Option<Instant>,
 }
 
-/// The state of a list that a client asks for.
+/// State of a list that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum ListFreshness {
     /// The server returned the list, or failed to, this long ago.
     Tried(Duration),
-    /// The server has not been asked for the list.
+    /// The list has not been requested from the server.
     New,
 }
 
 impl CapabilityList {
-    /// The place of a list that the server has not been asked for.
+    /// Creates the entry of a list that has not been requested from the server.
     fn unknown(holder: Option<Holder>) -> Self {
         let (freshness, asked) = (ByKind::default(), clock::now());
         Self { list: None, freshness, holder, asked, tried: None }
@@ -79,7 +77,7 @@ impl CapabilityList {
 }
 
 impl OfferedLists {
-    /// The lists of an earlier run, until the server returns its own.
+    /// Restores the lists of an earlier run, until the server returns its own.
     pub(in crate::upstream) fn restored(known: Option<&KnownServer>) -> Self {
         let lists = Self::default();
         let Some(known) = known else { return lists };
@@ -101,30 +99,30 @@ impl OfferedLists {
         lists
     }
 
-    /// What is known of how the lists depend on capabilities.
+    /// Returns the known dependence of the lists on capabilities.
     pub(in crate::upstream) fn dependence(&self) -> ListDependence {
         self.dependence.lock().found
     }
 
-    /// That, and how long it is known.
+    /// Returns the dependence with the time of its comparison.
     pub(in crate::upstream) fn dependence_verdict(&self) -> DependenceVerdict {
         *self.dependence.lock()
     }
 
-    /// Returns true if a warning about a repair has not been logged yet. Past [`MAX_LOGGED_REPAIRS`] of them
-    /// none is.
+    /// Returns true if a warning about a repair has not been logged yet. Returns false once
+    /// [`MAX_LOGGED_REPAIRS`] are logged.
     pub(super) fn is_first_repair(&self, warning: &str) -> bool {
         let mut logged = self.logged_repairs.lock();
         logged.len() < MAX_LOGGED_REPAIRS && logged.insert(warning.to_owned())
     }
 
-    /// Records what is known of how the lists depend on capabilities.
+    /// Records the dependence of the lists on capabilities.
     pub(in crate::upstream) fn set_dependence(&self, dependence: ListDependence) {
         let since = (dependence != ListDependence::Unknown).then(|| clock::unix_now().as_secs());
         *self.dependence.lock() = DependenceVerdict { found: dependence, since };
     }
 
-    /// Makes room for a list that no client has asked for by its declaration.
+    /// Adds an entry for a list that no client has requested by its declaration.
     pub(super) fn make_room_for(&self, told: &ClientDeclaration) {
         let mut further = self.further();
         if further.len() < MOST || further.contains_key(told) {
@@ -132,22 +130,21 @@ impl OfferedLists {
         }
     }
 
-    /// Removes the list for these clients; true if they have another one from
-    /// now on.
+    /// Removes the list for these clients. Returns true if their list differs from now on.
     pub(super) fn forget(&self, told: &ClientDeclaration) -> bool {
         let removed = self.further().remove(told).and_then(|slot| slot.list);
         let base = self.base.load();
         removed.is_some_and(|own| !base.as_ref().is_some_and(|base| base.offers_the_same(&own)))
     }
 
-    /// Whether the list for all clients is not the server's own yet, but that
-    /// of an earlier run.
+    /// Returns true if the list for all clients is not yet the server's own, but that of an earlier
+    /// run.
     pub(in crate::upstream) fn is_restored(&self) -> bool {
         !self.is_current.load(Ordering::Acquire) && self.base.load().is_some()
     }
 
-    /// The lists to keep for the next run, besides that for all clients: none that came with the
-    /// account of one client.
+    /// Returns the lists to store for the next run, besides that for all clients. Lists of a single
+    /// client's account are excluded.
     pub(super) fn lists_to_keep(&self) -> Vec<(ClientDeclaration, Arc<ServerList>)> {
         let further = self.further();
         let kept = further.iter().filter(|(told, _)| told.account.is_none());
@@ -160,17 +157,17 @@ impl OfferedLists {
         slots.filter_map(|(told, slot)| Some((told.clone(), slot.list.clone()?))).collect()
     }
 
-    /// The lists for clients that declare more than the main instance.
+    /// Returns the lists for clients that declare more than the main instance.
     pub(in crate::upstream) fn further_lists(&self) -> Vec<Arc<ServerList>> {
         self.further().values().filter_map(|slot| slot.list.clone()).collect()
     }
 
-    /// The list for clients of this declaration.
+    /// Returns the list for clients of this declaration.
     pub(in crate::upstream) fn of(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.further().get(told).and_then(|slot| slot.list.clone())
     }
 
-    /// How long the list for these clients is fresh, if there is one.
+    /// Returns the freshness of the list for these clients, if there is one.
     pub(in crate::upstream) fn freshness(
         &self,
         told: &ClientDeclaration,
@@ -179,8 +176,8 @@ impl OfferedLists {
         further.get(told).filter(|slot| slot.list.is_some()).map(|slot| slot.freshness)
     }
 
-    /// The list for clients of this declaration or, until it is known, another
-    /// one of the same other era or account.
+    /// Returns the list for clients of this declaration. Until it is known, returns another one of
+    /// the same other era or account.
     pub(in crate::upstream) fn known(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         let sibling = || {
             let further = self.further();
@@ -190,12 +187,12 @@ impl OfferedLists {
         self.of(told).or_else(|| (!told.is_made_by_main()).then(sibling).flatten())
     }
 
-    /// A list that the next one for these clients may have elements of.
+    /// Returns a list that may share elements with the next one for these clients.
     pub(super) fn similar(&self, told: &ClientDeclaration) -> Option<Arc<ServerList>> {
         self.known(told).or_else(|| self.base.load_full())
     }
 
-    /// Whether clients of both eras have all the same lists.
+    /// Returns true if clients of both eras all have the same lists.
     pub(in crate::upstream) fn are_same_in_both_eras(&self) -> bool {
         let Some(base) = self.base.load_full() else { return true };
         let further = self.further();
@@ -211,9 +208,9 @@ impl OfferedLists {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Records that a client asks for such a list; returns its state. `None` if there is no room
-    /// for another list now, or not for another of this client's, of which there may be `each`:
-    /// the client then has the list for all clients.
+    /// Records a client's request for such a list. Returns the list's state. Returns `None` if
+    /// there is no room for another list, or if this client has `each` of them already. The client
+    /// then receives the list for all clients.
     pub(in crate::upstream) fn ask(
         &self,
         told: &ClientDeclaration,
@@ -246,18 +243,17 @@ impl OfferedLists {
         Some(ListFreshness::New)
     }
 
-    /// The client that a list was first requested for.
+    /// Returns the client for which a list was first requested.
     pub(in crate::upstream) fn holder(&self, told: &ClientDeclaration) -> Option<Holder> {
         self.further().get(told).and_then(|slot| slot.holder.clone())
     }
 
-    /// The number of changes of the further lists.
+    /// Returns the number of changes of the further lists.
     pub(in crate::upstream) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Takes over the lists of the server that this one replaces, unless it has
-    /// its own.
+    /// Takes over the lists of the server that this one replaces, unless it has its own.
     pub(in crate::upstream) fn inherit(&self, from: &Self) {
         // Atomic, because the server's own list may arrive concurrently and
         // must stay.
@@ -277,7 +273,7 @@ impl OfferedLists {
         self.count_change();
     }
 
-    /// Waits until the server has been asked for such a list.
+    /// Waits until such a list has been requested from the server.
     pub(in crate::upstream) async fn tried(&self, told: &ClientDeclaration) {
         let mut ticks = self.ticks.subscribe();
         let settled = |_: &u64| {
@@ -299,7 +295,7 @@ impl OfferedLists {
         let _ = ticks.wait_for(settled).await;
     }
 
-    /// Records that the server could not be asked.
+    /// Records that the list could not be requested from the server.
     pub(in crate::upstream) fn failed(&self, told: &ClientDeclaration) {
         if let Some(slot) = self.further().get_mut(told) {
             slot.tried = Some(clock::now());
@@ -307,7 +303,7 @@ impl OfferedLists {
         self.wake_waiting();
     }
 
-    /// Marks a list as stale: the next client that asks has it requested again.
+    /// Marks a list as stale, so that it is requested again for the next client that needs it.
     pub(in crate::upstream) fn doubt(&self, told: &ClientDeclaration) {
         let long_ago = clock::now().checked_sub(RECENT);
         if let Some(slot) = self.further().get_mut(told) {
@@ -315,15 +311,15 @@ impl OfferedLists {
         }
     }
 
-    /// The declarations whose lists clients have recently asked for.
+    /// Returns the declarations of clients' recent requests.
     pub(in crate::upstream) fn recent(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let recent = further.iter().filter(|(_, slot)| slot.asked.elapsed() < RECENT);
         recent.map(|(told, _)| told.clone()).collect()
     }
 
-    /// The declarations that the main instance can make whose lists were never
-    /// requested.
+    /// Returns the declarations with a list that was never requested, if the main instance can make
+    /// them.
     pub(super) fn untried(&self) -> Vec<ClientDeclaration> {
         let further = self.further();
         let untried = further.iter().filter(|(_, slot)| slot.tried.is_none());
@@ -331,14 +327,14 @@ impl OfferedLists {
         own.map(|(told, _)| told.clone()).collect()
     }
 
-    /// Wakes those who wait for a list to be requested.
+    /// Wakes the tasks that wait for a list.
     pub(super) fn wake_waiting(&self) {
         self.ticks.send_modify(|count| *count += 1);
     }
 
-    /// Stores a list; true if it has changed. Nobody who waits is woken.
+    /// Stores a list. Returns true if it has changed. Wakes no waiting task.
     pub(super) fn put(&self, told: &ClientDeclaration, list: ServerList) -> bool {
-        // In each era a server says in its own way how long a list is fresh.
+        // The two eras state the freshness of a list differently.
         let is_same = |known: &Arc<ServerList>| match told.other_era {
             Some(_) => known.offers_the_same(&list),
             None => known.is_same(&list),
@@ -348,7 +344,7 @@ impl OfferedLists {
         let siblings = further.iter().filter(|(key, _)| key.is_of_same(told));
         let sibling = siblings.filter_map(|(_, slot)| slot.list.as_ref());
         let sibling = sibling.into_iter().find(|sibling| is_same(sibling)).cloned();
-        // The entry was removed because no client asked for it.
+        // The entry was removed because no client requested it.
         let Some(slot) = further.get_mut(told) else { return false };
         let same = slot.list.as_ref().is_some_and(is_same);
         let first = slot.list.is_none() && base.is_some();
@@ -368,8 +364,8 @@ impl OfferedLists {
     }
 }
 
-/// Removes the list of those that `may` be removed that clients have not asked for the longest
-/// time; `None` if all are in use.
+/// Removes the list that clients have not requested for the longest time, among those that `may` be
+/// removed. Returns `None` if all are in use.
 fn remove_unused(
     further: &mut HashMap<ClientDeclaration, CapabilityList>,
     may: impl Fn(&ClientDeclaration, &CapabilityList) -> bool,
@@ -382,18 +378,17 @@ fn remove_unused(
     Some(())
 }
 
-/// The most sets of capabilities whose lists are kept for one server.
+/// Maximum number of sets of capabilities with a list for one server.
 pub(in crate::upstream) const MOST: usize = 64;
-/// The most accounts of clients whose lists are kept for one server, with a few sets of capabilities
-/// each.
+/// Maximum number of lists for clients' accounts at one server.
 const MOST_ACCOUNTS: usize = 1024;
-/// How many of them each client may have, where clients can be distinguished.
+/// Maximum number of lists for one client, if clients can be distinguished.
 pub(in crate::upstream) const MOST_EACH: usize = MOST / 4;
-/// A list that a client asked for within this time makes room for no other.
+/// A list that a client requested within this time is not removed for another.
 const IN_USE: Duration = Duration::from_mins(1);
-/// A list that no client asked for within this time is not updated.
+/// A list that no client requested within this time is not updated.
 const RECENT: Duration = Duration::from_hours(1);
-/// The most warnings about repairs that are logged for one server.
+/// Maximum number of logged warnings about repairs for one server.
 const MAX_LOGGED_REPAIRS: usize = 256;
 
 #[cfg(test)]

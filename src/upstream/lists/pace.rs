@@ -12,39 +12,40 @@ use crate::clock;
 use super::changes::ChangedLists;
 use super::{ListingOutcome, ListingPart};
 
-/// The pace of one connection's list requests, by kind.
+/// Pace of one connection's list requests, by kind.
 ///
-/// The first change is followed at once, and a change soon after a request one [`INTERVAL`] after
-/// that began. Only a server that changes a list without pause for [`FLOOD`], or whose list fails,
-/// is asked for it ever more rarely; its other lists keep their pace.
+/// The first change is followed at once. A change soon after a request is followed one [`INTERVAL`]
+/// after the beginning of that request. The gateway slows down only for a server that changes a
+/// list without pause for [`FLOOD`], or that fails to return it. The server's other lists keep
+/// their pace.
 ///
-/// Some servers announce another list than the one that has changed. So each request is also for
-/// the lists that could have been requested at that time.
+/// Some servers announce a list other than the changed one. So each request includes all lists that
+/// could have been requested at that time.
 ///
-/// A request of an operator is made [`OPERATOR_PAUSE`] after the last one, and leaves the pace as it
-/// is: the server is not its cause.
+/// An operator's request starts [`OPERATOR_PAUSE`] after the last one, and leaves the pace
+/// unchanged, because the server did not cause it.
 pub(in crate::upstream) struct RelistPace {
     kinds: ByKind<KindPace>,
-    /// The lists that are requested now.
+    /// Lists that are being requested.
     requested: ByKind<bool>,
-    /// The lists that failed, and since when they are due again.
+    /// Lists that failed, with the times at which they became due again.
     owed: ByKind<Option<Instant>>,
-    /// When the last request ended.
+    /// Time at which the last request ended.
     last_end: Option<Instant>,
-    /// True if the request that is due is an operator's.
+    /// True if an operator made the request that is due.
     is_operators: bool,
 }
 
-/// The pace of the requests for one list.
+/// Pace of the requests for one list.
 #[derive(Debug, Clone)]
 struct KindPace {
-    /// When the last request began.
+    /// Time at which the last request began.
     begun: Option<Instant>,
-    /// When the last request for an announced change of this list began.
+    /// Time at which the last request for an announced change of this list began.
     followed: Option<Instant>,
-    /// When that ended.
+    /// Time at which that request ended.
     ended: Option<Instant>,
-    /// Since when the list has changed without pause.
+    /// Time from which the list has changed without pause.
     busy_since: Option<Instant>,
     not_before: Option<Instant>,
     backoff: Backoff,
@@ -65,13 +66,13 @@ impl Default for KindPace {
 }
 
 impl KindPace {
-    /// When a change that is known since then is followed.
+    /// Returns the time to follow a change that is known since `since`.
     fn due_at(&self, since: Instant) -> Instant {
         let spaced = self.begun.map_or(since, |begun| begun + INTERVAL);
         since.max(spaced).max(self.not_before.unwrap_or(since))
     }
 
-    /// Records the beginning of a request for a change that is known since then.
+    /// Records the beginning of a request for a change that is known since `since`.
     fn begin(&mut self, since: Instant, now: Instant) {
         if self.ended.is_none_or(|ended| since >= ended + INTERVAL) {
             self.busy_since = None;
@@ -81,7 +82,7 @@ impl KindPace {
         (self.begun, self.followed) = (Some(now), Some(now));
     }
 
-    /// Records the beginning of a request together with those for other lists, if one could be made
+    /// Records the beginning of a request together with those for other lists, if one is allowed
     /// now.
     fn accompany(&mut self, now: Instant) -> bool {
         let may = self.due_at(now) <= now;
@@ -101,11 +102,11 @@ impl KindPace {
     }
 }
 
-/// The causes of list requests.
+/// Causes of list requests.
 pub(in crate::upstream) struct RelistCauses<'a> {
     /// The lists that may have changed.
     pub(in crate::upstream) changes: &'a ChangedLists,
-    /// An operator asks for them.
+    /// Notified when an operator requests them.
     pub(in crate::upstream) asked: &'a Notify,
 }
 
@@ -120,7 +121,7 @@ impl RelistPace {
         }
     }
 
-    /// Waits until a list request is due; returns the lists to request.
+    /// Waits until a list request is due, and returns the lists to request.
     ///
     /// # Cancel safety
     /// Safe: a notification that was received is not lost.
@@ -162,7 +163,7 @@ impl RelistPace {
         }
     }
 
-    /// The lists that are to be requested, and since when.
+    /// Returns the lists to request, with the times at which they became due.
     fn pending(&self, changes: &ChangedLists) -> ByKind<Option<Instant>> {
         let since = changes.pending();
         ByKind::from_fn(|kind| since.get(kind).or(*self.owed.get(kind)))
@@ -177,7 +178,7 @@ impl RelistPace {
         kinds
     }
 
-    /// Records a list request; `None` if it failed.
+    /// Records a list request. `None` stands for a failure.
     pub(in crate::upstream) fn listed(&mut self, outcome: Option<&ListingOutcome>) {
         let now = clock::now();
         self.last_end = Some(now);
@@ -198,13 +199,13 @@ impl RelistPace {
     }
 }
 
-/// The shortest time between the beginnings of two requests for one list.
+/// Minimum time between the beginnings of two requests for one list.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest time between a request and one of an operator.
+/// Minimum time between a request and one of an operator.
 const OPERATOR_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between two requests.
+/// Maximum pause between two requests.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
-/// A list that has changed without pause for so long is requested more rarely.
+/// A list that has changed without pause for this time is requested less often.
 const FLOOD: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
     const SAME: ListingOutcome = ListingOutcome { part: ListingPart::Whole, has_changed: false };
     const CHANGED: ListingOutcome = ListingOutcome { has_changed: true, ..SAME };
 
-    /// No operator asks.
+    /// Returns these changes without an operator's request.
     fn only(changes: &ChangedLists) -> RelistCauses<'_> {
         static NEVER: Notify = Notify::const_new();
         RelistCauses { changes, asked: &NEVER }

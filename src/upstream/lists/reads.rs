@@ -1,10 +1,10 @@
-//! Cached resource reads of a Modern server, kept for as long as the server
-//! allows (2026-07-28, Caching).
+//! Cached resource reads of a Modern server, kept for as long as the server allows (2026-07-28,
+//! Caching).
 //!
-//! A public result is given to any client, a private one only to the principal
-//! that read it, and both only to clients with the same capabilities. A change
-//! notification removes a result at once. A read that answers a server's
-//! question is never cached, nor one with params besides the URI.
+//! A public result is available to any client, a private one only to the principal that read it.
+//! Both are available only to clients with the same capabilities. A change notification removes a
+//! result at once. A read that answers a server's question is never cached, nor is one with params
+//! besides the URI.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,7 +35,7 @@ struct CachedReads {
     entries: HashMap<ReadKey, CachedRead>,
     /// The total size of the entries.
     bytes: usize,
-    /// Counts the removals that were caused by changes.
+    /// Counts removals because of changes.
     changes: u64,
 }
 
@@ -43,20 +43,20 @@ struct CachedReads {
 struct ReadKey {
     uri: NativeName,
     abilities: Abilities,
-    /// The principal of a private result; `None` for a public one.
+    /// Principal of a private result. `None` for a public one.
     owner: Option<Principal>,
 }
 
 struct CachedRead {
     result: ResultBody,
-    /// The size of the entry, with its key.
+    /// Size of the entry, including its key.
     size: usize,
-    /// The span of `ttlMs` in the result.
+    /// Span of `ttlMs` in the result.
     ttl: std::ops::Range<usize>,
     until: Instant,
 }
 
-/// A read in flight, whose result may be cached.
+/// A read in flight that may be cached.
 pub(in crate::upstream) struct Reading {
     key: ReadKey,
     changes: u64,
@@ -64,8 +64,8 @@ pub(in crate::upstream) struct Reading {
 }
 
 impl ReadCache {
-    /// Finds a cached reply to a call. Otherwise returns what is needed to
-    /// cache its result, if that is allowed, in a cache of `most` bytes.
+    /// Finds a cached reply to a call. Otherwise returns the data to cache its result, if that is
+    /// allowed, in a cache of `most` bytes.
     pub(in crate::upstream) fn find(
         &self,
         call: &Call,
@@ -87,8 +87,7 @@ impl ReadCache {
         kept.fresh(&key, now).ok_or(Some(Reading { key, changes: kept.changes, most }))
     }
 
-    /// Passes on the reply to a read, and caches its result if the server
-    /// allows it.
+    /// Forwards the reply to a read, and caches its result if the server allows it.
     pub(in crate::upstream) fn keep(self: &Arc<Self>, reading: Reading, mut reply: Reply) -> Reply {
         let answers = reply.answers();
         let reads = Arc::clone(self);
@@ -127,7 +126,7 @@ impl ReadCache {
 
     fn take(&self, reading: Reading, result: &ResultBody) {
         let Some(caching) = Caching::of(result) else { return };
-        // Clients write most of the key.
+        // Clients determine most of the key.
         let size = result.raw().len() + reading.key.size() + OVERHEAD;
         let now = clock::now();
         let mut kept = self.kept();
@@ -151,7 +150,7 @@ impl ReadCache {
 }
 
 impl CachedReads {
-    /// The reply, with the remaining time to live.
+    /// Returns the reply with the remaining time to live.
     fn fresh(&self, key: &ReadKey, now: Instant) -> Option<Reply> {
         let entry = self.entries.get(key).filter(|entry| entry.until > now)?;
         let left = entry.until.saturating_duration_since(now).as_millis().to_string();
@@ -197,7 +196,7 @@ impl fmt::Debug for ReadCache {
     }
 }
 
-/// The caching hints of a result.
+/// Caching hints of a result.
 struct Caching {
     ttl: Duration,
     place: std::ops::Range<usize>,
@@ -226,8 +225,8 @@ impl Caching {
     }
 }
 
-/// Whether a read has no params besides the URI and the usual metadata: then
-/// the key covers everything that the result depends on.
+/// Returns true if a read has no params besides the URI and the usual metadata. The key then covers
+/// everything that affects the result.
 fn asks_for_nothing_else(call: &Call) -> bool {
     let raw = call.params.raw();
     let only = |raw: &[u8], known: &[&str]| {
@@ -250,11 +249,11 @@ const USUAL: [&str; 8] = [
     meta::TRACESTATE,
     "baggage",
 ];
-/// The size of an entry besides its result and its key.
+/// Size in bytes of an entry besides its result and its key.
 const OVERHEAD: usize = 512;
-/// The most entries.
+/// Maximum number of entries.
 const MOST: usize = 4096;
-/// The longest that an entry is kept, whatever the server allows.
+/// Maximum time that an entry is kept, whatever the server allows.
 const LONGEST: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
@@ -299,7 +298,7 @@ mod tests {
         }
     }
 
-    /// The cached result; otherwise reads, caches, and returns `None`.
+    /// Returns the cached result. Otherwise reads, caches, and returns `None`.
     async fn ask(reads: &Arc<ReadCache>, call: &Call, uri: &str, answer: &str) -> Option<String> {
         match reads.find(call, &target(uri), SIZE) {
             Ok(mut reply) => Some(answered(&mut reply).await),

@@ -1,5 +1,6 @@
-//! Clients' own accounts at a server where the gateway has none: what nobody's request can find out,
-//! the version and the lists, is found out with the account of each client, and their calls use it too.
+//! Clients' own accounts at a server where the gateway has none. The gateway cannot detect the
+//! version and the lists itself, so it detects them with the account of each client, which the
+//! client's calls use as well.
 
 use std::sync::atomic::Ordering;
 
@@ -14,13 +15,13 @@ use crate::upstream::supervisor::shared::ServerShared;
 use crate::upstream::supervisor::state::LifeState;
 
 impl ServerShared {
-    /// Whether the last start of the main instance failed for want of a login or a token, at a server
-    /// where clients have accounts of their own.
+    /// Returns true if the last start of the main instance failed for lack of a login or a token,
+    /// at a server where clients have their own accounts.
     pub(in crate::upstream) fn has_no_account(&self) -> bool {
         self.no_account.load(Ordering::Acquire)
     }
 
-    /// Records how a start of the main instance has ended.
+    /// Records the result of a start of the main instance.
     pub(in crate::upstream) fn note_account(&self, fault: Option<&UpstreamError>) {
         let is_missing =
             matches!(fault, Some(UpstreamError::LoginNeeded(_) | UpstreamError::Login(_)));
@@ -29,22 +30,22 @@ impl ServerShared {
         self.no_account.store(is_missing && is_known, Ordering::Release);
     }
 
-    /// Remembers the address of a client, and its token where that is exchanged.
+    /// Remembers the address of a client, and its token if tokens are exchanged.
     pub(in crate::upstream) fn note_caller(&self, context: &Context) {
         if let Some(authorizer) = &self.authorizer {
             authorizer.note_caller(context);
         }
     }
 
-    /// The key of the instance that uses a client's own account; `None` if it has none.
+    /// Returns the key of the instance that uses a client's own account, or `None` if it has none.
     pub(in crate::upstream) fn account_key(&self, client: &Principal) -> Option<InstanceKey> {
         let authorizer = self.authorizer.as_ref()?;
         let has_account = authorizer.has_account(client);
         has_account.then(|| InstanceKey::lister(ClientDeclaration::of_account(client)))
     }
 
-    /// The fault of a call to a server that is down: with the link to log in by, if the client has an
-    /// account to log in to.
+    /// Returns the fault of a call to a server that is down. It includes a link to log in by, if
+    /// the client has an account for it.
     pub(in crate::upstream) async fn explain_down(
         &self,
         fault: UpstreamError,
@@ -68,8 +69,8 @@ impl ServerShared {
 }
 
 impl Instance {
-    /// Whether the main instance is not connected because the gateway itself has no account, or no
-    /// token, at the server. Waits for a start that is due or under way.
+    /// Returns true if the main instance is not connected because the gateway itself has no
+    /// account, or no token, at the server. Waits for a start that is due or in progress.
     pub(in crate::upstream) async fn lacks_account(&self) -> bool {
         if self.connection.load().is_none() && !self.kin.has_no_account() {
             let mut state = self.state.subscribe();

@@ -1,4 +1,4 @@
-//! The Legacy sessions that have called an instance.
+//! Legacy sessions that have called an instance.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,10 +7,9 @@ use parking_lot::Mutex;
 
 use crate::upstream::notifications::SubscriptionHub;
 
-/// The sessions that have called an instance besides the main one. A server may
-/// keep something for them, such as a browser, so the instance is worth keeping
-/// while one of them keeps a stream open: with a direct connection it would stay
-/// for as long.
+/// Sessions that have called an instance other than the main one. A server may keep state for them,
+/// such as a browser. So the instance is kept while one of them keeps a stream open, as it would be
+/// with a direct connection.
 #[derive(Debug, Default)]
 pub(super) struct Callers(Mutex<HashSet<Arc<str>>>);
 
@@ -29,11 +28,11 @@ impl Callers {
         }
     }
 
-    /// Whether the client of one of them keeps a stream open.
+    /// Returns true if the client of one of them keeps a stream open.
     pub(super) fn are_listening(&self, hub: &SubscriptionHub) -> bool {
         self.0.lock().iter().any(|session| hub.is_listening(session))
     }
 }
 
-/// The most sessions that are recorded for one instance.
+/// Maximum number of sessions that are recorded for one instance.
 const MOST: usize = 1024;

@@ -1,5 +1,5 @@
-//! One instance of a server: a child process, or an HTTP connection or session,
-//! with its own life.
+//! One instance of a server: a child process, or an HTTP connection or session, with its own life
+//! cycle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,34 +33,34 @@ use crate::upstream::transport::connection::ServerConnection;
 /// One instance of a server.
 pub(in crate::upstream) struct Instance {
     pub(in crate::upstream) kin: Arc<ServerShared>,
-    /// Its scope, and the capabilities that the server was told.
+    /// Its scope, and the capabilities that were declared to the server.
     pub(in crate::upstream) owner: Arc<InstanceKey>,
     pub(in crate::upstream) connection: ArcSwapOption<ServerConnection>,
     pub(in crate::upstream) state: watch::Sender<LifeState>,
     pub(in crate::upstream) notes: Mutex<InstanceHistory>,
     /// Notified when a start may be needed: see `is_wanted`.
     pub(in crate::upstream) demand: Notify,
-    /// A list request needs a start.
+    /// True if a list request needs a start.
     pub(in crate::upstream) unlisted: AtomicBool,
-    /// The list requests that wait for the first list.
+    /// Number of list requests that wait for the first list.
     pub(in crate::upstream) list_requests: AtomicU32,
     /// The last list request that has ended.
     pub(in crate::upstream) listings: watch::Sender<Option<FinishedListing>>,
     /// The server's lists that may have changed.
     pub(in crate::upstream) changes: Arc<ChangedLists>,
-    /// Notified when an operator asks for the list.
+    /// Notified when an operator requests the list.
     pub(in crate::upstream) list_asked: Notify,
-    /// Messages that the server sends outside of responses.
+    /// Receives the server's messages outside responses.
     pub(in crate::upstream) inbox: Arc<Inbox>,
     pub(in crate::upstream) stop: CancellationToken,
     pub(in crate::upstream) restarts: AtomicU32,
-    /// Calls in flight.
+    /// Number of calls in flight.
     calls: AtomicU32,
-    /// Whether there has been a call.
+    /// True if there has been a call.
     was_called: AtomicBool,
-    /// The Legacy sessions of these calls, unless this is the main instance.
+    /// Legacy sessions of these calls. Empty for the main instance.
     callers: Callers,
-    /// When the instance was created, and when its last call ended.
+    /// Times of the instance's creation and of the end of its last call.
     used: LastUse,
     /// Notified when the last call in flight ends.
     freed: Notify,
@@ -108,12 +108,12 @@ impl Instance {
         &self.kin.config
     }
 
-    /// Whether this is the main instance, which lives as long as its server.
+    /// Returns true if this is the main instance, which lives as long as its server.
     pub(in crate::upstream) fn is_main(&self) -> bool {
         self.owner.is_main()
     }
 
-    /// The owner, with what the server is told when a Legacy connection is opened.
+    /// Returns the owner, with the declaration for opening a Legacy connection.
     pub(in crate::upstream) fn declared_owner(&self) -> Arc<InstanceKey> {
         if !self.is_main() {
             return Arc::clone(&self.owner);
@@ -135,8 +135,7 @@ impl Instance {
         }
         let reads = &self.inbox.reads;
         check_claims(&config.call_headers, &permitted.get().context)?;
-        // Credentials of the client may change the result, so it is not
-        // cached.
+        // Credentials of the client may affect the result, so it is not cached.
         let has_own_credentials = !config.forward_headers.is_empty()
             || !config.call_headers.is_empty()
             || self.kin.authorizer.as_ref().is_some_and(|it| it.tells_clients_apart());
@@ -156,7 +155,7 @@ impl Instance {
         };
         let (call, target) = (permitted.get(), permitted.target());
         let reply = match connection.call(call, target, config).await {
-            // Lost before the call was sent: the next child receives it.
+            // The child was lost before the call was sent. The next child receives the call.
             Err(UpstreamError::Exited(_)) => {
                 Box::pin(async {
                     let next = self.connected_after(&connection).await?;
@@ -187,7 +186,7 @@ impl Instance {
         self.want_list_by(|| self.changes.mark_all());
     }
 
-    /// The same for an operator, who does not wait for the server's pace.
+    /// Requests the lists for an operator, independent of the server's pace.
     pub(in crate::upstream) fn refresh_list(&self) {
         self.want_list_by(|| self.list_asked.notify_one());
     }
@@ -202,13 +201,13 @@ impl Instance {
         }
     }
 
-    /// Whether the instance has failed too often and has not been ready since.
+    /// Returns true if the instance has failed too often and has not been ready since.
     pub(in crate::upstream) fn has_failed(&self) -> bool {
         *self.state.borrow() == LifeState::Failed
     }
 
-    /// The connection, after a wait if a start is due or under way. In backoff, this makes one
-    /// due.
+    /// Returns the connection. Waits if a start is due or in progress. In backoff, this makes a
+    /// start due.
     pub(in crate::upstream) async fn connected(
         &self,
     ) -> Result<Arc<ServerConnection>, UpstreamError> {
@@ -221,9 +220,9 @@ impl Instance {
         self.demand.notify_one();
         let verdict = |state: &LifeState| match state {
             LifeState::Ready | LifeState::Failed | LifeState::Stopped => true,
-            // After a login it is on its way.
+            // After a login the start follows soon.
             LifeState::AwaitsLogin => self.has_link(),
-            // The start that this call has made due has failed.
+            // The start that this call made due has failed.
             LifeState::Backoff { .. } => self.restarts.load(Ordering::Relaxed) != before,
             LifeState::Idle | LifeState::Connecting => false,
         };
@@ -236,14 +235,15 @@ impl Instance {
         })
     }
 
-    /// Whose grant the instance uses, where it acts for no client of its own.
+    /// Returns the owner of the instance's grant, for requests that belong to no single client.
     pub(in crate::upstream) fn grant_owner(&self) -> Option<GrantOwner> {
         let authorizer = self.kin.authorizer.as_ref()?;
         let told = &self.owner.told;
         Some(authorizer.owner_of(self.owner.whose.principal().or(told.account.as_ref())))
     }
 
-    /// Whether the owner of its grant has logged in, or is about to, and no other login is needed.
+    /// Returns true if the owner of its grant has logged in, or is about to, and no other login is
+    /// needed.
     pub(in crate::upstream) fn has_logged_in(&self) -> bool {
         let owner = self.grant_owner();
         let authorizer = self.kin.authorizer.as_ref();
@@ -253,15 +253,14 @@ impl Instance {
         })
     }
 
-    /// Whether the owner of its grant has a link to log in by.
+    /// Returns true if the owner of its grant has a link to log in by.
     fn has_link(&self) -> bool {
         let owner = self.grant_owner();
         let authorizer = self.kin.authorizer.as_ref();
         owner.zip(authorizer).is_some_and(|(owner, it)| it.open_login(&owner).is_some())
     }
 
-    /// Waits until the instance is ready; false if it fails, or is not ready in
-    /// time.
+    /// Waits until the instance is ready. Returns false if it fails, or is not ready in time.
     pub(in crate::upstream) async fn is_ready_within(&self, patience: Duration) -> bool {
         let mut state = self.state.subscribe();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
@@ -269,7 +268,7 @@ impl Instance {
         matches!(verdict, Ok(Ok(state)) if *state == LifeState::Ready)
     }
 
-    /// The connection that replaces the lost one.
+    /// Returns the connection that replaces the lost one.
     async fn connected_after(
         &self,
         lost: &Arc<ServerConnection>,
@@ -282,23 +281,23 @@ impl Instance {
         self.connected().await
     }
 
-    /// Whether an idle instance has a reason to start.
+    /// Returns true if an idle instance has a reason to start.
     pub(in crate::upstream) fn is_wanted(&self) -> bool {
         self.unlisted.swap(false, Ordering::SeqCst) || self.is_in_use()
     }
 
-    /// Whether the instance has calls in flight or active subscriptions.
+    /// Returns true if the instance has calls in flight or active subscriptions.
     pub(in crate::upstream) fn is_in_use(&self) -> bool {
         self.has_calls() || self.inbox.subscriptions.are_wanted()
     }
 
-    /// Whether a client waits for the instance to start. One besides the main instance is opened
-    /// only for a client.
+    /// Returns true if a client waits for the instance to start. Every instance other than the main
+    /// one is opened for a client.
     pub(in crate::upstream) fn is_awaited(&self) -> bool {
         !self.is_main() || self.has_calls() || self.list_requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether there has been a call.
+    /// Returns true if there has been a call.
     pub(in crate::upstream) fn was_called(&self) -> bool {
         self.was_called.load(Ordering::SeqCst)
     }
@@ -314,7 +313,7 @@ impl Instance {
         }
     }
 
-    /// When the instance is to be stopped if it stays unused; `None` for never.
+    /// Returns the time to stop the instance if it stays unused, or `None` for never.
     pub(in crate::upstream) fn idle_at(&self) -> Option<Instant> {
         let config = self.config();
         let is_child = matches!(config.target, ServerKind::Command(_));
@@ -323,9 +322,8 @@ impl Instance {
         } else if !is_child
             && matches!(self.owner.whose, crate::upstream::InstanceScope::Session { .. })
         {
-            // An HTTP session costs next to nothing, and closing it would lose
-            // the server's state for its client. It ends with the client's
-            // session.
+            // An HTTP session costs almost nothing, and closing it would lose the server's state
+            // for its client. It ends with the client's session.
             return None;
         } else {
             self.idle_limit()
@@ -337,26 +335,26 @@ impl Instance {
         Some(listed.map_or(used, |listed| listed.max(used)) + allowed)
     }
 
-    /// Whether a client that has called the instance keeps a stream open.
+    /// Returns true if a client that has called the instance keeps a stream open.
     fn has_listeners(&self) -> bool {
         self.callers.are_listening(&self.kin.surroundings.hub)
     }
 
-    /// How long an instance besides the main one may be idle.
+    /// Returns the time that an instance other than the main one may be idle.
     fn idle_limit(&self) -> Duration {
         let (config, owner) = (self.config(), &self.owner);
-        // Of a server of both eras there is also one for clients without capabilities.
+        // A server of both eras also has one for clients without capabilities.
         let is_for_capabilities = owner.lists() && owner.told.other_era.is_none();
         let most = if is_for_capabilities { config.capability_idle } else { Duration::MAX };
         most.min(config.instance_idle).min(config.idle_stop.unwrap_or(Duration::MAX))
     }
 
-    /// When the instance was created.
+    /// Returns the time of the instance's creation.
     pub(in crate::upstream) fn created(&self) -> Instant {
         self.used.created()
     }
 
-    /// When the instance was last used.
+    /// Returns the time of the instance's last use.
     pub(in crate::upstream) fn last_used(&self) -> Instant {
         self.used.last()
     }
@@ -376,8 +374,9 @@ impl Instance {
         fault.into_failure(self.name(), &self.config().secrets)
     }
 
-    /// The era of an instance that is not the main one. Each client's account is listed in the
-    /// era of the main instance; otherwise only servers that speak Legacy have further instances.
+    /// Returns the era of an instance that is not the main one. Each client's account is listed in
+    /// the era of the main instance. Otherwise only servers that speak Legacy have further
+    /// instances.
     pub(in crate::upstream) fn further_era(&self) -> Option<Era> {
         let told = &self.owner.told;
         if told.account.is_some() && told.other_era.is_none() {
@@ -386,7 +385,7 @@ impl Instance {
         Some(Era::Legacy)
     }
 
-    /// A summary for status pages.
+    /// Returns a summary for status pages.
     pub(in crate::upstream) fn view(&self) -> InstanceView {
         let state = self.state.borrow().clone();
         let connected = self.connection.load().as_ref().map(|it| it.peer().era());
@@ -437,8 +436,8 @@ impl Drop for InUse {
     }
 }
 
-/// The longest that a call waits for the start of a server that it finds in backoff.
+/// Maximum time that a call waits for the start of a server that it finds in backoff.
 const RETRY_PATIENCE: Duration = Duration::from_secs(4);
-/// The longest that a call waits until a lost connection is noticed, and a subscription for its
-/// instance.
+/// Maximum time that a call waits until a lost connection is noticed, and that a subscription waits
+/// for its instance.
 pub(in crate::upstream) const SOON: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
-//! Whether a server whose main instance is Modern speaks Legacy as well.
+//! Legacy support of a server with a Modern main instance.
 //!
-//! A Modern server need not say so (2026-07-28, Versioning, "Backward
-//! Compatibility with Initialization-Based Versions"), so the instances of its
-//! Legacy clients find out. Nothing is opened before there is such a client.
+//! A Modern server does not have to announce it (2026-07-28, Versioning, "Backward Compatibility
+//! with Initialization-Based Versions"), so the instances of its Legacy clients detect it. Nothing
+//! is opened before there is such a client.
 
 use std::time::Duration;
 
@@ -17,42 +17,40 @@ use crate::upstream::lists::store::KnownServer;
 use crate::upstream::owner::InstanceKey;
 use crate::upstream::supervisor::remembered_era::LONGEST_ASSUMED;
 
-/// What is known of a server's Legacy side.
+/// Known Legacy support of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum LegacySupport {
-    /// No Legacy connection has been tried to the end.
+    /// No attempt at a Legacy connection has been completed.
     Untried,
-    /// The server has opened a Legacy connection of this version, and listed over
-    /// it if clients share it.
+    /// The server has opened a Legacy connection of this version, and has listed over it if clients
+    /// share it.
     Spoken(ProtocolVersion),
-    /// The server could not be used in Legacy: the gateway adapts for its
-    /// Legacy clients.
+    /// The server could not be used in Legacy, so the gateway adapts for its Legacy clients.
     Refuted,
 }
 
-/// The verdict on a server's Legacy side, and when it is due to be revised.
+/// Verdict on a server's Legacy support, with the time of its next revision.
 #[derive(Debug)]
 pub(in crate::upstream) struct LegacySide(Mutex<LegacyVerdict>);
 
 #[derive(Debug)]
 struct LegacyVerdict {
     support: LegacySupport,
-    /// How many attempts have failed since the last one that did not.
+    /// Number of failed attempts since the last success.
     failures: u32,
-    /// When the server refused to speak Legacy, in seconds since 1970, if that
-    /// is why the side is refuted.
+    /// Time at which the server refused to speak Legacy, in seconds since 1970, if the verdict is
+    /// based on a refusal.
     refused_at: Option<u64>,
-    /// Whether the server has spoken Legacy in an earlier run.
+    /// True if the server has spoken Legacy in an earlier run.
     was_spoken: bool,
-    /// When a refuted side may be tried again, or the next refusal by a server
-    /// that has spoken Legacy counts.
+    /// Time from which refuted support may be tried again, or from which the next refusal of a
+    /// server that has spoken Legacy counts.
     retry_at: Instant,
 }
 
 impl LegacySide {
-    /// The verdict of an earlier run. A recent refusal still holds; that the
-    /// server spoke Legacy is only a reason to be patient. `now` is in seconds
-    /// since 1970.
+    /// Restores the verdict of an earlier run. A recent refusal remains valid. Earlier Legacy
+    /// support is only a reason for patience. `now` is in seconds since 1970.
     pub(in crate::upstream) fn restored(known: Option<&KnownServer>, now: u64) -> Self {
         let refused_at = known.and_then(|known| known.legacy_refused);
         let refused_at = refused_at
@@ -61,7 +59,7 @@ impl LegacySide {
             Some(_) => (LegacySupport::Refuted, 1, LAST_RETRY),
             None => (LegacySupport::Untried, 0, Duration::ZERO),
         };
-        // Only a Legacy child gives a verdict on the lists of a Modern server.
+        // Only a Legacy child produces a verdict on the lists of a Modern server.
         let was_spoken = known.is_some_and(|known| {
             known.further.iter().any(|(told, _)| told.other_era.is_some())
                 || known.version.era() == Era::Modern
@@ -71,24 +69,24 @@ impl LegacySide {
         Self(Mutex::new(LegacyVerdict { support, failures, refused_at, was_spoken, retry_at }))
     }
 
-    /// When the server refused to speak Legacy, in seconds since 1970, if the
-    /// refusal holds.
+    /// Returns the time at which the server refused to speak Legacy, in seconds since 1970, if the
+    /// refusal is still valid.
     pub(in crate::upstream) fn refused_at(&self) -> Option<u64> {
         let verdict = self.0.lock();
         verdict.refused_at.filter(|_| verdict.support == LegacySupport::Refuted)
     }
 
-    /// Whether the server has spoken Legacy in an earlier run.
+    /// Returns true if the server has spoken Legacy in an earlier run.
     pub(in crate::upstream) fn was_spoken(&self) -> bool {
         self.0.lock().was_spoken
     }
 
-    /// What is known now.
+    /// Returns the current verdict.
     pub(in crate::upstream) fn support(&self) -> LegacySupport {
         self.0.lock().support
     }
 
-    /// The Legacy version that the server is known to speak.
+    /// Returns the Legacy version that the server is known to speak.
     pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
         match self.support() {
             LegacySupport::Spoken(version) => Some(version),
@@ -96,8 +94,8 @@ impl LegacySide {
         }
     }
 
-    /// Whether a refuted side is due to be tried again; true for one caller
-    /// each time.
+    /// Returns true if refuted support is due to be tried again. Each time, only one caller
+    /// receives true.
     pub(in crate::upstream) fn take_retry(&self) -> bool {
         let mut verdict = self.0.lock();
         let now = clock::now();
@@ -108,7 +106,7 @@ impl LegacySide {
         true
     }
 
-    /// Records that an instance is ready; true if that is news.
+    /// Records that an instance is ready. Returns true if the verdict has changed.
     pub(in crate::upstream) fn confirm(&self, version: ProtocolVersion) -> bool {
         let mut verdict = self.0.lock();
         let confirmed = LegacySupport::Spoken(version);
@@ -118,10 +116,9 @@ impl LegacySide {
 
     /// Records that an instance did not become ready.
     ///
-    /// What one client declares must not decide for the others: only the
-    /// failure of an instance without capabilities does, or a refusal that
-    /// cannot be about them. A server that has spoken Legacy before has to
-    /// refuse several times, some time apart.
+    /// One client's declaration must not decide for the others. So only the failure of an instance
+    /// without capabilities counts, or a refusal that cannot concern them. A server that has spoken
+    /// Legacy before has to refuse several times, with pauses in between.
     pub(in crate::upstream) fn doubt(
         &self,
         owner: &InstanceKey,
@@ -145,7 +142,7 @@ impl LegacySide {
                 verdict.failures = 1;
             }
             LegacySupport::Untried => return LegacyDoubt::Unclear,
-            // Of many attempts at once, only the one that was due counts.
+            // Of many simultaneous attempts, only the one that was due counts.
             LegacySupport::Refuted if is_plain && owner.lists() => {
                 verdict.failures = verdict.failures.saturating_add(1);
             }
@@ -161,20 +158,20 @@ impl LegacySide {
     }
 }
 
-/// The conclusion of a failed attempt.
+/// Conclusion from a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum LegacyDoubt {
     /// Nothing has changed.
     None,
-    /// The failure may be about what the client declares: an attempt without
-    /// capabilities has to tell.
+    /// The failure may concern the client's declaration. An attempt without capabilities has to
+    /// decide.
     Unclear,
-    /// The side counts as refuted from now on.
+    /// Legacy support counts as refuted from now on.
     Refuted,
 }
 
-/// Whether the server itself says that it knows no `initialize`, or none of its
-/// versions; or that it demands what only Modern requests have.
+/// Returns true if the server's error means that it supports no `initialize` or none of its
+/// versions, or that it requires parts of Modern requests.
 fn is_refusal(fault: &UpstreamError) -> bool {
     match fault {
         UpstreamError::Refused { code, .. } => {
@@ -185,8 +182,7 @@ fn is_refusal(fault: &UpstreamError) -> bool {
     }
 }
 
-/// Whether the server answered, so that it may have objected to what it was
-/// told.
+/// Returns true if the server responded, so that it may have objected to the declaration.
 fn is_answer(fault: &UpstreamError) -> bool {
     matches!(fault, UpstreamError::Refused { .. } | UpstreamError::Status { .. })
 }
@@ -195,14 +191,13 @@ fn retry_after(failures: u32) -> Duration {
     FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(6)).min(LAST_RETRY)
 }
 
-/// How long a server that failed in Legacy is not tried again, at first; twice
-/// as long after each further failure.
+/// Time before the first new attempt after a failure in Legacy. Each further failure doubles it.
 const FIRST_RETRY: Duration = Duration::from_mins(1);
-/// How long at most, and after a refusal: the server may have been replaced by
-/// another version of itself.
+/// Maximum of that time, which also applies after a refusal: a newer version may have replaced the
+/// server.
 const LAST_RETRY: Duration = Duration::from_hours(1);
-/// After how many refusals in a row a server no longer counts as one that
-/// speaks Legacy, and how long after one the next one counts.
+/// Number of refusals in a row after which a server no longer counts as one that speaks Legacy, and
+/// the time after one refusal from which the next one counts.
 const MOST_REFUSALS: u32 = 3;
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
@@ -215,7 +210,7 @@ mod tests {
     use crate::upstream::lists::store::tests::known;
     use crate::upstream::owner::ClientDeclaration;
 
-    /// A shared instance with these capabilities.
+    /// Returns the key of a shared instance with these capabilities.
     fn shared(capabilities: &'static str) -> InstanceKey {
         let capabilities = Bytes::from_static(capabilities.as_bytes());
         let other_era = Some(Era::Legacy);
@@ -293,7 +288,7 @@ mod tests {
         let side = LegacySide::restored(None, 0);
         for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
             side.doubt(&shared("{}"), &UpstreamError::NoAnswer);
-            // Of the attempts that began before, none counts.
+            // Attempts that began before do not count.
             side.doubt(&shared(r#"{"roots":{}}"#), &UpstreamError::NoAnswer);
             tokio::time::advance(Duration::from_secs(60 * minutes - 1)).await;
             assert!(!side.take_retry(), "{minutes}");

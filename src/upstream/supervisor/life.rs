@@ -1,5 +1,5 @@
-//! The life of one instance, as one task: start, serve, fail, back off,
-//! restart, until it is stopped.
+//! Life cycle of one instance, as one task: start, serve, fail, back off, restart, until it is
+//! stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
-/// Why an instance stopped running.
+/// Reason that an instance stopped running.
 enum LossReason {
     Stopped,
     Idle,
@@ -50,18 +50,18 @@ pub(in crate::upstream) async fn live(instance: Arc<Instance>) {
     drop(counted);
 }
 
-/// The state of the task that runs an instance.
+/// State of the task that runs an instance.
 pub(in crate::upstream) struct Life<'a> {
     pub(in crate::upstream) instance: &'a Arc<Instance>,
     restarts: RestartPolicy,
-    /// When the last start began.
+    /// Time at which the last start began.
     tried_at: Instant,
     dice: fastrand::Rng,
-    /// The era of the server, kept across restarts (2026-07-28, Versioning: the
-    /// verdict belongs to the server) and forgotten on failure.
+    /// Era of the server, kept across restarts (2026-07-28, Versioning: the verdict belongs to the
+    /// server) and forgotten on failure.
     pub(in crate::upstream) known: Option<Era>,
     pub(in crate::upstream) child: Option<Child>,
-    /// When the instance became ready in this run; `None` if it did not.
+    /// Time at which the instance became ready in this run, or `None` if it did not.
     ready_since: Option<std::time::Instant>,
 }
 
@@ -70,8 +70,8 @@ impl<'a> Life<'a> {
         let config = instance.config();
         let budget = match config.target {
             ServerKind::Command(_) => config.max_restarts as usize,
-            // A connection attempt costs next to nothing, and only the gateway
-            // can notice that the server is back.
+            // A connection attempt costs almost nothing, and only an attempt shows that the server
+            // is back.
             ServerKind::Http(_) | ServerKind::OpenApi(_) => usize::MAX,
         };
         Self {
@@ -89,8 +89,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Runs until stopped. The main instance becomes idle when unused; the
-    /// others end.
+    /// Runs until stopped. The main instance becomes idle when unused. The others end.
     async fn live(&mut self) {
         let instance = self.instance;
         let is_main = instance.is_main();
@@ -141,18 +140,18 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Waits a moment before the first start, if something gains by it.
+    /// Waits a moment before the first start, if the delay has a benefit.
     async fn delay_first_start(&self) {
         let instance = self.instance;
         if instance.kin.lists.is_restored() {
-            // Clients can list already. Programs that start would only slow that down.
+            // Clients can list already. Starting programs would only slow that down.
             let _ = timeout(HEAD_START, instance.demand.notified()).await;
         } else {
             instance.kin.await_sole_client().await;
         }
     }
 
-    /// Notes that an instance of the other era did not become ready.
+    /// Records that an instance of the other era did not become ready.
     fn doubt_other_era(&self, fault: &UpstreamError) {
         let (instance, owner) = (self.instance, &self.instance.owner);
         if owner.told.other_era.is_none() {
@@ -175,14 +174,14 @@ impl<'a> Life<'a> {
         instance.kin.keep_soon();
     }
 
-    /// Whether the instance is of an era that the server does not speak.
+    /// Returns true if the instance is of an era that the server does not speak.
     fn is_of_refuted_era(&self) -> bool {
         let kin = &self.instance.kin;
         self.instance.owner.told.other_era.is_some()
             && kin.legacy_side.support() == LegacySupport::Refuted
     }
 
-    /// One run, from start to end.
+    /// Performs one run, from start to end.
     async fn run(&mut self) -> LossReason {
         let instance = Arc::clone(self.instance);
         // A server that has failed too often stays marked until it is ready.
@@ -200,7 +199,7 @@ impl<'a> Life<'a> {
             && instance.kin.legacy_side.confirm(connection.peer().version)
         {
             instance.kin.announce_lists();
-            // What was subscribed to before the side was refuted.
+            // Restores the subscriptions from before the refutation.
             instance.kin.resume();
         }
         let opened = clock::now().into_std();
@@ -217,8 +216,8 @@ impl<'a> Life<'a> {
             }
         };
         if let LossReason::Lost(fault) = &ended {
-            // Set before the connection is closed, which may take time, so that
-            // calls in the meantime wait for the next start.
+            // Set before the connection is closed, which may take time, so that calls in the
+            // meantime wait for the next start.
             let told = fault.without(&instance.config().secrets).public();
             instance.notes().told = Some(told);
             enter(&instance, LifeState::Connecting);
@@ -232,7 +231,7 @@ impl<'a> Life<'a> {
         ended
     }
 
-    /// Connects and lists; a child process in its turn.
+    /// Connects and lists. A child process waits for its turn.
     async fn start(&mut self) -> Result<Arc<ServerConnection>, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         if !matches!(config.target, ServerKind::Command(_)) {
@@ -257,7 +256,7 @@ impl<'a> Life<'a> {
         let connection = Arc::new(connection);
         let is_first = instance.owner.told.account.is_some() && instance.kin.version().is_none();
         if is_first {
-            // The gateway itself has no account to find it out with.
+            // The gateway itself has no account with which to detect it.
             instance.kin.era.confirm(connection.peer());
         }
         if instance.is_main() {
@@ -270,7 +269,7 @@ impl<'a> Life<'a> {
             }
             instance.kin.resume();
         }
-        // All lists are requested now, whatever was announced before.
+        // All lists are requested now, so earlier announcements do not matter.
         instance.changes.clear();
         match instance.list(&connection, &EVERY_KIND).await {
             Ok(listed) if listed.part == ListingPart::Whole => {}
@@ -283,10 +282,9 @@ impl<'a> Life<'a> {
         Ok(connection)
     }
 
-    /// Removes the connection of an instance without calls; false if a call has
-    /// just arrived and uses it. The call counts itself before it looks for the
-    /// connection, and this removes the connection before it looks for calls,
-    /// so one of the two sees the other.
+    /// Removes the connection of an instance without calls. Returns false if a call has just
+    /// arrived and uses it. The call is counted before it looks for the connection, and this
+    /// removes the connection before it looks for calls, so one of the two sees the other.
     fn rest(&self, connection: &Arc<ServerConnection>) -> bool {
         let instance = self.instance;
         if !instance.is_main() {
@@ -343,7 +341,7 @@ impl<'a> Life<'a> {
                     pace.listed(listed.as_ref().ok());
                     instance.changes.settle();
                     if let Err(fault) = listed {
-                        // The previous list stays in use: calls may still work.
+                        // The previous list stays in use, because calls may still work.
                         self.note(&fault);
                     }
                 }
@@ -391,7 +389,7 @@ impl<'a> Life<'a> {
     }
 
     /// Waits until the owner of the instance's grant has logged in, or until the link to log in by
-    /// has expired: the next start makes a new one.
+    /// has expired. The next start creates a new link.
     async fn await_login(&self) {
         let instance = self.instance;
         let authorizer = instance.kin.authorizer.as_ref();
@@ -404,8 +402,8 @@ impl<'a> Life<'a> {
         let _ = timeout(authorizer.login_time(), ended.changed()).await;
     }
 
-    /// Waits before the next start: for the backoff delay or, if the server has
-    /// failed too often, for the restart window.
+    /// Waits before the next start: for the backoff delay or, if the server has failed too often,
+    /// for the restart window.
     async fn pause(&mut self) {
         let (instance, now) = (self.instance, clock::now());
         match self.restarts.after_failure(self.ready_since, now.into_std(), &mut self.dice) {
@@ -427,8 +425,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Waits before the next start, but not if a client calls the server or lists: one start a
-    /// second is allowed then.
+    /// Waits before the next start. The wait ends early if a client calls the server or lists, but
+    /// at most one start a second is made for clients.
     async fn back_off(&self, wait: Duration) {
         let needed = async {
             self.instance.demand.notified().await;
@@ -464,9 +462,9 @@ fn far_away() -> Instant {
     clock::now() + Duration::from_hours(1)
 }
 
-/// How long a server whose lists were kept waits before it starts, unless a call needs it.
+/// Time that a server with stored lists waits before its start, unless a call needs it.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// The time between two starts of a server that is in backoff and that clients need.
+/// Time between two starts of a server in backoff that clients need.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
-/// How long to wait for the exit of a child that closed its output.
+/// Time to wait for the exit of a child that closed its output.
 const EXIT_PATIENCE: Duration = Duration::from_millis(500);

@@ -1,16 +1,14 @@
-//! The lives of one server's instances: started, probed, listed, called, lost,
-//! restarted, stopped.
+//! Supervision of one server's instances: started, probed, listed, called, lost, restarted,
+//! stopped.
 //!
-//! An instance is one child process, or one HTTP connection or session, and has
-//! a task of its own ([`life`]). The main instance is shared; where one cannot
-//! serve all clients, the [`pool`] opens further ones, bounded in number; a
-//! server that speaks both eras has some for Legacy clients ([`legacy_side`]).
-//! Where there is only one client, the main instance is told what that client
-//! can do ([`sole_client`]).
-//! Where the gateway has no account at a server, those of clients are used ([`accounts`]).
-//! [`remembered_era`] is what is known of the main instance's era.
-//! [`shared`] is the state that they share. This module does not know how bytes
-//! reach a server: [`opening`] asks a transport for a connection.
+//! An instance is one child process, or one HTTP connection or session, and has a task of its own
+//! ([`life`]). The main instance is shared. If it cannot serve all clients, the [`pool`] opens
+//! further ones, in limited number. A server that speaks both eras has some for Legacy clients
+//! ([`legacy_side`]). If there is only one client, the main instance declares the capabilities of
+//! that client ([`sole_client`]). If the gateway has no account at a server, it uses those of
+//! clients ([`accounts`]). [`remembered_era`] records the main instance's era. [`shared`] is the
+//! state that the instances share. This module does not depend on the transport: [`opening`]
+//! requests a connection from one.
 
 mod accounts;
 pub(in crate::upstream) mod instance;

@@ -24,7 +24,7 @@ use crate::upstream::transport::stdio::{self, ChildOutput, StdioServer};
 use crate::upstream::{ExitCause, SetupFault, UpstreamError};
 
 impl Life<'_> {
-    /// Opens a connection of the configured kind. The caller bounds the time.
+    /// Opens a connection of the configured kind. The caller sets a time limit.
     pub(in crate::upstream) async fn connect(&mut self) -> Result<ServerConnection, UpstreamError> {
         let config = Arc::clone(self.instance.config());
         let known = self.instance.owner.told.other_era.or(self.known);
@@ -76,7 +76,7 @@ impl Life<'_> {
             caller_headers: CallerHeaders::of(config),
             inbox: Arc::clone(&self.instance.inbox),
         };
-        // A server that is known to be Modern is not that old.
+        // A server that is known to be Modern does not use the older transport.
         let may_be_old = http.transport == HttpTransport::Auto
             && era != EraChoice::Modern
             && self.instance.owner.told.other_era.is_none();
@@ -124,9 +124,8 @@ impl Life<'_> {
         Ok(ServerConnection::Stdio(Box::new(stdio)))
     }
 
-    /// The HTTP client of all instances. Created anew for each start of the
-    /// main instance, because the certificate file may have been corrected
-    /// since.
+    /// Returns the HTTP client of all instances. It is created anew for each start of the main
+    /// instance, because the certificate file may have been corrected since.
     async fn client(&self, config: &HttpConfig) -> Result<Arc<http::HttpClient>, UpstreamError> {
         let instance = self.instance;
         let credentials = self.credentials();
@@ -154,7 +153,7 @@ impl Life<'_> {
         Arc::clone(&self.instance.kin.surroundings.response_memory)
     }
 
-    /// The tokens of the instance's requests; `None` without OAuth.
+    /// Returns the tokens for the instance's requests, or `None` without OAuth.
     fn credentials(&self) -> Option<http::RequestCredentials> {
         let authorizer = self.instance.kin.authorizer.as_ref()?;
         let owner = self.instance.grant_owner()?;
@@ -193,8 +192,7 @@ impl Life<'_> {
         }
     }
 
-    /// Starts the program on a blocking thread: until it runs takes a
-    /// millisecond or more.
+    /// Starts the program on a blocking thread, because this takes a millisecond or more.
     async fn spawn(
         &self,
         command: &CommandConfig,
@@ -204,8 +202,8 @@ impl Life<'_> {
             (instance.name().clone(), ChildSpec::for_server(self.instance.config(), command));
         let guardian = instance.kin.surroundings.guardian.clone();
         let _turn = STARTING.acquire().await;
-        // The gateway's end waits for a program that is being started: as long as the guardian
-        // does not know it, nothing else ends it.
+        // The gateway's shutdown waits for a program that is being started. Nothing else would end
+        // the program before the guardian knows it.
         let alive = instance.kin.surroundings.alive.token();
         let spawned =
             spawn_blocking(move || (Child::spawn(&server, &spec, &guardian), alive)).await;
@@ -227,6 +225,6 @@ fn is_of_gateway(credentials: &http::RequestCredentials) -> bool {
     credentials.owner == GrantOwner::Gateway
 }
 
-/// The most programs that are started at once: each start takes a thread, and
-/// the programs compete for the processors as soon as they run.
+/// Maximum number of programs that are started at once. Each start occupies a thread, and the
+/// programs compete for the processors once they run.
 static STARTING: Semaphore = Semaphore::const_new(2);

@@ -1,5 +1,5 @@
-//! The instances of one server besides the main one: opened on demand, bounded
-//! in number, and closed when their client leaves or they are unused.
+//! Instances of one server besides the main one: opened on demand, limited in number, and closed
+//! when their client leaves or they are unused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::upstream::supervisor::state::{InstanceView, SHOWN};
 #[derive(Default)]
 pub(in crate::upstream) struct Pool {
     open: Mutex<OpenInstances>,
-    /// How many each client has opened.
+    /// Number of instances opened for each client.
     shares: Arc<SharedAmount>,
 }
 
 type OpenInstances = HashMap<InstanceKey, OpenInstance>;
 
-/// An instance, and the share of the client that it was opened for.
+/// An instance, and the share of the client for which it was opened.
 struct OpenInstance {
     instance: Arc<Instance>,
     share: Share,
 }
 
 impl Pool {
-    /// The instance for a call of `holder`, opened if missing. It counts as in use from
-    /// this moment, so that it is not closed before it has the call.
+    /// Returns the instance for a call of `holder`, and opens it if missing. The instance counts as
+    /// in use from this moment, so that it is not closed before it has the call.
     pub(in crate::upstream) fn take(
         &self,
         kin: &Arc<ServerShared>,
@@ -48,7 +48,7 @@ impl Pool {
         Ok((instance, in_use))
     }
 
-    /// The instance for this key, opened for `holder` if missing.
+    /// Returns the instance for this key, and opens it for `holder` if missing.
     pub(in crate::upstream) fn open_for(
         &self,
         kin: &Arc<ServerShared>,
@@ -58,12 +58,12 @@ impl Pool {
         find_or_open(&mut self.open(), &self.shares, kin, (owner, holder))
     }
 
-    /// The instance for this key, if it is open.
+    /// Returns the instance for this key, if it is open.
     pub(in crate::upstream) fn find(&self, owner: &InstanceKey) -> Option<Arc<Instance>> {
         self.open().get(owner).map(|it| Arc::clone(&it.instance))
     }
 
-    /// Removes an unused instance; false if a call has just arrived for it.
+    /// Removes an unused instance. Returns false if a call has just arrived for it.
     pub(in crate::upstream) fn leave(&self, instance: &Instance) -> bool {
         let mut open = self.open();
         if instance.is_wanted() {
@@ -78,8 +78,8 @@ impl Pool {
         remove(&mut self.open(), instance);
     }
 
-    /// Closes the instances of a client's session as soon as their calls, which
-    /// are cancelled with the session, have ended, or after a short wait.
+    /// Closes the instances of a client's session once their calls have ended, or after a short
+    /// wait. The calls are cancelled with the session.
     pub(in crate::upstream) fn close_session(&self, kin: &Arc<ServerShared>, session: &str) {
         let mut closing = Vec::new();
         self.open().retain(|owner, it| {
@@ -97,12 +97,12 @@ impl Pool {
         }
     }
 
-    /// All instances.
+    /// Returns all instances.
     pub(in crate::upstream) fn instances(&self) -> Vec<Arc<Instance>> {
         self.open().values().map(|it| Arc::clone(&it.instance)).collect()
     }
 
-    /// Summaries of the oldest instances, and the number of all.
+    /// Returns summaries of the oldest instances, and the total number.
     pub(in crate::upstream) fn view(&self) -> (Vec<InstanceView>, usize) {
         let open = self.open();
         let mut all: Vec<_> = open.values().map(|it| Arc::clone(&it.instance)).collect();
@@ -128,8 +128,8 @@ fn find_or_open(
     }
     let limit = kin.config.max_instances();
     if open.len() >= limit {
-        // A client makes room among its own instances first, and among those of others only as
-        // long as it has less than its share.
+        // A client makes room among its own instances first, and among those of others only while
+        // it has less than its share.
         close_idle(open, |it| it.share.holder() == holder);
     }
     let each = kin.surroundings.share_of(limit);
@@ -151,8 +151,9 @@ fn remove(open: &mut OpenInstances, instance: &Instance) {
     }
 }
 
-/// Closes the least recently used idle shared instance of those that `may` be closed: an equivalent
-/// one can be opened when it is needed again. `None` if there is no such instance.
+/// Closes the least recently used idle shared instance among those that `may` be closed. An
+/// equivalent one can be opened when it is needed again. Returns `None` if there is no such
+/// instance.
 fn close_idle(open: &mut OpenInstances, may: impl Fn(&OpenInstance) -> bool) -> Option<()> {
     let idle = open.iter().filter(|(owner, it)| owner.lists() && !it.instance.is_in_use());
     let idle = idle.filter(|(_, it)| may(it));
@@ -163,8 +164,7 @@ fn close_idle(open: &mut OpenInstances, may: impl Fn(&OpenInstance) -> bool) -> 
 }
 
 impl ServerShared {
-    /// Opens the instances that have subscriptions waiting, if this server
-    /// replaces another.
+    /// Opens the instances with waiting subscriptions, if this server replaces another.
     pub(in crate::upstream) fn resume(self: &Arc<Self>) {
         for (owner, holder) in self.surroundings.hub.waiting(&self.config.name) {
             let expected = match self.config.isolation() {
@@ -185,5 +185,5 @@ impl ServerShared {
     }
 }
 
-/// How long calls may take to end after their session.
+/// Time limit for calls to end after their session.
 const LAST_CALLS: Duration = Duration::from_secs(2);

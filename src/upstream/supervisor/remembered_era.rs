@@ -1,10 +1,8 @@
-//! The version that a server speaks, and how it is known.
+//! Protocol version of a server, and the origin of this knowledge.
 //!
-//! What an earlier run of the gateway has found out spares the server a probe,
-//! to which some Legacy servers answer with a page of errors. It is no more than
-//! an assumption: it fails with the first connection that contradicts it, and
-//! it is given up when the server has become another version of itself, or
-//! after a day.
+//! The result of an earlier run spares the server a probe, to which some Legacy servers respond
+//! with a page of errors. It is only an assumption. It is dropped with the first connection that
+//! contradicts it, when a newer version has replaced the server, or after a day.
 
 use std::time::Duration;
 
@@ -16,21 +14,21 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::upstream::lists::store::KnownServer;
 use crate::upstream::transport::peer::Peer;
 
-/// What is known of a server's version. Times are in seconds since 1970.
+/// Known version of a server. Times are in seconds since 1970.
 pub(in crate::upstream) struct RememberedEra(Mutex<EraKnowledge>);
 
 struct EraKnowledge {
     version: Option<ProtocolVersion>,
-    /// When the era was last found out by probing.
+    /// Time of the last probe of the era.
     probed: Option<u64>,
-    /// Whether that was in this run.
+    /// True if the probe was in this run.
     is_fresh: bool,
-    /// The raw `serverInfo` of the server that was probed.
+    /// Raw `serverInfo` of the probed server.
     info: Bytes,
 }
 
 impl RememberedEra {
-    /// The knowledge before the server is first connected.
+    /// Creates the knowledge before the server is first connected.
     pub(in crate::upstream) fn new(configured: EraChoice, known: Option<&KnownServer>) -> Self {
         let configured = match configured {
             EraChoice::Modern => Some(ProtocolVersion::LATEST_MODERN),
@@ -45,13 +43,13 @@ impl RememberedEra {
         }))
     }
 
-    /// The version that the server spoke last, possibly in an earlier run, or
-    /// that its configuration demands; `None` if unknown.
+    /// Returns the server's last version, possibly from an earlier run, or the configured one.
+    /// Returns `None` if it is unknown.
     pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
         self.0.lock().version
     }
 
-    /// The era in which the first connection is opened without a probe.
+    /// Returns the era in which the first connection is opened without a probe.
     pub(in crate::upstream) fn assumed_era(&self, now: u64) -> Option<Era> {
         let knowledge = self.0.lock();
         let age = now.checked_sub(knowledge.probed?)?;
@@ -65,33 +63,32 @@ impl RememberedEra {
         (knowledge.probed, knowledge.is_fresh) = (Some(now), true);
     }
 
-    /// Whether this is another version of the server that is known.
+    /// Returns true if the peer is another version of the server than the known one.
     pub(in crate::upstream) fn is_of_other_server(&self, peer: &Peer) -> bool {
         let knowledge = self.0.lock();
         !knowledge.info.is_empty() && knowledge.info != peer.info
     }
 
-    /// Records what the main instance speaks; true if it was thought to speak
-    /// another version.
+    /// Records the version of the main instance. Returns true if it differs from the assumed one.
     pub(in crate::upstream) fn confirm(&self, peer: &Peer) -> bool {
         let mut knowledge = self.0.lock();
         if !knowledge.is_fresh && knowledge.info != peer.info {
-            // Another version of the server may speak other eras: the next start probes it.
+            // Another version of the server may speak other eras, so the next start probes it.
             knowledge.probed = None;
         }
         knowledge.info = peer.info.clone();
         knowledge.version.replace(peer.version).is_some_and(|before| before != peer.version)
     }
 
-    /// The version, the time of the probe and the `serverInfo`, to be kept for
-    /// the next run.
+    /// Returns the version, the time of the probe and the `serverInfo`, for storage until the next
+    /// run.
     pub(in crate::upstream) fn to_keep(&self) -> Option<(ProtocolVersion, Option<u64>, Bytes)> {
         let knowledge = self.0.lock();
         Some((knowledge.version?, knowledge.probed, knowledge.info.clone()))
     }
 }
 
-/// How long an era is assumed without a probe.
+/// Maximum time that an era is assumed without a probe.
 pub(in crate::upstream) const LONGEST_ASSUMED: Duration = Duration::from_hours(24);
 
 #[cfg(test)]

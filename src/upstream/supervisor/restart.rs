@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 
-/// The decision after a failure.
+/// Decision after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartDecision {
     /// Try again after this long.
     After(Duration),
-    /// It has failed too often: do not restart until the window is over.
+    /// It has failed too often. Do not restart it until the window is over.
     GiveUp,
 }
 
@@ -22,17 +22,17 @@ pub enum RestartDecision {
 pub struct RestartBudget {
     max: usize,
     window: Duration,
-    /// The restarts within the last window, oldest first; never more than `max`.
+    /// Restarts within the last window, oldest first. Never more than `max`.
     spent: VecDeque<Instant>,
 }
 
 impl RestartBudget {
-    /// A budget of `max` restarts a `window`; `max` of zero allows none.
+    /// Creates a budget of `max` restarts per `window`. A `max` of zero allows none.
     pub fn new(max: usize, window: Duration) -> Self {
         Self { max, window, spent: VecDeque::new() }
     }
 
-    /// Takes one restart out of the budget; false when it is spent.
+    /// Takes one restart out of the budget. Returns false when it is spent.
     pub fn spend(&mut self, now: Instant) -> bool {
         while self
             .spent
@@ -53,22 +53,22 @@ impl RestartBudget {
 #[derive(Debug, Clone)]
 pub struct RestartPolicy {
     backoff: Backoff,
-    /// The waits of the first minute of a server that has never been ready: it
-    /// may start at the same time as the gateway.
+    /// Delays in the first minute of a server that has never been ready, because it may be starting
+    /// at the same time as the gateway.
     early_backoff: Backoff,
     budget: RestartBudget,
-    /// When the first start failed.
+    /// Time of the first failed start.
     first_failure: Option<Instant>,
     was_ready: bool,
-    /// The starts in a row that failed.
+    /// Number of failed starts in a row.
     failed_starts: usize,
-    /// The server has failed too often, and has not been ready since.
+    /// True if the server has failed too often, and has not been ready since.
     has_given_up: bool,
 }
 
 impl RestartPolicy {
-    /// A policy of at most `max` restarts a `window`, and at most as many starts in a row that
-    /// fail.
+    /// Creates a policy of at most `max` restarts per `window`, and at most `max` failed starts in
+    /// a row.
     pub fn new(max: usize, window: Duration) -> Self {
         Self {
             backoff: Backoff::new(FIRST_DELAY, LAST_DELAY).with_stable(window),
@@ -81,8 +81,8 @@ impl RestartPolicy {
         }
     }
 
-    /// The decision for a server that was ready at `started` and failed at
-    /// `now`; `started` is `None` if it was never ready.
+    /// Returns the decision for a server that was ready at `started` and failed at `now`. `started`
+    /// is `None` if it was never ready.
     pub fn after_failure(
         &mut self,
         started: Option<Instant>,
@@ -115,7 +115,8 @@ impl RestartPolicy {
 /// Delays between restarts.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LAST_DELAY: Duration = Duration::from_secs(30);
-/// How long a server that has never been ready is tried more often, and the longest delay then.
+/// Time for which a server that has never been ready is tried more often, and the maximum delay in
+/// that time.
 const EARLY: Duration = Duration::from_mins(1);
 const LAST_EARLY_DELAY: Duration = Duration::from_secs(2);
 

@@ -36,16 +36,16 @@ use crate::upstream::supervisor::state::LifeState;
 use crate::upstream::transport::child::Guardian;
 use crate::upstream::transport::http;
 
-/// The parts of the gateway that a server needs.
+/// Parts of the gateway that a server needs.
 #[derive(Clone)]
 pub struct ServerContext {
     /// Ends the children if the gateway is killed.
     pub guardian: Guardian,
     /// Notified whenever a server's list has changed.
     pub listed: Arc<Notify>,
-    /// The source of metrics handles.
+    /// Source of metrics handles.
     pub metrics: Arc<Metrics>,
-    /// Where lifecycle events are sent.
+    /// Receives lifecycle events.
     pub events: EventSender,
     /// Stops all servers at once, including those that no snapshot names.
     pub stop: CancellationToken,
@@ -53,26 +53,26 @@ pub struct ServerContext {
     pub alive: TaskTracker,
     /// The clients' subscriptions at all servers.
     pub hub: Arc<SubscriptionHub>,
-    /// Keeps the lists for the next run.
+    /// Stores the lists for the next run.
     pub(in crate::upstream) store: Option<Arc<ListStore>>,
-    /// The grants at servers with OAuth.
+    /// Grants at servers with OAuth.
     pub grants: Arc<GrantBook>,
-    /// The turns of child processes that start.
+    /// Queue of starting child processes.
     pub(in crate::upstream) starts: Arc<StartQueue>,
     /// The only client, if there is no listener for others.
     pub(in crate::upstream) sole_client: Option<Arc<SoleClient>>,
-    /// The memory of large responses.
+    /// Memory of large responses.
     pub(in crate::upstream) response_memory: Arc<ResponseMemory>,
-    /// How much of a limit one client may have, in percent.
+    /// Share of a limit for one client, in percent.
     share: Arc<AtomicUsize>,
-    /// Whether definitions of any server are scanned.
+    /// True if definitions of any server are scanned.
     scans: Arc<AtomicBool>,
-    /// Whether a server has other lists for Legacy clients than for Modern ones.
+    /// True if a server has other lists for Legacy clients than for Modern ones.
     lists_by_era: Arc<AtomicBool>,
 }
 
 impl ServerContext {
-    /// The context of a gateway without servers.
+    /// Creates the context of a gateway without servers.
     pub fn new(guardian: Guardian, metrics: Arc<Metrics>) -> Self {
         Self {
             guardian,
@@ -93,35 +93,34 @@ impl ServerContext {
         }
     }
 
-    /// Has the lists of servers kept for the next run, and those of the last run
-    /// used until the servers are ready.
+    /// Stores the lists of servers for the next run, and uses those of the last run until the
+    /// servers are ready.
     #[must_use]
     pub fn with_store(self, store: Arc<ListStore>) -> Self {
         Self { store: Some(store), ..self }
     }
 
-    /// Has the main instances of servers told what the only client can do, which is
-    /// yet to come.
+    /// Declares the capabilities of the only client, which has yet to connect, to the main
+    /// instances of servers.
     #[must_use]
     pub fn for_one_client(self) -> Self {
         Self { sole_client: Some(Arc::default()), ..self }
     }
 
-    /// Records what a client declares, if it is the only one.
+    /// Records a client's declaration, if it is the only client.
     pub fn meet_client(&self, abilities: &Abilities) {
         if let Some(client) = &self.sole_client {
             client.meet(abilities);
         }
     }
 
-    /// Has lifecycle events sent.
+    /// Sets the receiver of lifecycle events.
     #[must_use]
     pub fn with_events(self, events: EventSender) -> Self {
         Self { events, ..self }
     }
 
-    /// Whether a server has, or had, other lists for Legacy clients than for
-    /// Modern ones.
+    /// Returns true if a server has, or had, other lists for Legacy clients than for Modern ones.
     pub fn has_lists_by_era(&self) -> bool {
         self.lists_by_era.load(Ordering::Acquire)
     }
@@ -131,13 +130,13 @@ impl ServerContext {
         self.lists_by_era.store(true, Ordering::Release);
     }
 
-    /// Whether definitions of any server are scanned.
+    /// Returns true if definitions of any server are scanned.
     pub(in crate::upstream) fn scans_definitions(&self) -> bool {
         self.scans.load(Ordering::Relaxed)
     }
 
-    /// Puts a configuration's limits in force: the share of each client, and how many child
-    /// processes start side by side.
+    /// Applies a configuration's limits: the share of each client, and the number of child
+    /// processes that start at once.
     pub fn set_limits(&self, config: &Config) {
         let is_scanned = |server: &Arc<ServerConfig>| scan_of(config, server) != ScanChoice::Off;
         let knows_clients = !config.clients.is_empty() || !config.issuers.is_empty();
@@ -156,12 +155,12 @@ impl ServerContext {
         self.starts.set_limit(parallel);
     }
 
-    /// Whether one client may have less of a limit than all.
+    /// Returns true if one client may use less of a limit than all clients together.
     pub(in crate::upstream) fn has_shares(&self) -> bool {
         self.share.load(Ordering::Relaxed) < 100
     }
 
-    /// How much of a limit one client may have, at least one.
+    /// Returns the part of a limit that one client may use, at least one.
     pub(super) fn share_of(&self, limit: usize) -> usize {
         let percent = self.share.load(Ordering::Relaxed);
         (limit.saturating_mul(percent) / 100).max(1).min(limit)
@@ -179,36 +178,36 @@ pub(in crate::upstream) struct ServerShared {
     pub(in crate::upstream) stop: CancellationToken,
     /// Tracks the tasks of the instances.
     pub(in crate::upstream) lives: TaskTracker,
-    /// The version that the main instance speaks.
+    /// Version of the main instance.
     pub(in crate::upstream) era: RememberedEra,
-    /// Whether it speaks Legacy as well, if that version is Modern.
+    /// Legacy support of the server, if that version is Modern.
     pub(in crate::upstream) legacy_side: LegacySide,
-    /// The tokens for its requests; `None` without OAuth.
+    /// Tokens for its requests. `None` without OAuth.
     pub(in crate::upstream) authorizer: Option<Arc<ServerAuthorizer>>,
-    /// Whether only the accounts of clients are of use: see `has_no_account`.
+    /// True if only the accounts of clients can be used: see `has_no_account`.
     pub(super) no_account: AtomicBool,
-    /// The only client, as the main instance was told of it.
+    /// The only client, as it was declared to the main instance.
     pub(super) main_client: Mutex<SettledClient>,
-    /// Whether list requests still wait for its first list.
+    /// Patience of list requests for its first list.
     pub(in crate::upstream) patience: ListPatience,
     /// The HTTP client: one connection pool for all sessions.
     client: Mutex<Option<Arc<http::HttpClient>>>,
-    /// Notified when the lists should be kept for the next run.
+    /// Notified when the lists should be stored for the next run.
     pub(in crate::upstream) unkept: Notify,
     /// Reads the certificates of that client.
     pub(in crate::upstream) files: FileReader,
     /// Snapshots and calls that hold the server.
     pub(in crate::upstream) users: TaskTracker,
-    /// Whether a snapshot names this server; only then do the metrics show it.
+    /// True if a snapshot names this server. The metrics show only such servers.
     shown: AtomicBool,
-    /// What the last event said of the server.
+    /// Health in the last event about the server.
     reported: Mutex<ReportedHealth>,
 }
 
-/// What the last event said of a server.
+/// Health in the last event about a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum ReportedHealth {
-    /// Nothing yet, or it has rested since.
+    /// No event yet, or the server has been idle since.
     #[default]
     Unknown,
     Ready,
@@ -252,14 +251,13 @@ impl ServerShared {
         shared
     }
 
-    /// The version that the server spoke last, or that its configuration
-    /// demands; `None` if unknown.
+    /// Returns the server's last version, or the configured one. Returns `None` if it is unknown.
     pub(in crate::upstream) fn version(&self) -> Option<ProtocolVersion> {
         self.era.version()
     }
 
-    /// Whether clients of this era are to be served in Legacy at a server that
-    /// speaks this version, unless it is found not to know Legacy.
+    /// Returns true if clients of this era should be served in Legacy at a server of this version,
+    /// unless the server turns out not to support it.
     pub(in crate::upstream) fn wants_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         era == Era::Legacy
             && version.era() == Era::Modern
@@ -267,37 +265,37 @@ impl ServerShared {
             && !self.config.has_one_instance()
     }
 
-    /// Whether clients of this era are served in Legacy at a server that speaks
-    /// this version, as far as is known.
+    /// Returns true if clients of this era are served in Legacy at a server of this version, as far
+    /// as is known.
     pub(in crate::upstream) fn serves_legacy(&self, version: ProtocolVersion, era: Era) -> bool {
         self.wants_legacy(version, era) && self.legacy_side.support() != LegacySupport::Refuted
     }
 
-    /// Tries a refuted Legacy side again if that is due, without waiting, on
-    /// the account of the client that has come.
+    /// Tries refuted Legacy support again if that is due, without waiting. The attempt counts for
+    /// the client that caused it.
     pub(in crate::upstream) fn retry_legacy(self: &Arc<Self>, holder: &Holder) {
         if self.legacy_side.take_retry() {
             self.try_legacy(holder);
         }
     }
 
-    /// Tries the Legacy side without capabilities, and without waiting.
+    /// Tries Legacy without capabilities, and without waiting.
     pub(in crate::upstream) fn try_legacy(self: &Arc<Self>, holder: &Holder) {
         let plain = ClientDeclaration::of_legacy_client(&Abilities::none());
-        // Without room for it, it is tried another time.
+        // If there is no room for it, another attempt follows later.
         if let Ok(instance) = self.pool.open_for(self, InstanceKey::lister(plain), holder) {
             instance.touch();
         }
     }
 
-    /// Has views built anew and clients told, because the lists of some clients
-    /// may be others from now on.
+    /// Rebuilds views and notifies clients, because the lists of some clients may differ from now
+    /// on.
     pub(in crate::upstream) fn announce_lists(&self) {
         self.lists.count_change();
         self.surroundings.listed.notify_one();
     }
 
-    /// The HTTP client that all instances share.
+    /// Returns the HTTP client that all instances share.
     pub(in crate::upstream) fn client(
         &self,
     ) -> parking_lot::MutexGuard<'_, Option<Arc<http::HttpClient>>> {
@@ -317,7 +315,7 @@ impl ServerShared {
         if !self.shown.load(Ordering::SeqCst) || self.users.is_closed() {
             return;
         }
-        // An idle server is available: the next call starts it.
+        // An idle server is available, because the next call starts it.
         let takes_calls =
             matches!(state, LifeState::Idle | LifeState::Ready) || self.has_no_account();
         let availability = if takes_calls { Availability::Up } else { Availability::Down };
@@ -325,7 +323,7 @@ impl ServerShared {
         self.report_health(state);
     }
 
-    /// Sends an event if the server takes calls, or does not, unlike before.
+    /// Sends an event if the server has begun or ceased to take calls.
     fn report_health(&self, state: &LifeState) {
         let mut reported = self.reported.lock();
         let health = match (state, *reported) {

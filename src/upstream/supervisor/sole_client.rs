@@ -1,9 +1,8 @@
 //! The only client of a gateway without a listener: the process that started it.
 //!
-//! Its capabilities are known a moment after the gateway's start, and no other
-//! client has different ones. So the main instance of a Legacy server waits a
-//! moment to be told them, and serves the client's calls as well: a second
-//! instance would only cost.
+//! Its capabilities are known a moment after the gateway's start, and no other client has different
+//! ones. So the main instance of a Legacy server waits briefly for them, declares them, and serves
+//! the client's calls as well. A second instance would only add cost.
 
 use std::time::Duration;
 
@@ -17,12 +16,12 @@ use crate::mcp::{Era, ProtocolVersion};
 use crate::upstream::owner::ClientDeclaration;
 use crate::upstream::supervisor::shared::ServerShared;
 
-/// The abilities of the only client, once they are known.
+/// Abilities of the only client, once they are known.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SoleClient(watch::Sender<Option<Abilities>>);
 
 impl SoleClient {
-    /// Records what the client declares in its first request.
+    /// Records the client's declaration in its first request.
     pub(in crate::upstream) fn meet(&self, abilities: &Abilities) {
         if self.0.borrow().is_none() {
             self.0.send_if_modified(|known| {
@@ -44,21 +43,20 @@ impl SoleClient {
     }
 }
 
-/// What was known of the only client when the main instance was last started.
+/// Knowledge of the only client at the last start of the main instance.
 #[derive(Debug, Default)]
 pub(in crate::upstream) enum SettledClient {
-    /// It has not been started.
+    /// The main instance has not been started.
     #[default]
     NotYet,
-    /// Nothing.
+    /// The client was not known.
     Unknown,
     /// Its abilities.
     Known(Abilities),
 }
 
 impl ServerShared {
-    /// The client whose capabilities the main instance is told, if it is for one
-    /// client alone.
+    /// Returns the client that the main instance declares, if it serves only one client.
     fn sole_client(&self) -> Option<&SoleClient> {
         let client = self.surroundings.sole_client.as_deref();
         client.filter(|_| !self.config.has_one_instance() && self.config.era != EraChoice::Modern)
@@ -71,7 +69,7 @@ impl ServerShared {
         }
     }
 
-    /// Decides what the main instance is told, which is about to be opened.
+    /// Decides the declaration of the main instance, which is about to be opened.
     pub(in crate::upstream) fn settle_main_declaration(&self) {
         if let Some(client) = self.sole_client() {
             *self.main_client.lock() =
@@ -79,8 +77,8 @@ impl ServerShared {
         }
     }
 
-    /// What the main instance is told at a server with which the gateway speaks
-    /// this version: of a client only if there is one alone.
+    /// Returns the main instance's declaration at a server of this version. It contains a client's
+    /// capabilities only if there is exactly one client.
     pub(in crate::upstream) fn main_declaration(
         &self,
         version: ProtocolVersion,
@@ -88,7 +86,7 @@ impl ServerShared {
         let client = self.sole_client().filter(|_| version.era() == Era::Legacy);
         let told = client.and_then(|client| {
             match &*self.main_client.lock() {
-                // It is going to be told what is known then.
+                // The next start will declare the abilities known by then.
                 SettledClient::NotYet => client.abilities(),
                 SettledClient::Unknown => None,
                 SettledClient::Known(abilities) => Some(abilities.clone()),
@@ -99,7 +97,7 @@ impl ServerShared {
     }
 }
 
-/// How long the first start of a server waits for the client.
+/// Time that the first start of a server waits for the client.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Places for the children that start: so many side by side, and first those
-//! that a client waits for.
+//! Queue of starting child processes. It limits how many start at once, and prefers those that a
+//! client waits for.
 //!
-//! Programs that start compete for the processors. If all of a hundred started
-//! at once, most would not be ready within their `start_timeout`. The time of a
-//! start begins when it has its place.
+//! Starting programs compete for the processors. If all of a hundred started at once, most would
+//! not be ready within their `start_timeout`. The time of a start begins when it has its place.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,36 +16,36 @@ use tokio::time::timeout;
 pub(in crate::upstream) struct StartQueue(Mutex<StartPlaces>);
 
 struct StartPlaces {
-    /// How many may start side by side.
+    /// Maximum number of simultaneous starts.
     limit: usize,
-    /// How many do.
+    /// Number of current starts.
     taken: usize,
-    /// How many take long and have made room for others; no more than `limit`.
+    /// Number of slow starts that have made room for others. At most `limit`.
     slow: usize,
-    /// In the order in which they came.
+    /// Waiting starts in their order of arrival.
     waiting: Vec<WaitingStart>,
 }
 
 struct WaitingStart {
-    /// Whether a client waits for it now.
+    /// Returns true if a client waits for the start now.
     is_awaited: Box<dyn Fn() -> bool + Send>,
     granted: oneshot::Sender<StartPlace>,
 }
 
 impl StartQueue {
-    /// A queue in which so many may start side by side.
+    /// Creates a queue with this many simultaneous starts.
     pub(in crate::upstream) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(StartPlaces { limit, taken: 0, slow: 0, waiting: Vec::new() })))
     }
 
-    /// Changes how many may start side by side.
+    /// Changes the number of simultaneous starts.
     pub(in crate::upstream) fn set_limit(self: &Arc<Self>, limit: usize) {
         self.0.lock().limit = limit;
         self.grant_places();
     }
 
-    /// Waits for a place. `is_awaited` tells, whenever one is free, whether a client waits for
-    /// this start.
+    /// Waits for a place. `is_awaited` is called whenever a place is free, and returns true if a
+    /// client waits for this start.
     ///
     /// # Cancel safety
     /// Safe: a place that was granted meanwhile is given to another start.
@@ -63,12 +62,12 @@ impl StartQueue {
 
     fn grant_places(self: &Arc<Self>) {
         while let Some(next) = self.take_next() {
-            // A place that nobody waits for any more comes back when it is dropped.
+            // A place for a start that has been cancelled returns to the queue when it is dropped.
             let _ = next.granted.send(StartPlace { queue: Arc::clone(self), is_slow: false });
         }
     }
 
-    /// The start whose turn it is, if there is a place for it.
+    /// Returns the next start, if there is a place for it.
     fn take_next(&self) -> Option<WaitingStart> {
         let mut places = self.0.lock();
         places.waiting.retain(|start| !start.granted.is_closed());
@@ -81,17 +80,17 @@ impl StartQueue {
     }
 }
 
-/// The place of one start.
+/// Place of one start.
 pub(in crate::upstream) struct StartPlace {
     queue: Arc<StartQueue>,
-    /// Whether it has made room for another start.
+    /// True if it has made room for another start.
     is_slow: bool,
 }
 
 impl StartPlace {
     /// Keeps the place until `start` is done. A start that takes longer than `patience` probably
-    /// waits for something else than a processor and makes room for another one, as long as not
-    /// too many do: servers that hang do not keep all others from starting.
+    /// waits for something other than a processor. It makes room for another one, unless too many
+    /// have done so. So servers that hang do not keep all others from starting.
     pub(in crate::upstream) async fn hold_during<T>(
         mut self,
         start: impl Future<Output = T>,
@@ -142,7 +141,7 @@ mod tests {
         false
     }
 
-    /// Takes a place that is free.
+    /// Takes a free place.
     fn take(queue: &Arc<StartQueue>) -> Option<StartPlace> {
         queue.take_place(unawaited).now_or_never().flatten()
     }

@@ -1,5 +1,4 @@
-//! The state of a server and its instances, and their summaries for status
-//! pages.
+//! State of a server and its instances, and their summaries for status pages.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +11,7 @@ use crate::upstream::lists::dependence::DependenceVerdict;
 use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::transport::peer::Peer;
 
-/// The state of a server or one of its instances.
+/// State of a server or one of its instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifeState {
     /// Not started yet, or stopped because it was unused.
@@ -21,22 +20,21 @@ pub enum LifeState {
     Connecting,
     /// Listed, and accepting calls.
     Ready,
-    /// Failed; a restart is scheduled.
+    /// Failed. A restart is scheduled.
     Backoff {
-        /// When it restarts.
+        /// Time of the restart.
         until: Instant,
     },
-    /// The server asks for a login, which somebody has to make first.
+    /// The server requires a login, which a person has to make first.
     AwaitsLogin,
-    /// Failed too often, and not ready since; it is restarted once in each
-    /// restart window.
+    /// Failed too often, and not ready since. It is restarted once in each restart window.
     Failed,
     /// Stopped for good.
     Stopped,
 }
 
 impl LifeState {
-    /// The state's name in status and metrics.
+    /// Returns the state's name in status and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -50,79 +48,79 @@ impl LifeState {
     }
 }
 
-/// A summary of a server for status pages.
+/// Summary of a server for status pages.
 #[derive(Debug, Clone)]
 pub struct ServerOverview {
-    /// The state of its main instance.
+    /// State of its main instance.
     pub state: LifeState,
-    /// When it entered this state.
+    /// Time at which it entered this state.
     pub since: SystemTime,
     /// `stdio` or `http`.
     pub transport: &'static str,
     /// Its identity, while it is connected.
     pub peer: Option<Peer>,
-    /// The eras that it is known to speak, while it is connected: first that
-    /// of its main instance.
+    /// Eras that it is known to speak, while it is connected. The first one is that of its main
+    /// instance.
     pub eras: Vec<Era>,
-    /// The last error, and when it occurred.
+    /// The last error, with its time.
     pub last_error: Option<(SystemTime, String)>,
-    /// Where the operator logs in to the server, if it asks for that.
+    /// URL at which the operator logs in to the server, if it requires a login.
     pub login: Option<Arc<str>>,
-    /// Whether the gateway has no account at it, and clients use their own.
+    /// True if the gateway has no account at it, and clients use their own.
     pub own_accounts_only: bool,
-    /// The number of restarts.
+    /// Number of restarts.
     pub restarts: u32,
-    /// The process id, while a child runs.
+    /// Process id, while a child runs.
     pub pid: Option<u32>,
     /// Problems in its lists.
     pub warnings: Vec<String>,
-    /// When it was first ready, or first failed.
+    /// Time at which it was first ready, or first failed.
     pub first_verdict: Option<SystemTime>,
-    /// Whether its lists depend on the capabilities of clients.
+    /// Dependence of its lists on the capabilities of clients.
     pub list_dependence: DependenceVerdict,
     /// Its instances: the main one, then the others, oldest first, at most a hundred.
     pub instances: Vec<InstanceView>,
-    /// The number of those besides the main one.
+    /// Number of instances besides the main one.
     pub instance_count: usize,
 }
 
-/// A summary of an instance.
+/// Summary of an instance.
 #[derive(Debug, Clone)]
 pub struct InstanceView {
     /// Its key.
     pub owner: Arc<InstanceKey>,
-    /// What the server was told of its clients.
+    /// Declaration of its clients to the server.
     pub told: ClientDeclaration,
-    /// The era that is spoken with it; `None` while the main one is not connected.
+    /// Era of its connection. `None` while the main one is not connected.
     pub era: Option<Era>,
-    /// Whether it is there only to find out whether lists depend on capabilities.
+    /// True if it exists only to compare the lists for different capabilities.
     pub finds_out: bool,
     /// Its state.
     pub state: LifeState,
-    /// When it entered this state.
+    /// Time at which it entered this state.
     pub since: SystemTime,
-    /// The process id, while a child runs.
+    /// Process id, while a child runs.
     pub pid: Option<u32>,
-    /// Calls in flight.
+    /// Number of calls in flight.
     pub calls: u32,
-    /// The last error, and when it occurred.
+    /// The last error, with its time.
     pub last_error: Option<(SystemTime, String)>,
 }
 
-/// What has happened to an instance so far.
+/// Past events of an instance.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct InstanceHistory {
     pub(in crate::upstream) since: Option<SystemTime>,
     pub(in crate::upstream) last_error: Option<(SystemTime, String)>,
-    /// The last error as clients may see it.
+    /// The last error in the form for clients.
     pub(in crate::upstream) told: Option<ServerFault>,
     pub(in crate::upstream) pid: Option<u32>,
     pub(in crate::upstream) warnings: Vec<String>,
     pub(in crate::upstream) listed_at: Option<Instant>,
-    /// When the first start began.
+    /// Time at which the first start began.
     pub(in crate::upstream) first_start: Option<Instant>,
     pub(in crate::upstream) first_verdict: Option<SystemTime>,
 }
 
-/// The most instances that a summary lists.
+/// Maximum number of instances in a summary.
 pub(in crate::upstream) const SHOWN: usize = 100;

@@ -1,4 +1,4 @@
-//! What the lists of a server may depend on in its configuration.
+//! Digest of the settings of a server that may affect its lists.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +13,13 @@ use crate::config::{
     SchemeCredential, Secret, ServerConfig, ServerKind, child_inherits,
 };
 
-/// The keyed digest of a configuration.
+/// Keyed digest of a configuration.
 pub(super) type Fingerprint = [u8; 32];
 
-/// The digest of everything in a server's configuration that may change what
-/// it lists, and of the environment that a child inherits by `pass_env`.
+/// Returns the digest of all settings of a server that may change its lists, and of the environment
+/// that a child inherits by `pass_env`.
 pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
-    // Every setting is named, so that a new one is decided about.
+    // Every setting is named, so that each new one needs a decision.
     let ServerConfig {
         name,
         target,
@@ -29,9 +29,9 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         max_response,
         max_tools,
         max_pages,
-        // What the server was given is in `target`.
+        // The values that the server receives are in `target`.
         secrets: _,
-        // When and how often it runs, and how its calls are handled.
+        // Start, restarts and handling of calls.
         start: _,
         idle_stop: _,
         isolation: _,
@@ -55,7 +55,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
         forward_headers: _,
         call_headers: _,
         arguments: _,
-        // Applied to the lists when they are merged.
+        // Applied when the lists are merged.
         resource_vars: _,
         check_output: _,
         result: _,
@@ -85,8 +85,7 @@ pub(super) fn fingerprint(key: &Key, config: &ServerConfig) -> Fingerprint {
     fingerprint
 }
 
-/// Feeds fields, each with its length: no two configurations feed the same
-/// bytes.
+/// Hashes fields, each with its length, so that no two configurations produce the same input.
 struct FieldDigest(Context);
 
 impl FieldDigest {
@@ -101,7 +100,7 @@ impl FieldDigest {
     }
 
     fn feed_command(&mut self, command: &CommandConfig) {
-        // A sandbox may keep a server from finding what it lists.
+        // A sandbox may hide the content of lists from a server.
         let CommandConfig { program, args, env, pass_env, cwd, sandbox } = command;
         self.feed(format!("{sandbox:?}"));
         self.feed("command");
@@ -132,7 +131,7 @@ impl FieldDigest {
         self.feed_headers(headers);
         self.feed(ca.as_deref().unwrap_or(Path::new("")).as_os_str().as_bytes());
         self.feed(transport.as_str());
-        // Whose account it is, and what it may do, may change what the server lists.
+        // The account and its rights may change the server's lists.
         self.feed(format!("{oauth:?}"));
         self.feed_aws(aws.as_ref());
     }
@@ -142,7 +141,7 @@ impl FieldDigest {
         if let Some(AwsConfig { region, service, access_key_id, .. }) = aws {
             self.feed(region);
             self.feed(service);
-            // The account. Its secrets change more often than what it may see.
+            // Identifies the account. Its secrets change more often than its rights.
             self.feed(access_key_id.expose());
         }
     }
@@ -158,7 +157,7 @@ impl FieldDigest {
     fn feed_openapi(&mut self, openapi: &OpenApiConfig) {
         let OpenApiConfig {
             document,
-            // When the document is read, not what is in it.
+            // The time of reading the document, not its content.
             refresh: _,
             base_url,
             server_variables,
@@ -205,8 +204,8 @@ impl FieldDigest {
     }
 }
 
-/// The variables that the configuration passes on, sorted. Those that every
-/// child inherits differ from one login to the next.
+/// Returns the variables that the configuration passes to the child, sorted. Variables that every
+/// child inherits are left out, because they differ from one login to the next.
 fn passed_variables(pass_env: &[String]) -> Vec<(OsString, OsString)> {
     if pass_env.is_empty() {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! The folder of kept lists: files that only the gateway's own user can read,
-//! written whole or not at all.
+//! Folder of stored lists: files that only the gateway's own user can read, written completely or
+//! not at all.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use crate::codec::file::{FileError, read_own_file};
 use crate::codec::own_folder::{DRAFT, OwnFolder, OwnFolderError, place_of};
 use crate::crypto::random_bytes;
 
-/// Why a folder cannot be used.
+/// Reason that a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FolderError {
     #[error(transparent)]
@@ -28,33 +28,32 @@ pub(super) enum FolderError {
 #[derive(Debug)]
 pub(super) struct StoreFolder {
     folder: OwnFolder,
-    /// The end of the names of this configuration's files.
+    /// End of the names of this configuration's files.
     ending: String,
 }
 
 impl StoreFolder {
     /// Opens the folder for a configuration file, and creates it if missing.
     ///
-    /// Lists decide what models are told of a tool, so the folder must be one
-    /// that no other user can write to.
+    /// Lists determine the texts that models read about a tool, so no other user may be able to
+    /// write to the folder.
     pub(super) fn open(path: &Path, config: &Path) -> Result<Self, FolderError> {
         let folder = OwnFolder::open(path)?;
         Ok(Self { folder, ending: format!(".{}{LISTS}", place_of(config)?) })
     }
 
-    /// The random key of this folder, created by the first gateway that uses
-    /// it.
+    /// Returns the random key of this folder. The first gateway that uses the folder creates it.
     pub(super) fn key(&self) -> Result<[u8; 32], FolderError> {
         let path = self.folder.path().join(KEY);
         match read_key(&path) {
             Ok(Some(key)) => return Ok(key),
-            // Damaged: what was sealed with it is lost.
+            // The key is damaged, so all files sealed with it are lost.
             Ok(None) => fs::remove_file(&path)?,
             Err(FileError::System(error)) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(FolderError::Key(error)),
         }
         let draft = self.folder.write_draft(&random_bytes::<32>()?)?;
-        // Of gateways that start together, one creates the key and all use it.
+        // If several gateways start together, one creates the key and all use it.
         let linked = fs::hard_link(&draft, &path);
         fs::remove_file(&draft)?;
         match linked {
@@ -65,7 +64,7 @@ impl StoreFolder {
         key.ok_or_else(|| io::Error::from(ErrorKind::InvalidData).into())
     }
 
-    /// Reads the file of a server; `None` if there is none.
+    /// Reads the file of a server. Returns `None` if there is none.
     pub(super) fn read(&self, server: &ServerName) -> Result<Option<Vec<u8>>, FileError> {
         self.folder.read(&self.file_name(server), MAX_FILE)
     }
@@ -80,8 +79,7 @@ impl StoreFolder {
         let _ = fs::remove_file(self.file(server));
     }
 
-    /// Removes the files, of any configuration, that nobody has written to for
-    /// longer than `age`.
+    /// Removes the files, of any configuration, that were last written more than `age` ago.
     pub(super) fn prune(&self, now: SystemTime, age: Duration) {
         let Ok(entries) = fs::read_dir(self.folder.path()) else { return };
         for entry in entries.take(MOST_FILES).flatten() {
@@ -104,7 +102,7 @@ impl StoreFolder {
     }
 }
 
-/// Reads a key; `None` if it is damaged.
+/// Reads a key. Returns `None` if it is damaged.
 fn read_key(path: &Path) -> Result<Option<[u8; 32]>, FileError> {
     match read_own_file(path, 32) {
         Ok(bytes) => Ok(bytes.try_into().ok()),
@@ -113,9 +111,9 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>, FileError> {
     }
 }
 
-/// The most bytes of a server's file.
+/// Maximum size in bytes of a server's file.
 pub(super) const MAX_FILE: usize = 16 << 20;
-/// The most files that are looked at to remove old ones.
+/// Maximum number of files that are checked for their age.
 const MOST_FILES: usize = 10_000;
 const LISTS: &str = ".lists";
 const KEY: &str = "key";

@@ -1,10 +1,8 @@
-//! The last known lists of servers, kept in a folder between runs of the
-//! gateway.
+//! The last known lists of servers, stored in a folder between runs of the gateway.
 //!
-//! The next run serves them before the servers are ready, and replaces them as
-//! soon as they are. Only lists that clients share are kept, with what is known
-//! of the server's eras. A file is used only for the configuration that its
-//! server had when it was written, and whatever else it contains is ignored.
+//! The next run serves them before the servers are ready, and replaces them once they are. Only
+//! lists that clients share are stored, together with the server's eras. A file is used only for
+//! the configuration with which it was written, and additional content is ignored.
 
 mod fingerprint;
 mod folder;
@@ -32,33 +30,31 @@ use record::KeptRecord;
 pub(in crate::upstream) use record::KnownServer;
 use seal::{OVERHEAD, StoreKeys};
 
-/// The kept lists of all servers.
+/// The stored lists of all servers.
 #[derive(Debug)]
 pub struct ListStore {
     folder: StoreFolder,
     keys: StoreKeys,
-    /// Writes, one file at a time.
+    /// Writes one file at a time.
     files: FileReader,
-    /// What was read at the start and is not used yet, with the configuration
-    /// that it was kept for.
+    /// Data that was read at the start and is not used yet, with its configuration.
     known: Mutex<HashMap<ServerName, (Arc<ServerConfig>, KnownServer)>>,
-    /// The files as they are on disk.
+    /// State of the files on disk.
     written: Mutex<HashMap<ServerName, WrittenFile>>,
 }
 
-/// How the lists are kept.
+/// Settings of the store.
 #[derive(Debug)]
 pub struct StoreSettings<'a> {
     /// The folder.
     pub folder: PathBuf,
     /// The configuration file.
     pub config: &'a Path,
-    /// The keys that seal the files, the newest first. Without any, a random
-    /// key in the folder does.
+    /// Keys that seal the files, the newest first. Without any, a random key in the folder is used.
     pub keys: &'a [Secret],
 }
 
-/// Why no lists can be kept.
+/// Reason that lists cannot be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("lists are not kept in {}", folder.display())]
 pub struct StoreError {
@@ -67,7 +63,7 @@ pub struct StoreError {
     cause: StoreFault,
 }
 
-/// Why a folder or file is not used.
+/// Reason that a folder or file is not used.
 #[derive(Debug, thiserror::Error)]
 enum StoreFault {
     #[error(transparent)]
@@ -88,8 +84,7 @@ enum StoreFault {
     Time,
 }
 
-/// A file as it is on disk: the digest of its contents, and when it was
-/// written.
+/// State of a file on disk: the digest of its contents, and the time of its last write.
 #[derive(Debug, Clone, Copy)]
 struct WrittenFile {
     digest: [u8; 32],
@@ -97,9 +92,8 @@ struct WrittenFile {
 }
 
 impl ListStore {
-    /// Opens a store, and reads what it has of these servers. Takes a few
-    /// milliseconds, and never longer than a bound: what is not read by then is
-    /// left out.
+    /// Opens a store, and reads the data of these servers. This takes a few milliseconds, and has a
+    /// time limit. Data that cannot be read in time is left out.
     ///
     /// # Errors
     /// [`StoreError`] if the folder cannot be used.
@@ -138,7 +132,7 @@ impl ListStore {
         let mut reading = JoinSet::new();
         for config in servers {
             let (store, config) = (Arc::clone(self), Arc::clone(config));
-            // Compiles the schemas of the tools.
+            // This compiles the schemas of the tools.
             reading.spawn_blocking(move || store.read_server(&config));
         }
         while reading.join_next().await.is_some() {}
@@ -177,15 +171,15 @@ impl ListStore {
         Ok(Some(known))
     }
 
-    /// Takes what is known of a server from an earlier run, if its
-    /// configuration is the one that was read.
+    /// Takes the data of a server from an earlier run, if its configuration is unchanged since it
+    /// was read.
     pub(in crate::upstream) fn take(&self, config: &ServerConfig) -> Option<KnownServer> {
         let (kept_for, known) = self.known.lock().remove(&config.name)?;
         (*kept_for == *config).then_some(known)
     }
 
-    /// Keeps what is known of a server for the next run. The file is written
-    /// away from the threads that serve clients, and only if it changes.
+    /// Stores the data of a server for the next run. The file is written away from the threads that
+    /// serve clients, and only if it changes.
     pub(in crate::upstream) async fn keep(
         self: &Arc<Self>,
         config: &Arc<ServerConfig>,
@@ -228,12 +222,11 @@ impl ListStore {
     }
 }
 
-/// How long reading all lists may take: the gateway starts without those that
-/// come later.
+/// Time limit for reading all lists. The gateway starts without lists that are not read in time.
 const OPEN_TIME: Duration = Duration::from_secs(2);
-/// How old kept lists may be.
+/// Maximum age of stored lists.
 const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
-/// After how long a file is written again although nothing has changed.
+/// Age at which a file is written again even if nothing has changed.
 const REWRITTEN: Duration = Duration::from_hours(24);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What is kept of a server, and how it becomes lists again.
+//! Stored form of a server's data, and its conversion to lists.
 //!
-//! Elements are kept as the server sent them and are checked again when they
-//! are read: a file can make no list that a server could not.
+//! Elements are stored as the server sent them, and are checked again when they are read. So a file
+//! can produce no list that a server could not.
 
 use std::sync::Arc;
 
@@ -17,27 +17,26 @@ use crate::upstream::lists::dependence::{DependenceVerdict, ListDependence};
 use crate::upstream::lists::header_rules;
 use crate::upstream::owner::ClientDeclaration;
 
-/// What is kept of a server. Times are in seconds since 1970.
+/// Stored form of a server's data. Times are in seconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct KeptRecord {
     version: String,
     probed: Option<u64>,
     info: String,
     legacy_refused: Option<u64>,
-    /// Whether the lists depend on capabilities, if it was found out.
+    /// Dependence of the lists on capabilities, if it is known.
     dependent: Option<bool>,
-    /// When it was.
+    /// Time of the comparison.
     dependent_since: Option<u64>,
     lists: Vec<KeptList>,
-    /// The declarations of clients, and the position of their list; that of the
-    /// main instance is the first.
+    /// Declarations of clients, with the position of their list. The first list is that of the main
+    /// instance.
     further: Vec<(KeptDeclaration, usize)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptDeclaration {
-    /// Whether the clients are Legacy ones of a server whose main instance is
-    /// Modern.
+    /// True for Legacy clients of a server with a Modern main instance.
     legacy: bool,
     capabilities: String,
 }
@@ -48,31 +47,31 @@ struct KeptList {
     instructions: Option<String>,
     freshness: ByKind<Freshness>,
     elements: ByKind<Vec<Box<RawValue>>>,
-    /// Whether it was returned in Legacy.
+    /// True if it was returned in Legacy.
     legacy: bool,
 }
 
-/// What is known of a server from an earlier run of the gateway.
+/// Data of a server from an earlier run of the gateway.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct KnownServer {
-    /// The version that its main instance spoke.
+    /// Version of its main instance.
     pub(in crate::upstream) version: ProtocolVersion,
-    /// When its era was last found out by probing.
+    /// Time of the last probe of its era.
     pub(in crate::upstream) probed: Option<u64>,
     /// Its raw `serverInfo`.
     pub(in crate::upstream) info: Bytes,
-    /// When a Modern server refused to speak Legacy.
+    /// Time at which a Modern server refused to speak Legacy.
     pub(in crate::upstream) legacy_refused: Option<u64>,
-    /// Whether its lists depend on capabilities.
+    /// Dependence of its lists on capabilities.
     pub(in crate::upstream) dependence: DependenceVerdict,
-    /// The list of its main instance.
+    /// List of its main instance.
     pub(in crate::upstream) base: Arc<ServerList>,
-    /// The lists for clients that declare more.
+    /// Lists for clients that declare more.
     pub(in crate::upstream) further: Vec<(ClientDeclaration, Arc<ServerList>)>,
 }
 
 impl KnownServer {
-    /// The bytes of all its elements.
+    /// Returns the size in bytes of all its elements.
     pub(super) fn size(&self) -> usize {
         let lists = self.distinct_lists();
         let of_one = |list: &Arc<ServerList>| -> usize {
@@ -82,8 +81,8 @@ impl KnownServer {
         lists.iter().map(|(list, _)| of_one(list)).sum()
     }
 
-    /// The lists without those that several declarations share, the main
-    /// instance's first; with the era in which each was returned.
+    /// Returns the lists without repetitions, the main instance's first, each with the era in which
+    /// it was returned.
     fn distinct_lists(&self) -> Vec<(&Arc<ServerList>, Era)> {
         let main = self.version.era();
         let mut lists = vec![(&self.base, main)];
@@ -95,7 +94,7 @@ impl KnownServer {
         lists
     }
 
-    /// The record of it; `None` if an element is not JSON.
+    /// Returns the stored form, or `None` if an element is not JSON.
     pub(super) fn to_record(&self) -> Option<KeptRecord> {
         let lists = self.distinct_lists();
         let further = self.further.iter().filter_map(|(told, list)| {
@@ -125,7 +124,7 @@ impl KnownServer {
 }
 
 impl KeptRecord {
-    /// Checks and compiles the lists; `None` if the record is not one that
+    /// Checks and compiles the lists. Returns `None` if the record is not one that
     /// [`KnownServer::to_record`] makes.
     pub(super) fn restore(self, server: &ServerName) -> Option<KnownServer> {
         let version = ProtocolVersion::parse(&self.version)?;

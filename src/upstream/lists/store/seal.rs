@@ -1,7 +1,7 @@
-//! Seals kept lists, bound to the configuration of their server.
+//! Encryption of stored lists, bound to the configuration of their server.
 //!
-//! The fingerprint of a configuration is keyed, because it covers secrets: it
-//! tells nothing about them to a reader of the file.
+//! The fingerprint of a configuration is keyed, because it covers secrets. It reveals nothing about
+//! them to a reader of the file.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::error::Unspecified;
@@ -12,7 +12,7 @@ use crate::config::ServerConfig;
 use super::StoreFault;
 use super::fingerprint::{Fingerprint, fingerprint};
 
-/// The keys of a store, newest first: the first one seals, all of them open.
+/// Keys of a store, newest first. The first one seals, all of them open.
 pub(super) struct StoreKeys(Vec<StoreKey>);
 
 struct StoreKey {
@@ -37,7 +37,7 @@ impl StoreKeys {
         Ok(Self(secrets.into_iter().map(key).collect::<Result<_, _>>()?))
     }
 
-    /// The contents of a server's file.
+    /// Returns the contents of a server's file.
     pub(super) fn seal(
         &self,
         config: &ServerConfig,
@@ -49,7 +49,7 @@ impl StoreKeys {
         Ok([&head, nonce.as_ref().as_slice(), &record].concat())
     }
 
-    /// The record in a server's file, if it was sealed for this configuration.
+    /// Returns the record in a server's file, if it was sealed for this configuration.
     pub(super) fn open(&self, config: &ServerConfig, file: &[u8]) -> Result<Vec<u8>, StoreFault> {
         let rest = file.strip_prefix(MAGIC).ok_or(StoreFault::Format)?;
         let (found, rest) = rest.split_first_chunk().ok_or(StoreFault::Damaged)?;
@@ -75,12 +75,12 @@ fn head(fingerprint: &Fingerprint) -> Vec<u8> {
     [MAGIC, fingerprint].concat()
 }
 
-/// The beginning of every file; the number is that of the format.
+/// Beginning of every file. The number is that of the format.
 const MAGIC: &[u8] = b"trunkline lists 1\n";
-/// The bytes before what is sealed.
+/// Number of bytes before the sealed part.
 #[cfg(test)]
 pub(super) const HEAD: usize = MAGIC.len() + 32;
-/// The most bytes that a file has besides the record.
+/// Maximum number of bytes of a file besides the record.
 pub(super) const OVERHEAD: usize = 1024;
 const SEAL_PURPOSE: &[u8] = b"trunkline kept lists key\n";
 const DIGEST_PURPOSE: &[u8] = b"trunkline kept lists configuration\n";

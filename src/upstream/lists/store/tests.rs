@@ -40,7 +40,7 @@ fn list(tool: &str, era: Era) -> Arc<ServerList> {
     Arc::new(list)
 }
 
-/// A server of both eras that has other lists in each.
+/// A server of both eras with different lists in each.
 pub(in crate::upstream) fn known(tool: &str) -> KnownServer {
     let base = list(tool, Era::Modern);
     let told = |other_era, capabilities: &'static str| ClientDeclaration {
@@ -80,7 +80,7 @@ impl Folder {
         self.open_with(&[], config).await
     }
 
-    /// The file of the server.
+    /// Returns the file of the server.
     fn file(&self) -> Option<PathBuf> {
         let files = fs::read_dir(self.0.path().join("lists")).unwrap();
         let mut files = files.map(|entry| entry.unwrap().path());
