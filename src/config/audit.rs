@@ -21,10 +21,11 @@ section! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct AuditConfig {
         settings {
-            /// The file to which records are appended. Only its owner can read it. One that another
-            /// program moves away is noticed, and a new one begins.
+            /// The file to which records are appended. Only its owner can read it. If another
+            /// program moves it away, a new one begins.
             file: Option<PathBuf>,
-            /// Writes records to standard output. Not with `trunkline stdio`, whose client reads it.
+            /// Writes records to standard output. Not with `trunkline stdio`: its client reads
+            /// that output.
             stdout: bool = false,
             /// The syslog receiver: `unix:/dev/log`, `udp://HOST:PORT` or `tcp://HOST:PORT`.
             syslog: Option<SyslogAddress> as Option<SyslogSetting>,
@@ -32,28 +33,29 @@ section! {
             rotate_size: Option<usize> as Option<SizeSetting> = "100MiB",
             /// The age at which the next file begins.
             rotate_every: Option<Duration> as Option<DurationSetting> = "off",
-            /// How many earlier files are kept, as `FILE.1` (the newest), `FILE.2`, and so on.
+            /// The number of earlier files that are kept, as `FILE.1` (the newest), `FILE.2`, and
+            /// so on.
             keep: usize as CountSetting<0, 10_000> = 10,
-            /// How many bytes of records may wait to be written. Records beyond it are lost and
-            /// counted. Records about requests without a known sender get half of it.
+            /// The most bytes of records that may wait to be written. Records beyond it are lost
+            /// and counted. Records about requests without a known sender get half of it.
             queue_size: usize as SizeSetting = "4MiB",
             /// Gives each record the hash of the one before, for `trunkline audit verify`.
             chain: bool = false,
-            /// Makes the hashes of the chain with this key, of at least 32 bytes: without it nobody
-            /// can make a chain that verifies.
+            /// The key of the chain's hashes, of at least 32 bytes. Without the key, a chain that
+            /// verifies cannot be forged.
             chain_key: Option<Secret> as Option<ChainKeySetting>,
             /// The digest of calls' arguments that is recorded.
             arguments_digest: DigestChoice = "blake2b",
             /// Records the values of calls' arguments, redacted, and not only their digest.
             arguments: bool = false,
-            /// About how many bytes of one call's arguments are recorded: longer values show their
-            /// beginning and end, their size and their SHA-256.
+            /// The approximate bytes of one call's arguments that are recorded. Longer values show
+            /// their beginning and end, their size and their SHA-256.
             arguments_size: usize as ArgumentsSizeSetting = "16KiB",
-            /// Regular expressions for keys of arguments whose values are replaced, in any case,
-            /// besides the built-in ones.
+            /// Regular expressions for keys of arguments, in any case. The values of matching keys
+            /// are replaced, as are those of the built-in keys.
             redact_keys: Vec<String> as Vec<ExpressionSetting> = [],
-            /// Regular expressions for texts that are replaced where one matches, besides the
-            /// built-in ones.
+            /// Regular expressions for texts. Matches are replaced, as are those of the built-in
+            /// expressions.
             redact_values: Vec<String> as Vec<ExpressionSetting> = [],
         }
     }
@@ -67,13 +69,13 @@ choice! {
         /// `arguments_sha256`, as `sha256sum` prints it: slower on processors without instructions
         /// for it
         "sha256" => Sha256,
-        /// none: the digest of a short or guessable value tells the value
+        /// none: a digest reveals a short or guessable value
         "off" => Off,
     }
 }
 
 impl AuditConfig {
-    /// Whether there is an audit log.
+    /// Returns true if there is an audit log.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.file.is_some() || self.stdout || self.syslog.is_some()

@@ -1,4 +1,4 @@
-//! `[servers.NAME.breaker]`: when calls of a failing server are refused for a while.
+//! `[servers.NAME.breaker]`: refuses the calls of a failing server for a while.
 
 use std::time::Duration;
 
@@ -15,15 +15,17 @@ section! {
         settings {
             /// The number of failures in a row that opens the breaker.
             failures: Option<usize> as Option<CountSetting<1, 10_000>> = 5,
-            /// The part of the calls within `window` whose failure opens it. By default none does.
+            /// The part of the calls within `window` that has to fail to open it. By default there is
+            /// no such ratio.
             ratio: Option<usize> as Option<PercentSetting>,
-            /// The time over which `ratio` is taken.
+            /// The time over which `ratio` is computed.
             window: Duration as DurationSetting = "30s",
             /// The number of calls within `window` below which `ratio` does not apply.
             minimum: usize as CountSetting<1, 100_000> = 20,
-            /// How long it stays open. Then single calls probe the server, one at a time.
+            /// The time that it stays open. Then single calls probe the server, one at a time.
             open_time: Duration as DurationSetting = "30s",
-            /// The number of probes in a row that close it. One that fails opens it again.
+            /// The number of successful probes in a row that close it. A failed probe opens it
+            /// again.
             probes: usize as CountSetting<1, 100> = 1,
         }
     }

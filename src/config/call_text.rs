@@ -1,4 +1,4 @@
-//! Texts with parts that only a call has: headers of the client's request, and claims of its token.
+//! Texts with parts from a call: headers of the client's request, and claims of its token.
 
 use std::fmt;
 
@@ -30,8 +30,8 @@ pub enum CallTextPart {
     Claim(String),
 }
 
-/// The headers of clients that may be credentials and go on to a server: `Authorization` where it is
-/// no key or token of the gateway, and cookies.
+/// The client headers that a server receives and that may be credentials: cookies, and an
+/// `Authorization` that is no key or token of the gateway.
 pub fn forwarded_credentials(config: &ServerConfig) -> impl Iterator<Item = &HeaderName> {
     let parts = config.call_headers.iter().flat_map(|(_, CallText(parts))| parts);
     let mapped = parts.filter_map(|part| match part {

@@ -84,19 +84,19 @@ fn find_tables<'a>(root: &ConfigTable<'a>, key: &str) -> Vec<ConfigNode<'a>> {
     table.map(|table| table.all_nodes()).unwrap_or_default()
 }
 
-/// Whether two listeners cannot both bind their addresses. Port 0 never collides.
+/// Returns true if two listeners cannot both bind their addresses. Port 0 never collides.
 pub(super) fn addresses_collide(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr| ip.is_unspecified();
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || any(a.ip()) || any(b.ip()))
 }
 
-/// Whether a listener is reachable by other machines but has no allowed host names: the guard
-/// against DNS rebinding would reject every request from them.
+/// Returns true if a listener is reachable by other machines but has no allowed host names: the
+/// guard against DNS rebinding would reject every request from them.
 pub(super) fn lacks_allowed_hosts(address: SocketAddr, allowed_hosts: &[String]) -> bool {
     allowed_hosts.is_empty() && is_reachable_by_others(address)
 }
 
-/// Whether other machines can reach an address.
+/// Returns true if other machines can reach an address.
 pub(super) fn is_reachable_by_others(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
@@ -136,7 +136,7 @@ fn check_allowed_hosts<S: Section>(
     }
 }
 
-/// The settings of names need a scheme that makes names.
+/// Checks that settings of names have a naming scheme that uses them.
 fn check_naming(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let Some(gateway) = root.find_node("gateway").and_then(|node| node.as_table()) else { return };
     let naming = setting_value::<GatewayConfig, NamingChoice>(&gateway, "naming", reader);
@@ -242,8 +242,8 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
     }
 }
 
-/// A client's profiles exist, and there is at least one.
-/// Names in certificates identify one client each, and need a CA to be asked for.
+/// A client's profiles exist, and there is at least one. Names in certificates identify one client
+/// each, and require a CA: without one, no client is asked for a certificate.
 fn check_certificates(
     root: &ConfigTable<'_>,
     clients: &[ConfigTable<'_>],
@@ -459,7 +459,7 @@ fn check_public_names(
     }
 }
 
-/// The tools of the gateway itself call those of servers only, so that no call leads back.
+/// The gateway's own tools call only tools of servers, so that calls cannot form a cycle.
 fn check_nested_tools(own_tools: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
     let calls = own_tools.iter().filter_map(|tool| tool.find_node("calls"));
     let calls: Vec<_> = calls.filter_map(|calls| calls.as_table()).collect();

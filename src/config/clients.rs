@@ -21,8 +21,9 @@ use super::subject_name::SubjectName;
 
 section! {
     /// A client and its API keys. As soon as one client is configured, requests without a valid key
-    /// (or token, or certificate, where those are configured) are rejected. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`;
-    /// it identifies the client in logs, metrics and traces.
+    /// (or token, or certificate, where those are configured) are rejected. `NAME` has 1 to 64
+    /// characters of `a-z`, `A-Z`, `0-9`, `_`, `-`, `.` and `@`; it identifies the client in logs,
+    /// metrics and traces.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ClientConfig {
         parts {
@@ -51,20 +52,20 @@ section! {
 }
 
 section! {
-    /// A key, with the time at which it ends.
+    /// A key, with its expiry.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ClientKey {
         settings {
             /// The SHA-256 of the key.
             hash: KeyHash,
-            /// From when on the key is refused: a date, which begins at midnight UTC, or a date with
-            /// time and offset. By default never.
+            /// The time from which the key is refused: a date, which begins at midnight UTC, or a
+            /// date with time and offset. By default never.
             expires: Option<Timestamp>,
         }
     }
 }
 
-/// A key as its hash alone, or with its end as a table.
+/// A key as its hash alone, or as a table with its expiry.
 pub(super) struct ClientKeySetting;
 
 impl Setting for ClientKeySetting {
@@ -95,7 +96,7 @@ impl Setting for ClientKeySetting {
 }
 
 impl ClientKey {
-    /// A key without an end.
+    /// A key that does not expire.
     pub fn lasting(hash: KeyHash) -> Self {
         Self { hash, expires: None }
     }
@@ -119,7 +120,7 @@ impl KeyHash {
         &self.0
     }
 
-    /// The first eight hexadecimal digits, which tell one key from the next.
+    /// The first eight hexadecimal digits, which distinguish keys in messages.
     pub fn abbreviation(&self) -> String {
         let [first, second, third, fourth, ..] = self.0;
         HEXLOWER.encode(&[first, second, third, fourth])

@@ -1,4 +1,4 @@
-//! How a child process is started.
+//! The settings of child processes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ section! {
             pass_env: Vec<String> as Vec<VariableSetting> = [],
             /// The working directory. By default the gateway's own.
             cwd: Option<PathBuf>,
-            /// What it may do. By default everything that the gateway's own user may.
+            /// The permissions of the process. By default those of the gateway's own user.
             sandbox: Option<SandboxConfig> as SandboxSetting,
         }
     }
@@ -38,7 +38,7 @@ section! {
 pub(super) const PASSED_ENV: [&str; 11] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*"];
 
-/// Whether a child process with this `pass_env` inherits a variable of the gateway's own
+/// Returns true if a child process with this `pass_env` inherits a variable of the gateway's own
 /// environment.
 pub fn child_inherits(pass_env: &[String], variable: &str) -> bool {
     let names = |name: &str| match name.strip_suffix('*') {
@@ -48,8 +48,8 @@ pub fn child_inherits(pass_env: &[String], variable: &str) -> bool {
     PASSED_ENV.into_iter().any(names) || pass_env.iter().any(|name| names(name))
 }
 
-// Arguments and URLs may contain substituted secrets, but are plain strings for
-// the other modules. Hence Debug leaves them out.
+// Arguments and URLs may contain substituted secrets, but are plain strings for the other modules.
+// Hence Debug omits them.
 impl fmt::Debug for CommandConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")

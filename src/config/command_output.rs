@@ -1,4 +1,4 @@
-//! `${command:PROGRAM ARG…}`: what a program writes, such as a secret of a password manager.
+//! `${command:PROGRAM ARG…}`: a program's output, such as a secret of a password manager.
 //!
 //! A program runs once, and its output is kept: reading the configuration again does not run it
 //! again. [`renew_outputs`] does.
@@ -18,19 +18,19 @@ use crate::text::{clip, escape_controls};
 
 use super::secret::Secret;
 
-/// Why a program has no output that could be a value.
+/// Reason why a program's output cannot be used as a value.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandFault {
     /// There is no program.
     #[error("there is no program to run")]
     Empty,
-    /// It cannot be started, or not be read.
+    /// It cannot be started, or its output cannot be read.
     #[error("{0}")]
     System(#[from] io::Error),
     /// It reports a failure.
     #[error("{status}; its last line was: {last_line:?}")]
     Failed {
-        /// How it ended.
+        /// The exit status.
         status: std::process::ExitStatus,
         /// The last line of its standard error, clipped.
         last_line: String,
@@ -46,7 +46,7 @@ pub enum CommandFault {
     NotText,
 }
 
-/// The outputs that are known, by command line.
+/// The known outputs, by command line.
 static OUTPUTS: LazyLock<Mutex<BTreeMap<String, Secret>>> = LazyLock::new(Mutex::default);
 
 /// The output of a command line, without the line ends at its end. The words of the line are
@@ -63,8 +63,8 @@ pub(super) fn output_of(line: &str) -> Result<String, CommandFault> {
     Ok(output)
 }
 
-/// Runs the commands again, and says whether an output has changed. A command that fails keeps the
-/// output that it had. Blocks until the programs end.
+/// Runs the commands again, and returns true if an output has changed. A command that fails keeps
+/// its last output. Blocks until the programs end.
 pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
     let mut has_changed = false;
     for line in lines {
@@ -83,7 +83,7 @@ pub fn renew_outputs<'a>(lines: impl IntoIterator<Item = &'a String>) -> bool {
     has_changed
 }
 
-/// The program of a command line: its arguments may be secret.
+/// The program of a command line, for logs: its arguments may be secret.
 pub(super) fn program_of(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
 }
@@ -148,7 +148,7 @@ fn pipes_of(child: &mut Child) -> Vec<Box<dyn Read + Send>> {
     output.into_iter().chain(errors).collect()
 }
 
-/// Ends a program that takes too long.
+/// Kills a program that takes too long.
 fn give_up(child: &mut Child) -> CommandFault {
     let _ = child.kill();
     let _ = child.wait();
@@ -161,9 +161,9 @@ fn last_line(errors: &[u8]) -> String {
     escape_controls(clip(last, LONGEST_LINE))
 }
 
-/// How long a program may run: less than reading a configuration may take.
+/// Time limit for a program: less than reading a configuration may take.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How often is looked whether it has ended, once it has closed its output.
+/// Interval of checks that it has ended, once it has closed its output.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The longest output, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;

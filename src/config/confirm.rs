@@ -1,4 +1,4 @@
-//! `confirm`: before which calls the user is asked.
+//! `confirm`: the calls that need the user's consent.
 
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
@@ -6,15 +6,15 @@ use toml::de::DeValue;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::Setting;
 
-/// Before which calls the user is asked.
+/// The calls that need the user's consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfirmChoice {
-    /// Before none.
+    /// None.
     Never,
-    /// Before each.
+    /// All.
     Always,
-    /// Before each of a tool that may destroy something: all but those of which a `trusted` server
-    /// says that they do not.
+    /// Calls of tools that may destroy something: all tools except those that a `trusted` server
+    /// declares harmless.
     Destructive,
 }
 

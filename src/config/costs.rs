@@ -13,10 +13,10 @@ use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 use super::server::{ServerConfig, ToolOverride};
 use super::setting::Section;
 
-/// A rate or quota that is set: its key, and what it allows at once.
+/// A configured rate or quota: its key, and the calls that it allows at once.
 type Allowance = (String, u32);
 
-/// The tables whose rates and quotas apply to calls.
+/// The tables with rates and quotas of calls.
 #[derive(Clone, Copy)]
 pub(super) struct ChargedTables<'a, 'b> {
     pub(super) servers: &'a [ConfigTable<'b>],
@@ -25,7 +25,7 @@ pub(super) struct ChargedTables<'a, 'b> {
     pub(super) issuers: &'a [ConfigTable<'b>],
 }
 
-/// No call may cost more than a rate or a quota allows at once: it could never be made.
+/// Checks that no call costs more than a rate or a quota allows at once: it could never be made.
 pub(super) fn check_costs(
     root: &ConfigTable<'_>,
     tables: ChargedTables<'_, '_>,

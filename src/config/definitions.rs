@@ -1,22 +1,22 @@
-//! Which of a server's definitions clients see: trust, pins and scans.
+//! The visibility of a server's definitions for clients: trust, pins and scans.
 
 use super::macros::{choice, section};
 use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{Section, SectionPart, SettingRow};
 
 section! {
-    /// Which of a server's definitions clients see.
+    /// The visibility of a server's definitions for clients.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct DefinitionSettings {
         settings {
-            /// Whether the definitions that the gateway first sees of the server are approved, and
-            /// the annotations of its tools are believed.
+            /// Approves the definitions that the gateway first sees of the server, and believes the
+            /// annotations of its tools.
             trusted: bool = false,
-            /// What happens to a tool, prompt, resource or template of the server that is not what
-            /// the gateway first saw, or what was approved. By default as `gateway.pins` says.
+            /// Action for a tool, prompt, resource or template of the server that differs from the
+            /// first seen or the approved definition. By default that of `gateway.pins`.
             pins: Option<PinsChoice>,
-            /// What happens to a definition of the server with hidden characters, instructions for
-            /// the model, encoded text or a misleading name. By default as `gateway.scan` says.
+            /// Action for a definition of the server with hidden characters, instructions for the
+            /// model, encoded text or a misleading name. By default that of `gateway.scan`.
             scan: Option<ScanChoice>,
         }
     }
@@ -34,22 +34,22 @@ impl SectionPart for DefinitionSettings {
 }
 
 choice! {
-    /// What happens to a definition that has changed.
+    /// Action for a definition that has changed.
     pub enum PinsChoice {
-        /// nothing; definitions are not compared
+        /// none; definitions are not compared
         "off" => Off,
         /// clients see it, and the log, `/status` and `trunkline pin diff` report it
         "warn" => Warn,
-        /// it is absent from lists and cannot be called until `trunkline pin approve`; of a server
-        /// that is not `trusted`, so is every definition
+        /// it is absent from lists and cannot be called until `trunkline pin approve`; for a server
+        /// that is not `trusted`, this applies to every definition
         "hold" => Hold,
     }
 }
 
 choice! {
-    /// What happens to a definition in which a scan has found something.
+    /// Action for a definition with findings of a scan.
     pub enum ScanChoice {
-        /// nothing; definitions are not scanned
+        /// none; definitions are not scanned
         "off" => Off,
         /// clients see it, and the log and `/status` report it
         "warn" => Warn,

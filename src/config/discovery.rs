@@ -1,4 +1,4 @@
-//! How clients come to the tools of a profile: `discovery` of `[profiles.NAME]`, and `[search]`.
+//! The discovery of a profile's tools: `discovery` of `[profiles.NAME]`, and `[search]`.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use super::setting::Setting;
 use super::units::{DurationSetting, SizeSetting};
 
 choice! {
-    /// How clients come to the tools of a profile.
+    /// The discovery of a profile's tools by clients.
     pub enum DiscoveryChoice {
         /// clients list all tools
         "all" => All,
         /// clients list the tools of `pin`, and `find_tools`, `describe_tools` and `call_tool` for
         /// all others
         "search" => Search,
-        /// each client gets what suits it: everything if it searches by itself, or takes so many
+        /// depends on the client: it lists all tools if it searches by itself, or accepts so many
         /// tools and their definitions fit into `budget`; otherwise as with `search`
         "auto" => Auto,
         /// clients list the tools of `pin`, and `run_code`, which runs JavaScript that calls all
@@ -37,7 +37,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to a part of definitions.
+    /// Keeps or drops a part of definitions.
     pub enum SlimChoice {
         /// it stays
         "keep" => Keep,
@@ -47,8 +47,8 @@ choice! {
 }
 
 section! {
-    /// Shorter definitions of tools in lists. What a call's arguments are checked against stays as it
-    /// is, and `describe_tools` tells the whole definitions.
+    /// Shorter definitions of tools in lists. Calls are still checked against the full definitions,
+    /// which `describe_tools` returns.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SlimConfig {
         settings {
@@ -64,55 +64,57 @@ section! {
 }
 
 section! {
-    /// How tools are found, in profiles with `discovery`.
+    /// Search for tools, in profiles with `discovery`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct SearchConfig {
         settings {
-            /// Groups of words that mean the same to those who search here, such as
+            /// Groups of words with the same meaning for the users of this gateway, such as
             /// `[["ticket", "issue"], ["kunde", "customer"]]`. English words and the most common
             /// ones of a few other languages are known.
             synonyms: Vec<Vec<String>> = [],
-            /// What clients get with `discovery = "auto"`, by the name in their `clientInfo`, in
-            /// addition to those that the documentation lists, and before them. A pattern with an
-            /// `@` after its first character is compared with `NAME@VERSION`.
+            /// The tools that clients get with `discovery = "auto"`, by the name in their
+            /// `clientInfo`. These entries come before the built-in ones that the documentation
+            /// lists. A pattern with an `@` after its first character is compared with
+            /// `NAME@VERSION`.
             clients: Vec<(Pattern, ToolAppetite)> = {},
-            /// Search by meaning. By default search goes by words alone, and nothing is sent anywhere.
+            /// Search by meaning. By default tools are found by words alone, and nothing is sent
+            /// anywhere.
             embeddings: Option<EmbeddingsConfig>,
         }
     }
 }
 
 section! {
-    /// How code is run, in profiles with `discovery = "code"`: in a child process for each run, which
-    /// can do nothing but compute and call tools. It needs Linux, with Landlock.
+    /// Execution of code, in profiles with `discovery = "code"`: in a child process for each run,
+    /// which can do nothing but compute and call tools. It needs Linux, with Landlock.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CodeConfig {
         settings {
-            /// How long a run may take, the time included in which it waits for tools and users.
+            /// The time limit of a run, including the time in which it waits for tools and users.
             time: Duration as DurationSetting = "10m",
-            /// The processor time that it may take.
+            /// The processor time limit of a run.
             cpu_time: Duration as DurationSetting = "10s",
             /// The processor time that all runs of one client may take within a minute.
             cpu_time_each: Duration as DurationSetting = "30s",
-            /// The memory that its values may take up.
+            /// The memory limit of a run's values.
             memory: usize as SizeSetting = "64MiB",
-            /// How many calls it may make.
+            /// The number of calls that a run may make.
             calls: usize as CountSetting<1, 100_000> = 500,
-            /// How many calls it may make at once. The others wait.
+            /// The number of calls that a run may make at once. Further calls wait.
             parallel: usize as CountSetting<1, 1_000> = 8,
-            /// The most bytes that it may print, and return.
+            /// The most bytes that a run may print, and return.
             output: usize as SizeSetting = "64KiB",
-            /// How many runs there may be at once. Each identified client has the share of them that
-            /// `limits.share` sets.
+            /// The number of concurrent runs. Each identified client may have the share of them
+            /// that `limits.share` sets.
             runs: usize as CountSetting<1, 10_000> = 16,
         }
     }
 }
 
-/// How many tools a client can take.
+/// The number of tools that a client can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolAppetite {
-    /// All: it searches by itself, or its users want so.
+    /// All: it searches by itself, or its users want all tools.
     All,
     /// As few as possible.
     Search,
@@ -158,7 +160,8 @@ impl NameKey<ToolAppetite> for Pattern {
     }
 }
 
-/// The settings of meta-tools belong to `discovery`, whose tools have names of their own.
+/// Settings of meta-tools require `discovery`, and the gateway's own tools must not have their
+/// names.
 pub(super) fn check_discovery(
     profiles: &[ConfigTable<'_>],
     own_tools: &[ConfigTable<'_>],

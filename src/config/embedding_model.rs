@@ -1,9 +1,9 @@
-//! A static embedding model, as Model2Vec writes one: a folder with `tokenizer.json`,
+//! A static embedding model, in the format of Model2Vec: a folder with `tokenizer.json`,
 //! `model.safetensors` and `config.json`.
 //!
-//! Such a model has a vector for each token, and no network of neurons: the vector of a text is the mean
-//! of those of its tokens, which takes some microseconds. It is read with the configuration, so that a
-//! folder that cannot be used is a fault of the configuration.
+//! Such a model has a vector for each token, and no neural network: the vector of a text is the
+//! mean of its tokens' vectors, which takes some microseconds. It is read with the configuration,
+//! so that an unusable folder is a fault of the configuration.
 
 use std::fmt;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct EmbeddingModel {
     digest: [u8; 32],
 }
 
-/// Why a folder is not a model that can be used.
+/// Reason why a folder is not a usable model.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddingModelFault {
     /// One of its files cannot be read.
@@ -33,7 +33,7 @@ pub enum EmbeddingModelFault {
     File {
         /// The file's name.
         file: &'static str,
-        /// What happened.
+        /// The system's error.
         #[source]
         source: FileError,
     },
@@ -59,10 +59,10 @@ pub enum EmbeddingModelFault {
     Vocabulary {
         /// The largest number of a token.
         token: usize,
-        /// How many tokens have a vector.
+        /// The number of tokens that have a vector.
         rows: usize,
     },
-    /// The library refuses it.
+    /// The library rejects it.
     #[error("the model cannot be used")]
     Model(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -106,7 +106,8 @@ impl EmbeddingModel {
     }
 }
 
-/// Checks what the library would only notice, by a panic, with the first text that has such a token.
+/// Rejects models that would make the library panic with the first text that has a token without a
+/// vector.
 fn check_vocabulary(tokenizer: &[u8], tensors: &[u8]) -> Result<(), EmbeddingModelFault> {
     let tensors = SafeTensors::deserialize(tensors)?;
     let embeddings = EMBEDDINGS.iter().find_map(|name| tensors.tensor(name).ok());
@@ -142,7 +143,7 @@ fn read_number(bytes: &[u8]) -> usize {
     bytes.fold(0_usize, |number, byte| (number << 8) | usize::from(*byte))
 }
 
-/// What of a tokenizer's file tells the numbers of its tokens.
+/// The part of a tokenizer's file that numbers its tokens.
 #[derive(Deserialize)]
 struct TokenizerFile {
     model: TokenizerModel,
@@ -190,7 +191,7 @@ impl fmt::Debug for EmbeddingModel {
     }
 }
 
-/// The model that was read last: a reload has it already.
+/// The model that was read last, for a reload that names the same files.
 static NEWEST: LazyLock<Mutex<Weak<EmbeddingModel>>> = LazyLock::new(Mutex::default);
 
 /// The names that a matrix of embeddings may have.
@@ -290,7 +291,7 @@ mod tests {
         }
         let (_held, path) = folder(2, &json!({ "[UNK]": 0, "one": 1, "two": 2 }));
         assert!(fault(&path).contains("number 2"), "{}", fault(&path));
-        // A mapping tells which row a token has.
+        // A mapping assigns a row to each token.
         let (_held, path) = folder(2, &json!({ "[UNK]": 0, "one": 1, "two": 2 }));
         let numbers: Vec<u8> =
             [0.0, 0.0, 1.0, 0.0_f32].iter().flat_map(|it| it.to_le_bytes()).collect();

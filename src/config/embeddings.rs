@@ -18,38 +18,38 @@ use super::setting::{Setting, TextSetting};
 use super::units::{DurationSetting, SizeSetting};
 
 section! {
-    /// [Search by meaning](context.md#search-by-meaning) in addition to words: either by a `model` in this
-    /// process, or by the service at `url`, which is sent the definitions of tools and the queries of
-    /// clients.
+    /// [Search by meaning](context.md#search-by-meaning) in addition to words: either by a `model`
+    /// in this process, or by the service at `url`, which receives the definitions of tools and the
+    /// queries of clients.
     #[derive(Debug, Clone, PartialEq)]
     pub struct EmbeddingsConfig {
         settings {
-            /// The folder of a static model as Model2Vec writes it, with `tokenizer.json`,
-            /// `model.safetensors` and `config.json`. It is read with the configuration; nothing leaves
-            /// the process.
+            /// The folder of a static model in the format of Model2Vec, with `tokenizer.json`,
+            /// `model.safetensors` and `config.json`. It is read with the configuration; nothing
+            /// leaves the process.
             model: Option<Arc<EmbeddingModel>> as Option<ModelFolderSetting>,
             /// The endpoint of a service with OpenAI's API for embeddings: `https`, or `http` on this
             /// machine.
             url: Option<Url> as Option<WebhookUrl>,
             /// The name of the model there. Required with `url`.
             model_name: Option<String> as Option<ModelNameSetting>,
-            /// What stands before each query that the model reads: many models are trained with such words,
-            /// like `"search_query: "`, and others find more if a query reads like a question.
+            /// The text before each query that the model reads: many models are trained with such
+            /// words, like `"search_query: "`, and others find more if a query reads like a
+            /// question.
             query_prefix: Option<String> as Option<PrefixSetting>,
-            /// What stands before the text of each definition, like `"search_document: "`.
+            /// The text before each definition, like `"search_document: "`.
             definition_prefix: Option<String> as Option<PrefixSetting>,
-            /// Headers for each request to it, such as `Authorization`. Nothing of a client's
-            /// credentials is sent.
+            /// Headers for each request to it, such as `Authorization`. Clients' credentials are
+            /// never sent.
             headers: Vec<(HeaderName, Secret)> = {},
-            /// How many dimensions its vectors have. It is sent as `dimensions`, and vectors of another
-            /// length are refused. By default the first answer decides.
+            /// The number of dimensions of its vectors. It is sent as `dimensions`, and vectors of
+            /// another length are refused. By default the first answer decides.
             dimensions: Option<usize> as Option<CountSetting<1, 8192>>,
-            /// How long a search waits for the vector of its query. A search without one goes by words
-            /// alone.
+            /// The time limit for the vector of a query. A search without one uses words alone.
             timeout: Duration as DurationSetting = "2s",
-            /// How long the service may take for a request with definitions.
+            /// The time limit for a request with definitions.
             batch_timeout: Duration as DurationSetting = "30s",
-            /// The most texts in one request; each has at most 2,000 bytes behind its prefix.
+            /// The most texts in one request. Each has at most 2,000 bytes after its prefix.
             batch: usize as CountSetting<1, 2048> = 64,
             /// The largest answer that is read.
             max_answer: usize as SizeSetting = "8MiB",
@@ -105,7 +105,7 @@ impl TextSetting for ModelNameSetting {
     }
 }
 
-/// Words before a text that a model reads.
+/// A text before each text that a model reads.
 pub(super) struct PrefixSetting;
 
 impl TextSetting for PrefixSetting {
@@ -121,19 +121,19 @@ impl TextSetting for PrefixSetting {
     }
 }
 
-/// What is wrong with `[search.embeddings]`.
+/// A fault of `[search.embeddings]`.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddingsProblem {
     /// The folder of the model cannot be used.
     #[error("not a static embedding model: {}", crate::text::error_chain(.0))]
     Model(EmbeddingModelFault),
-    /// Neither a model nor a service is named.
+    /// Neither a model nor a service is configured.
     #[error("there is neither `model` nor `url`")]
     NoSource,
-    /// Both are named.
+    /// Both are configured.
     #[error("there are both `model` and `url`")]
     TwoSources,
-    /// The service is not told which of its models is meant.
+    /// A service without the name of a model.
     #[error("`model_name` is missing")]
     NoModelName,
     /// A setting of a service beside a model.
@@ -142,7 +142,7 @@ pub enum EmbeddingsProblem {
 }
 
 impl EmbeddingsProblem {
-    /// How to correct it.
+    /// Returns the correction, as an imperative.
     pub(super) fn help(&self) -> &'static str {
         match self {
             Self::Model(_) => {
@@ -158,7 +158,7 @@ impl EmbeddingsProblem {
     }
 }
 
-/// There is exactly one source of vectors, and only its settings.
+/// Checks that there is exactly one source of vectors, and no setting of the other one.
 pub(super) fn check_embeddings(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let search = root.find_node("search").and_then(|node| node.as_table());
     let Some(search) = search else { return };

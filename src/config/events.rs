@@ -40,18 +40,18 @@ section! {
             file: Option<PathBuf>,
             /// The types that are sent, with `*` and `?`. By default all but `call.*`.
             types: Vec<Pattern> as Vec<EventTypePattern> = ["server.*", "breaker.*", "list.*", "client.*", "config.*"],
-            /// The `source` of the events, which tells gateways apart.
+            /// The `source` of the events, which distinguishes gateways.
             source: String as EventSourceSetting = "trunkline",
-            /// How many bytes of events may wait for the receiver. Beyond it, the oldest events of
-            /// calls are dropped, and then the oldest of all.
+            /// The most bytes of events that may wait for the receiver. Beyond it, the oldest
+            /// events of calls are dropped, and then the oldest of all.
             queue_size: usize as SizeSetting = "1MiB",
-            /// The folder in which waiting events are kept as well, so that the next start sends
-            /// them; it has at most twice `queue_size`. It must be one that no other user can write
-            /// to, and belongs to one gateway. Read at the start.
+            /// The folder in which waiting events are kept as well, so that they are sent after a
+            /// restart; it has at most twice `queue_size`. No other user may be able to write to
+            /// it, and it belongs to one gateway. Read at the start.
             queue_dir: Option<PathBuf>,
-            /// The age at which an event that the receiver does not take is given up.
+            /// The age at which an event that the receiver does not accept is dropped.
             retry_for: Duration as DurationSetting = "1d",
-            /// How long one attempt may take.
+            /// The time limit of one attempt.
             timeout: Duration as DurationSetting = "10s",
         }
     }
@@ -66,7 +66,7 @@ impl EventsConfig {
     }
 }
 
-/// The URL of a webhook: events name clients and tools, so they leave the machine encrypted only.
+/// The URL of a webhook: events name clients and tools, so they leave the machine only encrypted.
 pub(super) struct WebhookUrl;
 
 impl Setting for WebhookUrl {
@@ -81,7 +81,7 @@ impl Setting for WebhookUrl {
     }
 
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Url> {
-        // Many receivers are known by a secret in the URL.
+        // Many receivers are identified by a secret in the URL.
         reader.hidden.push(node.span.clone());
         let url = <Url as Setting>::read_value(node, reader)?;
         if is_safe_url(&url) {

@@ -30,7 +30,7 @@ struct SourceExcerpt {
     span: Range<usize>,
 }
 
-/// Whether a rendering may use terminal colours.
+/// The use of terminal colours in a rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Color {
     /// Plain text.
@@ -41,8 +41,9 @@ pub enum Color {
 
 /// All faults of one configuration, sorted by line.
 ///
-/// `Display` prints one line per fault, for logs: `gateway.toml:42: servers.github.url: WHAT;
-/// HELP`. [`ConfigFaults::render`] draws them below their source lines, for people.
+/// `Display` prints one line per fault, for logs:
+/// `gateway.toml:42: servers.github.url: PROBLEM; HELP`. [`ConfigFaults::render`] draws them below
+/// their source lines, for people.
 #[derive(Debug)]
 pub struct ConfigFaults {
     /// The name of the file in messages.
@@ -147,7 +148,7 @@ impl fmt::Display for ConfigFaults {
 impl std::error::Error for ConfigFaults {}
 
 impl ConfigFault {
-    /// `servers.github.url: WHAT`.
+    /// `servers.github.url: PROBLEM`.
     fn titled_message(&self) -> String {
         let what = self.problem.to_string().replace(char::is_control, " ");
         if self.key.is_empty() { what } else { format!("{}: {what}", self.key) }

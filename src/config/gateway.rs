@@ -26,29 +26,29 @@ use super::setting::TextSetting;
 use super::units::{DurationSetting, PercentSetting, SizeSetting};
 
 section! {
-    /// The listener for clients, and what applies to all of them.
+    /// The listener for clients, and settings for all of them.
     #[derive(Debug, Clone, PartialEq)]
     pub struct GatewayConfig {
         settings {
             /// The address that clients connect to; the endpoint is `/mcp`. An address that other
             /// machines can reach needs `allowed_hosts`.
             listen: SocketAddr = "127.0.0.1:8080",
-            /// How the public names of tools and prompts are made.
+            /// The scheme of the public names of tools and prompts.
             naming: NamingChoice = "prefix",
             /// The form of a public name with a prefix: `{server}` and `{tool}` once each, and up to 16
             /// of `a-z`, `A-Z`, `0-9`, `_` and `-` around them.
             name_format: NameFormat = "{server}__{tool}",
             /// The case of public names.
             name_case: NameCase = "keep",
-            /// Names that no tool gets, such as those of a client's own tools: a tool of such a name
-            /// gets the form with the prefix.
+            /// Names that no tool may have, such as those of a client's own tools: a tool with such
+            /// a name gets the form with the prefix.
             reserved_names: Vec<PublicName> = [],
-            /// Which URIs clients see for resources and resource templates.
+            /// The URIs of resources and resource templates, as clients see them.
             uris: UriChoice = "prefix",
-            /// When the configuration is reloaded. An invalid file changes nothing.
+            /// The triggers of a reload of the configuration. An invalid file changes nothing.
             reload: ReloadTrigger = "watch",
-            /// How often the programs of `${command:PROGRAM ARG…}` run again, with `reload = "watch"`. An
-            /// output that has changed is a change of the configuration.
+            /// The interval at which the programs of `${command:PROGRAM ARG…}` run again, with
+            /// `reload = "watch"`. A changed output is a change of the configuration.
             command_refresh: Duration as DurationSetting = "5m",
             /// The number of entries per page of a list. By default lists are not paginated,
             /// because many clients read only the first page.
@@ -63,7 +63,7 @@ section! {
             allowed_origins: Vec<String> as Vec<OriginSetting> = [],
             /// The URL by which clients reach the gateway, without `/mcp`. Tokens are issued for
             /// `PUBLIC_URL/mcp`, or `PUBLIC_URL/mcp/NAME` for a profile. Needed beside `[issuers]`,
-            /// unless `listen` is a loopback address: then the `Host` header says it.
+            /// unless `listen` is a loopback address: then the `Host` header of a request counts.
             public_url: Option<Url> as Option<PublicUrl>,
             /// Scopes that imply others: `{ "mcp:admin" = ["mcp:write"], "mcp:write" = ["mcp:read"] }`.
             scopes: Vec<(ScopeName, Vec<ScopeName>)> = {},
@@ -73,38 +73,41 @@ section! {
             /// IP address if neither is configured. Requests with an invalid key or token count by IP
             /// address.
             client_rate: Option<Rate>,
-            /// How many wrong keys and tokens each IP address may try. Above that, only keys of
-            /// `[clients]` and tokens that were verified before are let in from there. Behind a
+            /// The rate of wrong keys and tokens from each IP address. Above it, only keys of
+            /// `[clients]` and tokens that were verified before are accepted from there. Behind a
             /// proxy all clients have its address: set it to `"off"`, and limit attempts there.
             failed_logins: Option<Rate> = "30/min",
-            /// Who is served without a key if neither `[clients]` nor `[issuers]` are configured.
+            /// The clients that are served without a key if neither `[clients]` nor `[issuers]` are
+            /// configured.
             anonymous: AnonymousAccess = "loopback",
             /// The number of threads that serve clients. By default one per core.
             threads: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
-            /// Whether a crash may write a core dump, which holds the keys and tokens that the gateway
-            /// has in memory. Read at the start.
+            /// Allows a crash to write a core dump, which holds the keys and tokens that the
+            /// gateway has in memory. Read at the start.
             core_dumps: bool = false,
-            /// How long calls in flight may take to finish when the gateway stops.
+            /// The time that calls in flight may take to finish when the gateway stops.
             drain: Duration = "10s",
-            /// How often an idle stream carries a comment, so that no proxy on the path closes it.
+            /// The interval of comments on an idle stream, which keep proxies on the path from
+            /// closing it.
             keep_alive: Duration as DurationSetting = "15s",
-            /// How long the first list of a client waits for servers that are still starting. It is
-            /// answered as soon as all of them have listed or failed. With `0s` it does not wait.
+            /// The time that the first list of a client waits for servers that are still starting.
+            /// It is answered as soon as all of them have listed or failed. With `0s` it does not
+            /// wait.
             list_wait: Duration = "3s",
-            /// How many child processes start side by side; the others wait, first those that a
-            /// client is waiting for. By default twice the number of cores.
+            /// The number of child processes that start at the same time. The others wait; those
+            /// that a client is waiting for start first. By default twice the number of cores.
             start_parallel: Option<NonZeroUsize> as Option<NonZeroSetting<1024>>,
-            /// How long clients may cache a list (`ttlMs`).
+            /// The time that clients may cache a list (`ttlMs`).
             list_ttl: Duration = "1m",
-            /// What happens to definitions of servers that are not what the gateway first saw, or
-            /// what was approved.
+            /// Action for definitions of servers that differ from the first seen or the approved
+            /// ones.
             pins: PinsChoice = "warn",
-            /// What happens to definitions of servers with hidden characters, instructions for the
+            /// Action for definitions of servers with hidden characters, instructions for the
             /// model, encoded text or a misleading name.
             scan: ScanChoice = "hold",
             /// The folder in which the first seen and the approved definitions of servers are
             /// stored. By default `state_dir`; without either they last as long as the process, and
-            /// cannot be approved. It must be one that no other user can write to. Read at the start.
+            /// cannot be approved. No other user may be able to write to it. Read at the start.
             pin_dir: Option<PathBuf>,
             /// The keys that seal the state a client holds while a server waits for its input: long
             /// random texts, the newest first. States sealed with an older key stay valid, so that
@@ -112,8 +115,8 @@ section! {
             /// share clients need the same keys.
             state_keys: Vec<Secret> = [],
             /// The folder in which the last known lists of servers are kept, so that the next start
-            /// serves them before the servers are ready. It must be one that no other user can write
-            /// to; the files are sealed with `state_keys`, or else with a key in the folder. `"auto"`
+            /// serves them before the servers are ready. No other user may be able to write to it;
+            /// the files are sealed with `state_keys`, or else with a key in the folder. `"auto"`
             /// is the user's cache folder for `trunkline stdio` and `"off"` for `trunkline serve`.
             /// Read at the start.
             state_dir: StateDir as StateDirSetting = "auto",
@@ -143,7 +146,7 @@ section! {
 }
 
 choice! {
-    /// Whether connections need a client certificate.
+    /// Optional or required client certificates.
     pub enum ClientCertificates {
         /// a client without a certificate identifies itself by its key or token
         "optional" => Optional,
@@ -161,29 +164,29 @@ section! {
             cert: PathBuf,
             /// Its private key, as PEM.
             key: PathBuf,
-            /// The CA certificates, as PEM, whose client certificates are accepted. The names in these
-            /// identify clients (`[clients.NAME] certificates`). By default no client is asked for a
-            /// certificate.
+            /// The CA certificates, as PEM, that issue client certificates. The names in client
+            /// certificates identify clients (`[clients.NAME] certificates`). By default no client
+            /// is asked for a certificate.
             client_ca: Option<PathBuf>,
-            /// Whether each connection needs a certificate of `client_ca`.
+            /// Optional or required certificates of `client_ca` for all connections.
             client_certificates: ClientCertificates = "optional",
         }
     }
 }
 
 section! {
-    /// Limits on what clients send and hold open. A request over a limit is rejected with the
-    /// limit's name.
+    /// Limits on the messages, connections and sessions of clients. A request over a limit is
+    /// rejected with the limit's name.
     #[derive(Debug, Clone, PartialEq)]
     pub struct LimitsConfig {
         settings {
             /// The largest request body.
             body: usize as SizeSetting = "4MiB",
-            /// How many bytes of all request bodies are in memory at a time, from their first piece
-            /// until their requests are served. Bodies that arrive in one piece, as small ones do, are
-            /// not counted. Not below `body`.
+            /// The most bytes of all request bodies in memory at a time, from their first piece
+            /// until their requests are served. Bodies that arrive in one piece, as small ones do,
+            /// are not counted. Not below `body`.
             bodies: usize as SizeSetting = "256MiB",
-            /// How many of these bytes are of one client, or of one IP address if no clients are
+            /// The most bytes of these for one client, or for one IP address if no clients are
             /// configured. Not below `body`.
             bodies_each: usize as SizeSetting = "64MiB",
             /// The largest request head: request line and headers.
@@ -192,43 +195,44 @@ section! {
             depth: usize as CountSetting<8, MAX_CLIENT_DEPTH> = 64,
             /// The number of open connections.
             connections: usize as CountSetting<1, 1_000_000> = 1024,
-            /// How long a connection without a request stays open.
+            /// The time that a connection without a request stays open.
             idle: Duration as DurationSetting = "60s",
-            /// How long the TLS handshake, the first byte and the head of a request may each take.
+            /// The time limit for each of: the TLS handshake, the first byte, and the head of a
+            /// request.
             handshake: Duration as DurationSetting = "10s",
-            /// How many bytes of responses may wait for clients that leave them unread. Beyond it
-            /// an HTTP/2 stream is reset, an HTTP/1.1 connection closed, and an answer on a stream
-            /// of `sse` replaced by an error.
+            /// The most bytes of responses that may wait for clients that leave them unread. Beyond
+            /// it an HTTP/2 stream is reset, an HTTP/1.1 connection closed, and an answer on a
+            /// stream of `sse` replaced by an error.
             unread: usize as SizeSetting = "256MiB",
-            /// How many of these bytes may wait for one IP address (on streams of `sse`, for one
-            /// client). The answers to a batch together have no more; what is more is replaced by
+            /// The most bytes of these for one IP address (on streams of `sse`, for one client).
+            /// The answers to a batch together have no more; further answers are replaced by
             /// errors.
             unread_each: usize as SizeSetting = "64MiB",
-            /// The bytes of large responses of servers in memory at a time, until they have been
-            /// rewritten for their clients. Responses below 256 KiB and those that are passed on as
-            /// they arrive are not counted. A response beyond it is replaced by an error. Not below
-            /// `max_response`.
-            responses: usize as SizeSetting = "512MiB",
-            /// The bytes of these for one client, or for one IP address if no clients are configured. Not
+            /// The most bytes of large responses of servers in memory at a time, until they have
+            /// been rewritten for their clients. Responses below 256 KiB and those that are passed
+            /// on as they arrive are not counted. A response beyond it is replaced by an error. Not
             /// below `max_response`.
+            responses: usize as SizeSetting = "512MiB",
+            /// The most bytes of these for one client, or for one IP address if no clients are
+            /// configured. Not below `max_response`.
             responses_each: usize as SizeSetting = "256MiB",
-            /// How many bytes of results that are larger than their `max_size` are kept for all clients
-            /// together (`when_larger = "resource"`). Each client may have its `share` of them. Where there
-            /// is no room, the client's oldest ones are dropped, or the result is cut only.
+            /// The most bytes of results larger than their `max_size` that are kept for all clients
+            /// together (`when_larger = "resource"`). Each client may have its `share` of them. If
+            /// there is no room, the client's oldest ones are dropped, or the result is only cut.
             kept_results: usize as SizeSetting = "64MiB",
-            /// How long such a result can be read.
+            /// The time that such a result can be read.
             kept_result_time: Duration as DurationSetting = "10m",
-            /// The number of open Legacy sessions. A client for whom there is no room loses the one
-            /// of its own sessions that has been idle for longest, without a stream or a call, and
-            /// is refused if it has no such session.
+            /// The number of open Legacy sessions. If there is no room for a client's new session,
+            /// it replaces the client's own session that has been idle for longest, without a
+            /// stream or a call. A client without such a session is refused.
             sessions: usize as CountSetting<1, 10_000_000> = 10000,
             /// The number of open Legacy sessions per client, or per IP address if no clients are
             /// configured.
             sessions_each: usize as CountSetting<1, 10_000_000> = 1000,
-            /// How long a Legacy session lasts without a request.
+            /// The time that a Legacy session lasts without a request.
             session_idle: Duration as DurationSetting = "30m",
-            /// How long a Legacy session lasts whose client has sent no request but `initialize`, and
-            /// has opened no stream. At most `session_idle`.
+            /// The time that a Legacy session lasts if its client has sent no request but
+            /// `initialize`, and has opened no stream. At most `session_idle`.
             session_unused: Duration as DurationSetting = "5m",
             /// The number of open streams for notifications.
             streams: usize as CountSetting<1, 1_000_000> = 1024,
@@ -236,25 +240,26 @@ section! {
             parked: usize as CountSetting<1, 1_000_000> = 1024,
             /// The number of such calls per client: per key, or per IP address without one.
             parked_each: usize as CountSetting<1, 1_000_000> = 64,
-            /// How long a call waits for its client's input, and how long the state that the client
-            /// holds meanwhile stays valid.
+            /// The time that a call waits for its client's input. The state that the client holds
+            /// meanwhile is valid for the same time.
             parked_time: Duration as DurationSetting = "10m",
             /// The number of resource subscriptions per Legacy session or `subscriptions/listen`.
             subscriptions: usize as CountSetting<1, 100_000> = 1000,
             /// The number of resource subscriptions of all clients together.
             all_subscriptions: usize as CountSetting<1, 10_000_000> = 100_000,
-            /// How many bytes of each Legacy session's streams are kept for resumption after a lost
-            /// connection.
+            /// The most bytes of each Legacy session's streams that are kept for resumption after a
+            /// lost connection.
             replay: usize as SizeSetting = "256KiB",
-            /// How many bytes of all streams together are kept after they were sent. Beyond it, an
-            /// answer that comes while its client is disconnected is replaced by an error.
+            /// The most bytes of all streams together that are kept after they were sent. Beyond
+            /// it, an answer that arrives while its client is disconnected is replaced by an error.
             replay_all: usize as SizeSetting = "64MiB",
-            /// How long bytes are kept after they were sent.
+            /// The time that bytes are kept after they were sent.
             replay_time: Duration as DurationSetting = "1m",
-            /// How much one client may have of what all share: of `connections` (by IP address),
-            /// `streams` and `all_subscriptions`, and of each server's `in_flight`, `queue` and
-            /// `max_instances`. Applies where clients can be distinguished: by their keys if more than
-            /// one of `[clients]` is configured, by their IP addresses with `anonymous = "anyone"`.
+            /// The share of one client in the limits for all of them: in `connections` (by IP
+            /// address), `streams` and `all_subscriptions`, and in each server's `in_flight`,
+            /// `queue` and `max_instances`. Applies if clients can be distinguished: by their keys
+            /// if more than one of `[clients]` is configured, by their IP addresses with
+            /// `anonymous = "anyone"`.
             share: usize as PercentSetting = "75%",
             /// The number of messages in a Legacy batch.
             batch: usize as CountSetting<1, 10_000> = 32,
@@ -288,7 +293,7 @@ section! {
 }
 
 section! {
-    /// What the gateway writes to its standard error.
+    /// The gateway's log, on its standard error.
     #[derive(Debug, Clone, PartialEq)]
     pub struct LogConfig {
         settings {
@@ -297,7 +302,7 @@ section! {
             level: String as LogFilter = "info",
             /// The format of log lines.
             format: LogFormatChoice = "human",
-            /// Whether the access log, one line per call, is written.
+            /// Writes the access log, one line per call.
             access: bool = true,
         }
     }
@@ -316,14 +321,14 @@ section! {
             sample: f64 as ShareSetting = 0.01,
             /// The `service.name` of the gateway.
             service_name: String = "trunkline",
-            /// How often metrics are sent.
+            /// The interval at which metrics are sent.
             interval: Duration as DurationSetting = "1m",
         }
     }
 }
 
 choice! {
-    /// Who is served without a key if no `[clients]` are configured.
+    /// The clients that are served without a key if no `[clients]` are configured.
     pub enum AnonymousAccess {
         /// only clients on this machine; `listen` must be a loopback address
         "loopback" => Loopback,
@@ -333,23 +338,23 @@ choice! {
 }
 
 choice! {
-    /// Which URIs clients see for resources and resource templates.
+    /// The URIs of resources and resource templates, as clients see them.
     pub enum UriChoice {
         /// every URI is `mcp://SERVER/` followed by the server's own URI
         "prefix" => Prefix,
-        /// a URI stays as its server lists it, unless another server could be meant
+        /// a URI stays as its server lists it, unless it could be another server's
         "original" => Original,
     }
 }
 
 choice! {
-    /// When the configuration is reloaded.
+    /// The triggers of a reload of the configuration.
     pub enum ReloadTrigger {
         /// when the file changes, and on SIGHUP
         "watch" => Watch,
-        /// on SIGHUP
+        /// on SIGHUP only
         "signal" => Signal,
-        /// never
+        /// none
         "off" => Off,
     }
 }
@@ -364,7 +369,7 @@ choice! {
     }
 }
 
-/// Where the gateway keeps what it knows from one run to the next.
+/// The folder of the state that outlives the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateDir {
     /// The default of the command.
@@ -386,7 +391,7 @@ impl StateDir {
 }
 
 impl GatewayConfig {
-    /// The folder in which accepted definitions are stored; `None` if they are not.
+    /// The folder in which accepted definitions are stored; `None` if they are not stored.
     pub fn baseline_folder(&self) -> Option<&Path> {
         self.pin_dir.as_deref().or_else(|| self.state_dir.folder())
     }

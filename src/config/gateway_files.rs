@@ -1,4 +1,4 @@
-//! The gateway's own files, which no child is given together with a folder.
+//! The gateway's own files, which are withheld from children that get a folder with them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,8 +51,8 @@ impl GatewayFiles {
         !self.find_in(folder).is_empty()
     }
 
-    /// Returns the content of a folder that has some of these files, without them: its files, and its
-    /// folders, each as a whole or what is left of it.
+    /// Returns the content of a folder that has some of these files, without them: its files, and
+    /// its folders. A folder with some of these files is replaced by the rest of its content.
     pub fn leave_out_of(&self, folder: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
         self.collect_others(folder, &mut found);
@@ -80,7 +80,7 @@ impl GatewayFiles {
     }
 }
 
-/// The path without links. Of a file that does not exist yet, its folder counts.
+/// The path without links. For a file that does not exist yet, its folder is resolved.
 fn resolve(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok().or_else(|| {
         let (folder, name) = (path.parent()?, path.file_name()?);
@@ -97,7 +97,8 @@ fn cache_folder(surroundings: &dyn Environment) -> Option<PathBuf> {
     Some(caches?.join("trunkline"))
 }
 
-/// Compares folders only: another file in a folder that is kept from children already restarts none.
+/// Compares folders only: another file in a folder that is already withheld from children restarts
+/// none.
 impl PartialEq for GatewayFiles {
     fn eq(&self, other: &Self) -> bool {
         let folders = |files: &Self| -> BTreeSet<_> {

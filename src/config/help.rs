@@ -1,4 +1,4 @@
-//! How to correct settings: the helps that are the same for every value.
+//! Corrections of settings that are the same for every value.
 
 use super::network::UrlProblem;
 use super::problem::ConfigProblem;

@@ -20,8 +20,9 @@ use super::units::{DurationSetting, SizeSetting};
 
 section! {
     /// An interceptor: an HTTP service that validates or changes calls and results, by the method
-    /// `interceptor/invoke` of [SEP-2624](interceptors.md). Servers and profiles name those that
-    /// their calls pass. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`.
+    /// `interceptor/invoke` of [SEP-2624](interceptors.md). Servers and profiles name the
+    /// interceptors of their calls. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_` and
+    /// `-`.
     #[derive(Debug, Clone, PartialEq)]
     pub struct InterceptorConfig {
         parts {
@@ -31,39 +32,39 @@ section! {
         settings {
             /// Its endpoint: `https`, or `http` on this machine.
             url: Url as WebhookUrl,
-            /// Headers for each request to it. Nothing of a client's credentials is sent.
+            /// Headers for each request to it. Clients' credentials are never sent.
             headers: Vec<(HeaderName, Secret)> = {},
-            /// What its answers do.
+            /// The effect of its answers.
             mode: InterceptorMode = "enforce",
-            /// What happens to a call that it does not answer about in time, or not as it should.
+            /// Action for a call if the answer is late or invalid.
             fail: InterceptorFailure = "closed",
-            /// How long it may take.
+            /// The time limit of its answer.
             timeout: Duration as DurationSetting = "2s",
-            /// What it sees.
+            /// The messages that it sees.
             on: Vec<InterceptedPhase> = ["request", "result"],
-            /// The methods whose calls it sees, with `*` and `?`. An interceptor of the results of
-            /// `tools/call` sees those of tasks, too.
+            /// The methods of the calls that it sees, with `*` and `?`. An interceptor of the
+            /// results of `tools/call` sees those of tasks, too.
             methods: Vec<Pattern> = ["*"],
-            /// The largest message that it is sent, and the largest answer.
+            /// The largest message that is sent to it, and the largest answer.
             max_size: usize as SizeSetting = "1MiB",
-            /// When it is left alone for a while because it has failed.
+            /// The circuit breaker: after failures, it is not called for a while.
             breaker: Option<BreakerConfig> = {},
         }
     }
 }
 
 choice! {
-    /// What the answers of an interceptor do.
+    /// The effect of an interceptor's answers.
     pub enum InterceptorMode {
         /// they decide
         "enforce" => Enforce,
-        /// they are logged only
+        /// they are only logged
         "audit" => Audit,
     }
 }
 
 choice! {
-    /// What happens without a valid answer of an interceptor.
+    /// Action for a call without a valid answer of an interceptor.
     pub enum InterceptorFailure {
         /// the call goes on as if it had no objection
         "open" => Open,
@@ -73,9 +74,9 @@ choice! {
 }
 
 choice! {
-    /// What an interceptor sees of a call.
+    /// The messages of a call that an interceptor sees.
     pub enum InterceptedPhase {
-        /// what the server is sent
+        /// the request to the server
         "request" => Request,
         /// the server's answer: a result, an error, a question, the state of a task
         "result" => Result,

@@ -1,4 +1,4 @@
-//! `[issuers.NAME]`: the authorization servers whose tokens are accepted, and the names of scopes.
+//! `[issuers.NAME]`: the authorization servers of accepted tokens, and the names of scopes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use super::setting::{SectionPart, TextSetting};
 use super::units::DurationSetting;
 
 section! {
-    /// An authorization server (OAuth 2.1) whose access tokens are accepted: signed JWTs, sent as
+    /// An authorization server (OAuth 2.1) that issues accepted access tokens: signed JWTs, sent as
     /// `Authorization: Bearer`. As soon as one is configured, requests without a valid token or key
-    /// are rejected. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_`, `-` and `.`; users are
-    /// `NAME:SUBJECT` in logs, so a new authorization server needs a new name.
+    /// are rejected. `NAME` has 1 to 32 characters of `a-z`, `A-Z`, `0-9`, `_`, `-` and `.`; users
+    /// are `NAME:SUBJECT` in logs, so a new authorization server needs a new name.
     /// [Authentication](authentication.md) has a section for each of the usual providers.
     #[derive(Debug, Clone, PartialEq)]
     pub struct IssuerConfig {
@@ -31,42 +31,45 @@ section! {
             name: IssuerName,
         }
         settings {
-            /// What tokens have as `iss`, compared byte for byte: with or without a slash at the end,
+            /// The `iss` of its tokens, compared byte for byte: with or without a slash at the end,
             /// as the authorization server writes it.
             issuer: String as IssuerUrl,
             /// Other spellings of `iss` that its tokens may have.
             issuer_aliases: Vec<String> = [],
-            /// What tokens have as `aud`. By default the URL of the endpoint that is called
-            /// (`gateway.public_url` and `/mcp`, or `/mcp/NAME` for a profile), so that a token for one
-            /// profile is refused at another. For authorization servers that write something else:
-            /// such as the client id, or `api://…`; then it is accepted at all `profiles`.
+            /// The accepted values of `aud` in its tokens. By default the URL of the called
+            /// endpoint (`gateway.public_url` and `/mcp`, or `/mcp/NAME` for a profile), so that a
+            /// token for one profile is refused at another. For authorization servers that write
+            /// something else, such as the client id, or `api://…`; then a token is accepted at all
+            /// `profiles`.
             audience: Vec<String> = [],
-            /// Where its keys are (JWKS). By default its metadata says so (RFC 8414, OpenID Connect
-            /// Discovery), which is looked for below `issuer`.
+            /// The URL of its keys (JWKS). By default the URL in its metadata, which is looked up
+            /// below `issuer` (RFC 8414, OpenID Connect Discovery).
             jwks_url: Option<Url> as Option<SafeUrl>,
             /// A file with its keys, instead of `jwks_url`.
             jwks_file: Option<PathBuf>,
-            /// How often the keys are fetched again. An unknown key has them fetched at once, at most
-            /// once a minute.
+            /// The interval at which the keys are fetched again. An unknown key causes a fetch at
+            /// once, at most once a minute.
             jwks_refresh: Duration as DurationSetting = "15m",
             /// CA certificates to trust besides the system's, as PEM.
             ca: Option<PathBuf>,
             /// The algorithms of signatures that are accepted.
             algorithms: Vec<TokenAlgorithm> = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
-            /// How much the clocks of gateway and authorization server may differ.
+            /// The largest difference between the clocks of gateway and authorization server.
             clock_skew: Duration = "1m",
-            /// The claim that names the user or the program. Its value must never be given to another.
+            /// The claim that names the user or the program. Its value must never be reassigned to
+            /// another.
             principal_claim: String = "sub",
             /// The claim with the groups: its name, or a path such as `realm_access.roles`. A list or
             /// one text with spaces.
             groups_claim: Option<String>,
             /// The claims with the scopes, each a list or one text with spaces.
             scope_claims: Vec<String> = ["scope", "scp"],
-            /// What scopes of its tokens are called here, such as
+            /// The names of its tokens' scopes at the gateway, such as
             /// `{ "Tools.Read" = ["mcp:read"] }`. A scope without an entry keeps its name.
             scope_map: Vec<(ScopeName, Vec<ScopeName>)> = {},
-            /// What clients have to ask the authorization server for to get a scope of the gateway,
-            /// such as `{ "mcp:read" = "api://gateway/Tools.Read" }`. By default the scope itself.
+            /// The scopes that clients have to request from the authorization server to get a scope
+            /// of the gateway, such as `{ "mcp:read" = "api://gateway/Tools.Read" }`. By default
+            /// the scope itself.
             scope_requests: Vec<(ScopeName, ScopeName)> = {},
             /// The profiles that its users may use; `default` is `/mcp` itself. By default all.
             profiles: Option<Vec<ProfileName>>,
@@ -74,26 +77,26 @@ section! {
             quota_each: Option<DailyQuota>,
             /// The authorization server that clients are sent to, if it is not `issuer`.
             authorization_server: Option<String> as Option<IssuerUrl>,
-            /// The id of a public client at the authorization server, for one that registers nobody.
-            /// Clients are then sent to the gateway (`/login/NAME`), which gives this id to those that
-            /// register, and passes their logins on. The redirect URIs of the clients have to be
-            /// registered for it.
+            /// The id of a public client at the authorization server, for one without client
+            /// registration. Clients are then sent to the gateway (`/login/NAME`), which returns
+            /// this id to clients that register, and passes their logins on. The redirect URIs of
+            /// the clients have to be registered for it.
             client_id: Option<String> as Option<ClientId>,
-            /// Whether logins leave out `resource` (RFC 8707), which clients of MCP always send and some
-            /// authorization servers refuse. Clients are then sent to the gateway (`/login/NAME`), which
-            /// passes their logins on without it.
+            /// Omits `resource` (RFC 8707) from logins. MCP clients always send it, and some
+            /// authorization servers refuse it. Clients are then sent to the gateway
+            /// (`/login/NAME`), which passes their logins on without it.
             drop_resource: bool = false,
         }
     }
 }
 
 impl IssuerConfig {
-    /// The authorization server where its users log in, as the configuration writes it.
+    /// The authorization server for the logins of its users, as the configuration writes it.
     pub fn login_server(&self) -> &str {
         self.authorization_server.as_ref().unwrap_or(&self.issuer)
     }
 
-    /// Whether clients log in by way of the gateway.
+    /// Returns true if clients log in through the gateway.
     pub fn relays_logins(&self) -> bool {
         self.client_id.is_some() || self.drop_resource
     }
@@ -124,7 +127,7 @@ impl fmt::Debug for IssuerName {
 
 impl SectionPart for IssuerName {
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
-        // No colon, which ends the name in that of a user.
+        // No colon: it ends the issuer's name in the name of a user.
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if !(1..=32).contains(&table.name.len()) || !table.name.chars().all(allowed) {
             let problem = IssuerProblem::Name.into();
@@ -279,13 +282,13 @@ impl NameKey<Self> for ScopeName {
     }
 }
 
-/// What is wrong with the settings of tokens.
+/// A fault of the settings of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerProblem {
     /// The `NAME` of `[issuers.NAME]` is invalid.
     #[error("not the name of an issuer")]
     Name,
-    /// Two issuers whose tokens have the same `iss`.
+    /// Two issuers with the same `iss`.
     #[error("`{other}` accepts the same `iss`")]
     Taken {
         /// The setting with the first occurrence.
@@ -306,16 +309,16 @@ pub enum IssuerProblem {
     /// Not the name of a scope.
     #[error("not the name of a scope")]
     ScopeName,
-    /// A scope that says nothing about what may be called.
+    /// The scope `offline_access`, which grants no calls.
     #[error("`offline_access` is a matter of clients and authorization servers")]
     OfflineAccess,
-    /// Scopes are needed, and nobody can have one.
+    /// Scopes are needed, but no client can have one.
     #[error("scopes are needed, but there are neither `[clients]` nor `[issuers]`")]
     NobodyHasScopes,
 }
 
 impl IssuerProblem {
-    /// How to correct the fault.
+    /// Returns the correction of the fault.
     pub(super) fn help(&self) -> &'static str {
         match self {
             Self::Name => "use 1 to 32 characters of a-z, A-Z, 0-9, `_`, `-` and `.`",

@@ -141,7 +141,7 @@ impl Setting for bool {
     }
 }
 
-/// A moment: a date, which begins at midnight UTC, or a date with time and offset.
+/// A point in time: a date, which begins at midnight UTC, or a date with time and offset.
 impl Setting for Timestamp {
     type Value = Self;
 

@@ -1,4 +1,4 @@
-//! Tables whose keys are names chosen by the operator.
+//! Tables with keys that are names chosen by the operator.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl<K: NameKey<V>, V: Setting<Value = V>> Setting for Vec<(K, V)> {
     fn read_value(node: &ConfigNode<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let Some(table) = node.as_table() else {
             node.refuse_kind::<Self>(reader);
-            // The value may be a secret in the wrong place.
+            // The value may be a misplaced secret.
             reader.hidden.push(node.span.clone());
             return None;
         };

@@ -1,4 +1,4 @@
-//! The bounds of memory that all clients and servers share, and their reduction to a smaller machine.
+//! The memory bounds that all clients and servers share, and their reduction for a smaller machine.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Config {
             reduced.extend(reduce_bound(bound.key, bound.value, scale(*bound.value)));
         }
         let limits = &mut self.gateway.limits;
-        // One response leaves room for another one.
+        // Leaves room for a second response.
         let response = limits.responses / 2;
         for server in &mut self.servers {
             if server.max_response > response {
@@ -85,7 +85,7 @@ impl<'a> MemoryBound<'a> {
         Self { key: key.into(), value, copies: 1 }
     }
 
-    /// The same setting, of messages that are in memory up to so many times.
+    /// The same setting, for messages that are in memory up to this many times.
     fn times(self, copies: usize) -> Self {
         Self { copies, ..self }
     }

@@ -2,21 +2,19 @@
 //!
 //! This module is pure: [`Config::read`] takes bytes and an interface to the system
 //! ([`Environment`]) and returns a valid configuration or all of its faults. Nothing is opened,
-//! started or resolved here; whether a certificate is valid, or a server answers, is left to the
-//! modules that use them. Only [`ConfigSource::open`] and [`SystemEnvironment`] access the system.
+//! started or resolved here. The modules that use a certificate or a server find out if it works.
+//! Only [`ConfigSource::open`] and [`SystemEnvironment`] access the system.
 //!
-//! Every setting is declared once, by `section!` (`macros.rs`): its key, type,
-//! kind, default and description. The structs that other modules use, the reader,
-//! `docs/configuration.md` and the JSON Schema are all generated from that
-//! declaration (`gateway.rs`, `server.rs`). Defaults are written as in the file
-//! and read the same way, so an invalid default is impossible.
+//! Every setting is declared once, by `section!` (`macros.rs`): its key, type, kind, default and
+//! description. The structs that other modules use, the reader, `docs/configuration.md` and the
+//! JSON Schema are all generated from that declaration (`gateway.rs`, `server.rs`). Defaults are
+//! written as in the file and read the same way, so an invalid default is impossible.
 //!
-//! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`.
-//! To add a kind of value, implement `Text` (one string) or `Setting` for it.
-//! Rules between settings are in `check.rs`.
+//! To add a setting, add its field there, and run the tests with `UPDATE_DOCS=1`. To add a kind of
+//! value, implement `Text` (one string) or `Setting` for it. Rules between settings are in
+//! `check.rs`.
 //!
-//! serde is not used for reading, because it stops at the first fault and loses
-//! line numbers.
+//! serde is not used for reading, because it stops at the first fault and loses line numbers.
 
 mod audit;
 mod aws;
@@ -164,11 +162,11 @@ section! {
             commands: BTreeSet<String>,
         }
         settings {
-            /// The listener for clients, and what applies to all of them.
+            /// The listener for clients, and settings for all of them.
             gateway: GatewayConfig = {},
             /// The admin listener.
             admin: AdminConfig = {},
-            /// What the gateway writes to its standard error.
+            /// The gateway's log, on its standard error.
             log: LogConfig = {},
             /// OpenTelemetry traces and metrics.
             telemetry: TelemetryConfig = {},
@@ -182,19 +180,19 @@ section! {
             servers: Vec<Arc<ServerConfig>> as ServerTables = {},
             /// Tools of the gateway itself, in the order of the file.
             tools: Vec<OwnToolConfig> as NamedTables<OwnToolConfig> = {},
-            /// Who may use what.
+            /// Access rules.
             policy: PolicyConfig = {},
             /// Services that check or change calls and results.
             interceptors: Vec<InterceptorConfig> as NamedTables<InterceptorConfig> = {},
             /// Subsets of the catalog, each at a URL of its own.
             profiles: Vec<ProfileConfig> as NamedTables<ProfileConfig> = {},
-            /// How tools are found, in profiles with `discovery`.
+            /// Search for tools, in profiles with `discovery`.
             search: SearchConfig = {},
-            /// How code is run, in profiles with `discovery = "code"`.
+            /// Execution of code, in profiles with `discovery = "code"`.
             code: CodeConfig = {},
             /// The clients that may call. By default every client that reaches the gateway.
             clients: Vec<ClientConfig> as NamedTables<ClientConfig> = {},
-            /// The authorization servers whose access tokens are accepted. By default none.
+            /// The authorization servers that issue accepted access tokens. By default none.
             issuers: Vec<IssuerConfig> as NamedTables<IssuerConfig> = {},
         }
     }
@@ -234,7 +232,7 @@ impl Config {
         }
     }
 
-    /// Gives each sandbox what it takes from the rest of the configuration: the files that it keeps from
+    /// Completes each sandbox from the rest of the configuration: the files that are withheld from
     /// its child, and the child's user.
     fn complete_sandboxes(&mut self, files: &GatewayFiles) {
         let (range, folder) = (self.gateway.sandbox_uids, self.gateway.sandbox_dir.clone());
@@ -275,16 +273,16 @@ impl Config {
         Ok(())
     }
 
-    /// Whether other machines can reach a gateway without clients, and the file does not allow
-    /// that. An address in the file is rejected for it; one on the command line is not, because a
-    /// container listens on every address and leaves access control to its host.
+    /// Returns true if other machines can reach a gateway without clients, and the file does not
+    /// allow that. An address in the file is rejected for it; one on the command line is not,
+    /// because a container listens on every address and leaves access control to its host.
     pub fn is_open_to_anyone(&self) -> bool {
         !self.authenticates()
             && self.gateway.anonymous == AnonymousAccess::Loopback
             && check::is_reachable_by_others(self.gateway.listen)
     }
 
-    /// Whether larger results of any tool are kept.
+    /// Returns true if larger results of any tool are kept.
     pub fn keeps_results(&self) -> bool {
         self.servers.iter().any(|server| {
             let tools = server.tools.overrides.iter();
@@ -293,18 +291,18 @@ impl Config {
         })
     }
 
-    /// Whether clients of a profile have the meta-tools, or may have them.
+    /// Returns true if clients of a profile have the meta-tools, or may have them.
     pub fn has_meta_tools(&self) -> bool {
         self.profiles.iter().any(ProfileConfig::has_meta_tools)
     }
 
-    /// Whether requests without credentials are rejected.
+    /// Returns true if requests without credentials are rejected.
     pub fn authenticates(&self) -> bool {
         !self.clients.is_empty() || !self.issuers.is_empty()
     }
 
-    /// Whether there can be several clients, and requests tell which of them sent them: more than
-    /// one is configured, or the gateway is open to others and their addresses tell.
+    /// Returns true if there can be several clients, and requests identify their sender: more than
+    /// one is configured, or the gateway is open to others and their addresses identify them.
     pub fn distinguishes_clients(&self) -> bool {
         match self.clients.len() {
             _ if !self.issuers.is_empty() => true,
@@ -313,13 +311,13 @@ impl Config {
         }
     }
 
-    /// How much of a limit that all clients share one of them may have: `gateway.limits.share` of
-    /// it, at least one; all of it if clients cannot be distinguished.
+    /// One client's part of a limit that all clients share: `gateway.limits.share` of it, at least
+    /// one; all of it if clients cannot be distinguished.
     pub fn share_of(&self, limit: usize) -> usize {
         if self.distinguishes_clients() { self.gateway.limits.share_of(limit) } else { limit }
     }
 
-    /// How many connections one address may have: a share if there can be strangers, and all of
+    /// The connections that one address may have: a share if there can be strangers, and all of
     /// them if only this machine's own programs can connect.
     pub fn connections_each(&self) -> usize {
         let limits = &self.gateway.limits;
@@ -337,7 +335,7 @@ impl Config {
     }
 }
 
-/// The text up to the first invalid byte, and the fault of the rest.
+/// The text up to the first invalid byte, and a fault for the rest.
 fn decode_text(source: &ConfigSource) -> (&str, Option<ConfigProblem>) {
     let len = source.bytes.len();
     let mut chunks = source.bytes.utf8_chunks();

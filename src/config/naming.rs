@@ -6,14 +6,14 @@ use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
 choice! {
-    /// How the public names of tools and prompts are made.
+    /// The scheme of the public names of tools and prompts.
     pub enum NamingChoice {
         /// every tool is `SERVER__TOOL`
         "prefix" => Prefix,
         /// a tool is `SERVER__TOOL` only if another server has a tool of the same name
         "conflict" => Conflict,
-        /// the first server in the file that has a tool of a name keeps the name, the tools of later
-        /// servers are `SERVER__TOOL`
+        /// the first server in the file that has a tool of a name keeps the name, the tools of
+        /// later servers are `SERVER__TOOL`
         "first" => First,
         /// tools keep their names; of duplicate names, the first server in the file wins
         "none" => None,
@@ -49,7 +49,7 @@ impl NameFormat {
         format!("{before}{server}{rest}")
     }
 
-    /// Whether all names of a server begin with the same text.
+    /// Returns true if all names of a server begin with the same text.
     pub fn ends_with_tool(&self) -> bool {
         self.0.ends_with(TOOL)
     }
@@ -80,6 +80,5 @@ impl TextSetting for NameFormat {
 
 const SERVER: &str = "{server}";
 const TOOL: &str = "{tool}";
-/// The most characters besides the two names: what is longer leaves no room for
-/// them within 64.
+/// The most characters besides the two names: a longer form leaves no room for them within 64.
 const MAX_LITERAL: usize = 16;

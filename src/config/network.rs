@@ -12,7 +12,7 @@ use super::problem::ConfigProblem;
 use super::reader::{ConfigNode, ConfigReader};
 use super::setting::{Setting, TextSetting};
 
-/// Why a URL is not usable.
+/// Reason why a URL is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
     /// It does not parse.
@@ -80,7 +80,7 @@ impl TextSetting for OriginSetting {
     }
 }
 
-/// Whether a text is a host, optionally with a port.
+/// Returns true if a text is a host, optionally with a port.
 fn is_host(text: &str) -> bool {
     let plain = !text.contains(['@', '*']);
     plain && text.parse::<Authority>().is_ok_and(|authority| !authority.host().is_empty())
@@ -150,12 +150,13 @@ pub(super) fn parse_safe_url(text: &str) -> Result<Url, UrlProblem> {
     if is_safe_url(&url) { Ok(url) } else { Err(UrlProblem::Unencrypted) }
 }
 
-/// Whether nobody else can read what is sent to an HTTP URL: it is HTTPS, or of this machine.
+/// Returns true if requests to an HTTP URL cannot be read on the way: it is HTTPS, or of this
+/// machine.
 pub fn is_safe_url(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_own_machine(url))
 }
 
-/// Whether a URL names this machine, by `localhost` or by a loopback address.
+/// Returns true if a URL names this machine, by `localhost` or by a loopback address.
 pub fn is_own_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -17,15 +17,15 @@ use super::setting::{Section, TextSetting};
 use super::units::DurationSetting;
 
 section! {
-    /// OAuth 2.1 towards a server that asks for it, as MCP's authorization describes it. Without any
-    /// setting the gateway finds out the rest: it reads the server's metadata, registers itself and
-    /// gives out a link to log in by. Servers without this table are never logged in to.
+    /// OAuth 2.1 towards a server that asks for it, as MCP's authorization describes it. Without
+    /// any setting the gateway finds out the rest: it reads the server's metadata, registers itself
+    /// and returns a link for the login. The gateway never logs in to servers without this table.
     #[derive(Debug, Clone, PartialEq)]
     pub struct OauthConfig {
         settings {
-            /// Whose account the server sees.
+            /// The owner of the account that the server sees.
             per: GrantOwnership = "user",
-            /// How tokens are obtained.
+            /// The grant by which tokens are obtained.
             grant: GrantKind = "authorization_code",
             /// The id of a client that is registered with the authorization server. By default the
             /// gateway uses `client_metadata_url`, or registers itself, if the authorization server
@@ -40,20 +40,22 @@ section! {
             /// The URL of the gateway's client id metadata document, which the operator hosts. It is the
             /// client id at authorization servers that read such documents.
             client_metadata_url: Option<Url> as Option<SafeUrl>,
-            /// The scopes to ask for. By default those that the server asks for when it refuses a
-            /// request, or else all that its metadata names. What it asks for later is added.
+            /// The scopes to request. By default those that the server names when it refuses a
+            /// request, or else all that its metadata names. Scopes that it asks for later are
+            /// added.
             scopes: Vec<String> as Vec<OauthScope> = [],
             /// The only authorization server that is used, compared byte for byte. Set it together
-            /// with a `client_secret`: otherwise the first one that the server names receives it.
+            /// with a `client_secret`: otherwise the first one that the server names receives the
+            /// secret.
             issuer: Option<String> as Option<IssuerUrl>,
-            /// The resource that the server's metadata may name besides the server's own URL: a URL of
-            /// the same origin whose path begins the server's. Tokens are then good for all that is
-            /// below it.
+            /// The resource that the server's metadata may name besides the server's own URL: a URL
+            /// of the same origin with a path that the server's path begins with. Tokens are then
+            /// valid for everything below it.
             resource: Option<Url> as Option<SafeUrl>,
             /// Leaves the parameter `resource` (RFC 8707) out of every request to the authorization server.
             /// For providers that refuse it.
             drop_resource: bool = false,
-            /// How the gateway authenticates at the token endpoint.
+            /// The gateway's authentication at the token endpoint.
             token_endpoint_auth: TokenEndpointAuth = "auto",
             /// The path to which browsers return after a login. The redirect URI has to be registered with
             /// the authorization server.
@@ -64,42 +66,43 @@ section! {
             require_iss: bool = false,
             /// CA certificates to trust at the authorization server besides the system's, as PEM.
             ca: Option<PathBuf>,
-            /// Private addresses that URLs may lead to which the server or its authorization server
-            /// names. Public addresses may always be asked, and so may the hosts of `url` and
-            /// `issuer`, and this machine if one of them is on it.
+            /// Private addresses that the URLs in metadata of the server or its authorization
+            /// server may lead to. Public addresses are always allowed, and so are the hosts of
+            /// `url` and `issuer`, and this machine if one of them is on it.
             allow_addresses: Vec<IpNet> = [],
-            /// How long a link to log in by can be used.
+            /// The time for which a login link can be used.
             login_time: Duration as DurationSetting = "10m",
-            /// Whether tokens are bound to a key of the gateway (DPoP, RFC 9449), so that nobody else can
-            /// use them.
+            /// Binds tokens to a key of the gateway (DPoP, RFC 9449), so that a stolen token is
+            /// useless without the key.
             dpop: DpopChoice = "auto",
             /// `jwt_bearer`: the JWT that is exchanged for a token.
             assertion: Option<Secret>,
             /// `jwt_bearer`: the file with that JWT, read for each token: platforms write new ones there.
             assertion_file: Option<PathBuf>,
-            /// `token_exchange` and `id_jag`: the token that is exchanged for what the gateway does for no
-            /// client, such as listing, and for all with `per = "gateway"`. With `per = "user"` calls
-            /// use the token that their own client has sent, and never this one; without it, only
-            /// clients that send a token to be exchanged see the server.
+            /// `token_exchange` and `id_jag`: the token that is exchanged for requests of the
+            /// gateway itself, such as listing, and for all requests with `per = "gateway"`. With
+            /// `per = "user"` calls use the token that their own client has sent, and never this
+            /// one; without it, only clients that send a token to be exchanged see the server.
             subject_token: Option<Secret>,
             /// The file with that token, read for each exchange.
             subject_token_file: Option<PathBuf>,
-            /// What that token, and those of clients, are. By default `access_token` for
+            /// The type of that token, and of those of clients. By default `access_token` for
             /// `token_exchange`, and `id_token` for `id_jag`.
             subject_token_type: Option<ExchangedType>,
-            /// The `NAME` of `[issuers.NAME]` whose tokens are exchanged; those of others are not. Required
-            /// if there are several.
+            /// The `NAME` of the `[issuers.NAME]` that issues the exchanged tokens; tokens of
+            /// others are not exchanged. Required if there are several.
             subject_issuer: Option<String>,
-            /// `token_exchange`: a token that tells who acts for the user: of the gateway itself.
+            /// `token_exchange`: a token that identifies the party that acts for the user: the
+            /// gateway.
             actor_token: Option<Secret>,
             /// The file with that token, read for each exchange.
             actor_token_file: Option<PathBuf>,
-            /// What that token is.
+            /// The type of that token.
             actor_token_type: ExchangedType = "jwt",
-            /// `token_exchange`: the `audience` of the request, for authorization servers that want one
-            /// besides `resource`.
+            /// `token_exchange`: the `audience` of the request, for authorization servers that
+            /// require one besides `resource`.
             audience: Option<String>,
-            /// `id_jag`: the identity provider that knows the users.
+            /// `id_jag`: the identity provider of the users.
             idp: Option<IdpConfig>,
         }
     }
@@ -121,35 +124,35 @@ section! {
             private_key: Option<Secret>,
             /// The algorithm that the private key signs with.
             key_algorithm: TokenAlgorithm = "ES256",
-            /// How the gateway authenticates there; `auto` sends the secret as members of the form.
+            /// The gateway's authentication there; `auto` sends the secret as members of the form.
             token_endpoint_auth: TokenEndpointAuth = "auto",
         }
     }
 }
 
 choice! {
-    /// Whose account a server sees.
+    /// The owner of the account that a server sees.
     pub enum GrantOwnership {
         /// each client of the gateway logs in to an account of its own; without clients and issuers
-        /// there is only one. The lists come with a login of the operator, if they need one
+        /// there is only one. The lists are fetched with a login of the operator, if they need one
         "user" => User,
-        /// all clients use one account, which the operator logs in to
+        /// all clients use one account, and the operator logs in to it
         "gateway" => Gateway,
     }
 }
 
 choice! {
-    /// How tokens are obtained.
+    /// The grant by which tokens are obtained.
     pub enum GrantKind {
-        /// a person logs in with a browser
+        /// a user logs in with a browser
         "authorization_code" => AuthorizationCode,
         /// the gateway logs in by itself, as itself
         "client_credentials" => ClientCredentials,
-        /// the token that a client has sent is exchanged for one at the server's authorization server
-        /// (RFC 8693)
+        /// the token that a client has sent is exchanged for one at the server's authorization
+        /// server (RFC 8693)
         "token_exchange" => TokenExchange,
-        /// the ID token that a client has sent is exchanged at the `idp` for a grant, and that for a
-        /// token (enterprise-managed authorization)
+        /// the ID token that a client has sent is exchanged at the `idp` for a grant, and the grant
+        /// for a token (enterprise-managed authorization)
         "id_jag" => IdJag,
         /// a JWT that the gateway's platform issues is exchanged for a token (workload identity,
         /// RFC 7523)
@@ -170,7 +173,7 @@ choice! {
 }
 
 choice! {
-    /// Whether tokens are bound to a key of the gateway.
+    /// The binding of tokens to a key of the gateway.
     pub enum DpopChoice {
         /// if the server asks for it and its authorization server supports it
         "auto" => Auto,
@@ -182,7 +185,7 @@ choice! {
 }
 
 choice! {
-    /// What a token is that is exchanged (RFC 8693, 3).
+    /// The type of an exchanged token (RFC 8693, 3).
     pub enum ExchangedType {
         /// an OAuth access token
         "access_token" => AccessToken,
@@ -205,14 +208,14 @@ impl ExchangedType {
 }
 
 impl GrantKind {
-    /// Whether the token that a client has sent is what is exchanged.
+    /// Returns true if the exchanged token is the one that a client has sent.
     pub fn exchanges_callers(self) -> bool {
         matches!(self, Self::TokenExchange | Self::IdJag)
     }
 }
 
 choice! {
-    /// How the gateway authenticates at a token endpoint.
+    /// The gateway's authentication at a token endpoint.
     pub enum TokenEndpointAuth {
         /// as the authorization server's metadata allows it
         "auto" => Auto,
@@ -227,7 +230,7 @@ choice! {
     }
 }
 
-/// The name of a scope that an authorization server knows (RFC 6749, 3.3).
+/// The name of a scope of an authorization server (RFC 6749, 3.3).
 pub(super) struct OauthScope;
 
 impl TextSetting for OauthScope {
@@ -241,19 +244,19 @@ impl TextSetting for OauthScope {
     }
 }
 
-/// Whether a text is one scope.
+/// Returns true if a text is one scope.
 pub fn is_scope_token(text: &str) -> bool {
     let visible = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     (1..=256).contains(&text.len()) && text.bytes().all(visible)
 }
 
-/// What is wrong with the settings of an OAuth client.
+/// A fault of the settings of an OAuth client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OauthProblem {
-    /// A secret or a key without the client that it belongs to.
+    /// A secret or a key without its client.
     #[error("the setting belongs to a registered client, but there is no `client_id`")]
     NoClientId,
-    /// A grant without a person, and no client that may have it.
+    /// A grant without a user, and no client that may have it.
     #[error(
         "the grant `client_credentials` needs `client_id`, and `client_secret` or `private_key`"
     )]
@@ -278,28 +281,28 @@ pub enum OauthProblem {
     /// Tokens of several issuers.
     #[error("there are several issuers, and this server does not say whose tokens it exchanges")]
     ManyIssuers,
-    /// A name that no table of issuers has.
+    /// A name without a table of issuers.
     #[error("there is no issuer of this name")]
     UnknownIssuer,
-    /// A way to authenticate without what it needs.
+    /// A way to authenticate without a setting that it needs.
     #[error("the way to authenticate needs {needed}")]
     AuthNeeds {
         /// The missing setting.
         needed: &'static str,
     },
-    /// A fixed header where tokens are sent.
+    /// A fixed header that would replace the token.
     #[error("the server has both OAuth and a fixed `Authorization` header")]
     TwoAuthorizations,
     /// Two ways to authenticate requests.
     #[error("the server has both OAuth and signatures for AWS")]
     AwsToo,
-    /// One session for all clients, whose requests need tokens of their own.
+    /// One session for all clients, although their requests need tokens of their own.
     #[error("with `per = \"user\"` each client of a Legacy server needs a session of its own")]
     SharedSession,
 }
 
 impl OauthProblem {
-    /// How to correct the fault.
+    /// Returns the correction of the fault.
     pub(super) fn help(self) -> &'static str {
         match self {
             Self::NoClientId => "add the client_id, or remove the setting",
@@ -317,7 +320,7 @@ impl OauthProblem {
 }
 
 impl ServerConfig {
-    /// The OAuth client that the gateway is for it; `None` if it is used without.
+    /// The settings of the gateway's OAuth client for it; `None` without OAuth.
     pub fn oauth(&self) -> Option<&OauthConfig> {
         match &self.target {
             ServerKind::Http(http) => http.oauth.as_ref(),
@@ -326,7 +329,7 @@ impl ServerConfig {
         }
     }
 
-    /// Whether the tokens of an issuer's users are exchanged for tokens of this server.
+    /// Returns true if the tokens of an issuer's users are exchanged for tokens of this server.
     pub fn exchanges_tokens_of(&self, issuer: &IssuerName) -> bool {
         self.oauth().is_some_and(|oauth| {
             let of = oauth.subject_issuer.as_deref();
@@ -367,11 +370,11 @@ impl OauthConfig {
 }
 
 impl OauthConfig {
-    /// What the grant lacks.
+    /// The settings that the grant lacks.
     fn missing(&self) -> Option<OauthProblem> {
         let lacks = |needed| Some(OauthProblem::GrantNeeds { grant: self.grant.as_str(), needed });
         match self.grant {
-            // The tokens of clients would go to whatever authorization server the server names.
+            // The tokens of clients would go to any authorization server that the server names.
             GrantKind::TokenExchange if self.client_id.is_none() || self.issuer.is_none() => {
                 lacks("`client_id` and `issuer`")
             }
@@ -431,8 +434,8 @@ impl OauthConfig {
     }
 }
 
-/// Whose tokens a server exchanges has to be clear: a token of one issuer is nothing for the
-/// authorization server of another.
+/// Requires a clear issuer of exchanged tokens: the authorization server of one issuer has no use
+/// for a token of another.
 fn check_subject_issuer(
     table: &ConfigTable<'_>,
     (oauth, issuers): (&OauthConfig, &[ConfigTable<'_>]),

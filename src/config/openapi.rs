@@ -1,5 +1,4 @@
-//! `[servers.NAME]` of a plain HTTP API: where its OpenAPI document is, and what becomes of its
-//! operations.
+//! `[servers.NAME]` of a plain HTTP API: its OpenAPI document, and the offered operations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,17 +27,17 @@ section! {
     #[derive(Clone, PartialEq)]
     pub struct OpenApiConfig {
         parts {
-            /// Where its document is.
+            /// Its document.
             document: DocumentSource,
         }
         settings {
-            /// How often the document is read again. A document that cannot be read leaves the last
-            /// good one in place.
+            /// The interval at which the document is read again. A document that cannot be read
+            /// leaves the last good one in place.
             "openapi_refresh" => refresh: Option<Duration> as Option<DurationSetting> = "5m",
             /// The URL that the paths of the document are appended to, instead of the first of its
-            /// `servers` that it may choose: one of the origin of the document's own URL. Required if
-            /// there is none, or if the document is a file and there are `auth`, `headers`, `oauth` or `aws`: no
-            /// credential goes to a host that this file does not name.
+            /// `servers` that it may choose: one of the origin of the document's own URL. Required
+            /// if there is none, or if the document is a file and there are `auth`, `headers`,
+            /// `oauth` or `aws`: credentials go only to hosts that this file names.
             base_url: Option<Url>,
             /// Values for the variables in the document's `servers`, instead of their defaults.
             server_variables: Vec<(String, String)> = {},
@@ -49,11 +48,11 @@ section! {
             /// Credentials for the security schemes of the document, by the scheme's name: a text (an
             /// API key, a bearer token), or `{ username = "…", password = "…" }`.
             auth: Vec<(String, SchemeCredential)> = {},
-            /// OAuth: the gateway logs in to the API, or has its users log in. Its token takes the place of
+            /// OAuth: the gateway logs in to the API, or has its users log in. Its token replaces
             /// any other in `Authorization`. The document is read without it.
             oauth: Option<OauthConfig>,
-            /// Requests to the API are signed for AWS, and so is that for the document if it is at the
-            /// same place. By default they are not.
+            /// Requests to the API are signed for AWS, and so is the request for the document if it
+            /// is at the same place. By default they are not.
             aws: Option<AwsConfig>,
             /// The operations to offer; if empty, all. Each entry is an `operationId`,
             /// `METHOD /path`, `/path` or `tag:NAME`, with `*` for any number of characters and `?`
@@ -63,28 +62,28 @@ section! {
             include: Vec<OperationRule> as Vec<OperationRuleSetting> = [],
             /// The operations to leave out; takes precedence over `include`.
             exclude: Vec<OperationRule> as Vec<OperationRuleSetting> = [],
-            /// What happens to arguments that are empty strings where the parameter is optional.
+            /// Keeps or drops arguments that are empty strings, for optional parameters.
             empty_strings: EmptyStrings = "keep",
-            /// What happens to the schemas of answers. Clients reject an answer that does not fit the
-            /// `outputSchema` of its tool, which many documents are too strict for.
+            /// Keeps or drops the schemas of answers. Clients reject an answer that does not fit
+            /// the `outputSchema` of its tool, and the schemas of many documents are too strict.
             output_schemas: OutputSchemas = "keep",
         }
     }
 }
 
-/// Where an OpenAPI document is.
+/// The location of an OpenAPI document.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DocumentSource {
     /// At this URL.
     Url(Url),
     /// In this file.
     File(PathBuf),
-    /// At one of the usual places below this URL.
+    /// At one of the usual locations below this URL.
     Search(Url),
 }
 
 impl DocumentSource {
-    /// Whether the document is a file.
+    /// Returns true if the document is a file.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::File(_))
     }
@@ -103,14 +102,15 @@ section! {
             path: Option<Pattern>,
             /// Its `operationId`.
             operation: Option<Pattern>,
-            /// What clients see. The last entry of `include` that an operation matches decides.
+            /// The form in which clients see it. The last entry of `include` that an operation
+            /// matches decides.
             "as" => form: OperationForm = "tool",
         }
     }
 }
 
 choice! {
-    /// What an operation becomes.
+    /// The form of an operation for clients.
     pub enum OperationForm {
         /// a tool
         "tool" => Tool,
@@ -124,7 +124,7 @@ choice! {
     pub enum HttpVerb {
         /// reads
         "GET" => Get,
-        /// reads the headers alone
+        /// reads only the headers
         "HEAD" => Head,
         /// processes
         "POST" => Post,
@@ -142,7 +142,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to arguments that are empty strings.
+    /// Keeps or drops arguments that are empty strings.
     pub enum EmptyStrings {
         /// they are sent
         "keep" => Keep,
@@ -152,7 +152,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to the schemas of answers.
+    /// Keeps or drops the schemas of answers.
     pub enum OutputSchemas {
         /// tools have an `outputSchema`
         "keep" => Keep,
@@ -162,12 +162,12 @@ choice! {
 }
 
 choice! {
-    /// What a server at a `url` speaks.
+    /// The protocol of a server at a `url`.
     pub enum ServerProtocol {
         /// MCP
         "mcp" => Mcp,
-        /// HTTP, as an OpenAPI document says. The document is looked for at `/openapi.json`, `/`,
-        /// `/api/openapi.json` and `/docs/openapi.json` below the `url`
+        /// HTTP, as described by an OpenAPI document. The document is searched at `/openapi.json`,
+        /// `/`, `/api/openapi.json` and `/docs/openapi.json` below the `url`
         "openapi" => OpenApi,
     }
 }
@@ -372,21 +372,21 @@ impl Setting for SchemeCredential {
 }
 
 impl OpenApiConfig {
-    /// Whether requests carry credentials of the configuration.
+    /// Returns true if requests carry credentials of the configuration.
     pub fn has_credentials(&self) -> bool {
         let has_own = !self.auth.is_empty() || !self.headers.is_empty();
         has_own || self.oauth.is_some() || self.aws.is_some()
     }
 
-    /// The keys of the settings, with those of where the document is.
+    /// The keys of the settings, with those of the document's location.
     pub(super) fn owned_keys() -> Vec<&'static str> {
         Self::setting_rows().iter().map(|row| row.key).collect()
     }
 }
 
 impl OpenApiConfig {
-    /// The URL that tokens for the API are for: its base, or the origin of its document. `None` if the
-    /// document is a file, and there is no base.
+    /// The resource URL of tokens for the API: its base, or the origin of its document. `None` if
+    /// the document is a file, and there is no base.
     pub fn resource(&self) -> Option<Url> {
         let origin = |url: &Url| url.join("/").ok();
         match (&self.base_url, &self.document) {

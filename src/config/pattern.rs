@@ -7,26 +7,26 @@ use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
-/// A pattern in which `*` matches any number of characters, and `?` exactly
-/// one. Other characters match themselves, and the whole name must match.
+/// A pattern in which `*` matches any number of characters, and `?` exactly one. Other characters
+/// match themselves, and the whole name must match.
 ///
 /// Shape: 1 to [`Pattern::MAX_LEN`] characters.
 ///
-/// A pattern is matched as an automaton whose states are bits: state `i` means that the first `i`
-/// steps have matched (Shift-And; Navarro and Raffinot, Flexible Pattern Matching in Strings). So
-/// the time is linear in the name, whatever the pattern.
+/// A pattern is matched as an automaton with states that are bits: state `i` means that the first
+/// `i` steps have matched (Shift-And; Navarro and Raffinot, Flexible Pattern Matching in Strings).
+/// So the time is linear in the name, for any pattern.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
-    /// How many characters the pattern has besides its stars.
+    /// The number of characters in the pattern besides its stars.
     steps: u32,
     /// The steps that each character takes, sorted by character.
     taking: Box<[(char, u128)]>,
     /// The steps that every character takes: `?`.
     any: u128,
-    /// The states in which any character may be skipped: a star comes next.
+    /// The states in which any character may be skipped: the next step is a star.
     stars: u128,
-    /// Whether the pattern ends with a star.
+    /// True if the pattern ends with a star.
     is_open: bool,
 }
 
@@ -59,7 +59,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether the whole of `name` matches.
+    /// Returns true if the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         self.run(name.chars().map(|character| self.steps_of(character)))
     }

@@ -1,4 +1,4 @@
-//! The ways in which a setting can be wrong, with their help.
+//! The faults of settings, with their help.
 
 use crate::call::ServerNameError;
 use crate::codec::file::FileError;
@@ -10,8 +10,8 @@ use super::network::UrlProblem;
 use super::oauth::OauthProblem;
 use super::policy::ConditionFault;
 
-/// A violation of the configuration's rules. `Display` says what is wrong,
-/// [`ConfigProblem::help_text`] how to correct it. Neither ever contains a value from `${env:…}` or
+/// A violation of the configuration's rules. `Display` describes the fault,
+/// [`ConfigProblem::help_text`] its correction. Neither ever contains a value from `${env:…}` or
 /// `${file:…}`.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigProblem {
@@ -39,7 +39,7 @@ pub enum ConfigProblem {
         expected: String,
         /// The TOML type found, with its article.
         found: &'static str,
-        /// How to correct it, as an imperative.
+        /// The correction, as an imperative.
         right: String,
     },
     /// A text that cannot be parsed as the expected kind.
@@ -49,7 +49,7 @@ pub enum ConfigProblem {
         expected: String,
         /// The text, truncated.
         found: String,
-        /// How to correct it, as an imperative.
+        /// The correction, as an imperative.
         right: String,
     },
     /// A number or a duration outside its bounds.
@@ -151,7 +151,7 @@ pub enum ConfigProblem {
     /// Two keys of one table are spellings of the same name.
     #[error("duplicate name in another spelling")]
     Twice,
-    /// A header that two settings give.
+    /// A header with two sources.
     #[error("`{other}` contains this header too")]
     TwoHeaderSources {
         /// The other setting.
@@ -178,7 +178,7 @@ pub enum ConfigProblem {
         /// The variable.
         name: String,
     },
-    /// `${env:NAME}` names a variable whose value is not UTF-8.
+    /// `${env:NAME}` names a variable with a value that is not UTF-8.
     #[error("the environment variable `{name}` is not UTF-8 text")]
     EnvNotUtf8 {
         /// The variable.
@@ -189,15 +189,15 @@ pub enum ConfigProblem {
     File {
         /// The path as written.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         error: FileError,
     },
-    /// The program of a `${command:…}` has no output that could be a value.
+    /// The output of the program of a `${command:…}` cannot be used as a value.
     #[error("the command `{program}` fails: {fault}")]
     Command {
         /// The program.
         program: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: CommandFault,
     },
     /// A `${…}` of no known kind, or one that is not closed.
@@ -233,7 +233,7 @@ pub enum ConfigProblem {
     /// A condition that cannot be used.
     #[error("at character {place}: {fault}")]
     Condition {
-        /// What is wrong with it.
+        /// The fault.
         fault: ConditionFault,
         /// The character, counted from 1.
         place: usize,
@@ -323,10 +323,10 @@ pub enum ConfigProblem {
     /// The settings of an OAuth client are wrong.
     #[error(transparent)]
     Oauth(#[from] OauthProblem),
-    /// A client that nothing identifies.
+    /// A client without a key or a certificate.
     #[error("the client has neither `key` nor `keys`")]
     NoKey,
-    /// Client certificates are named, and none is asked for.
+    /// Client certificates are named, but no CA is configured to request them.
     #[error("no client is asked for a certificate: `gateway.tls.client_ca` is missing")]
     NoClientCa,
     /// A name in certificates identifies two clients.
@@ -407,7 +407,7 @@ pub enum ConfigProblem {
 }
 
 impl ConfigProblem {
-    /// How to correct the fault, as one sentence without a full stop.
+    /// Returns the correction of the fault, as one sentence without a full stop.
     pub fn help_text(&self) -> String {
         match self {
             Self::NotUtf8 => "is this a configuration of the gateway?".into(),
@@ -436,8 +436,8 @@ impl ConfigProblem {
         }
     }
 
-    /// Whether the problem depends on what else the table contains: if the text does not parse, the
-    /// report may be wrong.
+    /// Returns true if the problem depends on the other contents of the table: if the text does not
+    /// parse, the report may be wrong.
     pub(super) fn needs_whole_table(&self) -> bool {
         matches!(
             self,

@@ -33,7 +33,7 @@ impl TextSetting for ProgramSetting {
     }
 }
 
-/// The name of a variable, or `NAME_*` for all that begin so.
+/// The name of a variable, or `NAME_*` for all with that prefix.
 pub(super) struct VariableSetting;
 
 impl TextSetting for VariableSetting {
@@ -49,7 +49,7 @@ impl TextSetting for VariableSetting {
     }
 }
 
-/// Whether a text is a valid name of an environment variable.
+/// Returns true if a text is a valid name of an environment variable.
 pub(super) fn is_env_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

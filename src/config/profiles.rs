@@ -16,20 +16,21 @@ use super::reader::{ConfigReader, ConfigTable};
 use super::setting::{SectionPart, TextSetting};
 
 choice! {
-    /// What becomes of a result that a client has already.
+    /// The form of a result that a client has already.
     pub enum RepeatedResults {
         /// it is sent again
         "whole" => Whole,
-        /// a reference takes its place, if it was sent before in the same session, for the same call, or
-        /// if the call says that the client holds it. The same call once more gets it in full
+        /// a reference replaces it, if it was sent before in the same session, for the same call,
+        /// or if the call declares that the client holds it. A repetition of the same call gets it
+        /// in full
         "reference" => Reference,
     }
 }
 
 section! {
-    /// A subset of the catalog, served at `/mcp/NAME`. What a profile does not show cannot be used
-    /// there. A profile that sets any of `tools`, `prompts` and `resources` shows of these three
-    /// only what it names; a profile that sets none of them shows everything that its servers
+    /// A subset of the catalog, served at `/mcp/NAME`. Elements outside it cannot be used there. A
+    /// profile that sets any of `tools`, `prompts` and `resources` shows only the elements of these
+    /// three that it names; a profile that sets none of them shows everything that its servers
     /// offer. The profile `default` is served at `/mcp` itself; without it, `/mcp` shows
     /// everything. `NAME` has 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`.
     #[derive(Debug, Clone, PartialEq)]
@@ -49,27 +50,27 @@ section! {
             /// The resources and resource templates to show, by public URI. Every resource of a
             /// shown template can be read.
             resources: Option<Vec<Pattern>>,
-            /// How clients come to the tools.
+            /// The discovery of tools by clients.
             discovery: DiscoveryChoice = "all",
             /// With `discovery`: the tools that every client lists, by public name, because most
             /// conversations need them.
             pin: Vec<Pattern> = [],
             /// With `discovery`: three tools instead of `call_tool`, `call_tool_read`,
             /// `call_tool_write` and `call_tool_destructive`, so that a user can allow some calls
-            /// once and for all. Which of them accepts a tool is decided by the tool's hints, if its
-            /// server is `trusted`; a tool of any other server may destroy something.
+            /// once and for all. The tool's hints decide which of them accepts it, if its server is
+            /// `trusted`; a tool of any other server may destroy something.
             intent: bool = false,
-            /// The tokens that the tools may take up which clients of the profile list, by estimate.
-            /// Where they take up more, the log says so and names the dearest. With `discovery =
-            /// "auto"`, clients search above it, by default above 10,000; with `"code"`, code does, by
-            /// default above 4,000.
+            /// The tokens that the listed tools of the profile may take up, by estimate. If they
+            /// take up more, the log has a warning that names the largest. With
+            /// `discovery = "auto"`, clients search above it, by default above 10,000; with
+            /// `"code"`, code does, by default above 4,000.
             budget: Option<usize> as Option<CountSetting<1, 100_000_000>>,
             /// Shorter definitions of tools in lists.
             slim: Option<SlimConfig>,
-            /// What becomes of a result that a client has already, if it is large (4 KiB or more) and
+            /// The form of a result that a client has already, if it is large (4 KiB or more) and
             /// of a tool that its server annotates with `readOnlyHint`.
             repeated_results: RepeatedResults = "whole",
-            /// Which URIs clients see, instead of `gateway.uris`.
+            /// The URIs that clients see, instead of `gateway.uris`.
             uris: Option<UriChoice>,
             /// The interceptors that calls through the profile pass, after those of the server.
             interceptors: Vec<InterceptorName> = [],
@@ -77,8 +78,8 @@ section! {
             rate: Option<Rate>,
             /// The number of calls through the profile in a day, which begins at midnight UTC.
             quota: Option<DailyQuota>,
-            /// The scopes that clients need to use the profile at all. Keys have the scopes of their
-            /// `[clients.NAME]`, tokens those that the authorization server gave.
+            /// The scopes that clients need to use the profile at all. Keys have the scopes of
+            /// their `[clients.NAME]`, tokens those that the authorization server granted.
             scopes: Vec<ScopeName> = [],
             /// The name that clients display, instead of `gateway.title`.
             title: Option<String>,
@@ -89,12 +90,12 @@ section! {
 }
 
 impl ProfileConfig {
-    /// Whether a large result that a client has already is answered with a reference.
+    /// Returns true if a large result that a client has already is answered with a reference.
     pub fn refers_to_repeats(&self) -> bool {
         self.repeated_results == RepeatedResults::Reference
     }
 
-    /// Whether clients have meta-tools, or may have them.
+    /// Returns true if clients have meta-tools, or may have them.
     pub fn has_meta_tools(&self) -> bool {
         self.discovery != DiscoveryChoice::All || self.slim.is_some()
     }

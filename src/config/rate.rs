@@ -8,8 +8,8 @@ use super::problem::ConfigProblem;
 use super::reader::ConfigReader;
 use super::setting::TextSetting;
 
-/// A number of events per time, such as `"100/min"`. All of them may come at
-/// once; the allowance refills evenly over the time.
+/// A number of events per time, such as `"100/min"`. All of them may come at once; the allowance
+/// refills evenly over the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// The number of events: 1 to [`Rate::MAX`].

@@ -13,8 +13,8 @@ use super::secret::Secret;
 use super::setting::{Setting, SettingRow};
 use super::wording::{AnyTable, expected_kind, nearest_choice, quote_segment, shorten_text};
 
-/// The context and the findings of a reading. Nothing stops at the first fault: each reads on, adds
-/// its faults to the reader and returns `None`.
+/// The context and the findings of a reading. Reading does not stop at the first fault: each reader
+/// adds its faults and returns `None`, and the next one continues.
 pub(super) struct ConfigReader<'a> {
     /// The folder of relative paths.
     pub(super) folder: &'a Path,
@@ -87,8 +87,8 @@ impl<'a> ConfigNode<'a> {
         reader.report_fault(self.name_span.clone(), &self.key, problem);
     }
 
-    /// The part of the file with these bytes of the value's text; the whole value where that cannot be
-    /// told, because the file has another spelling of the text.
+    /// The part of the file with these bytes of the value's text; the whole value if that is
+    /// unknown, because the file has another spelling of the text.
     pub(super) fn span_within(&self, text: &str, at: Range<usize>) -> Range<usize> {
         let quotes = self.span.len().saturating_sub(text.len());
         let before = match quotes {

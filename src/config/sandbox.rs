@@ -1,4 +1,4 @@
-//! `[servers.NAME.sandbox]`: what a child process may do.
+//! `[servers.NAME.sandbox]`: the permissions of a child process.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,58 +16,59 @@ use super::setting::{Section, SectionOutline, SectionPart, Setting, TextSetting}
 use super::units::{DurationSetting, parse_scaled};
 
 section! {
-    /// What a child process may do. `sandbox = true` is a sandbox with the defaults. The server does
-    /// not start if the system cannot enforce all that is configured.
+    /// The permissions of a child process. `sandbox = true` is a sandbox with the defaults. The
+    /// server does not start if the system cannot enforce the whole configuration.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SandboxConfig {
         parts {
             /// The gateway's own files.
             gateway_files: GatewayFiles,
-            /// Its own user, if the gateway gives it one.
+            /// Its own user, if the gateway assigns one.
             own_user: Option<OwnUser>,
         }
         settings {
-            /// Whether the child may read and run what programs of the system need: `/usr`, `/bin`,
-            /// `/lib`, the folders of `PATH`, its program and the folder of that; and read its `cwd`,
-            /// `/proc`, and those files of `/etc`, `/dev` and `/sys` that any program may need. Folders
-            /// that contain the configuration, or another file of the gateway, are left out;
-            /// `trunkline check` prints the `read` that is needed instead.
+            /// Allows the child to read and run the usual files of programs: `/usr`, `/bin`,
+            /// `/lib`, the folders of `PATH`, its program and the folder of that; and to read its
+            /// `cwd`, `/proc`, and those files of `/etc`, `/dev` and `/sys` that any program may
+            /// need. Folders that contain the configuration, or another file of the gateway, are
+            /// left out; `trunkline check` prints the `read` that is needed instead.
             system: bool = true,
             /// Further files and folders that it may read.
             read: Vec<PathBuf> = [],
-            /// Those that it may read and write.
+            /// Files and folders that it may read and write.
             write: Vec<PathBuf> = [],
-            /// Those that it may read and run.
+            /// Files and folders that it may read and run.
             execute: Vec<PathBuf> = [],
-            /// Whether it has a folder for temporary files of its own, in `TMPDIR`, which is removed
-            /// when it ends, or at the next start if the gateway was killed.
+            /// Gives it a folder of its own for temporary files, in `TMPDIR`, which is removed when
+            /// it ends, or at the next start if the gateway was killed.
             private_tmp: bool = true,
-            /// The bytes that its temporary files may take together. A child that exceeds them is ended
-            /// within a second or two. Folders and empty files count as 4 KiB each.
+            /// The bytes that its temporary files may take together. A child that exceeds them is
+            /// stopped within a second or two. Folders and empty files count as 4 KiB each.
             tmp_size: u64 as AmountSetting = "1GiB",
             /// The TCP ports that it may connect to, at any address. By default all; with `[]` none. With
             /// `[]` here and in `bind` it has no internet sockets.
             connect: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
             /// The TCP ports that it may listen on. By default all; with `[]` none.
             bind: Option<Vec<usize>> as Option<Vec<CountSetting<1, 65_535>>>,
-            /// UDP to any port, for name resolution, if it may connect to a TCP port.
+            /// Allows UDP to any port, for name resolution, if it may connect to a TCP port.
             udp: bool = true,
-            /// Sockets of paths, such as those of docker, ssh-agent and D-Bus. Pairs of sockets, by which
-            /// its own processes talk to each other, are always allowed.
+            /// Allows sockets of paths, such as those of docker, ssh-agent and D-Bus. Pairs of
+            /// sockets, by which its own processes talk to each other, are always allowed.
             unix: bool = false,
-            /// Changes of the metadata of all files of its user, also of those that it may not write: with
-            /// `true` modes, times, owners and extended attributes, with `false` none. By default modes
-            /// and times, which npm, uv and git change, and those only with `write`.
+            /// Allows changes of the metadata of all files of its user, also of those that it may
+            /// not write: with `true` modes, times, owners and extended attributes, with `false`
+            /// none. By default modes and times, which npm, uv and git change, and those only with
+            /// `write`.
             metadata: Option<bool>,
-            /// Files in memory that can be run as programs.
+            /// Allows files in memory that can be run as programs.
             memfd: bool = false,
-            /// Whether signals to processes outside of the sandbox, and their abstract sockets, are out
-            /// of its reach, which needs Linux 6.12. With `true` the server does not start on an older
-            /// kernel. By default it does, with a warning in the log, in `/status` and by
+            /// Blocks signals to processes outside of the sandbox, and connections to their
+            /// abstract sockets. This needs Linux 6.12. With `true` the server does not start on an
+            /// older kernel. By default it does, with a warning in the log, in `/status` and by
             /// `trunkline check`.
             scopes: Option<bool>,
-            /// Whether system calls are refused that no server needs, such as those to trace other
-            /// processes, to mount, to load kernel modules and to create namespaces.
+            /// Refuses system calls that no server needs, such as those to trace other processes,
+            /// to mount, to load kernel modules and to create namespaces.
             syscalls: bool = true,
             /// The memory that each of its processes may address. Programs reserve more than they use:
             /// node needs some GiB.
@@ -153,9 +154,9 @@ impl TextSetting for AmountSetting {
 /// Numbers of users, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UidRange {
-    /// The least.
+    /// The smallest.
     pub first: u32,
-    /// The greatest.
+    /// The largest.
     pub last: u32,
 }
 
@@ -174,12 +175,12 @@ impl TextSetting for UidRange {
     }
 }
 
-/// The user that the gateway gives a child: one of a range, by the name of its server.
+/// The user that the gateway assigns to a child: one of a range, by the name of its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnUser {
     /// The name of the server.
     pub server: String,
-    /// The numbers that may be given.
+    /// The numbers that may be assigned.
     pub range: UidRange,
     /// The folder with the homes of all children.
     pub folder: PathBuf,

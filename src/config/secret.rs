@@ -27,8 +27,8 @@ impl Secret {
     }
 }
 
-/// Configured headers as they are sent; none of their values is ever shown. What is no header value
-/// was refused with the configuration.
+/// Configured headers as they are sent, marked as sensitive. Invalid header values were rejected
+/// with the configuration.
 pub fn sensitive_headers(configured: &[(HeaderName, Secret)]) -> HeaderMap {
     let headers = configured.iter().filter_map(|(name, secret)| {
         let mut value = HeaderValue::from_str(secret.expose()).ok()?;

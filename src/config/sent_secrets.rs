@@ -1,5 +1,5 @@
-//! The secrets that a server was sent last, such as access tokens: the configuration does not have
-//! them, and they change while the gateway runs.
+//! The secrets that a server received at run time, such as access tokens: the configuration does
+//! not have them, and they change while the gateway runs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::secret::Secret;
 use super::server_secrets::hidden_forms;
 
-/// The values that a server was sent last. Bounded: the oldest is forgotten first, and noted again
+/// The last secrets that a server received. Bounded: the oldest is forgotten first, and noted again
 /// when it is sent again.
 #[derive(Debug, Default)]
 pub(super) struct SentSecrets(Mutex<VecDeque<Arc<SentSecret>>>);
@@ -18,7 +18,7 @@ pub(super) struct SentSecrets(Mutex<VecDeque<Arc<SentSecret>>>);
 #[derive(Debug)]
 pub(super) struct SentSecret {
     value: Secret,
-    /// What is hidden of it. Few values are ever looked for.
+    /// The forms to hide. Computed when first needed: few values are ever searched for.
     forms: OnceLock<Vec<Secret>>,
 }
 
@@ -26,7 +26,7 @@ impl SentSecrets {
     /// Notes a value that is sent now.
     pub(super) fn note(&self, value: &str) {
         let mut sent = self.0.lock();
-        // What was sent a moment ago is at the end.
+        // A value that was sent a moment ago is at the end.
         if sent.iter().rev().any(|known| known.value.expose() == value) {
             return;
         }
@@ -44,7 +44,7 @@ impl SentSecrets {
 }
 
 impl SentSecret {
-    /// What is hidden of it, the longest first.
+    /// The forms to hide, the longest first.
     pub(super) fn forms(&self) -> &[Secret] {
         self.forms.get_or_init(|| hidden_forms([self.value.expose()]))
     }

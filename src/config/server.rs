@@ -43,60 +43,61 @@ section! {
         parts {
             /// The `NAME` of its table.
             name: ServerName,
-            /// How it is reached.
+            /// The way to reach it.
             target: ServerKind,
-            /// What logs and status pages must not show.
+            /// The secrets to hide from logs and status pages.
             secrets: ServerSecrets,
-            /// Which of its definitions clients see.
+            /// The visibility of its definitions for clients.
             definitions: DefinitionSettings,
         }
         settings {
             /// The protocol era that the server speaks.
             era: EraChoice = "auto",
-            /// When the server is started or connected to.
+            /// The time at which the server is started or connected to.
             start: StartChoice = "eager",
-            /// How long a child process may be idle before it is stopped; the next call starts it
-            /// again. By default never.
+            /// The idle time after which a child process is stopped; the next call starts it again.
+            /// By default never.
             idle_stop: Option<Duration> as Option<DurationSetting>,
-            /// Whether clients share the server's child process or session. By default each client
-            /// has its own session with a Legacy HTTP server, and all clients share one child
-            /// process. Modern servers are stateless and always shared; of a server that speaks both
-            /// eras this is about its Legacy clients.
+            /// The sharing of the server's child process or session between clients. By default
+            /// each client has its own session with a Legacy HTTP server, and all clients share one
+            /// child process. Modern servers are stateless and always shared; for a server of both
+            /// eras the setting applies to its Legacy clients.
             isolation: Option<Isolation>,
-            /// Whether the server is told what clients can do: which input they can give, and which
-            /// extensions they know.
+            /// Declares the capabilities of clients to the server: the kinds of input they can
+            /// give, and the extensions they know.
             client_capabilities: CapabilitiesChoice = "declare",
             /// The number of instances of the server besides the first one, which serves the lists:
             /// one for each client, or each set of client capabilities, that needs its own. By
             /// default 32 child processes, or 10000 sessions. With 0 all clients share the first
             /// instance, in its era, and no client capabilities are announced to the server.
             max_instances: Option<usize> as Option<CountSetting<0, 1_000_000>>,
-            /// How long such an instance may be idle before it is closed. It is not idle while a Legacy
-            /// client that called it keeps a stream open, unless `idle_stop` is set. A Legacy client's
-            /// session with an HTTP server stays open as long as the client's own session.
+            /// The idle time after which such an instance is closed. It is not idle while a Legacy
+            /// client that called it keeps a stream open, unless `idle_stop` is set. A Legacy
+            /// client's session with an HTTP server stays open as long as the client's own session.
             instance_idle: Duration as DurationSetting = "5m",
-            /// How long an instance may be idle that is there only for the capabilities of the clients
-            /// that share it: without a call, a call that waits for input, a subscription, or an open
-            /// stream of a Legacy client that called it. At most `instance_idle`. Raise it for a server
-            /// that keeps state between calls, such as a browser, for clients that open no stream.
+            /// The idle time after which an instance is closed that exists only for the
+            /// capabilities of the clients that share it. Idle means: without a call, a call that
+            /// waits for input, a subscription, or an open stream of a Legacy client that called
+            /// it. At most `instance_idle`. Raise it for a server that keeps state between calls,
+            /// such as a browser, for clients that open no stream.
             capability_idle: Duration as DurationSetting = "1m",
-            /// The number of restarts of a child process within `restart_window`, and of starts in a
-            /// row that fail; then the server is marked failed, until a start succeeds.
+            /// The number of restarts of a child process within `restart_window`, and of failed
+            /// starts in a row. Then the server is marked failed, until a start succeeds.
             max_restarts: u32 as Count32<0, 1000> = 5,
             /// The time window of `max_restarts`. A server that is marked failed is started again
             /// after each of them.
             restart_window: Duration as DurationSetting = "1m",
-            /// How long a call may go without an answer or a progress notification.
+            /// The time limit for a call without an answer or a progress notification.
             timeout: Duration as DurationSetting = "30s",
-            /// How long a call that reports progress may take in total. Not below `timeout`.
+            /// The total time limit of a call that reports progress. Not below `timeout`.
             max_timeout: Duration as DurationSetting = "10m",
-            /// How long connecting may take, including TLS.
+            /// The time limit for connecting, including TLS.
             connect_timeout: Duration as DurationSetting = "5s",
-            /// How long the handshake and the first listing may take, without the time that a child
-            /// process waits for its turn (`gateway.start_parallel`).
+            /// The time limit for the handshake and the first listing, without the time that a
+            /// child process waits for its turn (`gateway.start_parallel`).
             start_timeout: Duration as DurationSetting = "30s",
-            /// How long a child process may take to exit after its input is closed, and again after
-            /// SIGTERM.
+            /// The time limit for a child process to exit after its input is closed, and again
+            /// after SIGTERM.
             stop_timeout: Duration as DurationSetting = "5s",
             /// The rate of tool calls to this server.
             rate: Option<Rate>,
@@ -106,14 +107,14 @@ section! {
             /// The number of each client's calls to this server in a day, which begins at midnight
             /// UTC. With `gateway.state_dir` it survives a restart.
             quota_each: Option<DailyQuota>,
-            /// The scopes that every call to this server needs. What needs them is listed all the
-            /// same: a client that lacks one is told to get it.
+            /// The scopes that every call to this server needs. Its elements are listed without
+            /// them: a client that lacks one is asked to obtain it.
             scopes: Vec<ScopeName> = [],
             /// The number of concurrent calls.
             in_flight: usize as CountSetting<1, 100_000> = 256,
             /// The number of calls that may queue when `in_flight` is reached.
             queue: usize as CountSetting<0, 100_000> = 256,
-            /// How long a call may queue.
+            /// The time limit of a call in the queue.
             queue_timeout: Duration as DurationSetting = "5s",
             /// The largest response to one call.
             max_response: usize as SizeSetting = "64MiB",
@@ -128,42 +129,42 @@ section! {
             /// Headers of the client's request that are forwarded to the server. By default none: a
             /// client's credentials are not meant for the server.
             forward_headers: Vec<HeaderName> as Vec<HeaderSetting> = [],
-            /// Headers of the calls to the server whose values come from the client: from its request
-            /// by `${header:NAME}`, and from its verified token by `${claim:NAME}`. A header is left
+            /// Headers of the calls to the server with values from the client: from its request by
+            /// `${header:NAME}`, and from its verified token by `${claim:NAME}`. A header is left
             /// out if the request does not have the one that it refers to; a call is refused if the
             /// token lacks the claim.
             call_headers: Vec<(HeaderName, CallText)> = {},
-            /// Values for variables of its resource templates. A template whose variables all have a
-            /// value is listed as a resource. Clients cannot use other values, and can read only what
-            /// the server lists and what its templates then cover.
+            /// Values for variables of its resource templates. A template is listed as a resource
+            /// if all of its variables have a value. Clients cannot use other values, and can read
+            /// only the resources that the server lists and those that its templates then cover.
             resource_vars: Vec<(String, String)> = {},
-            /// What happens to arguments that do not fit the schema of their tool.
+            /// Validation of arguments against the schema of their tool.
             arguments: ArgumentsChoice = "strict",
-            /// Whether results have to fit the `outputSchema` of their tool.
+            /// The check of results against the `outputSchema` of their tool.
             check_output: OutputCheck = "off",
             /// The form and size of its tools' results.
             result: ResultBounds = {},
-            /// How often a call of a tool is made again that has failed, after a growing wait with
-            /// jitter: of tools whose annotations have `readOnlyHint` or `idempotentHint`, after lost
-            /// connections and the statuses 429, 502, 503 and 504; of any other only where no
-            /// connection to the server could be opened. At most ten in a row, and then one for every
-            /// five calls. By default never.
+            /// The number of retries of a failed call of a tool, after a growing wait with jitter:
+            /// of tools with the annotation `readOnlyHint` or `idempotentHint`, after lost
+            /// connections and the statuses 429, 502, 503 and 504; of any other only if no
+            /// connection to the server could be opened. At most ten in a row, and then one for
+            /// every five calls. By default none.
             retries: Option<usize> as Option<CountSetting<0, 5>>,
-            /// When calls are refused for a while because calls before them have failed. By default
-            /// never.
+            /// The circuit breaker: refuses calls for a while after failures. By default there is
+            /// none.
             breaker: Option<BreakerConfig>,
-            /// How long a call of a tool takes before its client hears of it: a progress
-            /// notification if it has sent a token, else a log message if it has asked for these,
-            /// else nothing. By default never.
+            /// The time after which a client receives a notification about a slow call of a tool: a
+            /// progress notification if it has sent a token, else a log message if it has asked for
+            /// these, else nothing. By default never.
             slow_after: Option<Duration> as Option<DurationSetting>,
-            /// What the client hears then, by default that the gateway still works on it.
+            /// The text of that notification. By default, that the gateway still works on the call.
             slow_message: Option<String>,
-            /// Whether the user is asked before a tool of the server is called: by a form, in a client that
-            /// can show one. Calls of other clients are refused.
+            /// Asks the user for consent before a tool of the server is called: by a form, in a
+            /// client that can show one. Calls of other clients are refused.
             confirm: ConfirmChoice = false,
             /// The interceptors that its calls and results pass, in this order.
             interceptors: Vec<InterceptorName> = [],
-            /// Which tools clients see, and how.
+            /// The tools that clients see, and their changes.
             tools: ToolsConfig = {},
         }
     }
@@ -192,8 +193,8 @@ section! {
 }
 
 section! {
-    /// Which tools clients see. Hidden tools cannot be called. Each table in it configures one tool
-    /// (except tools that are named `allow` or `deny`).
+    /// The tools that clients see. Hidden tools cannot be called. Each table in it configures one
+    /// tool (except tools that are named `allow` or `deny`).
     #[derive(Debug, Clone, PartialEq)]
     pub struct ToolsConfig {
         parts {
@@ -215,7 +216,7 @@ section! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct ToolOverride {
         parts {
-            /// What changes about its calls and results.
+            /// The changes of its calls and results.
             transforms: Arc<TransformSettings>,
         }
         settings {
@@ -226,13 +227,14 @@ section! {
             description: Option<String>,
             /// The rate of calls to this tool.
             rate: Option<Rate>,
-            /// Whether the user is asked before the tool is called, instead of the server's `confirm`.
+            /// Asks the user for consent before the tool is called, instead of the server's
+            /// `confirm`.
             confirm: Option<ConfirmChoice>,
             /// The rate of each client's calls to this tool, or of each address's.
             rate_each: Option<Rate>,
             /// The number of each client's calls to this tool in a day.
             quota_each: Option<DailyQuota>,
-            /// How many calls one call of this tool counts as, in every rate and quota.
+            /// The number of calls that one call of this tool counts as, in every rate and quota.
             cost: u32 as Count32<1, 1_000_000> = 1,
             /// The scopes that a call of it needs, besides the server's.
             scopes: Vec<ScopeName> = [],
@@ -241,15 +243,15 @@ section! {
 }
 
 choice! {
-    /// What happens to arguments that do not fit the schema of their tool.
+    /// Validation of arguments against the schema of their tool.
     pub enum ArgumentsChoice {
         /// the call is refused
         "strict" => Strict,
         /// strings are replaced by the one number, boolean, array or object that the schema wants
         /// there, if their text is the JSON of it, and `null` is dropped for an optional property
-        /// whose schema does not allow it; the call is refused unless all arguments fit then
+        /// if its schema does not allow it; the call is refused unless all arguments fit then
         "coerce" => Coerce,
-        /// the server gets them as they are
+        /// the server gets them unchanged
         "off" => Off,
     }
 }
@@ -257,7 +259,7 @@ choice! {
 choice! {
     /// The protocol era that a server speaks.
     pub enum EraChoice {
-        /// the gateway detects it, and speaks to a server of both eras in the era of each client
+        /// the gateway detects it, and uses each client's era with a server of both eras
         "auto" => Auto,
         /// sessions opened by `initialize`, 2024-11-05 to 2025-11-25
         "legacy" => Legacy,
@@ -279,7 +281,7 @@ choice! {
 }
 
 choice! {
-    /// When a server is started or connected to.
+    /// The time at which a server is started or connected to.
     pub enum StartChoice {
         /// with the gateway
         "eager" => Eager,
@@ -289,7 +291,7 @@ choice! {
 }
 
 choice! {
-    /// Which clients share a child process of, or a session with, a Legacy server.
+    /// The clients that share a child process of, or a session with, a Legacy server.
     pub enum Isolation {
         /// clients with the same capabilities share one
         "shared" => Shared,
@@ -299,13 +301,13 @@ choice! {
 }
 
 choice! {
-    /// What a server is told of the capabilities of its clients.
+    /// The capabilities of its clients that a server receives.
     pub enum CapabilitiesChoice {
-        /// what each client can do; a Legacy server then has an instance for each set of capabilities
-        /// whose clients call it
+        /// the capabilities of each client; a Legacy server then has an instance for each set of
+        /// capabilities of the clients that call it
         "declare" => Declare,
-        /// nothing: one instance serves all clients in its era, also over HTTP, unless
-        /// `isolation = "client"` is set; what the server asks of a client all the same is refused
+        /// none: one instance serves all clients in its era, also over HTTP, unless
+        /// `isolation = "client"` is set; requests of the server to a client are refused
         "hide" => Hide,
     }
 }
@@ -358,7 +360,7 @@ impl SectionPart for ServerKind {
             }
             [_, (_, second), ..] => {
                 second.report_fault_at_key(reader, ConfigProblem::TwoTargets);
-                // All are read to report their own faults, and to know their secrets.
+                // All are read to report their own faults, and to collect their secrets.
                 for (key, _) in &targets {
                     match *key {
                         "command" => drop(CommandConfig::read_fields(table, reader)),
@@ -372,7 +374,7 @@ impl SectionPart for ServerKind {
     }
 }
 
-/// Whether a server is a plain HTTP API; `None` if its `kind` is invalid.
+/// Returns true if a server is a plain HTTP API; `None` if its `kind` is invalid.
 pub(super) fn is_openapi(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<bool> {
     let kind = table.find_node("kind").map(|kind| ServerProtocol::read_value(&kind, reader));
     let is_named = table.find_node("openapi").is_some();
@@ -394,7 +396,7 @@ fn refuse_keys_of_others(
         }
     };
     let mut own = keys_of(owner);
-    // The two keys that say where a server is, and what it speaks.
+    // The two keys that name a server's location and protocol.
     own.extend((owner != "command").then_some(["kind", "url"]).into_iter().flatten());
     for other in TARGETS.into_iter().filter(|other| *other != owner) {
         for key in keys_of(other) {
@@ -409,11 +411,11 @@ fn refuse_keys_of_others(
     }
 }
 
-/// The keys that say how a server is reached: exactly one of them.
+/// The keys that select the way to reach a server: exactly one of them.
 const TARGETS: [&str; 3] = ["command", "url", "openapi"];
 
 impl ServerConfig {
-    /// Whether clients share its child process or session.
+    /// The sharing of its child process or session between clients.
     pub fn isolation(&self) -> Isolation {
         self.isolation.unwrap_or(match (&self.target, self.client_capabilities) {
             (ServerKind::Http(_), CapabilitiesChoice::Declare) => Isolation::Client,
@@ -421,14 +423,14 @@ impl ServerConfig {
         })
     }
 
-    /// Whether its first instance serves all clients, whatever they can do and in whichever era.
+    /// Returns true if its first instance serves all clients, for any capabilities and in any era.
     pub fn has_one_instance(&self) -> bool {
         let is_the_same_for_all = self.client_capabilities == CapabilitiesChoice::Hide
             && self.isolation() == Isolation::Shared;
         is_the_same_for_all || self.max_instances() == 0
     }
 
-    /// The era to speak. Plain HTTP has no sessions: the gateway serves it as a Modern server.
+    /// The era to use. Plain HTTP has no sessions: the gateway serves it as a Modern server.
     pub fn era(&self) -> EraChoice {
         match self.target {
             ServerKind::Command(_) | ServerKind::Http(_) => self.era,
@@ -452,15 +454,15 @@ const CHILDREN: usize = 32;
 const SESSIONS: usize = 10_000;
 
 impl ToolsConfig {
-    /// Whether clients may see and call a tool, by the server's own name for it.
+    /// Returns true if clients may see and call a tool, by the server's own name for it.
     pub fn admits_tool(&self, native: &str) -> bool {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(native));
         (self.allow.is_empty() || any(&self.allow)) && !any(&self.deny)
     }
 }
 
-// Arguments and URLs may contain substituted secrets, but are plain strings for
-// the other modules. Hence Debug leaves them out.
+// Arguments and URLs may contain substituted secrets, but are plain strings for the other modules.
+// Hence Debug omits them.
 impl fmt::Debug for HttpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http")

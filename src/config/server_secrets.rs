@@ -1,5 +1,5 @@
-//! The secrets of one server, to be kept out of logs and status pages: servers repeat what they
-//! were given, in error messages and on standard error.
+//! The secrets of one server, to be kept out of logs and status pages: servers repeat values that
+//! they received, in error messages and on standard error.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ use super::sent_secrets::SentSecrets;
 use super::setting::SectionPart;
 use crate::text::names_secret;
 
-/// What a server was given that others must not read: the values of its `env` and `headers`,
-/// everything that was substituted in its table, and what it was sent since, such as tokens.
+/// The secret values that a server received: the values of its `env` and `headers`, everything that
+/// was substituted in its table, and later values, such as tokens.
 #[derive(Debug, Clone, Default)]
 pub struct ServerSecrets {
     configured: Vec<Secret>,
-    /// Those among them that authenticate the gateway.
+    /// The values that authenticate the gateway.
     credentials: Vec<Secret>,
     /// Shared by all clones.
     sent: Arc<SentSecrets>,
 }
 
 impl PartialEq for ServerSecrets {
-    // Compares both sides of a reload: what was sent is no part of the configuration.
+    // Compares both sides of a reload: sent values are no part of the configuration.
     fn eq(&self, other: &Self) -> bool {
         self.configured == other.configured
     }
@@ -51,8 +51,8 @@ impl ServerSecrets {
         self
     }
 
-    /// Notes a secret that the configuration does not have and that the server is sent now. It is
-    /// hidden in this value and in all its clones.
+    /// Notes a secret that the configuration does not have and that is sent to the server now. It
+    /// is hidden in this value and in all its clones.
     pub fn note_sent(&self, value: &str) {
         self.sent.note(value);
     }
@@ -73,9 +73,9 @@ impl ServerSecrets {
         shown
     }
 
-    /// The text with `***` for each configured credential in it: of `auth`, `oauth` and `aws`, and in
-    /// headers with the name of one. For texts that clients use, in which other values of the
-    /// configuration, such as a tenant, have to stay.
+    /// The text with `***` for each configured credential in it: of `auth`, `oauth` and `aws`, and
+    /// in headers with the name of one. For texts that clients use, which have to keep other values
+    /// of the configuration, such as a tenant.
     pub fn hide_credentials_in<'a>(&self, text: &'a str) -> Cow<'a, str> {
         hide_all(&self.credentials, Cow::Borrowed(text))
     }
@@ -101,7 +101,7 @@ impl ServerSecrets {
     }
 }
 
-/// What is hidden of these values, the longest first.
+/// The forms of these values to hide, the longest first.
 pub(super) fn hidden_forms<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Secret> {
     let mut parts = Vec::new();
     for line in values.into_iter().flat_map(str::lines) {
@@ -232,10 +232,10 @@ fn is_credential(setting: &str) -> bool {
 const SHORTEST: usize = 4;
 /// The fewest bytes of a word that is a secret by itself; `Bearer` is none.
 const SHORTEST_WORD: usize = 8;
-/// What strict writers of URLs encode (RFC 3986, 2.3).
+/// The characters that strict writers of URLs encode (RFC 3986, 2.3).
 const NOT_UNRESERVED: AsciiSet =
     NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What `encodeURIComponent` encodes.
+/// The characters that `encodeURIComponent` encodes.
 const NOT_COMPONENT: AsciiSet =
     NOT_UNRESERVED.remove(b'!').remove(b'*').remove(b'\'').remove(b'(').remove(b')');
 

@@ -4,13 +4,13 @@ use serde_json::Value as Json;
 
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 
-/// How one kind of value is read and described. `section!` pairs each field of
-/// the configuration with one; a field of type `usize` may be a count or a size.
+/// One kind of value: its reader and its description. `section!` pairs each field of the
+/// configuration with one; a field of type `usize` may be a count or a size.
 pub(super) trait Setting {
     /// The type of a value.
     type Value;
 
-    /// Whether `"off"` means `None` if the setting is optional.
+    /// True if `"off"` means `None` for an optional setting.
     const OFF: bool = false;
 
     /// The kind's name in messages and docs, without an article.
@@ -19,7 +19,7 @@ pub(super) trait Setting {
     /// A valid value, as written in the file.
     fn example_value() -> String;
 
-    /// How to correct a wrong value, as an imperative.
+    /// Returns the correction of a wrong value, as an imperative.
     fn correction() -> String {
         format!("write {}", Self::example_value())
     }
@@ -52,7 +52,7 @@ pub(super) trait TextSetting {
     const OFF: bool = false;
     const WORD: &'static str;
     const EXAMPLE: &'static str;
-    /// What the example shows, if the word does not tell.
+    /// A description of the example, if the word does not suffice.
     const RULE: &'static str = "";
 
     /// Parses the text. `None` means only that it is not a [`TextSetting::WORD`].
@@ -70,7 +70,7 @@ pub(super) trait TextSetting {
     }
 }
 
-/// A table whose keys are settings, as `section!` generates it.
+/// A table with settings as its keys, as `section!` generates it.
 pub(super) trait Section: Sized {
     /// The sentences of its doc comment.
     const ABOUT: &'static [&'static str];
@@ -102,9 +102,9 @@ pub(super) struct SettingRow {
     pub(super) doc: &'static [&'static str],
     /// Its default, as written in the file.
     pub(super) default: Option<&'static str>,
-    /// Whether the setting has no default and must be set.
+    /// True if the setting has no default and must be set.
     pub(super) required: bool,
-    /// Whether the row applies to every key without its own row, if the value is a table.
+    /// True if the row applies to every key without its own row, if the value is a table.
     pub(super) any: bool,
     pub(super) word: fn() -> String,
     pub(super) schema: fn() -> Json,

@@ -35,8 +35,8 @@ impl SubjectName {
         Self(text)
     }
 
-    /// Reads a name as `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints it; `None` if it
-    /// is none.
+    /// Reads a name as `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints it; `None`
+    /// if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = vec![Vec::new()];
         let mut characters = text.chars().peekable();
@@ -64,8 +64,8 @@ impl fmt::Display for SubjectName {
     }
 }
 
-/// Reads a value up to the character that ends it, which is taken as well; `None` if it is empty or
-/// malformed.
+/// Reads a value up to the character that ends it, which is consumed as well; `None` if it is empty
+/// or malformed.
 fn read_value(characters: &mut impl Iterator<Item = char>) -> Option<(String, Option<char>)> {
     let (mut value, mut end) = (Vec::new(), None);
     while let Some(character) = characters.next() {
@@ -83,7 +83,7 @@ fn read_value(characters: &mut impl Iterator<Item = char>) -> Option<(String, Op
     (!value.trim().is_empty()).then_some((value, end))
 }
 
-/// What stands behind a backslash: a special character, or a byte in hexadecimal.
+/// Reads the characters after a backslash: a special character, or a byte in hexadecimal.
 fn read_escaped(characters: &mut impl Iterator<Item = char>) -> Option<Vec<u8>> {
     let first = characters.next()?;
     let Some(high) = first.to_digit(16) else {

@@ -17,7 +17,7 @@ use super::setting::Setting;
 
 /// A piece of a text with substitutions.
 pub(super) enum TextPiece {
-    /// As the file has it.
+    /// As written in the file.
     Written(String),
     /// The value of a substitution.
     Substituted(String),
@@ -28,7 +28,7 @@ pub(super) enum TextPiece {
 }
 
 impl TextPiece {
-    /// The text of the piece, unless only a request has it.
+    /// The text of the piece; `None` if it comes from a request.
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Written(text) | Self::Substituted(text) => Some(text),
@@ -37,14 +37,14 @@ impl TextPiece {
     }
 }
 
-/// To what of a call a text may refer.
+/// The parts of a call that a text may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CallReferences {
-    /// To nothing: the text is read when there is no call.
+    /// None: the text is read when there is no call.
     Nothing,
-    /// To headers of the client's request.
+    /// Headers of the client's request.
     Headers,
-    /// To headers, and to claims of the client's token.
+    /// Headers, and claims of the client's token.
     HeadersAndClaims,
 }
 
@@ -87,7 +87,7 @@ impl ConfigNode<'_> {
         pieces
     }
 
-    /// What replaces a substitution, from the text within `${…}`.
+    /// The replacement of a substitution, from the text within `${…}`.
     fn substituted_piece(
         &self,
         inside: &str,
@@ -176,7 +176,7 @@ fn from_command(line: &str, reader: &mut ConfigReader<'_>) -> Result<String, Con
     })
 }
 
-/// Whether a text may be the name of a claim, or a path to it.
+/// Returns true if a text may be the name of a claim, or a path to it.
 fn is_claim(name: &str) -> bool {
     (1..=256).contains(&name.len()) && !name.contains(char::is_control)
 }

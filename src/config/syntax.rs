@@ -56,15 +56,15 @@ fn first_of_each_run(text: &str, lines: &LineIndex, errors: &[Error]) -> Vec<Fou
     kept
 }
 
-/// Whether all lines between the lines of `from` and `to` are empty or comments.
+/// Returns true if all lines between the lines of `from` and `to` are empty or comments.
 fn only_comments(text: &str, from: usize, to: usize) -> bool {
     let lines: Vec<_> = text.get(from..to).unwrap_or("").split('\n').collect();
     let between = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
     between.iter().all(|line| matches!(line.trim_start().as_bytes().first(), None | Some(b'#')))
 }
 
-/// Whether the parser may have misread the following text. Its faults are only distinguished by
-/// their messages; an unknown message costs one redundant fault.
+/// Returns true if the parser may have misread the following text. Its faults are only
+/// distinguished by their messages; an unknown message costs one redundant fault.
 fn loses_place(error: &Error) -> bool {
     const LOST: [&str; 5] = ["unclosed", "missing", "unexpected", "unquoted", "invalid multi-line"];
     LOST.iter().any(|lost| error.message().starts_with(lost))

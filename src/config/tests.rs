@@ -71,7 +71,7 @@ fn server(lines: &str) -> ServerConfig {
     (*config.servers[0]).clone()
 }
 
-/// `line: key: what; help` for every fault.
+/// `line: key: problem; help` for every fault.
 #[track_caller]
 fn faults(text: &str) -> Vec<String> {
     let faults = World::new().read(text).expect_err("faults").to_string();

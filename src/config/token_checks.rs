@@ -11,7 +11,7 @@ use super::gateway::GatewayConfig;
 use super::issuers::{IssuerProblem, IssuerUrl};
 use super::reader::{ConfigNode, ConfigReader, ConfigTable};
 
-/// Checks `[issuers]`, `gateway.public_url`, and that somebody can have the scopes that are needed.
+/// Checks `[issuers]`, `gateway.public_url`, and that clients can have the required scopes.
 pub(super) fn check_tokens(
     root: &ConfigTable<'_>,
     issuers: &[ConfigTable<'_>],
@@ -31,7 +31,7 @@ pub(super) fn check_tokens(
     }
 }
 
-/// An issuer has one source of keys, and accepts something.
+/// Checks that an issuer has one source of keys, and accepts something.
 fn check_issuer(issuer: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     if let (Some(_), Some(file)) = (issuer.find_node("jwks_url"), issuer.find_node("jwks_file")) {
         file.report_fault_at_key(reader, IssuerProblem::TwoKeySources.into());
@@ -45,7 +45,7 @@ fn check_issuer(issuer: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
 }
 
-/// The `iss` of a token leads to one issuer.
+/// Checks that the `iss` of a token leads to one issuer.
 fn check_unique_issuers(issuers: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>) {
     let mut taken: HashMap<String, String> = HashMap::new();
     for issuer in issuers {
@@ -64,8 +64,8 @@ fn check_unique_issuers(issuers: &[ConfigTable<'_>], reader: &mut ConfigReader<'
     }
 }
 
-/// Tokens name the gateway's URL. A gateway for this machine alone knows it from the `Host` header,
-/// which is one of its own names; any other must be told.
+/// Checks that the URL in tokens is known. A gateway for this machine alone takes it from the
+/// `Host` header, which is one of its own names; any other needs `public_url`.
 fn check_public_url(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let empty = DeTable::new();
     let gateway = root.find_node("gateway").and_then(|node| node.as_table());
@@ -79,7 +79,7 @@ fn check_public_url(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     }
 }
 
-/// Without clients and issuers nobody has a scope.
+/// Reports required scopes if there are neither clients nor issuers: then no client has a scope.
 fn refuse_scopes(root: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) {
     let below = |key| root.find_node(key).iter().flat_map(nodes_of).collect::<Vec<_>>();
     let servers = below("servers");
@@ -100,7 +100,7 @@ fn nodes_of<'a>(node: &ConfigNode<'a>) -> Vec<ConfigNode<'a>> {
     node.as_table().map(|table| table.all_nodes()).unwrap_or_default()
 }
 
-/// Whether tokens for a gateway at this address name a URL that the configuration has to say.
+/// Returns true if tokens for a gateway at this address need a URL from the configuration.
 pub(super) fn needs_public_url(config: &Config, address: SocketAddr) -> bool {
     !config.issuers.is_empty()
         && config.gateway.public_url.is_none()

@@ -1,4 +1,4 @@
-//! `[vault]`: where logins at servers are kept from one run to the next.
+//! `[vault]`: the storage of logins at servers, which outlives the process.
 
 use std::path::PathBuf;
 
@@ -18,20 +18,20 @@ section! {
         settings {
             /// The file. Only the gateway's own user may write to it.
             path: PathBuf = "trunkline.vault",
-            /// The keys that seal it, of at least 32 bytes each, the newest first. What is sealed with
-            /// an older key is sealed with the newest at the start.
+            /// The keys that seal it, of at least 32 bytes each, the newest first. Values sealed
+            /// with an older key are sealed with the newest at the start.
             keys: Vec<Secret> as Vec<VaultKeySetting> = [],
         }
     }
 }
 
 impl VaultConfig {
-    /// Whether there is a vault.
+    /// Returns true if there is a vault.
     pub fn is_on(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// The least bytes of a key.
+    /// The fewest bytes of a key.
     pub const SHORTEST_KEY: usize = 32;
 }
 

@@ -1,4 +1,5 @@
-//! `[tools.NAME]`: tools of the gateway itself, made of a fixed answer or of calls of other tools.
+//! `[tools.NAME]`: tools of the gateway itself, with a fixed answer or made of calls of other
+//! tools.
 
 mod order;
 mod templates;
@@ -30,7 +31,7 @@ section! {
         parts {
             /// The `NAME` of its table.
             name: PublicName,
-            /// In which order its calls are made.
+            /// The order of its calls.
             order: CallOrder,
         }
         settings {
@@ -44,10 +45,10 @@ section! {
             text: Option<MessageTemplate>,
             /// The answer: a JSON object, which clients get as `structuredContent`, too.
             json: Option<FixedObject>,
-            /// The calls of other tools, at most 16. Those that do not depend on one another are made
-            /// side by side.
+            /// The calls of other tools, at most 16. Calls that do not depend on one another are
+            /// made concurrently.
             calls: Vec<OwnCallConfig> as NamedTables<OwnCallConfig> = {},
-            /// How long all calls together may take.
+            /// The time limit for all calls together.
             timeout: Duration as DurationSetting = "1m",
         }
     }
@@ -65,11 +66,12 @@ section! {
         settings {
             /// The tool to call, by its public name. The client must be allowed to call it.
             tool: PublicName,
-            /// Its arguments. Within texts, `{arguments.x}` is an argument of the client's call, and
-            /// `{lookup.id}` a value in the result of the call `lookup`, which is made first; a text
-            /// that is nothing else keeps the kind of the value, and is left out if there is none.
+            /// Its arguments. Within texts, `{arguments.x}` is an argument of the client's call,
+            /// and `{lookup.id}` a value in the result of the call `lookup`, which is made first; a
+            /// text that is nothing else keeps the type of the value, and is left out if there is
+            /// none.
             arguments: ValueTemplate = {},
-            /// The others go on if this one fails; by default all fail with it.
+            /// The other calls go on if this one fails. By default all fail with it.
             optional: bool = false,
         }
     }
@@ -149,7 +151,7 @@ impl Setting for FixedObject {
     }
 }
 
-/// The rules between the settings of a tool, and what follows from them.
+/// The rules between the settings of a tool, and the order of its calls.
 impl SectionPart for CallOrder {
     fn read_part(table: &ConfigTable<'_>, reader: &mut ConfigReader<'_>) -> Option<Self> {
         let set = |key| table.find_node(key).is_some();

@@ -1,10 +1,10 @@
-//! The order of the calls of one tool: which ones wait for which others.
+//! The order of the calls of one tool, by their dependencies.
 
 use super::OwnCallConfig;
 use crate::config::problem::ConfigProblem;
 use crate::config::transforms::{MessageTemplate, ValuePath};
 
-/// For each call, in file order, the places of those whose results it needs.
+/// For each call, in file order, the positions of the calls with results that it needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallOrder(Vec<Vec<usize>>);
 
@@ -38,12 +38,12 @@ impl CallOrder {
         if order.ends() { Ok(order) } else { Err(ConfigProblem::CallCycle) }
     }
 
-    /// The places of the calls whose results this one needs.
+    /// The positions of the calls with results that this one needs.
     pub fn needed_by(&self, place: usize) -> &[usize] {
         self.0.get(place).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether every call is reached.
+    /// Returns true if every call is reached.
     fn ends(&self) -> bool {
         let mut done = vec![false; self.0.len()];
         for _ in 0..self.0.len() {
@@ -58,7 +58,7 @@ impl CallOrder {
     }
 }
 
-/// The place of the call that a path begins with; `None` for the client's own arguments.
+/// The position of the call that a path begins with; `None` for the client's own arguments.
 fn place_of(calls: &[OwnCallConfig], path: &ValuePath) -> Result<Option<usize>, ConfigProblem> {
     let first = path.steps().next().unwrap_or_default();
     if first == ROOT_ARGUMENTS {

@@ -7,12 +7,12 @@ use crate::config::reader::{ConfigNode, ConfigReader};
 use crate::config::setting::Setting;
 use crate::config::transforms::{MessageTemplate, TemplatePart, ValuePath, plain_json};
 
-/// The arguments of a call: JSON whose texts may have paths in them.
+/// The arguments of a call: JSON with texts that may contain paths.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueTemplate {
     /// A value without paths, as JSON text.
     Fixed(Box<str>),
-    /// The value at a path, of whatever kind it is.
+    /// The value at a path, of any type.
     Value(ValuePath),
     /// A text with values in it.
     Text(MessageTemplate),

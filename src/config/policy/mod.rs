@@ -1,4 +1,4 @@
-//! `[policy]`: who may use what, as rules.
+//! `[policy]`: access rules.
 
 mod condition;
 
@@ -18,8 +18,8 @@ use super::reader::{ConfigReader, ConfigTable};
 use super::setting::SectionPart;
 
 section! {
-    /// Who may use what. Without rules, every client may use what its profiles show. As soon as there
-    /// is one rule, nothing may be used that no rule allows.
+    /// Access rules. Without rules, every client may use everything that its profiles show. As soon
+    /// as there is one rule, everything is denied that no rule allows.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct PolicyConfig {
         settings {
@@ -31,8 +31,8 @@ section! {
 
 section! {
     /// A rule holds if all of its conditions hold; without any it always does. `NAME` has 1 to 64
-    /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`; it identifies the rule in the audit log. What
-    /// is denied is absent from every list, and is answered as if it did not exist.
+    /// characters of `a-z`, `A-Z`, `0-9`, `_` and `-`; it identifies the rule in the audit log. A
+    /// denied element is absent from every list, and calls are answered as if it did not exist.
     #[derive(Debug, Clone, PartialEq)]
     pub struct RuleConfig {
         parts {
@@ -40,42 +40,43 @@ section! {
             name: RuleName,
         }
         settings {
-            /// What the rule does where it holds.
+            /// The effect of the rule if it holds.
             effect: RuleEffect = "allow",
             /// The callers, by name: `*` matches any number of characters, `?` exactly one. Users with
             /// tokens are `ISSUER:SUBJECT`, clients without credentials `anonymous`.
             principals: Option<Vec<Pattern>>,
-            /// The groups, of which the client has to be in one.
+            /// The groups. The client has to be in one of them.
             groups: Option<Vec<Pattern>>,
-            /// The scopes, of which the client's credential has to have one.
+            /// The scopes. The client's credential has to have one of them.
             scopes: Option<Vec<Pattern>>,
             /// The profiles; `default` is `/mcp` itself.
             profiles: Option<Vec<Pattern>>,
             /// The servers. Tools of the gateway itself have none.
             servers: Option<Vec<Pattern>>,
-            /// The tools, by public name; in a rule that denies, by any name that they can have. A rule
-            /// that sets any of `tools`, `prompts` and `resources` is about what it names of these three, and about nothing else.
+            /// The tools, by public name; in a rule that denies, by any name that they can have. A
+            /// rule that sets any of `tools`, `prompts` and `resources` applies only to the
+            /// tools, prompts and resources that it names.
             tools: Option<Vec<Pattern>>,
             /// The prompts, by names like those of tools.
             prompts: Option<Vec<Pattern>>,
-            /// The resources, resource templates and skills, by public URI; in a rule that denies, by
-            /// their server's own URI, too, in any spelling. What is read is compared
-            /// as it is read: the pattern of a template has to match the URIs that it expands to.
+            /// The resources, resource templates and skills, by public URI; in a rule that denies,
+            /// by their server's own URI, too, in any spelling. A read is compared by the URI that
+            /// is read: the pattern of a template has to match the URIs that it expands to.
             resources: Option<Vec<Pattern>>,
-            /// A condition in CEL (Common Expression Language) over `principal`, `claims`, `tool`, `item`,
-            /// `annotations`, `arguments`, `client` and `request`. What cannot be evaluated allows
-            /// nothing, and denies.
+            /// A condition in CEL (Common Expression Language) over `principal`, `claims`, `tool`,
+            /// `item`, `annotations`, `arguments`, `client` and `request`. If it cannot be
+            /// evaluated, a rule that allows does not hold, and a rule that denies does.
             when: Option<Condition>,
         }
     }
 }
 
 choice! {
-    /// What a rule does where it holds.
+    /// The effect of a rule that holds.
     pub enum RuleEffect {
-        /// what it is about may be used, unless another rule denies it
+        /// its elements may be used, unless another rule denies them
         "allow" => Allow,
-        /// what it is about may not be used, whatever other rules allow
+        /// its elements may not be used, even if other rules allow them
         "deny" => Deny,
     }
 }

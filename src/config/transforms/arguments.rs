@@ -1,5 +1,4 @@
-//! `arguments` of one tool: what happens to those that do not fit the schema, or what the gateway
-//! changes about single ones.
+//! `arguments` of one tool: validation of arguments against the schema, or changes of single ones.
 
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use crate::config::server::ArgumentsChoice;
 use crate::config::setting::{Section, SectionOutline, Setting};
 
 section! {
-    /// What the gateway changes about one argument of the tool; `ARGUMENT` is the server's own name
-    /// for it. The schema that clients see, and the check against it, follow.
+    /// Changes of one argument of the tool; `ARGUMENT` is the server's own name for it. The schema
+    /// that clients see, and the check against it, follow.
     #[derive(Debug, Clone, PartialEq)]
     pub struct ArgumentEdit {
         settings {
@@ -26,10 +25,10 @@ section! {
             /// The value of calls that come without it. Clients see it in the schema, unless it
             /// contains a substitution.
             default: Option<ArgumentValue>,
-            /// Another argument of the tool, by the server's own name, whose value is sent for this
-            /// one, too. Clients do not see the argument and cannot set it.
+            /// Another argument of the tool, by the server's own name, with a value that is sent
+            /// for this one, too. Clients do not see the argument and cannot set it.
             from: Option<String>,
-            /// Clients do not see the argument and cannot set it, and it is never sent.
+            /// Hides the argument: clients do not see it and cannot set it, and it is never sent.
             hide: bool = false,
             /// The name that clients use for it.
             rename: Option<String>,
@@ -40,7 +39,7 @@ section! {
 }
 
 impl ArgumentEdit {
-    /// Whether clients neither see the argument nor may set it.
+    /// Returns true if clients neither see the argument nor may set it.
     pub fn is_hidden(&self) -> bool {
         self.hide || self.value.is_some() || self.from.is_some()
     }
@@ -49,7 +48,7 @@ impl ArgumentEdit {
 /// The setting `arguments` of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolArguments {
-    /// What happens to arguments that do not fit the schema, if the tool has its own rule.
+    /// Validation of arguments against the schema, if the tool has its own rule.
     pub choice: Option<ArgumentsChoice>,
     /// The changes of single arguments, by the server's own names, in file order.
     pub edits: Arc<[(String, ArgumentEdit)]>,
@@ -105,7 +104,7 @@ impl Setting for ToolArguments {
     }
 }
 
-/// One argument gets its value from one place, and what clients do not see needs no name.
+/// Checks that an argument has one source of its value, and that a hidden one has no name.
 fn check_edit(node: &ConfigNode<'_>, edit: &ArgumentEdit, reader: &mut ConfigReader<'_>) {
     let Some(table) = node.as_table() else { return };
     let sources = ["value", "from", "hide"].into_iter().filter(|key| match *key {
@@ -122,7 +121,7 @@ fn check_edit(node: &ConfigNode<'_>, edit: &ArgumentEdit, reader: &mut ConfigRea
     }
 }
 
-/// Names are unique, and `from` names an argument that does not itself copy another one.
+/// Checks that names are unique, and that `from` names an argument that is not itself a copy.
 fn check_edits(
     nodes: &[ConfigNode<'_>],
     edits: &[(String, ArgumentEdit)],

@@ -15,7 +15,7 @@ use crate::config::substitute::{CallReferences, TextPiece};
 /// The value that an argument gets. It prints as `***`: it may be a secret, however it was written.
 #[derive(Clone, PartialEq)]
 pub enum ArgumentValue {
-    /// A value that the file has as it is.
+    /// A value as written in the file.
     Literal(Json),
     /// The JSON of a value that contains substitutions.
     Substituted(Secret),

@@ -1,4 +1,4 @@
-//! What the configuration changes about the calls and results of one tool.
+//! Changes of the calls and results of one tool.
 
 mod arguments;
 mod json;
@@ -27,61 +27,62 @@ use super::setting::{Section, SectionPart, SettingRow};
 use super::units::DurationSetting;
 
 section! {
-    /// What changes about the calls and results of one tool.
+    /// Changes of the calls and results of one tool.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct TransformSettings {
         settings {
-            /// What happens to arguments that do not fit its schema, by default as the server's
-            /// `arguments` says; or what the gateway changes about single arguments.
+            /// Validation of arguments against its schema, by default that of the server's
+            /// `arguments`; or changes of single arguments.
             arguments: ToolArguments,
             /// The input schema that clients see and that arguments have to fit, instead of the
-            /// server's own: a table, or the path of a JSON file. The server gets what fits it.
+            /// server's own: a table, or the path of a JSON file. The server receives the arguments
+            /// that fit it.
             input_schema: Option<InputSchema>,
-            /// Whether results have to fit the tool's `outputSchema`. By default as the server's
-            /// `check_output` says.
+            /// The check of results against the tool's `outputSchema`. By default that of the
+            /// server's `check_output`.
             check_output: Option<OutputCheck>,
             /// The shape and size of results.
             result: ResultSettings = {},
-            /// How often a call is made again that has failed, by default as the server's `retries`
-            /// says.
+            /// The number of retries of a failed call, by default that of the server's `retries`.
             retries: Option<usize> as Option<CountSetting<0, 5>>,
-            /// How long a call of the tool takes before its client hears of it. By default as the
-            /// server's `slow_after` says.
+            /// The time after which a client receives a notification about a slow call of the tool.
+            /// By default that of the server's `slow_after`.
             slow_after: Option<Duration> as Option<DurationSetting>,
-            /// What the client hears then.
+            /// The text of that notification.
             slow_message: Option<String>,
         }
     }
 }
 
 impl TransformSettings {
-    /// Whether anything changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         !self.changes_arguments() && !self.follows_results()
     }
 
-    /// Whether the way back of a call matters: its result, its failure, or its time.
+    /// Returns true if the way back of a call matters: its result, its failure, or its time.
     pub fn follows_results(&self) -> bool {
         let is_retried = self.retries.is_some_and(|retries| retries > 0);
         self.changes_results() || self.slow_after.is_some() || is_retried
     }
 
-    /// Whether the server gets other arguments than clients send, or clients see another schema.
+    /// Returns true if the server gets other arguments than clients send, or clients see another
+    /// schema.
     pub fn changes_arguments(&self) -> bool {
         !self.arguments.edits.is_empty() || self.input_schema.is_some()
     }
 
-    /// Whether clients see another tool than the server lists.
+    /// Returns true if clients see another tool than the server lists.
     pub fn changes_listing(&self) -> bool {
         self.changes_arguments() || self.drops_structured()
     }
 
-    /// Whether clients get no structured content.
+    /// Returns true if clients get no structured content.
     pub fn drops_structured(&self) -> bool {
         self.result.structured == StructuredChoice::Drop
     }
 
-    /// Whether results are checked or changed.
+    /// Returns true if results are checked or changed.
     pub fn changes_results(&self) -> bool {
         let is_checked = self.check_output.is_some_and(|check| check != OutputCheck::Off);
         is_checked
@@ -90,7 +91,7 @@ impl TransformSettings {
             || self.result.bounds.change_results()
     }
 
-    /// The same settings, with those of the server where the tool has none of its own.
+    /// The same settings, with those of the server as defaults.
     #[must_use]
     pub fn or_of_server(&self, server: &ServerConfig) -> Self {
         let mut settings = self.clone();

@@ -19,18 +19,18 @@ section! {
             bounds: ResultBounds,
         }
         settings {
-            /// The place of the value that becomes the message: a path such as `summary.text`, or a
-            /// JSON pointer such as `/items/0/title`. It leads into `structuredContent`, or into the
-            /// text if there is none and the text is JSON.
+            /// The location of the value that becomes the message: a path such as `summary.text`,
+            /// or a JSON pointer such as `/items/0/title`. It leads into `structuredContent`, or
+            /// into the text if there is none and the text is JSON.
             field: Option<ValuePath>,
-            /// The message, with a path within `{ }` for each value in it; `{{` and `}}` are braces.
-            /// With `field`, the paths start there. A value that is missing is empty, and the log
-            /// has a warning.
+            /// The message, with a path within `{ }` for each value in it; `{{` and `}}` are
+            /// braces. With `field`, the paths start there. A value that is missing is empty, and
+            /// the log has a warning.
             template: Option<MessageTemplate>,
-            /// The message if there is nothing to make one from. By default the result stays as it
-            /// is.
+            /// The message if there is nothing to make one from. By default the result is
+            /// unchanged.
             fallback: Option<String>,
-            /// What happens to structured content, from which the message may have been made.
+            /// Keeps or drops structured content, from which the message may have been made.
             structured: StructuredChoice = "keep",
         }
     }
@@ -44,12 +44,12 @@ section! {
             /// The largest result that clients get, at least `"1KiB"`. By default any size that
             /// `max_response` allows.
             max_size: Option<usize> as Option<ResultSize>,
-            /// What happens to a larger one, by default `"truncate"`.
+            /// Action for a larger one, by default `"truncate"`.
             when_larger: Option<WhenLarger>,
-            /// What is stripped from the texts of results, and from texts within texts that are JSON;
-            /// by default nothing.
+            /// The characters to strip from the texts of results, and from texts within texts that
+            /// are JSON; by default none.
             strip: Option<Vec<StripChoice>>,
-            /// How a text that is JSON is written, by default as it came.
+            /// The form of a text that is JSON, by default unchanged.
             format: Option<FormatChoice>,
             /// The MIME types of images, sounds and resources in results that clients get; `*` matches
             /// any number of characters. A sentence replaces others. By default all.
@@ -59,7 +59,7 @@ section! {
 }
 
 impl ResultBounds {
-    /// These bounds, and `others` where there are none.
+    /// These bounds, with `others` as defaults.
     pub(super) fn or(self, others: &Self) -> Self {
         Self {
             max_size: self.max_size.or(others.max_size),
@@ -70,12 +70,12 @@ impl ResultBounds {
         }
     }
 
-    /// Whether larger results are kept.
+    /// Returns true if larger results are kept.
     pub fn keep_results(&self) -> bool {
         self.max_size.is_some() && self.when_larger == Some(WhenLarger::Resource)
     }
 
-    /// Whether results are changed.
+    /// Returns true if results are changed.
     pub(super) fn change_results(&self) -> bool {
         let strips = self.strip.as_ref().is_some_and(|strip| !strip.is_empty());
         let formats = self.format.is_some_and(|format| format != FormatChoice::Json);
@@ -94,7 +94,7 @@ impl SectionPart for ResultBounds {
     }
 }
 
-/// A size with room for a sentence about what was left out.
+/// A size with room for a sentence about the omitted part.
 struct ResultSize;
 
 impl TextSetting for ResultSize {
@@ -116,11 +116,12 @@ impl TextSetting for ResultSize {
 }
 
 choice! {
-    /// What happens to a result that is larger than `max_size`.
+    /// Action for a result that is larger than `max_size`.
     pub enum WhenLarger {
-        /// arrays are cut at an element and texts at a character, and a sentence says what is missing
+        /// arrays are cut at an element and texts at a character, and a sentence describes the
+        /// missing part
         "truncate" => Truncate,
-        /// clients get an error that says how large it is
+        /// clients get an error with its size
         "error" => Error,
         /// like `truncate`, and the whole can be read for a time as a resource, also in ranges, by the
         /// client that made the call (`gateway.limits.kept_results`)
@@ -129,21 +130,21 @@ choice! {
 }
 
 choice! {
-    /// What is stripped from the texts of results.
+    /// The characters to strip from the texts of results.
     pub enum StripChoice {
         /// control characters, but for tabs and line ends
         "control" => Control,
         /// ANSI escape sequences, such as colours
         "ansi" => Ansi,
-        /// characters that nobody sees, such as zero-width spaces, tags and bidirectional controls
+        /// invisible characters, such as zero-width spaces, tags and bidirectional controls
         "invisible" => Invisible,
     }
 }
 
 choice! {
-    /// How a text of a result is written that is JSON.
+    /// The form of a text of a result that is JSON.
     pub enum FormatChoice {
-        /// as it came
+        /// unchanged
         "json" => Json,
         /// without whitespace between its tokens
         "compact" => Compact,
@@ -153,7 +154,7 @@ choice! {
 }
 
 choice! {
-    /// Whether results have to fit the `outputSchema` of their tool.
+    /// The check of results against the `outputSchema` of their tool.
     pub enum OutputCheck {
         /// they are not checked
         "off" => Off,
@@ -165,10 +166,10 @@ choice! {
 }
 
 choice! {
-    /// What happens to the value that a message was made from.
+    /// Keeps or drops the value that a message was made from.
     pub enum StructuredChoice {
-        /// `structuredContent` has it, also where it came as text; what is no object is there as
-        /// `result`
+        /// `structuredContent` has it, even if it came as text; a value that is no object is its
+        /// member `result`
         "keep" => Keep,
         /// clients get no `structuredContent`, and do not see an `outputSchema`
         "drop" => Drop,
@@ -183,7 +184,7 @@ impl Default for StructuredChoice {
 }
 
 impl ResultSettings {
-    /// Whether a message is made.
+    /// Returns true if a message is made.
     pub fn makes_message(&self) -> bool {
         self.field.is_some() || self.template.is_some() || self.fallback.is_some()
     }

@@ -7,7 +7,7 @@ use crate::config::reader::ConfigReader;
 use crate::config::setting::TextSetting;
 use crate::jsonrpc::Members;
 
-/// The place of a value in a result: the names of members, and the positions of items.
+/// The location of a value in a result: the names of members, and the positions of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuePath(Vec<String>);
 

@@ -13,12 +13,12 @@ use super::patterns::{self, CompiledPatterns};
 use super::reads::ConditionReads;
 use super::vocabulary::{CelType, FUNCTIONS, FunctionForm, VARIABLES};
 
-/// What a condition consists of.
+/// The parts of a condition, as checked.
 #[derive(Default)]
 pub(super) struct CheckedParts {
     pub(super) reads: ConditionReads,
     pub(super) patterns: CompiledPatterns,
-    /// The numbers of the comparisons whose sides may have different types.
+    /// The numbers of the comparisons with sides that may have different types.
     pub(super) unsure: HashSet<u64>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Checker<'a> {
     loops: usize,
 }
 
-/// Refuses a text that is nested too deeply for a parser that recurses.
+/// Rejects a text that is nested too deeply for a parser that recurses.
 pub(super) fn check_brackets(text: &str) -> Result<(), LocatedFault> {
     let (mut brackets, mut prefixes) = (0_usize, 0_usize);
     for (at, character) in text.char_indices() {
@@ -60,13 +60,13 @@ impl<'a> Checker<'a> {
         Self { source, parts, scope: Vec::new(), nodes: 0, depth: 0, loops: 0 }
     }
 
-    /// Checks a whole condition, whose result is a boolean.
+    /// Checks a whole condition, which must result in a boolean.
     pub(super) fn check(&mut self, whole: &'a IdedExpr) -> Result<CheckedParts, LocatedFault> {
         self.expect(whole, CelType::Bool)?;
         Ok(std::mem::take(&mut self.parts))
     }
 
-    /// The type of a part, which has to be `expected` if it can be told.
+    /// Checks that a part has the type `expected`, if its type is known; returns the type.
     fn expect(&mut self, part: &'a IdedExpr, expected: CelType) -> Result<(), LocatedFault> {
         let found = self.infer(part)?;
         let is_any = found == CelType::Dynamic || expected == CelType::Dynamic;
@@ -171,7 +171,7 @@ impl<'a> Checker<'a> {
         Ok(if select.test { CelType::Bool } else { member })
     }
 
-    /// The variable that a part names, if no loop has one of that name.
+    /// The global variable that a part names; `None` if a loop's variable has the name.
     fn global_variable(&self, part: &IdedExpr) -> Option<(&'static str, CelType)> {
         let Expr::Ident(name) = &part.expr else { return None };
         let is_of_loop = self.scope.iter().any(|(bound, _)| bound == name);
@@ -277,7 +277,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type of a part of which only the keys and their number are read, if it is a map.
+    /// The type of a part, if it is a map and only its keys and their number are read.
     fn infer_keys(&mut self, part: &'a IdedExpr) -> Result<CelType, LocatedFault> {
         match self.global_variable(part) {
             Some((variable, CelType::Map)) => {
@@ -392,7 +392,7 @@ impl<'a> Checker<'a> {
         result
     }
 
-    /// A fault at a part. Its place is that of an operator or a name.
+    /// A fault at a part, located at an operator or a name.
     fn fault(&self, part: &IdedExpr, fault: ConditionFault) -> LocatedFault {
         let text = &self.source.source;
         let (start, end) = self.source.offset_for(part.id).unwrap_or_default();
@@ -421,7 +421,7 @@ fn type_of_literal(literal: &LiteralValue) -> CelType {
     }
 }
 
-/// Whether one of two values can be less than the other.
+/// Returns true if one of two values can be less than the other.
 fn have_order(left: CelType, right: CelType) -> bool {
     let has_order = |one| {
         matches!(

@@ -2,9 +2,9 @@
 //!
 //! In CEL such values are unequal. A rule that denies `arguments.id == 42` would then not hold for
 //! `"42"`, `[42]` or `true`, which a server may take for the same number, and one that allows
-//! `arguments.branch != 'main'` would hold for `["main"]`. So `==`, `!=` and `in` become calls of the
-//! functions below wherever the types are not known when the condition is read. All numbers are of
-//! one type. A `null` that is written in the condition compares with any value.
+//! `arguments.branch != 'main'` would hold for `["main"]`. So `==`, `!=` and `in` become calls of
+//! the functions below wherever the types are not known when the condition is read. All numbers are
+//! of one type. A `null` that is written in the condition compares with any value.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -37,7 +37,7 @@ enum RightSide {
 /// Adds the functions to an environment. A text cannot name them: `@` is no part of a name.
 pub(super) fn add_to(env: &mut Env) {
     for (name, function) in FUNCTIONS {
-        // Where one were missing, each comparison would be an error.
+        // If one of them were missing, each comparison would be an error.
         let _ = env.add_overload(name, name, vec![DYN_TYPE, DYN_TYPE], function);
     }
 }

@@ -1,9 +1,9 @@
-//! An upper bound of what the evaluation of a condition costs.
+//! An upper bound of the cost of evaluating a condition.
 //!
-//! Steps count the nodes that are evaluated and the bytes that are copied or compared. Within a loop,
-//! the cost of the body is a polynomial of the size of the loop's variable, without negative
-//! coefficients: for `n` elements that have a total size of `s`, it is at most what `n` empty
-//! elements and one of size `s` cost.
+//! Steps count the nodes that are evaluated and the bytes that are copied or compared. Within a
+//! loop, the cost of the body is a polynomial of the size of the loop's variable, without negative
+//! coefficients. So `n` elements with a total size of `s` cost at most as much as `n` empty
+//! elements and one of size `s`.
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
@@ -17,7 +17,7 @@ pub struct ValueSize {
     pub elements: u64,
 }
 
-/// What an evaluation costs, at most.
+/// The greatest cost of an evaluation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConditionCost {
     /// The steps.
@@ -46,7 +46,7 @@ impl ValueSize {
 }
 
 impl ConditionCost {
-    /// The most steps of one evaluation: what costs more is not evaluated.
+    /// The most steps of one evaluation: a costlier condition is not evaluated.
     pub const MOST: u64 = 2_000_000;
     /// The most steps on a thread that serves clients.
     pub const CHEAP: u64 = 20_000;
@@ -155,7 +155,7 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Whether a function's result has a fixed size, whatever it is given.
+/// Returns true if a function's result has a fixed size, for any arguments.
 fn is_small(function: &str) -> bool {
     const LARGE: [&str; 6] = ["_+_", "_?_:_", "_[_]", "string", "bytes", "dyn"];
     !LARGE.contains(&function)
@@ -171,7 +171,7 @@ fn literal_size(literal: &LiteralValue) -> ValueSize {
     ValueSize::SMALL.plus(ValueSize { bytes, elements: 0 })
 }
 
-/// What an iteration costs besides its body.
+/// The cost of an iteration besides its body.
 const LOOP_STEPS: u64 = 2;
-/// How many steps a pattern takes for each byte of a text.
+/// The steps of a pattern for each byte of a text.
 const PATTERN_WEIGHT: u64 = 8;

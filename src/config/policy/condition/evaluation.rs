@@ -60,7 +60,7 @@ pub(super) fn locate_fault(whole: &IdedExpr, scope: &Context<'_, '_>) -> Evaluat
     }
 }
 
-/// The operand that a part fails by; `None` if the part itself fails.
+/// The operand that makes a part fail; `None` if the part itself fails.
 fn failing_operand<'e>(part: &'e IdedExpr, scope: &Context<'_, '_>) -> Option<&'e IdedExpr> {
     let fails = |part: &IdedExpr| Value::resolve_val(part, scope).is_err();
     match &part.expr {
@@ -79,7 +79,7 @@ fn failing_operand<'e>(part: &'e IdedExpr, scope: &Context<'_, '_>) -> Option<&'
         },
         Expr::Select(select) => Some(&*select.operand).filter(|operand| fails(operand)),
         Expr::List(list) => list.elements.iter().find(|element| fails(element)),
-        // Its body fails, whose variable has no value here.
+        // Its body fails, but the body's variable has no value here.
         Expr::Comprehension(one) => Some(&one.iter_range).filter(|range| fails(range)),
         _ => None,
     }
@@ -144,7 +144,7 @@ fn named_path(part: &IdedExpr) -> Option<String> {
     }
 }
 
-/// The depth to which a fault is looked for.
+/// The depth of the search for a fault.
 const MAX_LEVELS: usize = 32;
 /// The most values that a fault names.
 const MAX_NAMES: usize = 4;

@@ -1,4 +1,4 @@
-//! What can be wrong with a condition, and where.
+//! The faults of a condition, and their positions.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use cel::ParseErrors;
 
 use crate::text::clip;
 
-/// What is wrong with a condition.
+/// A fault of a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionFault {
     /// It is not CEL.
@@ -15,10 +15,10 @@ pub enum ConditionFault {
         /// The parser's message.
         message: String,
     },
-    /// The parser fails with it.
+    /// The parser panics on it.
     #[error("it cannot be parsed")]
     Unreadable,
-    /// A variable that there is not.
+    /// An unknown variable.
     #[error("unknown variable `{name}`")]
     UnknownVariable {
         /// The name.
@@ -36,7 +36,7 @@ pub enum ConditionFault {
         /// The most similar member, or all of them.
         help: String,
     },
-    /// A function that there is not.
+    /// An unknown function.
     #[error("unknown function `{name}`")]
     UnknownFunction {
         /// The name.
@@ -49,7 +49,7 @@ pub enum ConditionFault {
     Arity {
         /// The function.
         name: &'static str,
-        /// How many it takes.
+        /// The expected number.
         expected: usize,
     },
     /// A value of the wrong type.
@@ -68,7 +68,7 @@ pub enum ConditionFault {
         /// The type on the right.
         right: &'static str,
     },
-    /// A loop whose variable has the name of another.
+    /// A loop with a variable that has the name of another.
     #[error("`{name}` is the name of a variable already")]
     Shadowed {
         /// The name.
@@ -115,7 +115,7 @@ pub enum ConditionFault {
     TooCostly,
 }
 
-/// A fault, and the bytes of the text where it is.
+/// A fault, and its bytes in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LocatedFault {
     pub(super) fault: ConditionFault,
@@ -133,7 +133,7 @@ impl ConditionFault {
         LocatedFault { fault: self, at }
     }
 
-    /// How to correct it.
+    /// Returns the correction.
     pub fn help_text(&self) -> String {
         match self {
             Self::UnknownVariable { help, .. }

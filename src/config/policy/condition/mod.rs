@@ -1,10 +1,10 @@
 //! `when`: a condition in CEL (Common Expression Language), compiled and checked when the
 //! configuration is read.
 //!
-//! A condition that is accepted has a known vocabulary, results in a boolean as far as that can be
-//! told, and has a bounded cost: its text, its loops and its patterns are bounded here, and
-//! [`Condition::estimate`] bounds what it costs with values of certain sizes. What the values are is
-//! up to `policy`.
+//! An accepted condition has a known vocabulary, results in a boolean as far as the types are
+//! known, and has a bounded cost: its text, its loops and its patterns are bounded here, and
+//! [`Condition::estimate`] bounds its cost with values of certain sizes. `policy` provides the
+//! values.
 
 mod check;
 mod comparison;
@@ -53,13 +53,13 @@ struct CompiledCondition {
     split: Option<SplitCondition>,
 }
 
-/// The two parts of a condition `a && b`. Both hold exactly if the condition holds, and if one of them
-/// does not hold, then the condition does not, whatever the other one does.
+/// The two parts of a condition `a && b`. Both hold exactly if the condition holds. If one of them
+/// does not hold, the condition does not hold either, whatever the other part evaluates to.
 #[derive(Clone)]
 pub struct SplitCondition {
-    /// What does not depend on a call.
+    /// The part that does not depend on a call.
     pub before_call: Condition,
-    /// What does.
+    /// The part that depends on a call.
     pub of_call: Condition,
 }
 
@@ -73,13 +73,13 @@ impl Condition {
     /// Compiles and checks a condition.
     ///
     /// # Errors
-    /// What is wrong with it, and the characters where.
+    /// The fault, and its characters.
     fn compile(text: &str) -> Result<Self, LocatedFault> {
         if text.len() > Self::MAX_LEN {
             return Err(ConditionFault::TooLong { max: Self::MAX_LEN }.anywhere());
         }
         check::check_brackets(text)?;
-        // The parser is not ours: whatever it does with a text must not end the gateway.
+        // The parser is a dependency: a panic in it must not end the gateway.
         let parsed = catch_unwind(AssertUnwindSafe(|| ENV.compile(text)));
         let program = match parsed {
             Ok(Ok(program)) => program,
@@ -102,7 +102,7 @@ impl Condition {
             of_call: part(of_call.expression, of_call.reads, None),
         });
         let condition = part(whole.clone(), found.reads, split);
-        // What it costs without any values is the same each time.
+        // The cost without any values is the same each time.
         if condition.estimate(|_| ValueSize::default()).steps > ConditionCost::MOST {
             return Err(ConditionFault::TooCostly.anywhere());
         }
@@ -114,7 +114,7 @@ impl Condition {
         &self.0.text
     }
 
-    /// Which variables it reads.
+    /// The variables that it reads.
     pub fn reads(&self) -> &Arc<ConditionReads> {
         &self.0.reads
     }
@@ -124,17 +124,17 @@ impl Condition {
         literals::gather_literals(&self.0.expression)
     }
 
-    /// Its part that a call does not change, and the rest; `None` if it has only one of them.
+    /// Its part that a call does not change, and the rest; `None` if one of them is missing.
     pub fn split(&self) -> Option<&SplitCondition> {
         self.0.split.as_ref()
     }
 
-    /// An upper bound of what an evaluation costs, with variables of these sizes.
+    /// An upper bound of the cost of an evaluation, with variables of these sizes.
     pub fn estimate(&self, size_of: impl Fn(&str) -> ValueSize) -> ConditionCost {
         cost::estimate(&self.0.expression, &size_of)
     }
 
-    /// Evaluates it with these variables. One that is missing is unknown: it matters only where the
+    /// Evaluates it with these variables. A missing variable is unknown: it matters only if the
     /// others do not decide.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use regex::{Regex, RegexBuilder};
 /// The compiled patterns of a condition.
 pub(super) type CompiledPatterns = HashMap<String, Regex>;
 
-/// Compiles a pattern; `None` if it is none, or too large. The engine takes time that is linear in
-/// the text.
+/// Compiles a pattern; `None` if it is no regular expression, or too large. The engine takes time
+/// that is linear in the text.
 pub(super) fn compile(pattern: &str) -> Option<Regex> {
     let bounded = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_CACHE).build();
     bounded.ok()

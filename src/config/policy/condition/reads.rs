@@ -1,6 +1,6 @@
-//! Which variables a condition reads.
+//! The variables that a condition reads.
 
-/// Which members of a variable a condition reads.
+/// The members of a variable that a condition reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum MemberReads {
     /// None.
@@ -39,16 +39,16 @@ impl MemberNames {
     }
 }
 
-/// So many names are compared one after the other.
+/// Up to this many names are compared one after the other.
 const FEW_NAMES: usize = 8;
 
 impl MemberReads {
-    /// Whether it reads a member.
+    /// Returns true if it reads a member.
     pub fn has(&self, member: &str) -> bool {
         self.has_bytes(member.as_bytes())
     }
 
-    /// Whether it reads the member with this name.
+    /// Returns true if it reads the member with this name.
     pub fn has_bytes(&self, member: &[u8]) -> bool {
         match self {
             Self::Nothing => false,
@@ -57,23 +57,23 @@ impl MemberReads {
         }
     }
 
-    /// Whether it reads the names of members whose values it does not read.
+    /// Returns true if it reads the names of members without their values.
     pub fn has_keys(&self) -> bool {
         matches!(self, Self::Keys(_) | Self::All)
     }
 
-    /// Whether it reads any member.
+    /// Returns true if it reads any member.
     pub fn is_some(&self) -> bool {
         *self != Self::Nothing
     }
 }
 
-/// Which variables a condition reads, each once, in the order of their names.
+/// The variables that a condition reads, each once, in the order of their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConditionReads(Vec<(&'static str, MemberReads)>);
 
 impl ConditionReads {
-    /// Which members of a variable it reads.
+    /// The members of a variable that it reads.
     pub fn of(&self, variable: &str) -> &MemberReads {
         const NOTHING: &MemberReads = &MemberReads::Nothing;
         let found = self.0.iter().find(|(name, _)| *name == variable);
@@ -85,18 +85,18 @@ impl ConditionReads {
         self.0.iter().map(|(name, reads)| (*name, reads))
     }
 
-    /// Whether it reads what is known of a call alone: its arguments and its method.
+    /// Returns true if it reads the arguments or the method of a call.
     pub fn needs_call(&self) -> bool {
         self.of("arguments").is_some() || self.of("request").has("method")
     }
 
-    /// Whether it reads anything but what is known of the caller.
+    /// Returns true if it reads anything but the caller's properties.
     pub fn needs_element(&self) -> bool {
         ["tool", "item", "annotations"].iter().any(|name| self.of(name).is_some())
             || self.needs_call()
     }
 
-    /// Adds what another condition reads.
+    /// Adds the variables that another condition reads.
     pub fn extend(&mut self, other: &Self) {
         for (variable, reads) in &other.0 {
             match reads {

@@ -1,4 +1,4 @@
-//! The parts of a condition that a call changes, and those that it does not.
+//! The split of a condition: the part that a call changes, and the part that it does not.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, SourceInfo, operators};
@@ -12,8 +12,8 @@ pub(super) struct JoinedOperands {
     pub(super) reads: ConditionReads,
 }
 
-/// Splits a condition that was checked at its outermost `&&`, of which the order does not matter in CEL:
-/// the operands that do not depend on a call, and those that do. `None` if one of them is missing.
+/// Splits a checked condition at its outermost `&&`, where the order does not matter in CEL: the
+/// operands that do not depend on a call, and those that do. `None` if one of them is missing.
 pub(super) fn split_by_call(whole: &IdedExpr, source: &SourceInfo) -> Option<[JoinedOperands; 2]> {
     let mut operands = Vec::new();
     gather_operands(whole, &mut operands);

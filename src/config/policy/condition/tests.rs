@@ -88,7 +88,7 @@ fn what_a_condition_reads_is_known() {
     assert!(reads("request.method == 'x'").needs_call());
     assert!(!reads("request.profile == 'x'").needs_call());
     assert!(reads("annotations.readOnlyHint").needs_element());
-    // The variable of a loop hides nothing of what is read around it.
+    // The variable of a loop does not hide the variables that are read around it.
     assert!(reads("[1].exists(x, tool.server == 'a')").of("tool").has("server"));
 }
 

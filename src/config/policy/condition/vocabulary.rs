@@ -1,6 +1,6 @@
 //! The variables and functions of conditions, and their types.
 
-/// The type of an expression, as far as it can be told.
+/// The type of an expression, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CelType {
     Bool,
@@ -40,13 +40,13 @@ impl CelType {
         }
     }
 
-    /// Returns true if all values of the type have one type, and so has all in them. Numbers have
-    /// several: a large one is not exact in each.
+    /// Returns true if all values of the type have one type, and so have all values in them.
+    /// Numbers have several: a large one is not exact in each.
     pub(super) fn is_plain(self) -> bool {
         matches!(self, Self::Bool | Self::Text | Self::Bytes | Self::Texts)
     }
 
-    /// Whether two values can be equal.
+    /// Returns true if two values can be equal.
     pub(super) fn may_equal(self, other: Self) -> bool {
         let kind = |one| match one {
             Self::Texts => Self::List,
@@ -108,7 +108,7 @@ pub(super) const VARIABLES: [(&str, CelType); 8] = [
     ("request", CelType::RecordForm(&REQUEST)),
 ];
 
-/// One function: whether it has a target, how many arguments, what each takes, and its result.
+/// One function: its name, its target, the types of its arguments, and its result.
 pub(super) struct FunctionForm {
     pub(super) name: &'static str,
     pub(super) target: Option<CelType>,
