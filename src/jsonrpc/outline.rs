@@ -112,7 +112,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Records what is inside the bracket at the cursor.
+    /// Records the contents of the bracket at the cursor.
     fn inside(
         &mut self,
         cursor: &mut Cursor<'_>,

@@ -81,7 +81,7 @@ fn envelope(id: Option<&Id>, method: Option<&str>, member: &[u8], raw: Raw<'_>) 
         + method.map_or(0, |method| METHOD.len() + method.len() + 2)
         + member.len()
         + 1;
-    // The exact size, but for a method with escapes: such bytes are shared without a copy.
+    // The exact size, except for a method with escapes: such bytes are shared without a copy.
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(VERSION);
     for part in id.into_iter().flatten() {

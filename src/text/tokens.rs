@@ -4,7 +4,7 @@ use tiktoken_rs::{CoreBPE, o200k_base};
 
 /// Counts tokens as one family of models does (`o200k_base`); others differ by some per cent.
 ///
-/// Its vocabulary takes up some 60 MB, so a counter lives only as long as it counts.
+/// Its vocabulary takes up some 60 MB, so counters are dropped after use.
 pub struct TokenCounter {
     vocabulary: Option<CoreBPE>,
 }

@@ -299,7 +299,7 @@ fn quote(text: &str) -> String {
 
 /// The replacement of an omitted type.
 const LEFT_OUT: &str = "any /* … */";
-/// The most bytes of a type, but for the last few.
+/// The most bytes of a type, except for the last few.
 const MAX_TYPE: usize = 3_500;
 /// The deepest type that is written.
 const MAX_DEPTH: usize = 8;

@@ -358,7 +358,7 @@ struct PatternLimits {
 }
 
 impl PatternLimits {
-    /// The limits for so many patterns; those with look-around have at most so many `parts`.
+    /// The limits for this many patterns; those with look-around have at most `parts` parts.
     fn new(patterns: usize, parts: usize) -> Self {
         Self {
             linear: MAX_PATTERN_BYTES,

@@ -101,7 +101,7 @@ impl Action {
     }
 }
 
-/// A verb among so many content words at the start is the query's verb.
+/// A verb among this many content words at the start is the query's verb.
 const HEAD: usize = 3;
 
 /// The greatest distance of a particle from its verb, in words.

@@ -103,7 +103,7 @@ fn a_tool_nested_without_end_is_refused_by_name() {
     );
 }
 
-/// A tool with a pattern that may take so many times 192 KiB to compile.
+/// A tool with a pattern that may take `classes` times 192 KiB to compile.
 fn with_classes(name: &str, classes: usize) -> Bytes {
     let pattern = format!("(?i){}", "[a]".repeat(classes));
     let properties = json!({ "x": { "type": "string", "pattern": pattern } });

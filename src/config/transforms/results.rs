@@ -132,7 +132,7 @@ choice! {
 choice! {
     /// The characters to strip from the texts of results.
     pub enum StripChoice {
-        /// control characters, but for tabs and line ends
+        /// control characters, except tabs and line ends
         "control" => Control,
         /// ANSI escape sequences, such as colours
         "ansi" => Ansi,
