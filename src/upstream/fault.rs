@@ -23,9 +23,9 @@ use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
 
-/// Why a call to a server failed. Cheap to clone: a lost connection fails many
-/// calls. Rare and large evidence is boxed: results that may hold an error are
-/// moved on every call.
+/// Reason that a call to a server failed. Cheap to clone, because a lost connection fails many
+/// calls. Rare and large evidence is boxed, because results that may contain an error are moved on
+/// every call.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
     /// The child process could not be started.
@@ -38,9 +38,9 @@ pub enum UpstreamError {
     Broken(#[source] Arc<dyn Error + Send + Sync>),
     /// The stream ended before the response.
     NoAnswer,
-    /// The server sent nothing for as long as the configuration allows.
+    /// The server sent nothing within the configured time.
     Timeout {
-        /// How long the gateway waited.
+        /// Time that the gateway waited.
         after: Duration,
     },
     /// An HTTP error status.
@@ -69,20 +69,20 @@ pub enum UpstreamError {
     Undecodable {
         /// The coding.
         coding: &'static str,
-        /// What is wrong with it.
+        /// The fault in the encoded data.
         #[source]
         source: Arc<io::Error>,
     },
-    /// The response is larger than the configuration allows.
+    /// The response exceeds the configured size.
     TooLarge {
-        /// The most bytes allowed.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// Large responses take all of the memory that they may take.
+    /// Large responses use all memory that is allowed for them.
     MemoryUsedUp(BoundReached),
-    /// The stream of events has more lines without a message than allowed.
+    /// The event stream has more lines without a message than allowed.
     Chatter {
-        /// The most lines in a second.
+        /// Maximum number of lines per second.
         limit: usize,
     },
     /// The message is not valid JSON-RPC.
@@ -109,8 +109,7 @@ pub enum UpstreamError {
         /// The unit of the limit.
         unit: &'static str,
     },
-    /// A setting that turns out to be wrong only at run time, such as a
-    /// certificate file.
+    /// A setting that turns out to be wrong only at run time, such as a certificate file.
     Setup(#[source] Box<SetupFault>),
     /// The OpenAPI document of a plain HTTP API cannot be used.
     Document(#[source] Box<DocumentFault>),
@@ -120,23 +119,23 @@ pub enum UpstreamError {
     Login(#[source] Box<LoginFault>),
     /// The server has reached its limit of instances.
     TooManyInstances {
-        /// The most instances that it may have besides the main one.
+        /// Maximum number of instances besides the main one.
         limit: usize,
     },
     /// The server is neither running nor starting, after this fault.
     Down(Box<ServerFault>),
 }
 
-/// How a child process ended.
+/// End of a child process.
 #[derive(Debug, Clone)]
 pub struct ChildExit {
-    /// What the gateway noticed.
+    /// The sign by which the gateway noticed it.
     pub cause: ExitCause,
     /// The last line of its standard error, if there is one.
     pub last_line: Option<String>,
 }
 
-/// How the gateway noticed that a child process ended.
+/// Sign by which the gateway noticed the end of a child process.
 #[derive(Debug, Clone)]
 pub enum ExitCause {
     /// It exited with this status.
@@ -178,37 +177,36 @@ impl From<SetupFault> for UpstreamError {
 /// A setting, or a resource of this machine, that cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SetupFault {
-    /// The URL is not one that requests can be sent to.
+    /// Requests cannot be sent to the URL.
     #[error("the url is not an absolute http or https URL")]
     Url,
-    /// The value of a configured header.
+    /// The value of a configured header is invalid.
     #[error("the header {name} has an invalid value")]
     Header {
         /// The header.
         name: HeaderName,
     },
-    /// The file of root certificates.
+    /// The file of root certificates cannot be used.
     #[error("the CA file {} cannot be used", path.display())]
     Ca {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the file.
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// The files of certificates are not read in time.
+    /// The certificate files were not read in time.
     #[error("the certificates cannot be read")]
     Files(#[source] Arc<ReadError>),
     /// A request cannot be signed.
     #[error(transparent)]
     Signature(SignatureFault),
-    /// TLS.
+    /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls(#[source] rustls::Error),
-    /// The pipe that a child writes to.
+    /// The pipe from a child cannot be used.
     #[error("the pipe to the child cannot be used")]
     Pipe(#[source] Arc<io::Error>),
-    /// A task of the gateway that works for the server panicked or was
-    /// cancelled.
+    /// A task of the gateway that works for the server panicked or was cancelled.
     #[error("a task of the gateway failed")]
     Task(#[source] Arc<JoinError>),
 }
@@ -220,23 +218,24 @@ impl From<DocumentFault> for UpstreamError {
 }
 
 impl UpstreamError {
-    /// The error for a status without anything else.
+    /// Returns the error for a status without further details.
     pub fn of_status(status: StatusCode) -> Self {
         Self::Status { status, note: None }
     }
 
-    /// The chain of causes in one line, for a log or a status page.
+    /// Returns the chain of causes in one line, for a log or a status page.
     pub fn chain(&self) -> String {
         error_chain(self)
     }
 
-    /// Like [`Self::chain`], without the server's secrets: servers repeat what they were given.
+    /// Like [`Self::chain`], without the server's secrets, which servers may repeat in their
+    /// responses.
     pub fn chain_without(&self, secrets: &ServerSecrets) -> String {
         error_chain_with(&self.without(secrets), |chain| secrets.hide_in(chain))
     }
 
-    /// The same error without the server's secrets in what it quotes of a response. The quotes are
-    /// cut, so that the secrets have to be hidden in each of them.
+    /// Returns the same error without the server's secrets in its quotes of a response. The quotes
+    /// are clipped, so the secrets have to be hidden in each of them.
     #[must_use]
     pub fn without(&self, secrets: &ServerSecrets) -> Self {
         let hide = |text: &String| secrets.hide_in_cut(text).into_owned();
@@ -258,8 +257,8 @@ impl UpstreamError {
         }
     }
 
-    /// What a client may learn: no addresses, no file names, and nothing that
-    /// the server's process wrote besides its messages.
+    /// Returns the part of the error that clients may see: no addresses, no file names, and no
+    /// output of the server's process besides its messages.
     pub fn public(&self) -> ServerFault {
         match self {
             Self::Spawn(_) => ServerFault::NotStarted,
@@ -296,8 +295,8 @@ impl UpstreamError {
         }
     }
 
-    /// The outward form, without the server's secrets. Details that a client may not see are only
-    /// logged.
+    /// Converts the error to its outward form, without the server's secrets. Details that a client
+    /// may not see are only logged.
     pub fn into_failure(self, server: &ServerName, secrets: &ServerSecrets) -> Failure {
         let (server, fault) = (server.clone(), self.without(secrets).public());
         match self {
@@ -335,7 +334,7 @@ impl UpstreamError {
     }
 }
 
-/// For operators: what a client may learn, and the details that it may not.
+/// The form for operators: the public part, and the details that clients may not see.
 impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,9 +1,9 @@
 //! Waiting for the first list of a server that is still starting.
 //!
-//! Many agents start together with the gateway and list once. Their list waits
-//! for each server that has neither listed nor failed since it began to start.
-//! Later on nothing waits: a server that restarts keeps its last list, and one
-//! that failed joins when it comes, announced by a list-changed notification.
+//! Many agents start together with the gateway and list once. Their list request waits for each
+//! server that has neither listed nor failed since it began to start. Later nothing waits: a server
+//! that restarts keeps its last list, and one that failed joins when it is ready, announced by a
+//! list-changed notification.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use crate::clock;
 use crate::upstream::supervisor::instance::Instance;
 use crate::upstream::supervisor::state::LifeState;
 
-/// When list requests last waited for servers in vain: those that were starting
-/// by then are not waited for again, so that the lists that a client requests one
-/// after the other wait once together. Each Legacy session has its own patience;
-/// Modern clients have no sessions: they share the patience of each server.
+/// Time at which list requests last waited for servers in vain. Servers that were starting by then
+/// are not waited for again, so a client's successive list requests wait only once together. Each
+/// Legacy session has its own patience. Modern clients have no sessions, so they share the patience
+/// of each server.
 #[derive(Debug, Default)]
 pub struct ListPatience(Mutex<Option<Instant>>);
 
@@ -33,12 +33,12 @@ impl ListPatience {
     }
 }
 
-/// The first list of a server that is starting. While it is held, the server starts before those
+/// The first list of a server that is starting. While this is held, the server starts before those
 /// that no client waits for.
 pub struct FirstList(Arc<Instance>);
 
 impl FirstList {
-    /// The list, unless it is known or not waited for; starts a lazy server for it.
+    /// Returns the list, unless it is known or not worth waiting for. Starts a lazy server for it.
     pub(in crate::upstream) fn pending(
         main: &Arc<Instance>,
         patience: Option<&ListPatience>,
@@ -57,7 +57,7 @@ impl FirstList {
         })
     }
 
-    /// Waits until the server has listed or failed. The caller bounds the time.
+    /// Waits until the server has listed or failed. The caller sets a time limit.
     ///
     /// # Cancel safety
     /// Safe.
@@ -67,8 +67,8 @@ impl FirstList {
         let _ = state.wait_for(|_| has_verdict(&self.0)).await;
     }
 
-    /// Records that a request with this patience, or else the server's own, has
-    /// waited in vain.
+    /// Records that a request has waited in vain, with this patience or otherwise with the server's
+    /// own.
     pub fn spend(&self, patience: Option<&ListPatience>) {
         if !has_verdict(&self.0) {
             patience.unwrap_or(&self.0.kin.patience).spend();
@@ -82,12 +82,12 @@ impl Drop for FirstList {
     }
 }
 
-/// Whether the server has listed, or has failed for the first time.
+/// Returns true if the server has listed, or has failed for the first time.
 fn has_verdict(main: &Instance) -> bool {
     if main.kin.lists.base.load().is_some() {
         return true;
     }
-    // One that asked for a login may list now, or ask again.
+    // A server that required a login may list now, or require another one.
     let is_on_its_way = match &*main.state.borrow() {
         LifeState::AwaitsLogin => main.has_logged_in(),
         LifeState::Connecting => main.kin.authorizer.is_some(),

@@ -1,7 +1,7 @@
-//! Fetches the keys of issuers, for `identity` to verify tokens with.
+//! Fetches the keys of issuers, with which `identity` verifies tokens.
 //!
-//! One task for each source of keys: at the start, every `jwks_refresh`, and when a token names an
-//! unknown key. What was fetched stays until something newer has been.
+//! Each source of keys has one task. It fetches at the start, every `jwks_refresh`, and when a
+//! token names an unknown key. Fetched keys stay until newer ones have been fetched.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use super::credentials::NO_DOCUMENT;
 use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object};
 use super::supervisor::shared::ServerContext;
 
-/// Why the keys of an issuer cannot be had.
+/// Reason that the keys of an issuer cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 enum KeyFetchFault {
     #[error(transparent)]
@@ -59,7 +59,7 @@ struct IssuerMetadata {
     jwks_uri: String,
 }
 
-/// Starts to fetch the keys of those issuers that nobody fetches yet.
+/// Starts to fetch the keys of those issuers that have no fetching task yet.
 pub fn follow_issuers(identity: &Identity, context: &ServerContext) {
     for issuer in identity.issuers() {
         if issuer.keys.begin_following() {
@@ -71,7 +71,7 @@ pub fn follow_issuers(identity: &Identity, context: &ServerContext) {
     }
 }
 
-/// Fetches keys until no configuration names them any more.
+/// Fetches keys until no configuration names them.
 async fn follow_keys(issuer: String, keys: Weak<IssuerKeys>) {
     let files = FileReader::default();
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
@@ -139,7 +139,7 @@ async fn discover(
         let metadata = serde_json::from_slice(&document);
         let metadata: IssuerMetadata =
             metadata.map_err(|_| KeyFetchFault::Metadata { url: url.clone() })?;
-        // RFC 8414, 3.3: identical, or nothing of the document may be used.
+        // RFC 8414, 3.3: identical, or nothing in the document may be used.
         if !source.issuers.contains(&metadata.issuer) {
             let found = clip(&metadata.issuer, LONGEST_NAME).to_owned();
             return Err(KeyFetchFault::OtherIssuer { url, found });
@@ -151,7 +151,7 @@ async fn discover(
     Err(KeyFetchFault::NoMetadata { issuer: issuer.to_string() })
 }
 
-/// Where the metadata of an issuer may be, in the order in which MCP clients look for it
+/// Returns the URLs for the metadata of an issuer, in the order in which MCP clients try them
 /// (2026-07-28, Authorization Server Discovery).
 pub(in crate::upstream) fn metadata_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
@@ -169,7 +169,7 @@ pub(in crate::upstream) fn metadata_places(issuer: &Url) -> Vec<Url> {
     places.into_iter().map(at).collect()
 }
 
-/// The client for what a configured URL leads to.
+/// Returns the client for the URLs to which a configured URL leads.
 fn client_beside(source: &KeySource, configured: &Url) -> OutboundClient {
     OutboundClient::new(source.ca.clone(), [configured], (&[], Remedy::SetJwksUrl))
 }
@@ -188,14 +188,14 @@ async fn get(url: &Url, outbound: &OutboundClient) -> Result<Bytes, KeyFetchFaul
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 /// OpenID Connect Discovery, 4.
 const OPENID: &str = "/.well-known/openid-configuration";
-/// The largest document, in bytes.
+/// Maximum size of a document, in bytes.
 const MAX_KEYS: usize = 256 << 10;
-/// How long everything together may take.
+/// Time limit for a complete fetch.
 const FETCH_TIME: Duration = Duration::from_secs(20);
-/// The first wait after a fetch that failed, and the longest.
+/// First wait after a failed fetch, and the maximum.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_mins(1);
-/// The most bytes of a reason in the status, and of a name in a reason.
+/// Maximum number of bytes of a reason in the status, and of a name in a reason.
 const LONGEST_FAULT: usize = 500;
 const LONGEST_NAME: usize = 200;
 

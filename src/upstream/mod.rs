@@ -1,17 +1,15 @@
-//! The upstream side: everything towards the servers.
+//! The upstream side: the connections to servers and everything that they need.
 //!
-//! A [`Server`] is one configured server with its whole life: started, probed
-//! for its era, listed, called, lost, restarted, stopped. That is the life of
-//! its main instance. Where one child or session cannot serve all clients,
-//! because their capabilities differ or because they must be isolated
-//! ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
-//! lives of instances, [`transport`] carries messages to them in both eras,
-//! [`lists`] reads what they offer, [`interaction`] handles their requests to
-//! clients during a call, and [`notifications`] what they send outside of
-//! responses. [`credentials`] says which token goes with a request, and [`outbound`] asks the URLs
-//! that are learned at run time; [`login_relay`] passes logins of clients on to authorization servers,
-//! and [`embedding_service`] asks the one service that makes vectors of texts.
-//! The modules above see none of that: they hand over a permitted call and receive a reply.
+//! A [`Server`] is one configured server with its whole life cycle: started, probed for its era,
+//! listed, called, lost, restarted, stopped. This is the life cycle of its main instance. If one
+//! child or session cannot serve all clients, because their capabilities differ or because they
+//! must be isolated ([`InstanceKey`]), the server has further instances. [`supervisor`] runs the
+//! instances, and [`transport`] carries messages to them in both eras. [`lists`] reads their lists,
+//! [`interaction`] handles their requests to clients during a call, and [`notifications`] their
+//! messages outside responses. [`credentials`] chooses the token for a request, and [`outbound`]
+//! sends requests to URLs that are learned at run time. [`login_relay`] forwards logins of clients
+//! to authorization servers, and [`embedding_service`] calls the service that computes embeddings.
+//! The modules above see none of this: they hand over a permitted call and receive a reply.
 
 mod credentials;
 mod due_listing;

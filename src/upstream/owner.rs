@@ -1,4 +1,4 @@
-//! The scope of an instance, and the instance that a call is routed to.
+//! Scope of an instance, and the routing of calls to instances.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::config::{CapabilitiesChoice, Isolation, ServerConfig};
 use crate::era::lower;
 use crate::mcp::{Era, ProtocolVersion};
 
-/// The client that an instance or a call belongs to: two calls with equal
-/// scopes come from the same client, as far as the gateway can tell.
+/// The client to which an instance or a call belongs. Two calls with equal scopes come from the
+/// same client, as far as the gateway can determine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum InstanceScope {
     /// Shared by all clients.
     Everybody,
     /// A Legacy session, by its id.
     Session {
-        /// The gateway's id for the session.
+        /// Id that the gateway gave the session.
         id: Arc<str>,
-        /// The principal that owns the session.
+        /// Principal that owns the session.
         principal: Principal,
     },
     /// A principal without a session: a Modern client.
@@ -27,7 +27,7 @@ pub enum InstanceScope {
 }
 
 impl InstanceScope {
-    /// The scope of a call.
+    /// Returns the scope of a call.
     pub fn of(context: &Context) -> Self {
         let principal = context.principal.clone();
         match &context.session {
@@ -36,7 +36,7 @@ impl InstanceScope {
         }
     }
 
-    /// The principal of the scope, if it is one's.
+    /// Returns the principal of the scope, unless it is shared.
     pub fn principal(&self) -> Option<&Principal> {
         match self {
             Self::Everybody => None,
@@ -44,7 +44,7 @@ impl InstanceScope {
         }
     }
 
-    /// The id of the Legacy session, if the scope is one.
+    /// Returns the id of the Legacy session, if the scope is one.
     pub fn session(&self) -> Option<Arc<str>> {
         match self {
             Self::Session { id, .. } => Some(Arc::clone(id)),
@@ -52,13 +52,12 @@ impl InstanceScope {
         }
     }
 
-    /// Whether the scope is that Legacy session.
+    /// Returns true if the scope is that Legacy session.
     pub fn is_session(&self, session: &str) -> bool {
         matches!(self, Self::Session { id, .. } if **id == *session)
     }
 
-    /// The name in status and log. It leaves out a session's id, which is a
-    /// secret.
+    /// Returns the name in status and log. It omits a session's id, which is a secret.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Everybody => "shared",
@@ -67,28 +66,27 @@ impl InstanceScope {
     }
 }
 
-/// What a server is told of some clients. Its lists may depend on all of it.
+/// Declaration of some clients to a server. The server's lists may depend on all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientDeclaration {
-    /// The clients' era, at a server that speaks it beside the era of its main
-    /// instance.
+    /// The clients' era, if it differs from that of the server's main instance.
     pub other_era: Option<Era>,
-    /// The client whose account at the server is meant, where each client has its own.
+    /// The client that owns the account at the server, if each client has its own.
     pub account: Option<Principal>,
-    /// The raw capabilities: of each request to a Modern server, of the
-    /// `initialize` of a Legacy one.
+    /// Raw capabilities: in each request to a Modern server, or in the `initialize` of a Legacy
+    /// one.
     pub capabilities: Bytes,
 }
 
 impl ClientDeclaration {
-    /// What the main instance declares: its own era, and no capabilities.
+    /// Returns the declaration of the main instance: its own era, and no capabilities.
     pub fn main() -> Self {
         Self { other_era: None, account: None, capabilities: Bytes::from_static(b"{}") }
     }
 
-    /// What clients with these abilities declare to a server with which the
-    /// gateway speaks this version: to a Legacy one, what all clients have in
-    /// common that share an instance.
+    /// Returns the declaration of clients with these abilities to a server of this version. For a
+    /// Legacy server, it contains only the capabilities that all clients of a shared instance have
+    /// in common.
     pub(super) fn new(version: ProtocolVersion, abilities: &Abilities) -> Self {
         let capabilities = match version.era() {
             Era::Modern => abilities.raw().clone(),
@@ -97,8 +95,8 @@ impl ClientDeclaration {
         Self { other_era: None, account: None, capabilities }
     }
 
-    /// What one client declares to a Legacy server of this version, in an
-    /// instance of its own.
+    /// Returns the declaration of one client to a Legacy server of this version, in an instance of
+    /// its own.
     fn of_one_client(version: ProtocolVersion, abilities: &Abilities) -> Self {
         Self {
             other_era: None,
@@ -107,35 +105,35 @@ impl ClientDeclaration {
         }
     }
 
-    /// What Legacy clients with these abilities declare to a server whose main
-    /// instance is Modern.
+    /// Returns the declaration of Legacy clients with these abilities to a server with a Modern
+    /// main instance.
     pub(super) fn of_legacy_client(abilities: &Abilities) -> Self {
         let other_era = Some(Era::Legacy);
         Self { other_era, ..Self::new(ProtocolVersion::LATEST_LEGACY, abilities) }
     }
 
-    /// Whether the main instance can make it: with its own era and account.
+    /// Returns true if the main instance can make the declaration, with its own era and account.
     pub(super) fn is_made_by_main(&self) -> bool {
         self.other_era.is_none() && self.account.is_none()
     }
 
-    /// Whether another declaration is of the same other era and account.
+    /// Returns true if another declaration has the same other era and account.
     pub(super) fn is_of_same(&self, other: &Self) -> bool {
         (self.other_era, &self.account) == (other.other_era, &other.account)
     }
 
-    /// What is declared with a client's account before the server's version is known, and for its
-    /// calls where the main instance has no account.
+    /// Returns the declaration with a client's account before the server's version is known, and
+    /// for the client's calls if the main instance has no account.
     pub(super) fn of_account(account: &Principal) -> Self {
         Self::main().with_account(Some(account))
     }
 
-    /// The same of the client that has this account.
+    /// Returns the same declaration with this account.
     pub(super) fn with_account(self, account: Option<&Principal>) -> Self {
         Self { account: account.cloned(), ..self }
     }
 
-    /// The declaration as the server receives it, by its configuration.
+    /// Adapts the declaration to the server's configuration.
     pub(super) fn adapt_to(self, config: &ServerConfig) -> Self {
         match config.client_capabilities {
             CapabilitiesChoice::Declare => self,
@@ -146,34 +144,33 @@ impl ClientDeclaration {
     }
 }
 
-/// Identifies an instance among those of one server: by its scope, and by what
-/// the server was told of its clients.
+/// Identifies an instance among those of one server, by its scope and by the declaration of its
+/// clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InstanceKey {
-    /// The clients that the instance serves.
+    /// Clients that the instance serves.
     pub whose: InstanceScope,
-    /// What the server is told of them.
+    /// Declaration of these clients to the server.
     pub told: ClientDeclaration,
 }
 
 impl InstanceKey {
-    /// The key of the main instance: shared, with no capabilities.
+    /// Returns the key of the main instance: shared, with no capabilities.
     pub fn main() -> Self {
         Self::lister(ClientDeclaration::main())
     }
 
-    /// The key of the instance that reads the lists for clients of this
-    /// declaration.
+    /// Returns the key of the instance that reads the lists for clients of this declaration.
     pub(super) fn lister(told: ClientDeclaration) -> Self {
         Self { whose: InstanceScope::Everybody, told }
     }
 
-    /// Whether this is the key of the main instance.
+    /// Returns true if this is the key of the main instance.
     pub fn is_main(&self) -> bool {
         self.whose == InstanceScope::Everybody && self.told == ClientDeclaration::main()
     }
 
-    /// The declaration whose lists the clients of such an instance have.
+    /// Returns the declaration of the lists that clients of such an instance receive.
     pub(super) fn list_declaration(&self) -> ClientDeclaration {
         if self.lists() {
             return self.told.clone();
@@ -182,14 +179,13 @@ impl InstanceKey {
         ClientDeclaration { capabilities, ..self.told.clone() }
     }
 
-    /// Whether such an instance reads the server's lists. An instance of a
-    /// single client does not: it uses the list of all clients with the same
-    /// capabilities.
+    /// Returns true if such an instance reads the server's lists. An instance of a single client
+    /// does not: it uses the list of all clients with the same capabilities.
     pub fn lists(&self) -> bool {
         self.whose == InstanceScope::Everybody
     }
 
-    /// The instance that a call is routed to, in the era of the main instance.
+    /// Returns the instance for a call, in the era of the main instance.
     pub(super) fn of(version: ProtocolVersion, config: &ServerConfig, context: &Context) -> Self {
         match version.era() {
             // Modern servers receive capabilities with each request.
@@ -199,8 +195,7 @@ impl InstanceKey {
         }
     }
 
-    /// The instance that a Legacy client's call is routed to at a server whose
-    /// main instance is Modern.
+    /// Returns the instance for a Legacy client's call, at a server with a Modern main instance.
     pub(super) fn of_legacy_client(config: &ServerConfig, context: &Context) -> Self {
         let spoken = (Some(Era::Legacy), ProtocolVersion::LATEST_LEGACY);
         Self::of_legacy_server(spoken, config, context)

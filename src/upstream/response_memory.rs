@@ -1,8 +1,9 @@
-//! The memory that large responses of servers may take, in total and for each client.
+//! Limits of the memory for servers' large responses, in total and for each client.
 //!
-//! A small response is not counted, nor is one that is passed on as it arrives. Every other response to
-//! a call, and every large event of a stream, is counted by its bytes from [`LARGE_MESSAGE`] on, until
-//! the last of them is dropped. By then it has been rewritten for its client.
+//! Neither a small response nor one that is forwarded as it arrives is counted. Every other
+//! response to a call, and every large event of a stream, is counted by its size from
+//! [`LARGE_MESSAGE`] bytes on, until the last of its bytes is dropped. By then it has been
+//! rewritten for its client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,19 +24,19 @@ pub(in crate::upstream) struct ResponseMemory {
     each: AtomicUsize,
 }
 
-/// The bytes of the response, or of the event, that is being read for a client.
+/// Charge for the response or event that is being read for a client.
 #[derive(Debug)]
 pub(in crate::upstream) struct ResponseCharge {
     memory: Arc<ResponseMemory>,
     holder: Holder,
-    /// The most bytes that a response of the server may have.
+    /// Maximum size in bytes of a response of the server.
     largest: usize,
     counted: usize,
     share: Option<Share>,
 }
 
 impl Default for ResponseMemory {
-    /// Without a bound.
+    /// Creates a counter without limits.
     fn default() -> Self {
         let unbounded = || AtomicUsize::new(usize::MAX);
         Self { held: Arc::default(), all: unbounded(), each: unbounded() }
@@ -43,13 +44,13 @@ impl Default for ResponseMemory {
 }
 
 impl ResponseMemory {
-    /// Puts other bounds in force. Responses that are in memory stay there.
+    /// Changes the limits. Responses in memory stay there.
     pub(in crate::upstream) fn set_bounds(&self, bounds: ShareBounds) {
         self.all.store(bounds.all, Ordering::Relaxed);
         self.each.store(bounds.each, Ordering::Relaxed);
     }
 
-    /// Begins to count for a client of a server that may send responses of at most `largest` bytes.
+    /// Begins to count for a client of a server with responses of at most `largest` bytes.
     pub(in crate::upstream) fn charge(
         self: &Arc<Self>,
         holder: &Holder,
@@ -64,7 +65,7 @@ impl ResponseMemory {
         }
     }
 
-    /// The bounds at a server. One response of its largest size always fits.
+    /// Returns the limits at a server. One response of its maximum size always fits.
     fn bounds(&self, largest: usize) -> ShareBounds {
         ShareBounds {
             all: self.all.load(Ordering::Relaxed).max(largest),
@@ -74,7 +75,7 @@ impl ResponseMemory {
 }
 
 impl ResponseCharge {
-    /// Counts a response of which so many bytes are in memory.
+    /// Counts a response with this number of bytes in memory.
     ///
     /// # Errors
     /// [`UpstreamError::MemoryUsedUp`].
@@ -93,8 +94,8 @@ impl ResponseCharge {
         taken.map_err(UpstreamError::MemoryUsedUp)
     }
 
-    /// Returns the whole response, which stays counted until its last byte is dropped. The next one is
-    /// counted from its first byte.
+    /// Returns the whole response, which stays counted until its last byte is dropped. The next
+    /// response is counted from its first byte.
     pub(in crate::upstream) fn hold(&mut self, response: Bytes) -> Bytes {
         self.counted = 0;
         match self.share.take() {
@@ -104,7 +105,7 @@ impl ResponseCharge {
     }
 }
 
-/// Counts a result that is passed on, in case it is read whole.
+/// Counts a forwarded result, in case it is read whole.
 pub(in crate::upstream) struct PassingCharge {
     pub(in crate::upstream) server: ServerName,
     pub(in crate::upstream) charge: ResponseCharge,
@@ -121,7 +122,7 @@ impl ResultMeter for PassingCharge {
     }
 }
 
-/// The setting of a bound.
+/// Returns the name of a limit's setting.
 pub(in crate::upstream) fn name_bound(bound: BoundReached) -> &'static str {
     match bound {
         BoundReached::All => "responses",

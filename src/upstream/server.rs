@@ -1,4 +1,4 @@
-//! One server as the rest of the gateway sees it.
+//! One server, as the rest of the gateway sees it.
 
 mod client_lists;
 mod login;
@@ -32,11 +32,11 @@ use crate::upstream::transport::peer::Peer;
 use client_lists::LEAST_FRESH;
 pub use refresh::{ElementChanges, RefreshError};
 
-/// A configured server with its whole life. It outlives snapshots, for as long
-/// as its part of the configuration stays the same.
+/// A configured server with its whole life cycle. It outlives snapshots while its part of the
+/// configuration stays the same.
 ///
-/// Its main instance provides its identity, its lists and its state. Where one
-/// instance cannot serve all clients, there are further ones.
+/// Its main instance provides its identity, its lists and its state. If one instance cannot serve
+/// all clients, there are further ones.
 pub struct Server {
     main: Arc<Instance>,
     kin: Arc<ServerShared>,
@@ -50,26 +50,25 @@ impl Server {
         Arc::new(Self { main: Instance::start(&kin, InstanceKey::main()), kin })
     }
 
-    /// The name of the server.
+    /// Returns the name of the server.
     pub fn name(&self) -> &ServerName {
         self.main.name()
     }
 
-    /// The last list, as the server offers it to clients without capabilities;
-    /// `None` if it has never been listed.
+    /// Returns the last list for clients without capabilities, or `None` if the server has never
+    /// been listed.
     pub fn list(&self) -> Option<Arc<ServerList>> {
         self.kin.lists.base.load_full()
     }
 
-    /// The main list and those for clients that declare more, the main one first.
+    /// Returns the main list, followed by those for clients that declare more.
     pub fn known_lists(&self) -> Vec<Arc<ServerList>> {
         let further = self.kin.lists.further_lists();
         self.list().into_iter().flat_map(|main| [main].into_iter().chain(further.clone())).collect()
     }
 
-    /// The last list for clients of this era with these capabilities, if they
-    /// may have another one than all. Until it is known, another one of the same
-    /// era.
+    /// Returns the last list for clients of this era with these capabilities, if it may differ from
+    /// the list for all. Until it is known, returns another one of the same era.
     pub fn list_for(
         &self,
         era: Era,
@@ -79,13 +78,12 @@ impl Server {
         self.told(era, abilities, account).and_then(|told| self.kin.lists.known(&told))
     }
 
-    /// A number that changes with each list for particular capabilities.
+    /// Returns a number that changes with each list for particular capabilities.
     pub fn lists_version(&self) -> u64 {
         self.kin.lists.version()
     }
 
-    /// Takes over the lists of the server that this one replaces, until it has
-    /// its own.
+    /// Takes over the lists of the server that this one replaces, until it has its own.
     pub fn inherit(&self, from: &Self) {
         self.kin.lists.inherit(&from.kin.lists);
     }
@@ -96,24 +94,23 @@ impl Server {
         self.kin.hold()
     }
 
-    /// Reports this server's state in the metrics from now until it is stopped:
-    /// the server that it replaces, or that replaces it, has the same name.
+    /// Reports this server's state in the metrics from now until it is stopped. The server that it
+    /// replaces, or its own replacement, has the same name.
     pub fn show(&self) {
         self.kin.show(&self.main.state.borrow());
     }
 
-    /// The server's identity, while it is connected.
+    /// Returns the server's identity, while it is connected.
     pub fn peer(&self) -> Option<Peer> {
         self.main.connection.load().as_ref().map(|connection| connection.peer().clone())
     }
 
-    /// The negotiated version, while the server is connected.
+    /// Returns the negotiated version, while the server is connected.
     pub fn version(&self) -> Option<ProtocolVersion> {
         self.main.connection.load().as_ref().map(|connection| connection.peer().version)
     }
 
-    /// The version in which clients of this era are served, while the server is
-    /// connected.
+    /// Returns the version in which clients of this era are served, while the server is connected.
     pub fn version_for(&self, era: Era) -> Option<ProtocolVersion> {
         let main = self.version()?;
         if self.kin.wants_legacy(main, era) {
@@ -122,18 +119,17 @@ impl Server {
         Some(main)
     }
 
-    /// Whether the server is a child process.
+    /// Returns true if the server is a child process.
     pub fn is_child(&self) -> bool {
         matches!(self.kin.config.target, ServerKind::Command(_))
     }
 
-    /// Sends a call. `config` may be newer than the configuration that the
-    /// server was started with: its limits and timeouts may change while it
-    /// runs.
+    /// Sends a call. `config` may be newer than the configuration with which the server was
+    /// started, because its limits and timeouts may change while it runs.
     ///
     /// # Errors
-    /// [`Failure`] if the server is unavailable, or fails before it begins to
-    /// respond. Later failures are part of the reply.
+    /// [`Failure`] if the server is unavailable, or fails before it begins to respond. Later
+    /// failures are part of the reply.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
@@ -150,20 +146,20 @@ impl Server {
         watch_reply(watch, sent)
     }
 
-    /// The instance for a client's call, held open for further calls that must
-    /// reach the same instance.
+    /// Returns the instance for a client's call, held open for further calls that must reach the
+    /// same instance.
     ///
     /// # Errors
-    /// [`Failure`] if the limit of instances is reached, or if the server is
-    /// unavailable and its version unknown.
+    /// [`Failure`] if the limit of instances is reached, or if the server is unavailable and its
+    /// version unknown.
     pub async fn reach(&self, call: &Call) -> Result<ServerAccess, Failure> {
         let taken = self.instance_for_call(call).await;
         let (instance, in_use) = taken.map_err(|fault| self.main.fail(fault))?;
         Ok(ServerAccess { instance, _in_use: in_use })
     }
 
-    /// The instance that a call is routed to, held open. One that brings the
-    /// input that a Modern server has asked for goes back to it.
+    /// Returns the instance for a call, held open. A call with input that a Modern server has
+    /// requested goes back to that server.
     async fn instance_for_call(
         &self,
         call: &Call,
@@ -176,7 +172,7 @@ impl Server {
         self.instance_for(&call.context).await
     }
 
-    /// The instance that a client's calls are routed to, held open.
+    /// Returns the instance for a client's calls, held open.
     async fn instance_for(
         &self,
         context: &Context,
@@ -193,10 +189,10 @@ impl Server {
         self.instance_of_main_era(version, context).await
     }
 
-    /// The version that the server speaks, by the main instance or, where the gateway itself has no
-    /// account, by that of the client.
+    /// Returns the server's version, from the main instance or, if the gateway itself has no
+    /// account, from that of the client.
     async fn learn_version(&self, context: &Context) -> Result<ProtocolVersion, UpstreamError> {
-        // Held although it may be needed only to learn the server's era.
+        // Held even if it is needed only to detect the server's era.
         let (instance, _in_use) = self.main_or_account(context).await?;
         let connected = instance.connected().await;
         let explain = async |fault| self.kin.explain_down(fault, context).await;
@@ -220,8 +216,8 @@ impl Server {
         self.kin.pool.take(&self.kin, owner, &holder)
     }
 
-    /// The main instance, held open, or the one with the client's own account, if the gateway has none
-    /// at the server.
+    /// Returns the main instance, held open, or the one with the client's own account, if the
+    /// gateway has none at the server.
     async fn main_or_account(
         &self,
         context: &Context,
@@ -239,9 +235,8 @@ impl Server {
         }
     }
 
-    /// The Legacy instance for a Legacy client, at a server whose main instance
-    /// is Modern; `None` if the server does not speak Legacy, as far as is known
-    /// in time.
+    /// Returns the Legacy instance for a Legacy client, at a server with a Modern main instance.
+    /// Returns `None` if the server does not speak Legacy, as far as is known in time.
     async fn legacy_instance_for(
         &self,
         context: &Context,
@@ -265,18 +260,17 @@ impl Server {
         Ok(is_ready.then_some((instance, in_use)))
     }
 
-    /// Closes the instances of a Legacy client's session that has ended.
+    /// Closes the instances of a Legacy client's session after its end.
     pub fn client_left(&self, session: &str) {
         self.kin.pool.close_session(&self.kin, session);
     }
 
-    /// Subscribes a client to a topic at the instance that its calls are routed
-    /// to, and starts that instance if it is idle. Waits only until the
-    /// instance is known.
+    /// Subscribes a client to a topic at the instance for its calls, and starts that instance if it
+    /// is idle. Waits only until the instance is known.
     ///
     /// # Errors
-    /// [`Failure`] if the limit of instances is reached, or one of `bounds`,
-    /// which are those of the subscriptions at all servers together.
+    /// [`Failure`] if the limit of instances is reached, or one of `bounds`, which apply to the
+    /// subscriptions at all servers together.
     pub async fn subscribe(
         &self,
         context: &Context,
@@ -299,8 +293,7 @@ impl Server {
                 return Err(self.main.fail(full));
             }
             Ok(Ok(found)) => found,
-            // The version is unknown: the main instance subscribes once it is
-            // ready.
+            // The version is unknown, so the main instance subscribes once it is ready.
             Ok(Err(_)) | Err(_) => (Arc::clone(&self.main), InUse::begin(&self.main)),
         };
         let held = instance.inbox.subscriptions.add(topic.get().clone(), mailbox, place);
@@ -308,9 +301,8 @@ impl Server {
         Ok(held)
     }
 
-    /// Starts the server if it is idle and has never been listed, tries it again
-    /// if it is in backoff, and requests its lists again if the list of this
-    /// kind is stale. Does not wait.
+    /// Starts the server if it is idle and has never been listed, tries it again if it is in
+    /// backoff, and requests its lists again if the list of this kind is stale. Does not wait.
     pub fn wake(&self, kind: Kind) {
         match &*self.main.state.borrow() {
             LifeState::Idle => self.main.start_unlisted(),
@@ -320,33 +312,32 @@ impl Server {
         }
     }
 
-    /// The server's first list, to be waited for; `None` if the server has listed or failed
-    /// before, or if a request with this patience, or the server's own, has waited in vain.
+    /// Returns the server's first list, to wait for. Returns `None` if the server has listed or
+    /// failed before, or if a request with this patience, or the server's own, has waited in vain.
     pub fn first_list(&self, patience: Option<&ListPatience>) -> Option<FirstList> {
         FirstList::pending(&self.main, patience)
     }
 
-    /// The list requests of the server that are due, of all its instances.
+    /// Returns the due list requests of all instances of the server.
     pub fn due_listings(&self) -> Vec<DueListing> {
         let further = self.kin.pool.instances();
         [&self.main].into_iter().chain(&further).filter_map(DueListing::find).collect()
     }
 
-    /// Waits until the server is ready or has failed for the first time, within a limit: its list
-    /// may have to wait for those of other servers to be built.
+    /// Waits until the server is ready or has failed for the first time, within a time limit. Its
+    /// list may have to wait while those of other servers are built.
     pub async fn settled(&self) {
         if self.kin.config.start == StartChoice::Lazy {
             return;
         }
         let mut state = self.main.state.subscribe();
         let verdict = |state: &LifeState| !matches!(state, LifeState::Idle | LifeState::Connecting);
-        // To connect, to list and to build the list.
+        // Time to connect, to list and to build the list.
         let patience = self.kin.config.start_timeout * 3;
         let _ = timeout(patience, state.wait_for(verdict)).await;
     }
 
-    /// Stops the server for good, once its holders and calls are gone or
-    /// `patience` has passed.
+    /// Stops the server for good, once its holders and calls are gone or `patience` has passed.
     pub async fn stop(&self, patience: Duration) {
         self.kin.users.close();
         tokio::select! {
@@ -358,7 +349,7 @@ impl Server {
         self.kin.lives.wait().await;
     }
 
-    /// A summary for status pages.
+    /// Returns a summary for status pages.
     pub fn view(&self) -> ServerOverview {
         let main = self.main.view();
         let (mut instances, instance_count) = self.kin.pool.view();
@@ -386,7 +377,7 @@ impl Server {
         }
     }
 
-    /// Whether a client's list request should refresh the list.
+    /// Returns true if a client's list request should refresh the list.
     fn is_stale(&self, kind: Kind) -> bool {
         let ttl = self.list().map_or(Duration::ZERO, |list| list.freshness.get(kind).ttl);
         let listed_at = self.main.notes().listed_at;
@@ -424,7 +415,7 @@ impl ServerAccess {
     }
 }
 
-/// Has `watch` told how a call ends.
+/// Reports the end of a call to `watch`.
 fn watch_reply(
     watch: Option<Box<dyn ReplyWatch>>,
     sent: Result<Reply, Failure>,

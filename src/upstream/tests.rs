@@ -23,8 +23,8 @@ use crate::upstream::transport::child::Guardian;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A Legacy server with the tools `echo`, which answers, and `hang`, which
-/// does not; takes half a second to end.
+/// A Legacy server with the tools `echo`, which responds, and `hang`, which does not. It takes half
+/// a second to end.
 const CHILD: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -40,7 +40,7 @@ done
 sleep 0.5
 "#;
 
-/// A configuration whose servers are such children.
+/// Returns a configuration with such children as servers.
 pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
     use std::fmt::Write as _;
     let mut text = String::from("[gateway]\nnaming = \"none\"\n");
@@ -55,7 +55,7 @@ pub(crate) fn config(servers: &[(&str, &str)]) -> Config {
     Config::read(&source, &SystemEnvironment).unwrap()
 }
 
-/// The settings of an OAuth client, as `[servers.s.oauth]` has them.
+/// Returns the settings of an OAuth client, from the text of `[servers.s.oauth]`.
 pub(crate) fn oauth_settings(text: &str) -> crate::config::OauthConfig {
     let text =
         format!("[servers.s]\nurl = \"http://127.0.0.1:1/mcp\"\n[servers.s.oauth]\n{text}\n");
@@ -72,7 +72,7 @@ pub(crate) fn surroundings() -> ServerContext {
     ServerContext::new(Guardian::none(), Arc::new(Metrics::new("0")))
 }
 
-/// An inbox without a reader.
+/// Returns an inbox without a reader.
 pub(super) fn inbox() -> Arc<notifications::Inbox> {
     let server = crate::call::ServerName::new("s").unwrap();
     notifications::Inbox::new(Arc::default(), SubscriptionHub::default().at(&server))
@@ -105,7 +105,7 @@ pub(crate) fn call(tool: &str) -> Call {
     }
 }
 
-/// A tool of any server. Arguments are not checked here.
+/// Returns a tool of any server. Arguments are not checked here.
 pub(crate) fn target(server: &crate::call::ServerName, tool: &str) -> CallTarget {
     let raw =
         Bytes::from(format!("{{\"name\":\"{tool}\",\"inputSchema\":{{\"type\":\"object\"}}}}"));
@@ -155,7 +155,7 @@ fn start(more: &str) -> (Arc<Server>, Config) {
 #[tokio::test]
 async fn a_server_at_rest_stays_at_rest_until_it_is_called() {
     let (server, config) = start("start = \"lazy\"\nidle_stop = \"100ms\"");
-    // Each of them requests a start; one start serves all.
+    // Each of them requests a start, but one start serves all.
     let (one, two, three) = tokio::join!(
         send(&server, &config, "echo"),
         send(&server, &config, "echo"),

@@ -1,4 +1,4 @@
-//! The answer of a service: a vector for each text.
+//! Response of the service: a vector for each text.
 
 use serde::Deserialize;
 
@@ -15,11 +15,12 @@ struct IndexedEmbedding {
     embedding: Vec<f32>,
 }
 
-/// The vectors of an answer, in the order of the texts. They may come in any order, if all of them have
-/// an `index`.
+/// Returns the vectors of a response, in the order of the texts. They may arrive in any order, if
+/// all of them have an `index`.
 ///
 /// # Errors
-/// [`EmbeddingFault::Malformed`], and [`EmbeddingFault::Count`] unless each text has exactly one vector.
+/// [`EmbeddingFault::Malformed`], and [`EmbeddingFault::Count`] unless each text has exactly one
+/// vector.
 pub(super) fn read_vectors(body: &[u8], expected: usize) -> Result<Vec<Vec<f32>>, EmbeddingFault> {
     let list: EmbeddingList =
         serde_json::from_slice(body).map_err(|_| EmbeddingFault::Malformed)?;

@@ -1,9 +1,10 @@
-//! A service that makes vectors of texts, with OpenAI's API for embeddings.
+//! A service that computes embeddings of texts, with OpenAI's embeddings API.
 //!
-//! It is sent what `[search.embeddings]` says it is sent: texts of definitions, and the queries of
-//! clients, with the configured headers and nothing else. Its URL is the operator's, unlike those that
-//! `outbound` asks; no redirect is followed. An answer is bounded in size and time, and nothing of it
-//! but numbers is used: no text of the service gets into a log, a fault or an answer to a client.
+//! The service receives only the data that `[search.embeddings]` documents: texts of definitions,
+//! and the queries of clients, with the configured headers. Unlike the URLs of `outbound`, its URL
+//! comes from the operator. No redirect is followed. A response is limited in size and time, and
+//! only its numbers are used: no text of the service gets into a log, a fault or a response to a
+//! client.
 
 mod answer;
 
@@ -25,59 +26,59 @@ use crate::text::error_chain;
 pub struct EmbeddingService {
     service: JsonService,
     model_name: String,
-    /// What every request asks for.
+    /// Number of dimensions in every request, if configured.
     asked_dimensions: Option<usize>,
-    /// The dimensions of all vectors; 0 until the first answer.
+    /// Number of dimensions of all vectors. 0 until the first response.
     dimensions: AtomicUsize,
     max_answer: usize,
 }
 
-/// Why there are no vectors. The texts have nothing of what was sent or answered.
+/// Reason that there are no vectors. The texts contain nothing from the request or the response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbeddingFault {
-    /// There is no connection, or it broke off.
+    /// The connection cannot be opened, or broke off.
     #[error("the service cannot be reached")]
     Unreachable,
-    /// There is no answer in time.
+    /// There is no response within the time limit.
     #[error("no answer within {after:?}")]
     Timeout {
-        /// The time.
+        /// The time limit.
         after: Duration,
     },
-    /// The answer is not 200.
+    /// The status of the response is not 200.
     #[error("the service answered {status}")]
     Status {
         /// The status.
         status: StatusCode,
     },
-    /// The answer is too large.
+    /// The response is too large.
     #[error("the answer has more than {limit} bytes")]
     TooLarge {
         /// `max_answer`.
         limit: usize,
     },
-    /// The answer is not a list of vectors.
+    /// The response is not a list of vectors.
     #[error("the answer is not a list of embeddings")]
     Malformed,
     /// There are too few vectors, or too many.
     #[error("expected {expected} vectors, found {found}")]
     Count {
-        /// How many texts were sent.
+        /// Number of texts in the request.
         expected: usize,
-        /// How many vectors came back.
+        /// Number of vectors in the response.
         found: usize,
     },
-    /// A vector has another length than it should.
+    /// A vector has an unexpected length.
     #[error("expected vectors of {expected} dimensions, found {found}")]
     Dimensions {
-        /// Those of the configuration, or of the first answer.
+        /// Dimensions in the configuration, or of the first response.
         expected: usize,
-        /// Those of this vector.
+        /// Dimensions of this vector.
         found: usize,
     },
 }
 
-/// The body of a request.
+/// Body of a request.
 #[derive(Serialize)]
 struct AskedEmbeddings<'a> {
     model: &'a str,
@@ -88,7 +89,8 @@ struct AskedEmbeddings<'a> {
 }
 
 impl EmbeddingFault {
-    /// Whether another request with fewer or other texts may succeed where one with so many did not.
+    /// Returns true if another request with fewer or other texts may succeed after one with `count`
+    /// texts failed.
     pub fn is_about_texts(&self, count: usize) -> bool {
         match self {
             Self::TooLarge { .. } => count > 1,
@@ -104,7 +106,8 @@ impl EmbeddingFault {
 }
 
 impl EmbeddingService {
-    /// The service of a configuration; `None` if that has a model instead.
+    /// Creates the service of a configuration. Returns `None` if the configuration has a local
+    /// model instead.
     pub fn from_config(config: &EmbeddingsConfig) -> Option<Self> {
         let (url, model_name) = config.url.clone().zip(config.model_name.clone())?;
         let mut headers = sensitive_headers(&config.headers);
@@ -118,15 +121,15 @@ impl EmbeddingService {
         })
     }
 
-    /// The number of dimensions of its vectors; `None` before the first answer.
+    /// Returns the number of dimensions of its vectors, or `None` before the first response.
     pub fn dimensions(&self) -> Option<usize> {
         Some(self.dimensions.load(Ordering::Relaxed)).filter(|known| *known > 0)
     }
 
-    /// Asks for the vectors of texts, in their order; `None` for one that has only zeros.
+    /// Requests the vectors of texts, in their order. Returns `None` for a vector with only zeros.
     ///
     /// # Errors
-    /// [`EmbeddingFault`] if there is no complete answer within `after`.
+    /// [`EmbeddingFault`] if there is no complete response within `after`.
     ///
     /// # Cancel safety
     /// Safe.
@@ -142,8 +145,8 @@ impl EmbeddingService {
         Ok(vectors.iter().map(|numbers| TextVector::from_numbers(numbers)).collect())
     }
 
-    /// Vectors of different lengths cannot be compared: the service has another model now, or the
-    /// configuration is wrong.
+    /// Refuses vectors of another length than before, which cannot be compared: the service has
+    /// changed its model, or the configuration is wrong.
     fn check_dimensions(&self, found: usize) -> Result<(), EmbeddingFault> {
         if !(1..=MAX_DIMENSIONS).contains(&found) {
             return Err(EmbeddingFault::Dimensions { expected: MAX_DIMENSIONS, found });
@@ -180,5 +183,5 @@ fn note_unreachable(error: &str) -> EmbeddingFault {
     EmbeddingFault::Unreachable
 }
 
-/// How many idle connections are kept.
+/// Maximum number of idle connections.
 const MOST_IDLE: usize = 8;

@@ -1,4 +1,4 @@
-//! Decides which requests of a login are passed on. Pure.
+//! Decides which requests of a login are forwarded. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,12 +16,12 @@ use super::LoginRelayFault;
 /// none is configured.
 ///
 /// # Errors
-/// [`LoginRelayFault`] says what is wrong.
+/// [`LoginRelayFault`] names the fault in the request.
 pub(super) fn check_authorization(
     request: &OauthParameters,
     client_id: Option<&str>,
 ) -> Result<(), LoginRelayFault> {
-    // A request object has parameters that are not seen here (RFC 9101, 5).
+    // A request object contains parameters that are not visible here (RFC 9101, 5).
     if let Some(name) = REQUEST_OBJECTS.into_iter().find(|name| request.has(name)) {
         return Err(LoginRelayFault::RequestObject { name });
     }
@@ -36,23 +36,23 @@ pub(super) fn check_authorization(
     }
     match request.find("redirect_uri") {
         Some(redirect) => check_redirect(redirect).map(drop),
-        // The user could not be asked about it.
+        // Without a redirect URI the user could not be asked for consent.
         None if client_id.is_some() => Err(LoginRelayFault::RedirectUri),
         None => Ok(()),
     }
 }
 
-/// Checks a token request (RFC 6749, 4.1.3, 4.4.2 and 6). Returns the `Authorization` header that goes
-/// with it.
+/// Checks a token request (RFC 6749, 4.1.3, 4.4.2 and 6). Returns the `Authorization` header to
+/// forward with it.
 ///
 /// # Errors
-/// [`LoginRelayFault`] says what is wrong.
+/// [`LoginRelayFault`] names the fault in the request.
 pub(super) fn check_token_request<'h>(
     form: &OauthParameters,
     headers: &'h HeaderMap,
     client_id: Option<&str>,
 ) -> Result<Option<&'h HeaderValue>, LoginRelayFault> {
-    // Any other grant would lend the gateway's address to those who guess passwords.
+    // Any other grant would lend the gateway's address to attackers who guess passwords.
     let grant = form.find("grant_type").filter(|grant| GRANTS.contains(grant));
     let grant = grant.ok_or(LoginRelayFault::Grant)?;
     if client_id.is_some() && grant == CLIENT_CREDENTIALS {
@@ -61,14 +61,15 @@ pub(super) fn check_token_request<'h>(
     let credentials = read_basic(headers)?;
     let has_secret = CLIENT_SECRETS.into_iter().any(|name| form.has(name));
     if let Some(basic) = &credentials {
-        // One way to authenticate at a time (RFC 6749, 2.3).
+        // Only one way to authenticate at a time (RFC 6749, 2.3).
         let is_other = form.find("client_id").is_some_and(|id| id != basic.id);
         if is_other || has_secret {
             return Err(LoginRelayFault::Client);
         }
     }
     match (client_id, &credentials) {
-        // The configured client has no secret: any is a guess, or another client's.
+        // The configured client has no secret, so any secret is a guess or belongs to another
+        // client.
         (Some(_), _) if has_secret => return Err(LoginRelayFault::Client),
         (Some(id), Some(basic)) if basic.id != id || basic.has_secret => {
             return Err(LoginRelayFault::Client);
@@ -82,7 +83,7 @@ pub(super) fn check_token_request<'h>(
     Ok(credentials.filter(|_| client_id.is_none()).map(|basic| basic.header))
 }
 
-/// Checks a redirect URI: a web page over HTTPS, a program of the user's machine, or a scheme that
+/// Checks a redirect URI: a web page over HTTPS, a program on the user's machine, or a scheme that
 /// belongs to a program.
 ///
 /// # Errors
@@ -109,7 +110,7 @@ fn check_client_id(
     }
 }
 
-/// The credentials of a client in `Authorization` (RFC 6749, 2.3.1).
+/// Credentials of a client in `Authorization` (RFC 6749, 2.3.1).
 struct BasicCredentials<'h> {
     header: &'h HeaderValue,
     id: String,
@@ -134,7 +135,7 @@ fn read_basic(headers: &HeaderMap) -> Result<Option<BasicCredentials<'_>>, Login
     }
 }
 
-/// Returns true for a text that a challenge or a verifier may be (RFC 7636, 4.1 and 4.2).
+/// Returns true for a text that is valid as a challenge or a verifier (RFC 7636, 4.1 and 4.2).
 fn is_pkce_text(text: &str) -> bool {
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (43..=128).contains(&text.len()) && text.bytes().all(is_unreserved)
@@ -142,13 +143,13 @@ fn is_pkce_text(text: &str) -> bool {
 
 const AUTHORIZATION_CODE: &str = "authorization_code";
 const CLIENT_CREDENTIALS: &str = "client_credentials";
-/// The grants of programs that log in for a person, and of those that are their own user.
+/// Grants of programs that log in for a person, and of programs that act for themselves.
 pub(super) const GRANTS: [&str; 3] = [AUTHORIZATION_CODE, "refresh_token", CLIENT_CREDENTIALS];
 const REQUEST_OBJECTS: [&str; 2] = ["request", "request_uri"];
-/// The members of a form by which a client authenticates (RFC 6749, 2.3.1; RFC 7521, 4.2).
+/// Members of a form by which a client authenticates (RFC 6749, 2.3.1; RFC 7521, 4.2).
 const CLIENT_SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
-/// The schemes that browsers execute or read themselves, and those of other services: no program
-/// waits for a login there.
+/// Schemes that browsers execute or read themselves, and those of other services. No program waits
+/// for a login there.
 const FOREIGN_SCHEMES: [&str; 22] = [
     "javascript",
     "data",
@@ -272,7 +273,7 @@ mod tests {
         };
         let refresh = "grant_type=refresh_token&refresh_token=r&client_id=c";
         assert!(matches!(check(Some("c"), refresh, None), Ok(false)));
-        // An empty secret is none, and needs no header.
+        // An empty secret counts as none, and needs no header.
         assert!(matches!(check(Some("c"), refresh, Some("c:")), Ok(false)));
         for basic in ["c:s", "other:", "other:s", "no colon"] {
             assert!(matches!(check(Some("c"), refresh, Some(basic)), Err(Client)), "{basic}");

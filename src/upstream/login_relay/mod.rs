@@ -1,13 +1,13 @@
-//! Logins of clients that are passed on, for authorization servers that do not know MCP.
+//! Forwarding of clients' logins, for authorization servers that do not support MCP.
 //!
-//! Such a server refuses `resource` (RFC 8707), or registers no clients (RFC 7591). Clients then take
-//! the gateway for their authorization server: it has metadata of its own, made of the server's, and
-//! passes on what they send to the authorization and token endpoints, without `resource`. A client
-//! that registers gets the id that is configured. Nothing is kept: the answer to an authorization
+//! Such a server refuses `resource` (RFC 8707), or registers no clients (RFC 7591). Clients then
+//! use the gateway as their authorization server. It publishes its own metadata, derived from the
+//! server's, and forwards requests to the authorization and token endpoints, without `resource`. A
+//! client that registers gets the configured id. No state is kept: the response to an authorization
 //! request goes from the authorization server straight to the client's redirect URI, which is
-//! checked there, and the tokens are the server's own. `checks` decides which requests are passed on,
-//! and each is written anew from the parameters that were checked. `credentials` differs: there the
-//! gateway itself logs in at servers.
+//! checked there, and the tokens are the server's own. `checks` decides which requests are
+//! forwarded, and each is written anew from the checked parameters. `credentials` differs: there
+//! the gateway itself logs in at servers.
 
 mod checks;
 
@@ -41,18 +41,18 @@ use super::outbound::{OutboundAnswer, OutboundClient, OutboundFault, OutboundReq
 
 use checks::{GRANTS, check_authorization, check_redirect, check_token_request};
 
-/// The relays of a configuration: one for each issuer whose logins the gateway passes on.
+/// Relays of a configuration: one for each issuer with forwarded logins.
 #[derive(Default)]
 pub struct LoginRelays(Vec<Arc<LoginRelay>>);
 
-/// Passes the logins of clients on to one authorization server.
+/// Forwards the logins of clients to one authorization server.
 pub struct LoginRelay {
     settings: RelaySettings,
     outbound: OutboundClient,
     metadata: Mutex<Option<FetchedMetadata>>,
-    /// Why the last fetch of the metadata failed, if it did.
+    /// Fault of the last fetch of the metadata, if it failed.
     fault: ArcSwapOption<LoginFault>,
-    /// The requests to the authorization server that are under way, by address.
+    /// Requests to the authorization server in progress, by address.
     places: Arc<SharedAmount>,
 }
 
@@ -64,50 +64,51 @@ struct RelaySettings {
     client_id: Option<String>,
     drop_resource: bool,
     ca: Option<PathBuf>,
-    /// How long its metadata is used.
+    /// Time for which its metadata is used.
     refresh: Duration,
 }
 
-/// The metadata of the authorization server, or why there is none.
+/// Metadata of the authorization server, or the reason that there is none.
 struct FetchedMetadata {
     fetched: Result<Arc<ServerDocument>, Arc<LoginFault>>,
-    /// When it was fetched.
+    /// Time of the fetch.
     at: Instant,
 }
 
-/// What the authorization server says of itself.
+/// Metadata that the authorization server publishes.
 struct ServerDocument {
     authorization_endpoint: Url,
     token_endpoint: Url,
     members: Map<String, Value>,
 }
 
-/// Why a login is not passed on.
+/// Reason that a login is not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginRelayFault {
-    /// The metadata of the authorization server cannot be had.
+    /// The metadata of the authorization server is not available.
     #[error("the authorization server cannot be used")]
     Metadata(#[source] Arc<LoginFault>),
-    /// The authorization server does not answer.
+    /// The authorization server does not respond.
     #[error("the authorization server does not answer")]
     Outbound(#[from] OutboundFault),
-    /// Too many requests to the authorization server are under way.
+    /// Too many requests to the authorization server are in progress.
     #[error("too many logins are under way, the limit is {limit}: try again later")]
     Busy {
-        /// How many may be.
+        /// Maximum number of such requests.
         limit: usize,
     },
-    /// The form has another grant than those that are passed on.
+    /// Grants of this type are not forwarded.
     #[error(
         "the grant type is not one of authorization_code, refresh_token and client_credentials"
     )]
     Grant,
-    /// The request is of another client than the one that is configured, or has credentials of one.
+    /// The request comes from a client other than the configured one, or has credentials of
+    /// another.
     #[error(
         "the client is not the one that is registered for this gateway, or its credentials are not"
     )]
     Client,
-    /// A grant for clients with a secret, and the configured one has none.
+    /// The grant is for clients with a secret, but the configured one has none.
     #[error(
         "the grant type client_credentials needs a client with a secret, and this one is public"
     )]
@@ -115,22 +116,22 @@ pub enum LoginRelayFault {
     /// The request can be read in more than one way.
     #[error(transparent)]
     Parameters(#[from] ParameterFault),
-    /// Parameters in a form that cannot be checked.
+    /// Parameters in this form cannot be checked.
     #[error("`{name}` is not supported: send the parameters themselves")]
     RequestObject {
         /// The parameter.
         name: &'static str,
     },
-    /// Another response type than codes.
+    /// The response type is not `code`.
     #[error("the response type is not `code`")]
     ResponseType,
-    /// A login without PKCE, or with another method than S256.
+    /// The login lacks PKCE, or uses a method other than S256.
     #[error(
         "PKCE with S256 is required: send `code_challenge` and `code_challenge_method=S256`, and \
          `code_verifier` with the code"
     )]
     Pkce,
-    /// A redirect URI that no client has.
+    /// No client may have this redirect URI.
     #[error(
         "expected a `redirect_uri` with https, with http on this machine, or with the scheme of a \
          program, and without a fragment"
@@ -141,54 +142,54 @@ pub enum LoginRelayFault {
     RedirectUris,
 }
 
-/// An authorization request that may go on.
+/// An authorization request that may continue.
 pub struct PassedAuthorization {
     /// The next page of the browser.
     pub url: Url,
-    /// The consent that the user has to give first; `None` if the client is registered at the authorization
-    /// server, which asks.
+    /// Consent that the user has to give first. `None` if the client is registered at the
+    /// authorization server, which requests consent itself.
     pub consent: Option<LoginConsent>,
 }
 
-/// The use of the configured client by one of the programs that share it (MCP 2026-07-28,
+/// Use of the configured client by one of the programs that share it (MCP 2026-07-28,
 /// Authorization, "Confused Deputy Problem").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginConsent {
-    /// The id that all programs use.
+    /// Id that all programs use.
     pub client_id: String,
-    /// The receiver of the code: it tells the programs apart.
+    /// Receiver of the code, which distinguishes the programs.
     pub redirect: String,
-    /// The requested scopes, with spaces in between.
+    /// Requested scopes, separated by spaces.
     pub scopes: String,
 }
 
-/// The sender of a token request.
+/// Sender of a token request.
 #[derive(Debug, Clone, Copy)]
 pub struct FormSender<'a> {
-    /// The headers of the request.
+    /// Headers of the request.
     pub headers: &'a HeaderMap,
-    /// The address that it comes from.
+    /// Address of the sender.
     pub address: IpAddr,
 }
 
-/// The answer of the authorization server's token endpoint.
+/// Response of the authorization server's token endpoint.
 pub struct RelayedAnswer {
     /// Its status.
     pub status: StatusCode,
-    /// What its body is.
+    /// Media type of the body.
     pub content_type: Option<HeaderValue>,
     /// Its body.
     pub body: Bytes,
 }
 
 impl RelayedAnswer {
-    /// Returns true if the authorization server has refused a code, a refresh token or a client:
-    /// the request may have been a guess.
+    /// Returns true if the authorization server has refused a code, a refresh token or a client, so
+    /// that the request may have been a guess.
     pub fn is_refusal_of_guess(&self) -> bool {
         let is_refused = |body: &Bytes| {
             let answer: Option<Value> = serde_json::from_slice(body).ok();
             let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
-            // An answer that cannot be read may be any refusal.
+            // An unreadable response may be any refusal.
             error.is_none_or(|error| GUESS_ERRORS.contains(&error))
         };
         self.status == StatusCode::UNAUTHORIZED
@@ -204,7 +205,7 @@ impl LoginRelayFault {
 }
 
 impl LoginRelays {
-    /// The relays of a configuration. Those of `before` that have the same settings stay.
+    /// Creates the relays of a configuration. Keeps relays of `before` with the same settings.
     pub fn new(config: &Config, before: &Self) -> Self {
         let relayed = config.issuers.iter().filter(|issuer| issuer.relays_logins());
         let relays = relayed.map(|issuer| {
@@ -215,12 +216,12 @@ impl LoginRelays {
         Self(relays.collect())
     }
 
-    /// The relay of an issuer.
+    /// Returns the relay of an issuer.
     pub fn find(&self, issuer: &str) -> Option<&Arc<LoginRelay>> {
         self.0.iter().find(|relay| relay.settings.issuer.as_str() == issuer)
     }
 
-    /// Whether no login is passed on.
+    /// Returns true if no login is forwarded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -247,20 +248,21 @@ impl LoginRelay {
         Self { settings, outbound, metadata, fault, places: Arc::default() }
     }
 
-    /// The name of the issuer.
+    /// Returns the name of the issuer.
     pub fn issuer(&self) -> &IssuerName {
         &self.settings.issuer
     }
 
-    /// Why logins cannot be passed on, as far as was tried.
+    /// Returns the fault that prevents forwarding, as of the last attempt.
     pub fn fault(&self) -> Option<Arc<LoginFault>> {
         self.fault.load_full()
     }
 
-    /// The metadata of the gateway as an authorization server (RFC 8414, 2) whose issuer is `own`.
+    /// Returns the metadata of the gateway as an authorization server (RFC 8414, 2) with the issuer
+    /// `own`.
     ///
     /// # Errors
-    /// [`LoginRelayFault`] if that of the authorization server cannot be had.
+    /// [`LoginRelayFault`] if the metadata of the authorization server is not available.
     pub async fn metadata(&self, own: &str) -> Result<Value, LoginRelayFault> {
         let server = self.server_document().await?;
         let mut document: Map<String, Value> = COPIED_MEMBERS
@@ -271,11 +273,12 @@ impl LoginRelay {
         set("issuer", own.into());
         set("authorization_endpoint", format!("{own}/authorize").into());
         set("token_endpoint", format!("{own}/token").into());
-        // Servers with PKCE need not say so, and clients of MCP log in nowhere else.
+        // Servers with PKCE do not have to announce it, but MCP clients log in only at servers that
+        // do.
         if !server.members.contains_key(PKCE_METHODS) {
             set(PKCE_METHODS, json!(["S256"]));
         }
-        // What is not passed on is not offered.
+        // Only the supported types and grants are announced.
         set("response_types_supported", json!(["code"]));
         let is_public = self.settings.client_id.is_some();
         let grants =
@@ -288,17 +291,17 @@ impl LoginRelay {
         if is_public {
             set("registration_endpoint", format!("{own}/register").into());
             set("token_endpoint_auth_methods_supported", json!(["none"]));
-            // A client with an id of its own is unknown there as well.
+            // The authorization server does not know a client with its own id either.
             document.remove(DOCUMENT_CLIENTS);
         }
         Ok(document.into())
     }
 
-    /// Checks an authorization request (RFC 6749, 4.1.1) that has this query.
+    /// Checks an authorization request (RFC 6749, 4.1.1) with this query.
     ///
     /// # Errors
-    /// [`LoginRelayFault`] if it is not passed on, or if the metadata of the authorization server
-    /// cannot be had.
+    /// [`LoginRelayFault`] if it is not forwarded, or if the metadata of the authorization server
+    /// is not available.
     pub async fn pass_authorization(
         &self,
         query: &str,
@@ -324,11 +327,11 @@ impl LoginRelay {
         Ok(PassedAuthorization { url, consent })
     }
 
-    /// Passes a token request on (RFC 6749, 4.1.3 and 6), and its answer back.
+    /// Forwards a token request (RFC 6749, 4.1.3 and 6), and returns its response.
     ///
     /// # Errors
-    /// [`LoginRelayFault`] if it is not passed on, or has no answer. A refusal of the authorization
-    /// server is an answer.
+    /// [`LoginRelayFault`] if it is not forwarded, or has no response. A refusal of the
+    /// authorization server is a response.
     pub async fn send_form(
         &self,
         form: &str,
@@ -356,8 +359,8 @@ impl LoginRelay {
         Ok(RelayedAnswer { status, content_type: headers.remove(CONTENT_TYPE), body })
     }
 
-    /// Registers a client (RFC 7591, 3.2): it gets the configured id. `None` if there is none, and
-    /// clients register at the authorization server.
+    /// Registers a client (RFC 7591, 3.2), which gets the configured id. Returns `None` if no id is
+    /// configured, so that clients register at the authorization server.
     ///
     /// # Errors
     /// [`LoginRelayFault::RedirectUris`].
@@ -390,8 +393,8 @@ impl LoginRelay {
         }
     }
 
-    /// What the authorization server says of itself, fetched when it is not known. Requests that come
-    /// meanwhile wait for the same fetch.
+    /// Returns the authorization server's metadata, and fetches it if it is not known. Requests
+    /// that arrive meanwhile wait for the same fetch.
     async fn server_document(&self) -> Result<Arc<ServerDocument>, LoginRelayFault> {
         let mut known = self.metadata.lock().await;
         let now = clock::now();
@@ -447,7 +450,7 @@ struct RegistrationRequest {
     client_name: Option<String>,
 }
 
-/// The members of the authorization server's metadata that hold for the gateway as well.
+/// Members of the authorization server's metadata that are valid for the gateway as well.
 const COPIED_MEMBERS: [&str; 8] = [
     "scopes_supported",
     "response_modes_supported",
@@ -462,9 +465,10 @@ const PKCE_METHODS: &str = "code_challenge_methods_supported";
 const DOCUMENT_CLIENTS: &str = "client_id_metadata_document_supported";
 const ISS_IN_ANSWERS: &str = "authorization_response_iss_parameter_supported";
 const GRANT_TYPES: &str = "grant_types_supported";
-/// The errors of a token endpoint that a wrong code, token or client has (RFC 6749, 5.2).
+/// Errors of a token endpoint for a wrong code, token or client (RFC 6749, 5.2).
 const GUESS_ERRORS: [&str; 3] = ["invalid_grant", "invalid_client", "unauthorized_client"];
-/// The most requests to one authorization server at a time: of all addresses, and of each.
+/// Maximum number of simultaneous requests to one authorization server: from all addresses, and
+/// from each.
 const REQUEST_BOUNDS: ShareBounds = ShareBounds { all: 64, each: 16 };
-/// How long a failed fetch is not tried again.
+/// Time before a failed fetch is repeated.
 const FAULT_TIME: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Which addresses are not on the public internet, by the registries of special-purpose addresses
-//! (RFC 6890; IANA, IPv4 and IPv6 Special-Purpose Address Registry).
+//! Detection of addresses that are not on the public internet, by the registries of special-purpose
+//! addresses (RFC 6890; IANA, IPv4 and IPv6 Special-Purpose Address Registry).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,8 +12,8 @@ pub(super) struct SpecialRange {
     pub(super) kind: &'static str,
 }
 
-/// The range that an address is in; `None` if it is public. An IPv4 address within an IPv6 one is
-/// judged as such.
+/// Returns the range that contains an address, or `None` if the address is public. An IPv4 address
+/// within an IPv6 one is judged as an IPv4 address.
 pub(super) fn find_special_range(address: IpAddr) -> Option<SpecialRange> {
     match address {
         IpAddr::V4(address) => special_v4(address),
@@ -36,8 +36,8 @@ fn special_v6(address: Ipv6Addr) -> Option<SpecialRange> {
     Some(SpecialRange { range: (*range).into(), kind })
 }
 
-/// The IPv4 address that packets to an IPv6 address reach (RFC 4291, 2.5.5.2; RFC 6052, 2.1; RFC
-/// 3056, 2).
+/// Returns the IPv4 address that packets to an IPv6 address reach (RFC 4291, 2.5.5.2; RFC 6052,
+/// 2.1; RFC 3056, 2).
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., a, b, c, d] = address.octets();
     if address.to_ipv4_mapped().is_some() || TRANSLATED.contains(&address) {
@@ -83,9 +83,9 @@ const SPECIAL_V6: [(Ipv6Net, &str); 7] = [
     (v6([0x3fff, 0], 20), DOCUMENTATION),
 ];
 
-/// All public IPv6 addresses are in here.
+/// Range that contains all public IPv6 addresses.
 const GLOBAL_UNICAST: Ipv6Net = v6([0x2000, 0], 3);
-/// What is in no other range.
+/// Range of all addresses that are in no other range.
 const UNASSIGNED: (Ipv6Net, &str) = (v6([0, 0], 0), RESERVED);
 const TRANSLATED: Ipv6Net = v6([0x64, 0xff9b], 96);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0], 16);
@@ -94,7 +94,7 @@ const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)
 }
 
-/// A range that its first two groups tell apart.
+/// Creates a range that its first two groups determine.
 const fn v6([first, second]: [u16; 2], bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), bits)
 }

@@ -1,4 +1,4 @@
-//! Decides which hosts and addresses a URL that was learned at run time may lead to.
+//! Decides which hosts and addresses are allowed for URLs that were learned at run time.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use crate::upstream::transport::http::resolver::AddressRule;
 
 use super::address::{SpecialRange, find_special_range};
 
-/// How to permit an address that is refused.
+/// Setting that would permit a refused address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::upstream) enum Remedy {
-    /// By the server's setting.
+    /// The server's setting.
     #[default]
     AllowAddress,
-    /// By a URL in the issuer's settings, instead of the one that its metadata names.
+    /// A URL in the issuer's settings, instead of the one in its metadata.
     SetJwksUrl,
-    /// By the issuer's own URL.
+    /// The issuer's own URL.
     NameIssuer,
 }
 
@@ -37,14 +37,14 @@ impl Remedy {
 /// configuration names it: a server on this machine can reach it without the gateway.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OutboundGuard {
-    /// Of the URLs in the configuration, which may be asked wherever they are.
+    /// Origins of the URLs in the configuration. Requests to them are allowed at any address.
     trusted: Vec<Origin>,
     allowed: Vec<IpNet>,
     allows_own_machine: bool,
     remedy: Remedy,
 }
 
-/// An address that a URL learned at run time may not lead to.
+/// An address that a URL learned at run time may not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its host has the {} address {address}, of {}, which the configuration does not allow: {}",
@@ -57,7 +57,7 @@ pub(super) struct AddressRefusal {
 }
 
 impl OutboundGuard {
-    /// A guard beside a configuration that names these URLs, and allows these addresses.
+    /// Creates a guard for a configuration that names these URLs and allows these addresses.
     pub(super) fn new<'a>(
         configured: impl IntoIterator<Item = &'a Url>,
         (allowed, remedy): (&[IpNet], Remedy),
@@ -70,12 +70,12 @@ impl OutboundGuard {
         guard
     }
 
-    /// Whether the configuration names the URL's host.
+    /// Returns true if the configuration names the URL's origin.
     pub(super) fn trusts(&self, url: &Url) -> bool {
         self.trusted.contains(&url.origin())
     }
 
-    /// Checks the host of a URL that the configuration does not name, if that is an address.
+    /// Checks the host of a URL that the configuration does not name, if the host is an address.
     ///
     /// # Errors
     /// [`AddressRefusal`].

@@ -1,11 +1,11 @@
 //! Requests to URLs that are learned at run time: metadata, registration, token endpoints.
 //!
-//! A URL of the configuration is trusted; one that a server or an authorization server names is not.
-//! Every such URL goes through [`OutboundClient::send`], the only place that decides whether it may
-//! be asked: HTTPS, or HTTP of this machine; no private address, unless it is allowed
-//! ([`OutboundGuard`]), and the connection goes to the address that was checked; no redirect to
-//! another origin; bounded in size and time. `transport` differs: it talks to the server that the
-//! configuration names.
+//! A URL in the configuration is trusted. One that a server or an authorization server names is
+//! not. Every such URL goes through [`OutboundClient::send`], the only place that decides if a
+//! request to it is allowed. It must use HTTPS, or HTTP on this machine. It must not lead to a
+//! private address, unless that is allowed ([`OutboundGuard`]), and the connection goes to the
+//! address that was checked. Redirects to another origin are refused, and size and time are
+//! limited. `transport` differs: it talks to the server that the configuration names.
 
 mod address;
 mod guard;
@@ -47,7 +47,7 @@ pub(in crate::upstream) struct OutboundRequest<'a> {
     pub(in crate::upstream) body: Bytes,
 }
 
-/// The answer to a request, with its whole body.
+/// The response to a request, with its whole body.
 #[derive(Debug)]
 pub(in crate::upstream) struct OutboundAnswer {
     pub(in crate::upstream) status: StatusCode,
@@ -55,17 +55,17 @@ pub(in crate::upstream) struct OutboundAnswer {
     pub(in crate::upstream) body: Bytes,
 }
 
-/// Why there is no answer from a URL that was learned at run time. The texts name the URL without
-/// its query, which may hold a secret, and never a body.
+/// Reason that there is no response from a URL that was learned at run time. The texts name the URL
+/// without its query, which may contain a secret, and never contain a body.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OutboundFault {
-    /// The URL is not one that the gateway may ask.
+    /// The gateway may not send requests to the URL.
     #[error("{url} is not asked: it is neither HTTPS nor HTTP of this machine")]
     Unsafe {
         /// The URL.
         url: String,
     },
-    /// The URL leads to an address that it may not lead to.
+    /// The URL leads to an address that is not allowed.
     #[error("{url} is not asked: {reason}")]
     Address {
         /// The URL.
@@ -78,7 +78,7 @@ pub enum OutboundFault {
     Request {
         /// The URL.
         url: String,
-        /// What happened.
+        /// The fault of the request.
         source: Box<UpstreamError>,
     },
     /// The body cannot be read.
@@ -86,13 +86,13 @@ pub enum OutboundFault {
     Body {
         /// The URL.
         url: String,
-        /// What happened.
+        /// The fault of the body.
         source: Box<UpstreamError>,
     },
     /// The certificates cannot be read.
     #[error("the certificates cannot be read")]
     Files(#[source] std::sync::Arc<ReadError>),
-    /// There is no answer in time.
+    /// There is no response within the time limit.
     #[error("no response from {url} within {}s", REQUEST_TIME.as_secs())]
     Timeout {
         /// The URL.
@@ -101,7 +101,7 @@ pub enum OutboundFault {
 }
 
 impl OutboundFault {
-    /// The same fault without these secrets in what it quotes of a response.
+    /// Returns the same fault without these secrets in its quotes of a response.
     #[must_use]
     pub(in crate::upstream) fn without(mut self, secrets: &ServerSecrets) -> Self {
         if let Self::Request { source, .. } | Self::Body { source, .. } = &mut self {
@@ -112,9 +112,8 @@ impl OutboundFault {
 }
 
 impl OutboundClient {
-    /// A client that trusts these CA certificates besides the system's, beside a configuration that
-    /// names the URLs `configured`, and allows URLs that others name to lead to the addresses
-    /// `allowed`.
+    /// Creates a client that trusts these CA certificates besides the system's. `configured` are
+    /// the URLs in the configuration. `allowed` are the addresses to which other URLs may lead.
     pub(in crate::upstream) fn new<'a>(
         ca: Option<PathBuf>,
         configured: impl IntoIterator<Item = &'a Url>,
@@ -124,11 +123,11 @@ impl OutboundClient {
         Self { ca, files: FileReader::default(), guard }
     }
 
-    /// Sends a request, and reads the whole answer.
+    /// Sends a request, and reads the whole response.
     ///
     /// # Errors
-    /// [`OutboundFault`] if the URL may not be asked, or if there is no answer within the bounds of
-    /// time and size. An HTTP error status is an answer.
+    /// [`OutboundFault`] if requests to the URL are not allowed, or if there is no response within
+    /// the limits of time and size. An HTTP error status is a response.
     pub(in crate::upstream) async fn send(
         &self,
         request: OutboundRequest<'_>,
@@ -180,7 +179,7 @@ impl OutboundClient {
     }
 }
 
-/// A URL without its query, which may hold a secret.
+/// Returns a URL without its query, which may contain a secret.
 pub(in crate::upstream) fn shown_url(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
@@ -188,16 +187,16 @@ pub(in crate::upstream) fn shown_url(url: &Url) -> String {
     shown.into()
 }
 
-/// Returns the JSON object that a body begins, without a byte order mark; `None` if it is anything else,
-/// such as the page that some servers answer every path with.
+/// Returns the JSON object at the beginning of a body, without a byte order mark. Returns `None`
+/// for any other body, such as the page that some servers return for every path.
 pub(in crate::upstream) fn json_object(body: &Bytes) -> Option<Bytes> {
     let body = body.slice_ref(skip_byte_order_mark(body));
     body.trim_ascii_start().starts_with(b"{").then_some(body)
 }
 
-/// The largest answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 256 << 10;
-/// How long connecting may take, and a request together with its answer.
+/// Time limit for connecting, and for a request together with its response.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 const REQUEST_TIME: Duration = Duration::from_secs(15);
 

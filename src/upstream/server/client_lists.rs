@@ -1,4 +1,4 @@
-//! Requests the lists that a server has for clients like the one that asks.
+//! Requests a server's lists on behalf of particular clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,10 @@ use crate::upstream::owner::{ClientDeclaration, InstanceKey};
 use crate::upstream::supervisor::state::LifeState;
 
 impl Server {
-    /// Requests the lists for clients like this one, if they are due, without
-    /// waiting, and on the account of the client that asks. The
-    /// returned future waits until the server has answered or failed for the
-    /// first time; it is ready at once if there is no server to ask, or if the
-    /// client has asked for too many lists. The caller bounds the time.
+    /// Requests the lists for clients like this one, if they are due, without waiting. The request
+    /// counts for this client. The returned future waits until the server has responded or failed
+    /// for the first time. It is ready at once if there is no server to ask, or if the client has
+    /// requested too many lists. The caller sets a time limit.
     pub fn list_on_behalf(
         &self,
         context: &Context,
@@ -40,7 +39,7 @@ impl Server {
             Some((told, standing))
         });
         let kin = Arc::clone(&self.kin);
-        // Until the server is ready its clients have the lists of an earlier run.
+        // Until the server is ready, its clients have the lists of an earlier run.
         let waits = !kin.lists.is_restored();
         async move {
             if waits && let Some((told, ListFreshness::New)) = asked {
@@ -49,8 +48,9 @@ impl Server {
         }
     }
 
-    /// What the server is told of these clients; `None` if it is no more than of
-    /// all, or if its version is unknown and they have no account by which to learn it.
+    /// Returns the declaration of these clients to the server. Returns `None` if it is the same as
+    /// for all clients, or if the server's version is unknown and they have no account with which
+    /// to detect it.
     pub(super) fn told(
         &self,
         era: Era,
@@ -74,8 +74,8 @@ impl Server {
         (is_special && may_differ).then_some(told)
     }
 
-    /// Records that a client asks for a list; returns its state, or `None` if
-    /// there is no room for another one of this client's.
+    /// Records a client's request for a list. Returns the list's state, or `None` if there is no
+    /// room for another list of this client.
     pub(super) fn ask_for_list(
         &self,
         told: &ClientDeclaration,
@@ -125,5 +125,5 @@ impl Server {
     }
 }
 
-/// The shortest time between two refreshes of a list for clients.
+/// Minimum time between two refreshes of a list for clients.
 pub(super) const LEAST_FRESH: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! A server that asks for a login, as the rest of the gateway sees it.
+//! A server that requires a login, as the rest of the gateway sees it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::upstream::supervisor::state::LifeState;
 use super::Server;
 
 impl Server {
-    /// Where the operator logs in to the server, if it asks for that.
+    /// Returns the URL at which the operator logs in to the server, if it requires a login.
     pub(super) fn operator_link(&self) -> Option<Arc<str>> {
         let authorizer = self.kin.authorizer.as_ref()?;
         authorizer.open_login(&GrantOwner::Gateway).map(|demand| demand.link)
     }
 
-    /// The server as a connection of this owner; `None` if it has no OAuth, or if it is not for the
-    /// owner to log in.
+    /// Returns the server as a connection of this owner, or `None` if it has no OAuth, or if this
+    /// owner cannot log in to it.
     pub fn connection(&self, owner: &GrantOwner) -> Option<Connection> {
         self.kin.authorizer.as_ref()?.connection(owner)
     }
 
-    /// Has the connections of this owner show the server, if it is for the owner to log in.
+    /// Shows the server among the owner's connections, if the owner can log in to it.
     pub fn offer_connection(&self, owner: &GrantOwner) {
         if let Some(authorizer) = &self.kin.authorizer {
             authorizer.offer_connection(owner);
         }
     }
 
-    /// The link by which an owner logs in, who asks from this address.
+    /// Returns the link by which an owner logs in. The request comes from this address.
     ///
     /// # Errors
     /// [`LoginFault`] if there can be no login.
@@ -60,14 +60,14 @@ impl Server {
         }
     }
 
-    /// The failure of a call to a server that has no list for its client yet, because it asks for a
-    /// login; `None` if it does not, or if the client has logged in.
+    /// Returns the failure of a call to a server that has no list for its client yet, because it
+    /// requires a login. Returns `None` if it does not, or if the client has logged in.
     pub async fn login_failure(&self, context: &Context) -> Option<Failure> {
         let authorizer = self.kin.authorizer.as_ref()?;
         if self.list().is_some() || authorizer.has_account(&context.principal) {
             return None;
         }
-        // After a login that came to nothing, the next start makes another link.
+        // After a failed login, the next start creates another link.
         let mut state = self.main.state.subscribe();
         let has_link = || authorizer.open_login(&GrantOwner::Gateway).is_some();
         let is_settled = |state: &LifeState| match state {
@@ -88,8 +88,8 @@ impl Server {
         Some(fault.into_failure(self.name(), &self.kin.config.secrets))
     }
 
-    /// Waits for the login that a client was asked for, and then for the server's list, within a
-    /// limit. Returns at once if there is nothing to wait for.
+    /// Waits for the client's pending login, and then for the server's list, within a time limit.
+    /// Returns at once if there is nothing to wait for.
     pub async fn await_login(&self, context: &Context, patience: Duration) {
         let Some(authorizer) = &self.kin.authorizer else { return };
         authorizer.await_login(&authorizer.owner_of(Some(&context.principal)), patience).await;
@@ -111,5 +111,5 @@ impl Server {
     }
 }
 
-/// How long a call waits for a link to log in by.
+/// Time that a call waits for a link to log in by.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);

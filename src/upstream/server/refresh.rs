@@ -1,4 +1,4 @@
-//! Lists a server anew when an operator asks for it.
+//! Lists a server again for an operator.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::Server;
 use crate::upstream::owner::ClientDeclaration;
 use crate::upstream::supervisor::state::LifeState;
 
-/// Why a server was not listed anew.
+/// Reason that a server was not listed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
     /// It is marked as failed, or stopped.
@@ -28,24 +28,24 @@ pub enum RefreshError {
         /// Its `start_timeout`.
         after: Duration,
     },
-    /// It could not list; the log has the reason.
+    /// It could not list. The log has the reason.
     #[error("the server could not be listed")]
     Listing,
 }
 
-/// How the elements of one kind differ from before, by native names and URIs, sorted.
+/// Changes of the elements of one kind, by native names and URIs, sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ElementChanges {
     /// New elements.
     pub added: Vec<String>,
-    /// Elements that are gone.
+    /// Removed elements.
     pub removed: Vec<String>,
     /// Elements with another definition.
     pub changed: Vec<String>,
 }
 
 impl ElementChanges {
-    /// Whether nothing differs.
+    /// Returns true if nothing differs.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
@@ -81,20 +81,20 @@ impl ElementChanges {
     }
 }
 
-/// The lists that are requested anew.
+/// The lists to request again.
 struct RefreshPlan {
-    /// Whether the list for all clients is.
+    /// True if they include the list for all clients.
     base: bool,
     /// Lists for declarations of clients.
     own: Vec<ClientDeclaration>,
 }
 
 impl Server {
-    /// Requests the lists that these clients have, or all lists of the server, and waits until it has
-    /// returned them; returns how they differ from before. A server that is idle is started.
+    /// Requests the lists that these clients have, or all lists of the server, and waits until it
+    /// has returned them. Returns the changes. A server that is idle is started.
     ///
     /// # Errors
-    /// [`RefreshError`], after `start_timeout` at the latest; the previous lists stay.
+    /// [`RefreshError`], after `start_timeout` at the latest. The previous lists stay.
     pub async fn refresh(
         &self,
         clients: Option<&[Arc<Client>]>,
