@@ -1,9 +1,9 @@
-//! A minimal bridge from HTTP to a child process: it writes the line, and takes
-//! the next line as the answer. This program runs itself in another role, so
-//! that the bridge's CPU time is measured separately.
+//! A minimal bridge from HTTP to a child process: it writes the line, and takes the next line as
+//! the answer. This program runs itself in another role, so that the bridge's CPU time is measured
+//! separately.
 //!
-//! The mock server answers in the order of the requests; nothing else matches
-//! an answer to its request.
+//! The mock server answers in the order of the requests; the order alone matches an answer to its
+//! request.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ use trunkline::codec::body::collect;
 /// Runs this program as the bridge to the program that follows.
 pub const OPTION: &str = "--bridge";
 
-/// The child, and the requests that wait for it.
+/// The child, and the requests that wait for its answers.
 struct Lines {
     input: tokio::sync::Mutex<ChildStdin>,
     waiting: Mutex<VecDeque<oneshot::Sender<Bytes>>>,

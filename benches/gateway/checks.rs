@@ -1,5 +1,5 @@
-//! What each check costs, and each kind of credential: user instructions per call of a Modern
-//! client, with one after the other switched on, and with all checks together.
+//! The cost of each check, and of each kind of credential: user instructions per call of a Modern
+//! client, with the checks switched on one by one, and with all of them together.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::plan::{BASICS, servers};
 use crate::process::Process;
 use crate::tokens::ProtectedMock;
 
-/// A configuration whose calls are counted.
+/// A configuration for which the instructions of calls are counted.
 struct CheckedWay {
     name: &'static str,
-    /// What the configuration has besides the servers.
+    /// Text of the configuration besides the servers.
     text: String,
-    /// What each of the servers has besides its address.
+    /// Settings of each server besides its address.
     of_servers: &'static str,
     /// The key or token of the client.
     credential: Option<String>,
@@ -43,7 +43,7 @@ pub async fn count() {
     println!("| {} | {own} | {:.3} |", way.name, own as f64 / plain.unwrap_or(own) as f64);
 }
 
-/// The name and the instructions of a call that passes all checks.
+/// Returns the name and the instructions of a call that passes all checks.
 pub async fn count_all(mock: &Url) -> (String, u64) {
     let folder = tempfile::tempdir().unwrap();
     let all = ways(folder.path()).pop().unwrap();
@@ -53,7 +53,8 @@ pub async fn count_all(mock: &Url) -> (String, u64) {
 impl CheckedWay {
     async fn count(&self, mock: &Url) -> u64 {
         let text = format!("{BASICS}{}{}", servers(mock, self.of_servers), self.text);
-        // As behind a name of its own: without it, the URL is read from each request.
+        // As behind a host name of its own: without `public_url`, the URL is read from each
+        // request.
         let text = text.replacen("[gateway]\n", &format!("[gateway]\n{PUBLIC_URL}"), 1);
         let count = Count::new(&self.name.replace(' ', "-"));
         let scratch = tempfile::tempdir().unwrap();
@@ -109,7 +110,7 @@ fn ways(folder: &Path) -> Vec<CheckedWay> {
     ]
 }
 
-/// The table of an issuer, and a token of it.
+/// Returns the table of an issuer, and a token of it.
 fn issue_token(folder: &Path) -> (String, String) {
     let scheme = &ECDSA_P256_SHA256_FIXED_SIGNING;
     let pair = EcdsaKeyPair::generate_pkcs8(scheme, &SystemRandom::new()).unwrap();
@@ -132,10 +133,10 @@ fn issue_token(folder: &Path) -> (String, String) {
     (text, token)
 }
 
-/// The name of all checks together, with a rule that is settled before a call.
+/// Name of all checks together, with a rule that is settled before a call.
 const ALL_SETTLED: &str =
     "token, rate, a rule in CEL about the caller and the tool, arguments and audit log";
-/// The name of all checks together.
+/// Name of all checks together.
 pub const ALL: &str = "token, rate, CEL rule and audit log";
 const PUBLIC_URL: &str = "public_url = \"https://mcp.example.com\"\n";
 const ISSUER: &str = "https://login.example.com";

@@ -1,17 +1,18 @@
 //! The gate: no change affects the cost of a call without a documented reason.
 //!
-//! `instructions.toml` has the instructions per call of every measured path, and why each last
-//! changed: the gateway between the eras, in front of a child process, with an API key, with few
-//! and many tools, and with all checks switched on; and both bare proxies. A figure that changes by
-//! more than [`TOLERANCE`] fails, in both directions and for the proxies as well. More instructions may be a mistake; fewer must
-//! be recorded, or the next change may lose them again; and a proxy or a path that should not have
-//! changed indicates that something else did: a crate, the compiler, a profile, what is counted.
-//! One command updates all figures, with the reason.
+//! `instructions.toml` has the instructions per call of every measured path, and the reason of each
+//! figure's last change. The paths are the gateway between the eras, in front of a child process,
+//! with an API key, with few and many tools, and with all checks switched on; and both bare
+//! proxies. A figure that changes by more than [`TOLERANCE`] fails, in both directions and for the
+//! proxies as well. More instructions may be a mistake. Fewer must be recorded, or the next change
+//! may lose them again. A changed figure of a proxy or an unrelated path indicates another cause: a
+//! crate, the compiler, a profile, or the way of counting. One command updates all figures, with
+//! the reason.
 //!
 //! The program is the release build, as the README's first command builds it. The distribution
 //! build uses link-time optimization, which takes fewer instructions and longer than the gate
-//! itself; CI would build it for nothing else. A change of the code affects both alike, and figures
-//! of one are never compared with figures of the other.
+//! itself; CI would build it for this purpose only. A change of the code affects both alike, and
+//! figures of one are never compared with figures of the other.
 //!
 //! The counts are the same on every machine as far as possible: valgrind emulates one kind of
 //! processor, the compiler and the crates are pinned, and copies do not depend on the C library's
@@ -47,14 +48,14 @@ struct HeldCount {
     name: String,
     /// User instructions per call.
     instructions: u64,
-    /// Why it last changed.
+    /// Reason of its last change.
     reason: String,
 }
 
 /// A path, and its current instructions per call.
 type Counted = (String, u64);
 
-/// Counts and compares; `false` if a figure changed.
+/// Counts and compares. Returns false if a figure changed.
 pub async fn check() -> bool {
     let held = read();
     let counted = count().await;
@@ -124,7 +125,7 @@ fn ways() -> Vec<CountedWay> {
     ways
 }
 
-/// The faults of the figures, one sentence each.
+/// Returns the faults of the figures, one sentence each.
 fn faults(held: &HeldCounts, counted: &[Counted]) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, now) in counted {
@@ -165,12 +166,12 @@ impl HeldCounts {
     }
 }
 
-/// The increase in per cent.
+/// Returns the increase in per cent.
 fn share(now: u64, then: u64) -> f64 {
     100.0 * (now as f64 / then as f64 - 1.0)
 }
 
-/// What the counts depend on besides the code.
+/// Returns the tools that affect the counts besides the code.
 fn tools() -> String {
     let first_line = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().map(|output| output.stdout);

@@ -1,10 +1,9 @@
-//! User instructions per call, counted by callgrind: the same on a busy
-//! machine as on an idle one.
+//! User instructions per call, counted by callgrind: the same on a busy machine as on an idle one.
 //!
 //! Calls are made one after the other over one connection. Counting begins after the first calls
-//! and ends before the connection closes, so that startup, whose cost varies (seeding the random
-//! numbers alone costs as much as thousands of calls), is left out. Until then the program runs
-//! without counting, several times as fast.
+//! and ends before the connection closes. This excludes the startup, which has a varying cost:
+//! seeding the random numbers alone costs as much as thousands of calls. Until then the program
+//! runs without counting, several times as fast.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::plan::{
 };
 use crate::process::{Process, Wrapper, scratch};
 
-/// A path whose instructions per call are counted.
+/// A path for which the instructions per call are counted.
 #[derive(Clone, Copy)]
 pub enum CountedWay {
     /// The bare proxy on the pooled client.
@@ -53,7 +52,7 @@ impl CountedWay {
         }
     }
 
-    /// The instructions per call. `mock` has one tool.
+    /// Returns the instructions per call. `mock` has one tool.
     pub async fn count(self, mock: &Url) -> u64 {
         let count = Count::new(&self.name().replace([' ', ','], "-"));
         let (wrapper, folder) = (count.wrapper(), tempfile::tempdir().unwrap());
@@ -103,7 +102,7 @@ pub async fn count() {
     print!("{}", table().await);
 }
 
-/// The table, as Markdown.
+/// Returns the table, as Markdown.
 pub async fn table() -> String {
     let mock = Process::mock(&[]);
     let mut rows = vec![
@@ -160,7 +159,7 @@ impl Count {
         self.per_call(&gateway, &way).await
     }
 
-    /// Makes calls on a path through the process, and counts.
+    /// Makes calls on a path through the process, and returns the instructions per call.
     pub async fn per_call(&self, process: &Process, way: &Way) -> u64 {
         let load = load(1, &crate::QUICK);
         let script = Arc::new(way.script(&load).await.expect("the way leads there"));

@@ -28,7 +28,7 @@ pub async fn start(server: &Url, folder: &Path) -> Option<Process> {
     }
 }
 
-/// The version, as nginx reports it.
+/// Returns the version that nginx reports.
 pub fn version() -> Option<String> {
     let told = Command::new(program()?).arg("-v").output().ok()?;
     let told = String::from_utf8_lossy(&told.stderr).into_owned();

@@ -1,9 +1,8 @@
 //! Other gateways, in front of the same mock server and under the same load.
 //!
-//! `benches/peers/peers.toml` lists them, and how each is started;
-//! `benches/peers/install.py` installs them. Each takes turns with the bare
-//! proxy, with nothing else running: a ratio to the proxy can be compared with
-//! any other. A peer that is not installed, does not start, does not speak an
+//! `benches/peers/peers.toml` lists them with their commands; `benches/peers/install.py` installs
+//! them. Each takes turns with the bare proxy, with no other process running: a ratio to the proxy
+//! can be compared with any other. A peer that is not installed, does not start, does not speak an
 //! era or answers incorrectly is reported as such.
 
 use std::collections::BTreeMap;
@@ -51,7 +50,7 @@ struct Peer {
     env: BTreeMap<String, String>,
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// A command whose last line is the key for clients.
+    /// A command that prints the key for clients as its last line.
     #[serde(default)]
     key: Vec<String>,
     /// The request that registers the mock server once the peer runs.
@@ -80,7 +79,7 @@ struct Entrant<'a> {
     key: Option<String>,
 }
 
-/// The table, and the peers left out of it. `names` choose folders.
+/// Returns the table, and the omitted peers. `names` select folders.
 pub async fn table(names: &[String], span: &Span) -> String {
     let span = if span.rounds < FULL.rounds { QUICK } else { SPAN };
     let mut told = Told { text: HEAD.to_owned(), notes: String::new() };
@@ -353,10 +352,10 @@ const CONNECTIONS: usize = 16;
 const FEW: u64 = 32;
 /// The number of calls that a turn should have.
 const ENOUGH: f64 = 40.0;
-/// The longest turn.
+/// Maximum duration of a turn.
 const LONGEST: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_secs(2);
-/// How long a request outside the measurement may take.
+/// Time limit for a request outside the measurement.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The length of a secret.
 const SECRET: usize = 64;

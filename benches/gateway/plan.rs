@@ -57,13 +57,13 @@ pub struct Way {
     pub url: Url,
     pub era: Era,
     pub tool: String,
-    /// The processes whose CPU time counts; none on the direct path.
+    /// Processes with counted CPU time; none on the direct path.
     pub pids: Vec<u32>,
     /// The value of `Authorization`.
     pub key: Option<String>,
 }
 
-/// How much the gateway logs for each call.
+/// Access log of the gateway.
 #[derive(Clone, Copy)]
 pub enum Access {
     /// A line per call, as by default.
@@ -101,7 +101,7 @@ impl Stage {
         cases
     }
 
-    /// The direct path, both proxies, the gateway, and nginx if it is installed.
+    /// Returns the direct path, both proxies, the gateway, and nginx if it is installed.
     pub fn ways(&self, era: Era) -> Vec<Way> {
         let mut ways = vec![
             Way::new("direct", self.mock.url.clone(), era, DIRECT),
@@ -116,7 +116,7 @@ impl Stage {
         ways
     }
 
-    /// Through the gateway, from one era to another.
+    /// Returns the path through the gateway, from one era to another.
     pub fn gateway(&self, client: Era, server: Era) -> Way {
         let name = if client == server {
             "gateway".to_owned()
@@ -127,7 +127,7 @@ impl Stage {
         Way::new(&name, url, client, behind(server)).by(&self.gateway)
     }
 
-    /// The cost of crossing the eras and of the access log.
+    /// Returns the case for the cost of crossing the eras and of the access log.
     fn variants(&self, span: &Span) -> Case {
         let mut ways = self.ways(Era::Modern);
         let quiet =
@@ -146,7 +146,7 @@ impl Stage {
 }
 
 impl Case {
-    /// Has all paths take turns. An incorrect answer ends the bench.
+    /// Runs all paths in turns. An incorrect answer ends the bench.
     pub async fn hold(self, span: &Span) -> Contest {
         let contest = self.try_hold(span).await.expect("a contest");
         for place in 0..contest.contenders.len() {
@@ -157,7 +157,7 @@ impl Case {
         contest
     }
 
-    /// Like [`Self::hold`], for contenders whose answers may be anything.
+    /// Like [`Self::hold`], for contenders with arbitrary answers.
     pub async fn try_hold(self, span: &Span) -> Result<Contest, BenchFault> {
         let rules = ContestRules { rounds: span.rounds, base: self.base, direct: self.direct };
         let mut contenders = Vec::new();
@@ -173,7 +173,7 @@ impl Case {
 }
 
 impl Way {
-    /// A path whose CPU time is not counted.
+    /// Creates a path without counted CPU time.
     pub fn new(name: &str, url: Url, era: Era, tool: &str) -> Self {
         Self { name: name.to_owned(), url, era, tool: tool.to_owned(), pids: Vec::new(), key: None }
     }
@@ -216,7 +216,7 @@ pub fn load(connections: usize, span: &Span) -> Load {
     }
 }
 
-/// Arguments of `size` bytes plus about 200.
+/// Returns arguments of `size` bytes plus about 200.
 pub fn arguments(size: usize) -> String {
     let query = "who closes a connection? ".repeat(size / 25);
     format!(
@@ -224,7 +224,7 @@ pub fn arguments(size: usize) -> String {
     )
 }
 
-/// The public name of the tool, by the era of its server.
+/// Returns the public name of the tool, by the era of its server.
 pub fn behind(server: Era) -> &'static str {
     match server {
         Era::Modern => "modern__search",
@@ -232,8 +232,8 @@ pub fn behind(server: Era) -> &'static str {
     }
 }
 
-/// A gateway in front of the mock server, configured as two servers: one of each era. Returns once
-/// both are listed.
+/// Starts a gateway in front of the mock server, which is configured as two servers: one of each
+/// era. Returns once both are listed.
 pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrapper) -> Process {
     let (name, access) = match access {
         Access::Line => ("line.toml", true),
@@ -248,7 +248,7 @@ pub async fn gateway(folder: &Path, mock: &Url, access: Access, wrapper: &Wrappe
     process
 }
 
-/// The mock server as one server of each era, with more settings for both.
+/// Returns the mock server as one server of each era, with more settings for both.
 pub fn servers(mock: &Url, more: &str) -> String {
     let server = |era: &str| {
         format!("[servers.{era}]\nurl = \"{mock}\"\nera = \"{era}\"\nrate = \"1000000/s\"\n{more}")
@@ -256,7 +256,7 @@ pub fn servers(mock: &Url, more: &str) -> String {
     server("modern") + &server("legacy")
 }
 
-/// A gateway with a configuration.
+/// Starts a gateway with a configuration.
 pub fn configured(folder: &Path, name: &str, text: &str, wrapper: &Wrapper) -> Process {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();

@@ -34,10 +34,10 @@ impl Wrapper {
 
     /// Counts the instructions of the process into `file`.
     ///
-    /// Copies use vector instructions of any length: the C library chooses a
-    /// string instruction for longer ones by the cache and the kind of
-    /// processor, and callgrind counts that one byte by byte, as no processor
-    /// does. So the count is independent of the machine.
+    /// Copies use vector instructions of any length. For longer copies, the C library would
+    /// otherwise choose a string instruction by the cache and the kind of processor, which
+    /// callgrind counts byte by byte, unlike any processor. So the count is independent of the
+    /// machine.
     pub fn callgrind(file: &Path) -> Self {
         let mut out = OsString::from("--callgrind-out-file=");
         out.push(file);
@@ -92,8 +92,8 @@ impl Process {
         Self::start(&["serve", "--config", config.to_str().unwrap()], wrapper)
     }
 
-    /// Starts the program, which prints its address. Further output is read and
-    /// discarded, as a supervisor would.
+    /// Starts the program, which prints its address. Further output is read and discarded, as a
+    /// supervisor would.
     fn start(args: &[&str], wrapper: &Wrapper) -> Self {
         let mut command = wrapper.command(binary());
         command.args(args);
@@ -150,8 +150,8 @@ impl Process {
         self.child.id()
     }
 
-    /// The process and its children, since some programs have workers; but not
-    /// this program as a server behind it.
+    /// Returns the process and its children, since some programs have workers; but not this program
+    /// as a server behind it.
     pub fn family(&self) -> Vec<u32> {
         let mut family = vec![self.id()];
         let mut place = 0;
@@ -166,7 +166,7 @@ impl Process {
         family
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -201,8 +201,8 @@ impl Drop for Process {
     }
 }
 
-/// The program under measurement: the one that cargo built for this bench,
-/// unless [`measure`] selected another.
+/// Returns the program under measurement: the one that cargo built for this bench, unless
+/// [`measure`] selected another.
 pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| PathBuf::from(env!("CARGO_BIN_EXE_trunkline")))
 }
@@ -230,19 +230,19 @@ pub fn measure(profile: Profile) {
     BINARY.set(target.join(profile).join("trunkline")).expect("named once");
 }
 
-/// A free port of this machine.
+/// Returns a free port of this machine.
 pub fn free_port() -> u16 {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     TcpListener::bind(any).unwrap().local_addr().unwrap().port()
 }
 
-/// Whether a program can be started.
+/// Returns true if a program can be started.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The folder for reports and profiles of a run.
+/// Returns the path for a report or profile of a run.
 pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
@@ -268,5 +268,5 @@ static BINARY: OnceLock<PathBuf> = OnceLock::new();
 const PLAIN_COPIES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824:\
     glibc.cpu.x86_rep_stosb_threshold=1073741824:\
     glibc.cpu.x86_non_temporal_threshold=1073741824";
-/// How long a process may take to end after it was asked to.
+/// Time limit for the exit of a process after the request.
 const FAREWELL: Duration = Duration::from_secs(15);

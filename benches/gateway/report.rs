@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::plan::Span;
 use crate::{instructions, measure, nginx, peers, targets};
 
-/// Measures everything, and writes it part by part: completed parts are kept if
-/// something later fails.
+/// Measures all parts, and writes the report part by part: completed parts are kept if a later one
+/// fails.
 pub async fn write(span: &Span) {
     put("machine", &machine());
     put("instructions", &instructions::table().await);
@@ -17,7 +17,7 @@ pub async fn write(span: &Span) {
     put("peers", &peers::table(&[], span).await);
 }
 
-/// Hardware, programs and commit.
+/// Describes hardware, programs and commit.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let value = |text: &str, key: &str| {
@@ -56,7 +56,7 @@ fn put(part: &str, text: &str) {
     std::fs::write(file(), replaced(&page, part, text).expect(part)).unwrap();
 }
 
-/// The page with a replaced text between a part's markers.
+/// Returns the page with a replaced text between a part's markers.
 fn replaced(page: &str, part: &str, text: &str) -> Option<String> {
     let (begin, end) = (format!("<!-- measured: {part} -->\n"), format!("<!-- end: {part} -->"));
     let (before, rest) = page.split_once(&begin)?;

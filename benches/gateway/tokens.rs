@@ -1,4 +1,4 @@
-//! A server that wants a token, and the authorization server that issues it.
+//! A server that requires a token, and the authorization server that issues it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ impl ProtectedMock {
         Self { mock, issuer: issuer.parse().unwrap() }
     }
 
-    /// The table `oauth` of a server with this name.
+    /// Returns the table `oauth` of a server with this name.
     pub fn table_for(&self, server: &str) -> String {
         format!(
             "[servers.{server}.oauth]\ngrant = \"client_credentials\"\nissuer = \"{}\"\n\
@@ -42,7 +42,7 @@ impl ProtectedMock {
     }
 }
 
-/// What the authorization server answers, and the metadata of the resource.
+/// Responses of the authorization server, and the metadata of the resource.
 struct IssuerPages {
     issuer: String,
     resource: Arc<OnceLock<String>>,
@@ -81,7 +81,7 @@ impl IssuerPages {
     }
 }
 
-/// Reads a request with its body; its path.
+/// Reads a request with its body; returns its path.
 fn read_request(stream: &TcpStream) -> Option<String> {
     let mut input = BufReader::new(stream);
     let mut line = String::new();

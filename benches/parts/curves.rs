@@ -1,8 +1,7 @@
-//! How cost grows with the size of messages, the number of tools, and the
-//! number of rules.
+//! Growth of cost with the size of messages, the number of tools, and the number of rules.
 //!
-//! These should be constant: looking up a tool, serving a prepared list, and
-//! admitting a call with any number of rules.
+//! These should be constant: looking up a tool, serving a prepared list, and admitting a call with
+//! any number of rules.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -19,7 +18,7 @@ use trunkline::snapshot::PreparedListing;
 
 use crate::material::{call, catalog, policy_of, raw_params, request, tools};
 
-/// The sizes of a curve; only the first two if nothing is measured.
+/// Returns the sizes of a curve; only the first two in a run without measurements.
 fn sizes(all: &[usize]) -> &[usize] {
     let measured = std::env::args().any(|arg| arg == "--bench");
     if measured { all } else { all.get(..2).unwrap_or(all) }

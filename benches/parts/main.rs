@@ -1,4 +1,4 @@
-//! The cost of the parts of a call, and how it grows ([`curves`]).
+//! The cost of the parts of a call, and its growth ([`curves`]).
 //!
 //! `cargo bench --bench parts`; `-- NAME` selects some of them.
 

@@ -15,7 +15,7 @@ use trunkline::jsonrpc::{self, Frame};
 use trunkline::mcp::{Method, ProtocolVersion};
 use trunkline::policy::{LimitRegistry, Policy};
 
-/// A request whose arguments have slightly more than `size` bytes.
+/// Returns a request with arguments of slightly more than `size` bytes.
 pub fn request(size: usize) -> Bytes {
     let request = json!({
         "jsonrpc": "2.0",

@@ -1,13 +1,14 @@
-//! How well and how fast search finds tools: the questions in `questions/` over the corpora in
+//! Accuracy and speed of the tool search: the questions in `questions/` over the corpora in
 //! `corpora/`.
 //!
-//! `cargo bench --bench search`; `-- --half HALF` asks the questions of one half only, `-- --misses HALF`
-//! shows those of a half that found nothing. With `-- --embeddings FOLDER` it also searches by meaning,
-//! with the model of that folder, and with `-- --service URL` with the service there; `--query-prefix TEXT`
-//! is what stands before each question that the model reads.
+//! `cargo bench --bench search`; `-- --half HALF` asks the questions of one half only, `-- --misses
+//! HALF` shows the questions of a half without a hit. With `-- --embeddings FOLDER` it also
+//! searches by meaning, with the model of that folder, and with `-- --service URL` with the service
+//! there. `--query-prefix TEXT` is prepended to each question for the model.
 //!
-//! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of grade
-//! 1, if no tool has grade 2), and else 0. Tokens are estimated: a quarter of the bytes of the answer.
+//! Recall at k of a question is 1 if one of the first k answers is a wanted tool of grade 2 (of
+//! grade 1, if no tool has grade 2), and 0 otherwise. Tokens are estimated: a quarter of the bytes
+//! of the answer.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +58,7 @@ struct Question {
     wants: BTreeMap<String, u8>,
 }
 
-/// What is shown and compared.
+/// Options for the output and the comparison.
 #[derive(Clone, Copy)]
 struct BenchOptions<'a> {
     misses: Option<&'a str>,
@@ -65,7 +66,7 @@ struct BenchOptions<'a> {
     query_prefix: &'a str,
 }
 
-/// What makes vectors.
+/// Source of vectors.
 enum VectorMaker {
     Model(Arc<EmbeddingModel>),
     Service(Box<EmbeddingService>, tokio::runtime::Runtime),
@@ -114,7 +115,7 @@ struct Tally {
     five: usize,
     ranks: f64,
     confident: usize,
-    /// Of each answer.
+    /// Tokens of each answer.
     tokens: Vec<usize>,
 }
 
@@ -214,7 +215,7 @@ fn measure_corpus(
     }
 }
 
-/// What is searched.
+/// The corpus to search.
 #[derive(Clone, Copy)]
 struct Corpus<'a> {
     tools: &'a [CorpusTool],
@@ -288,7 +289,7 @@ fn ask_questions(corpus: &Corpus<'_>, questions: &[Question], options: BenchOpti
     );
 }
 
-/// The time that a query takes in an index of so many copies of a corpus that it has 10,000 tools.
+/// Measures the time of a query in an index of 10,000 tools, made of copies of a corpus.
 fn measure_speed(tools: &[CorpusTool], questions: &[Question]) {
     let mut analyser = Analyser::default();
     let copies = (0..10_000).zip(tools.iter().cycle());
@@ -357,7 +358,8 @@ impl Tally {
     }
 }
 
-/// The tools of a corpus: a list of servers, or a map from servers to `"*"` or the names of tools.
+/// Returns the tools of a corpus: a list of servers, or a map from servers to `"*"` or the names of
+/// tools.
 fn choose_tools(file: &ToolFile, corpus: &Value) -> Vec<CorpusTool> {
     let chosen: HashMap<&str, Option<&Vec<Value>>> = match corpus {
         Value::Array(servers) => {

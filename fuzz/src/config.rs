@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use trunkline::codec::file::FileError;
 use trunkline::config::{Color, Config, ConfigSource, Environment};
 
-/// Any text is read without a panic, and the same way each time. Faults name a line of the text, and
-/// none quotes what a substitution brought in.
+/// Any text is read without a panic, and the same way each time. Faults name a line of the text,
+/// and none quotes a substituted value.
 pub fn config(data: &[u8]) {
     let source =
         ConfigSource { name: "fuzz.toml".into(), folder: "/fuzz".into(), bytes: data.to_vec() };
@@ -27,7 +27,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// An environment in which every variable and every file holds the same secret.
+/// An environment with the same secret in every variable and every file.
 struct SameSecret;
 
 impl Environment for SameSecret {

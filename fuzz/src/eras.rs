@@ -1,8 +1,7 @@
 //! The rewrites between the eras, on any JSON.
 //!
-//! Where a message is one that both eras have, `lower(lift(x))` has the
-//! members of `x` again, each to the byte; where it is anything else, the
-//! rewrites still make valid JSON of valid JSON.
+//! For a message that both eras have, `lower(lift(x))` has the members of `x` again, byte for byte.
+//! For any other JSON, the rewrites still turn valid JSON into valid JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +18,7 @@ use trunkline::era::{change_notification, lift as up, lower as down};
 use trunkline::jsonrpc::{Id, Members};
 use trunkline::mcp::{Method, ProtocolVersion, meta};
 
-/// Legacy things made Modern, and Legacy again.
+/// Lifts Legacy parts to Modern, and lowers them again.
 pub fn lift(data: &[u8]) {
     let source = Bytes::copy_from_slice(data);
     if let Ok(params) = Params::parse(Some(source.clone())) {
@@ -46,7 +45,7 @@ pub fn lift(data: &[u8]) {
     tasks(&source);
 }
 
-/// Legacy tasks made Modern, and ids made public.
+/// Lifts Legacy tasks to Modern, and makes their ids public.
 fn tasks(source: &Bytes) {
     for place in [TaskIdPlace::Task, TaskIdPlace::Created, TaskIdPlace::Meta] {
         if let Some(renamed) = rename(source, place, |native| format!("s.{native}")) {
@@ -71,7 +70,7 @@ fn tasks(source: &Bytes) {
     }
 }
 
-/// Modern things made Legacy.
+/// Lowers Modern parts to Legacy.
 pub fn lower(data: &[u8]) {
     let source = Bytes::copy_from_slice(data);
     if let Ok(params) = Params::parse(Some(source.clone())) {
@@ -174,8 +173,8 @@ fn call(params: Params, version: ProtocolVersion) -> Call {
     Call { method: Method::ToolsCall, params, context, input: None }
 }
 
-/// Whether the law applies to an object: no member is duplicated, none belongs to
-/// the other era, and `_meta` is an object.
+/// Returns true if the law applies to an object: no member is duplicated or belongs to the other
+/// era, and `_meta` is an object.
 fn is_plain(raw: &[u8], not: &[&str]) -> bool {
     let once = |raw: &[u8]| {
         let Ok(Members(members)) = Members::parse_with_duplicates(raw) else { return false };
@@ -186,7 +185,7 @@ fn is_plain(raw: &[u8], not: &[&str]) -> bool {
     once(raw) && own.is_none_or(|own| own.get() == "null" || once(own.get().as_bytes()))
 }
 
-/// Whether the metadata has members that only Modern clients send.
+/// Returns true if the metadata has members that only Modern clients send.
 fn names_modern(raw: &[u8]) -> bool {
     let keys =
         [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES, meta::LOG_LEVEL];

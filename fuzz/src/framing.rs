@@ -7,8 +7,8 @@ use trunkline::codec::lines::{LineError, LineReader};
 use trunkline::codec::sse::{SseDecoder, SseEvent, message, message_with};
 use trunkline::jsonrpc::{self, Frame, Response, Scanner};
 
-/// Any bytes are a message or are refused; what is a message stays the same
-/// one when it is written anew; and it does not matter in which pieces bytes come.
+/// Any bytes are a message or are refused. A message stays the same when it is written again, and
+/// in whatever pieces its bytes arrive.
 pub fn frames(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let source = Bytes::copy_from_slice(rest);
@@ -31,14 +31,14 @@ fn write(frame: &Frame) -> Bytes {
             jsonrpc::response(id, raw)
         }
         Frame::Response { id: None, response: Response::Result(raw) } => {
-            // Nobody writes a result for nobody; what it says must still be kept.
+            // No peer writes a result without an id; its content must still be kept.
             jsonrpc::error(None, raw)
         }
         Frame::Response { id, response: Response::Error(raw) } => jsonrpc::error(id.as_ref(), raw),
     }
 }
 
-/// Lines are what stands between the line ends, none longer than the limit.
+/// Lines are the bytes between line ends, none longer than the limit.
 fn lines(data: &[u8], limit: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let read = runtime.block_on(async {
@@ -62,7 +62,7 @@ fn lines(data: &[u8], limit: usize) {
     assert_eq!(read, expected);
 }
 
-/// A response that passes in pieces is the one that it is in one piece.
+/// A response in pieces equals the response in one piece.
 fn scan(source: &Bytes, size: usize) {
     let mut scanner = Scanner::new(DEPTH);
     let mut result = Vec::new();
@@ -75,8 +75,8 @@ fn scan(source: &Bytes, size: usize) {
     if !scanner.is_whole() || !scanner.has_result() {
         return;
     }
-    // The scanner need not see every fault of the JSON inside; where the whole
-    // is a message, it has to be the same one.
+    // The scanner need not detect every fault of the JSON inside. If the whole is a message, the
+    // scanned one must equal it.
     if let Ok(Frame::Response { id, response: Response::Result(raw) }) =
         jsonrpc::parse(source, DEPTH)
     {
@@ -87,8 +87,7 @@ fn scan(source: &Bytes, size: usize) {
     }
 }
 
-/// Events are the same in whatever pieces they come, and what is written as
-/// one is read as one.
+/// Events are the same in whatever pieces they arrive, and a written event is read again unchanged.
 pub fn sse(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let limit = 16 + usize::from(*first) * 8;
@@ -99,7 +98,7 @@ pub fn sse(data: &[u8]) {
     written(rest);
 }
 
-/// The events in these pieces, and whether the stream was given up.
+/// Returns the events in these pieces, and true if the stream failed.
 fn events(pieces: &[&[u8]], limit: usize) -> (Vec<SseEvent>, bool) {
     let mut decoder = SseDecoder::new(limit);
     let mut events = Vec::new();

@@ -1,5 +1,5 @@
-//! What has to hold for any bytes at all. Each function takes what a fuzzer
-//! made up and panics where something does not hold.
+//! Laws that hold for any bytes. Each function takes the bytes of a fuzzer and panics if its law
+//! does not hold.
 
 mod config;
 mod eras;
@@ -15,7 +15,7 @@ pub use sealed::sealed;
 pub use servers::{server_events, stdio_lines};
 pub use templates::templates;
 
-/// A law: takes any bytes and panics where it does not hold.
+/// A law: takes any bytes and panics if it does not hold.
 pub type Law = fn(&[u8]);
 
 /// Every target by its name; `tests/fuzz_seeds.rs` runs them over their seeds.

@@ -1,4 +1,4 @@
-//! What clients keep for the gateway: cursors, sealed state, ids of tasks.
+//! Sealed values that clients keep for the gateway: cursors, state, ids of tasks.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use trunkline::era::state::{RequestState, Seals, StateBinding, digest};
 use trunkline::era::tasks::ids::{TaskIds, TaskOrigin};
 use trunkline::jsonrpc::Members;
 
-/// Nothing that a client makes up is taken for something that the gateway sealed; what the gateway sealed
-/// is read again by whom it was given to, and no byte of it can be changed.
+/// No invented value is accepted as sealed. A sealed value opens for the client that received it,
+/// and no byte of it can be changed.
 pub fn sealed(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let place = data.iter().fold(0, |sum, byte| sum + usize::from(*byte));

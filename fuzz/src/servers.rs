@@ -1,5 +1,5 @@
-//! What a server sends, from its bytes to what the gateway makes of them: events over HTTP, lines of a
-//! child, and the messages, answers, notifications, questions and lists in them.
+//! Input from servers, from its bytes to the gateway's types: events over HTTP, lines of a child,
+//! and the messages, answers, notifications, questions and lists in them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use trunkline::era::{lift, lower};
 use trunkline::jsonrpc::{self, Frame, Members};
 use trunkline::mcp::notification;
 
-/// A stream of events brings the same messages in whatever pieces it comes.
+/// A stream of events yields the same messages in whatever pieces it arrives.
 pub fn server_events(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let whole = events(&[rest]);
@@ -35,8 +35,8 @@ fn events(pieces: &[&[u8]]) -> Vec<Bytes> {
     messages
 }
 
-/// A child's output brings the same lines in whatever pieces it comes, and goes on behind a line that is
-/// too long.
+/// A child's output yields the same lines in whatever pieces it arrives, and continues after an
+/// oversized line.
 pub fn stdio_lines(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let whole = lines(rest, rest.len().max(1));
@@ -44,7 +44,7 @@ pub fn stdio_lines(data: &[u8]) {
     whole.iter().flatten().for_each(message);
 }
 
-/// The lines, and `None` for each that is too long.
+/// Returns the lines, and `None` for each oversized one.
 fn lines(data: &[u8], size: usize) -> Vec<Option<Bytes>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
@@ -61,7 +61,7 @@ fn lines(data: &[u8], size: usize) -> Vec<Option<Bytes>> {
     })
 }
 
-/// Reads so many bytes at a time.
+/// Reads this many bytes at a time.
 struct Pieces<'a> {
     data: &'a [u8],
     size: usize,
@@ -81,7 +81,7 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-/// One message of a server's: nothing in it panics, and what is read of it is what it says.
+/// Checks that one message of a server causes no panic, and that the parsed values match it.
 fn message(data: &Bytes) {
     match jsonrpc::parse(data, DEPTH) {
         Ok(Frame::Response { response, .. }) => {
@@ -106,7 +106,7 @@ fn message(data: &Bytes) {
     let _ = Abilities::parse(data);
 }
 
-/// The elements of a list are what they were, or are left out.
+/// Checks that the elements of a list are unchanged or omitted.
 fn lists(result: &[u8]) {
     let Ok(members) = Members::parse_with_duplicates(result) else { return };
     let keys = ["prompts", "resources", "resourceTemplates"];

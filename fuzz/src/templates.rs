@@ -1,9 +1,9 @@
-//! URI templates, and URIs in what servers list and answer.
+//! URI templates, and URIs in the lists and answers of servers.
 
 use trunkline::catalog::{BoundTemplate, ResultShape, UriTemplate, rewrite_uris};
 
-/// A template (the first line) stands for every URI that it expands to, whether its variables are bound
-/// at once or one after the other; and any text (the rest) can be matched against it.
+/// A template (the first line) matches every URI of its expansion, with its variables bound at once
+/// or one by one; and any text (the rest) can be matched against it.
 pub fn templates(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (template, uri) = text.split_once('\n').unwrap_or((&text, ""));
@@ -14,7 +14,7 @@ pub fn templates(data: &[u8]) {
         assert!(uri.starts_with(parsed.literal_prefix()));
     }
     uris(data);
-    // RFC 6570, 2.3; a name with a `#` or a `/` in it expands to what no template stands for.
+    // RFC 6570, 2.3; a name with a `#` or a `/` expands to a URI that no template matches.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.%".contains(&byte);
     if !parsed.variable_names().all(|name| !name.is_empty() && name.bytes().all(is_name)) {
         return;
@@ -36,7 +36,7 @@ fn expands(template: &UriTemplate, bound: &BoundTemplate) {
     }
 }
 
-/// URIs are found in results and renamed, and nothing else is changed.
+/// Checks that URIs in results are found and renamed, and that the rest is unchanged.
 fn uris(data: &[u8]) {
     let Ok(before) = serde_json::from_slice::<serde_json::Value>(data) else { return };
     for shape in

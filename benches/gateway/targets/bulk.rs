@@ -79,8 +79,8 @@ pub async fn large(span: &Span) -> Vec<Row> {
                 *peak = usage.expect("a meter").peak;
             }
         }
-        // Its memory beyond the proxy's, which buffers none of the bodies, is
-        // what it buffers of the calls in flight.
+        // Its memory beyond the proxy's, which buffers none of the bodies, is its buffer for the
+        // calls in flight.
         let grown = |place: usize| (peaks[place].saturating_sub(idle[place])) as f64 / MB;
         let most = (CONNECTIONS * size.max(bytes.parse().unwrap())) as f64 / MB;
         rows.push(Row::new(

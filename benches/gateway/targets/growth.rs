@@ -1,7 +1,7 @@
-//! Whether a call costs more with more tools, servers or rules.
+//! Growth of a call's cost with the number of tools, servers or rules.
 //!
-//! Counted in instructions, which show differences of a few per cent. They do
-//! not show slower memory accesses.
+//! Counted in instructions, which show differences of a few per cent. They do not show slower
+//! memory accesses.
 
 use std::fmt::Write as _;
 use std::time::Instant;

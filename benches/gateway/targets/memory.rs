@@ -1,9 +1,8 @@
 //! Memory of an idle gateway, per session and per stream.
 //!
-//! Resident memory as the kernel reports it (`VmRSS`), before and after opening
-//! many: the difference includes everything that the gateway keeps for one,
-//! including what its allocator does not return. It does not include the
-//! kernel's own memory for a connection.
+//! Resident memory as the kernel reports it (`VmRSS`), before and after opening many. The
+//! difference includes all memory that the gateway keeps for one, and the memory that its allocator
+//! does not return. It does not include the kernel's own memory for a connection.
 
 use std::fmt::Write as _;
 use std::time::Duration;

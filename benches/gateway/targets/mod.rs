@@ -1,8 +1,7 @@
-//! The table of targets: the promised value, the measured value, and whether
-//! the target is met.
+//! The table of targets: the promised value, the measured value, and the verdict.
 //!
-//! Each row is measured separately, and can be selected by name. A row that
-//! cannot be measured says why, and the others continue.
+//! Each row is measured separately, and can be selected by name. A row that cannot be measured
+//! contains the reason, and the others continue.
 
 mod bulk;
 mod calls;
@@ -28,7 +27,7 @@ pub struct Row {
     what: String,
     target: String,
     figure: String,
-    /// Whether the target is met; `None` if that cannot be decided.
+    /// True if the target is met; `None` if that cannot be decided.
     holds: Option<bool>,
 }
 
@@ -104,7 +103,7 @@ pub async fn table(names: &[String], span: &Span) -> String {
     text
 }
 
-/// The rows of one name. A panic in one ends only that one.
+/// Measures the rows of one name. A panic in one ends only that one.
 async fn measured(name: &'static str, span: Span) -> Vec<Row> {
     let local = LocalSet::new();
     let rows = local.spawn_local(rows(name, span));

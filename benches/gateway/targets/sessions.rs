@@ -1,5 +1,5 @@
-//! Legacy sessions and their streams, opened with minimal clients: many, each
-//! as small on this side as possible.
+//! Legacy sessions and their streams, opened with minimal clients, which use as little memory on
+//! this side as possible.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -110,7 +110,7 @@ pub async fn streams(url: &Url, sessions: &[String]) -> Vec<Rc<Stream>> {
         let (line, session) = (Line::open(url).await, session.clone());
         let theirs = Rc::clone(&seen);
         tokio::task::spawn_local(async move { line.listen(&session, theirs).await });
-        // A few at a time: the gateway's backlog is not what is measured.
+        // A few at a time, because the gateway's backlog is not under measurement.
         while !seen.open.get() && all.len() % 64 == 63 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }

@@ -46,7 +46,7 @@ pub async fn rows(span: &Span) -> Vec<Row> {
     ]
 }
 
-/// The time until the gateway answers, and until all tools are listed.
+/// Returns the time until the gateway answers, and until all tools are listed.
 async fn started() -> (Duration, Duration) {
     let folder = tempfile::tempdir().unwrap();
     let mut text = BASICS.to_owned();
@@ -73,8 +73,8 @@ async fn started() -> (Duration, Duration) {
     (answered, begun.elapsed())
 }
 
-/// The time until the same children have listed their tools without a gateway:
-/// the lower bound of any gateway.
+/// Returns the time until the same children have listed their tools without a gateway: the lower
+/// bound of any gateway.
 fn by_hand() -> Duration {
     let begun = Instant::now();
     let mut children: Vec<Child> = (0..SERVERS).map(|_| child()).collect();

@@ -1,7 +1,7 @@
 //! System calls per call.
 //!
-//! Counted by `perf` if the kernel permits it, which costs the gateway next to nothing; otherwise
-//! by `strace`, which slows down each system call so much that one poll of the sockets returns more
+//! Counted by `perf` if the kernel permits it, which costs the gateway very little; otherwise by
+//! `strace`, which slows down each system call so much that one poll of the sockets returns more
 //! answers than usual.
 
 use std::path::Path;
@@ -74,7 +74,7 @@ impl Counter {
         Self::start("strace", &mut command).await
     }
 
-    /// An immediate exit is a failure.
+    /// Starts a counter. An immediate exit is a failure.
     async fn start(by: &'static str, command: &mut Command) -> Option<Self> {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         tokio::time::sleep(Duration::from_millis(800)).await;
@@ -94,14 +94,14 @@ impl Counter {
     }
 }
 
-/// `20421,,raw_syscalls:sys_enter,…`
+/// Parses `20421,,raw_syscalls:sys_enter,…`.
 fn by_perf(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.contains("sys_enter"))?;
     line.split(',').next()?.parse().ok()
 }
 
-/// The fourth column, the calls, of the total: `100.00 0.1 2 40842 31 total`.
+/// Parses the fourth column, the calls, of the total: `100.00 0.1 2 40842 31 total`.
 fn by_strace(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.trim_end().ends_with("total"))?;
