@@ -1,5 +1,5 @@
-//! The shape of the house, held: who may use whom, how long a file may be, and
-//! that every module says what it is for.
+//! Holds the architecture: the direction of use between modules, the length of files, and an
+//! introduction in every module.
 #![allow(clippy::expect_used, reason = "the helpers of a test")]
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn no_room_uses_one_that_stands_before_it() {
 fn no_file_is_longer_than_500_lines() {
     let long: Vec<_> = sources()
         .into_iter()
-        // A list of words is looked up, not read.
+        // A word list is data, not code to read.
         .filter(|file| file.path.extension().is_none_or(|ending| ending != "txt"))
         .map(|file| (file.text.lines().count(), file.path))
         .filter(|(lines, _)| *lines > 500)
@@ -108,7 +108,7 @@ use crate::config::Config;
     assert!(!allowed(&modules, "call", "upstream") && !allowed(&modules, "telemetry", "jsonrpc"));
 }
 
-/// The modules, in the order of `src/lib.rs`.
+/// Returns the modules, in the order of `src/lib.rs`.
 fn modules() -> Vec<String> {
     let text = std::fs::read_to_string(source_folder().join("lib.rs")).expect("it is there");
     text.lines()
@@ -117,20 +117,20 @@ fn modules() -> Vec<String> {
         .collect()
 }
 
-/// A module uses itself and those after it. `telemetry` stands behind all that know the protocol:
-/// they may use it, and it uses none of them.
+/// Returns true if a module may use another: itself and those after it. `telemetry` comes after all
+/// modules that know the protocol: they may use it, and it uses none of them.
 fn allowed(modules: &[String], module: &str, used: &str) -> bool {
     let places: BTreeMap<_, _> =
         modules.iter().enumerate().map(|(at, module)| (&**module, at)).collect();
     match (places.get(module), places.get(used)) {
         (Some(module), Some(used)) => module <= used,
-        // lib.rs itself, and anything that is not a module.
+        // lib.rs itself, and names that are not modules.
         _ => true,
     }
 }
 
 struct Source {
-    /// From `src` on.
+    /// Path relative to `src`.
     path: PathBuf,
     text: String,
 }
@@ -146,12 +146,12 @@ impl Source {
         self.parts().first().cloned().unwrap_or_default()
     }
 
-    /// Without comments, texts and tests; line for line.
+    /// Returns the code without comments, string literals and tests, line for line.
     fn code(&self) -> String {
         let mut code = String::new();
         for line in self.text.lines() {
             let line = line.split("//").next().unwrap_or_default();
-            // Every other piece between quotes is a text.
+            // Every other piece between quotes is a string literal.
             let line = line.replace("'\"'", "' '");
             code.extend(line.split('"').step_by(2).flat_map(|piece| [piece, " "]));
             code.push('\n');
@@ -160,7 +160,7 @@ impl Source {
     }
 }
 
-/// Leaves out each item under `#[cfg(test)]`, wherever it stands, but for its line ends.
+/// Removes each item under `#[cfg(test)]`, and keeps its line ends.
 fn without_tests(code: &str) -> String {
     let (mut kept, mut rest) = (String::new(), code);
     while let Some(at) = rest.find("#[cfg(test)]") {
@@ -173,7 +173,7 @@ fn without_tests(code: &str) -> String {
     kept + rest
 }
 
-/// Behind an item's `;`, or behind the brace that closes it.
+/// Returns the end of an item: after its `;`, or after its closing brace.
 fn end_of_item(item: &str) -> usize {
     let mut depth = 0;
     for (at, character) in item.char_indices() {
@@ -189,7 +189,7 @@ fn end_of_item(item: &str) -> usize {
     item.len()
 }
 
-/// Every module that a file names, with the line.
+/// Returns every module that a file names, with the line.
 fn uses(file: &Source) -> Vec<(usize, String)> {
     let code = file.code();
     let mut found = Vec::new();
@@ -208,7 +208,7 @@ fn uses(file: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// The modules behind `crate::`: one, or several in braces.
+/// Collects the modules after `crate::`: one, or several in braces.
 fn named(rest: &str, line: usize, found: &mut Vec<(usize, String)>) {
     let word = |text: &str| text.chars().take_while(|c| is_word(*c)).collect::<String>();
     let Some(group) = rest.strip_prefix('{') else {
@@ -241,7 +241,7 @@ fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
 
-/// Every file of the crate that is not a test.
+/// Returns every file of the crate that is not a test.
 fn sources() -> Vec<Source> {
     let mut folders = vec![source_folder()];
     let mut files = Vec::new();

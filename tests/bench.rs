@@ -1,5 +1,4 @@
-//! `trunkline bench` as a shell sees it, against servers that the program
-//! carries.
+//! `trunkline bench` as run from a shell, against servers that are part of the program.
 
 #![allow(
     clippy::pedantic,
@@ -22,7 +21,7 @@ const DONE: i32 = 0;
 const FAILURE: i32 = 1;
 const WRONG_USE: i32 = 2;
 
-/// A server of the program's own; it ends with its input, and so with the test.
+/// A server of the program itself; it ends with its input, and so with the test.
 struct Server {
     child: Child,
     url: String,
@@ -53,7 +52,7 @@ impl Server {
         self.child.id().to_string()
     }
 
-    /// Nanoseconds of CPU that its one busy thread has taken.
+    /// Returns the nanoseconds of CPU time of its one busy thread.
     #[cfg(target_os = "linux")]
     fn cpu(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
@@ -79,7 +78,7 @@ fn bench(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// Ends well, says nothing on standard error, and prints this.
+/// Runs the bench successfully without output on standard error; returns its output.
 #[track_caller]
 fn prints(args: &[&str]) -> String {
     let done = bench(args);
@@ -88,13 +87,13 @@ fn prints(args: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// The same with `--json`.
+/// Returns the output with `--json`.
 #[track_caller]
 fn json_of(args: &[&str]) -> Value {
     serde_json::from_str(&prints(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// Ends with a code, and says all of this to people.
+/// Checks that the bench ends with a code, and that its error message contains these words.
 #[track_caller]
 fn complains(args: &[&str], code: i32, words: &[&str]) {
     let done = bench(args);
@@ -264,7 +263,7 @@ fn ctrl_c_prints_what_there_is() {
     let args = [server.url.as_str(), "--duration", "10m", "--warmup", "0", "--connections", "2"];
     let before = server.cpu();
     let mut child = command(&args).spawn().unwrap();
-    // More than an introduction takes: it is at work.
+    // More than a handshake takes: the load is running.
     while server.cpu() < before + 50_000_000 {
         std::thread::park_timeout(std::time::Duration::from_millis(10));
     }
@@ -295,7 +294,7 @@ fn what_cannot_be_tested_is_told_clearly() {
     complains(&[url, "--compare", url, url], WRONG_USE, &["--compare"]);
     complains(&[url, "--scenario", "session", "--era", "modern"], WRONG_USE, &["sessions"]);
     complains(&[], WRONG_USE, &["URL"]);
-    // Any path is this server's; a port that speaks something else is nobody's.
+    // This server accepts any path; a port with another protocol has no MCP server.
     prints(&[&[elsewhere.as_str()][..], &FEW].concat());
 }
 

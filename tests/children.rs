@@ -1,5 +1,4 @@
-//! What a user counts on: a server that is a child process ends when it
-//! should, the way it should, and leaves nothing behind.
+//! A server that is a child process ends on time, in the right way, and without remains.
 
 #![allow(
     clippy::disallowed_methods,
@@ -34,7 +33,7 @@ fn spawn(spec: &ChildSpec) -> (Child, ChildStdin, ChildStdout) {
     Child::spawn(&ServerName::new("test").unwrap(), spec, &Guardian::none()).unwrap()
 }
 
-/// The process ids that a script prints, one a line.
+/// Reads the process ids that a script prints, one a line.
 async fn ids<const N: usize>(stdout: ChildStdout) -> [i32; N] {
     let mut lines = tokio::io::BufReader::new(stdout).lines();
     let mut ids = [0; N];
@@ -44,7 +43,7 @@ async fn ids<const N: usize>(stdout: ChildStdout) -> [i32; N] {
     ids
 }
 
-/// Running, that is: a zombie that nobody has reaped yet does not count.
+/// Returns true if a process is running; a zombie that has not been reaped does not count.
 fn runs(id: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -138,7 +137,7 @@ async fn a_server_sees_no_variable_that_it_was_not_given() {
     spec.env = vec![("GIVEN".into(), "a present".into())];
     let (mut child, _stdin, _stdout) = spawn(&spec);
     child.exited().await;
-    // Cargo sets many of its own for a test, and none of them has come through.
+    // Cargo sets many variables for a test, and none of them was passed on.
     assert_eq!(child.last_words(), ["a present"]);
 }
 
@@ -153,7 +152,7 @@ async fn a_start_that_fails_says_what_is_missing() {
     assert!(matches!(fails(&nowhere), SpawnError::Cwd { .. }));
 }
 
-/// `tests/fixtures/hostile.py` with these arguments.
+/// Returns `tests/fixtures/hostile.py` with these arguments.
 fn hostile(arguments: &str) -> ChildSpec {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hostile.py");
     let arguments = arguments.split_whitespace().map(String::from);
@@ -266,7 +265,7 @@ async fn a_guardian_that_is_not_needed_does_not_run_until_there_is_a_child() {
     ends(guards).await;
 }
 
-/// Waits until SIGTERM is among the signals that process `id` catches.
+/// Waits until process `id` catches SIGTERM.
 async fn listens_for_signals(id: i32) {
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -305,8 +304,8 @@ async fn a_gateway_that_is_killed_leaves_no_orphan() {
     }
 }
 
-/// No test: what the test above runs and kills. It holds two children, one of
-/// them deaf to all but `SIGKILL`, each with a child of its own, and never ends.
+/// Not a test: the process that the test above runs and kills. It holds two children, one of which
+/// ignores all signals but `SIGKILL`, each with a child of its own, and never ends.
 #[tokio::test]
 #[ignore = "runs for ever: a_gateway_that_is_killed_leaves_no_orphan runs it"]
 async fn stands_in_for_a_gateway() {

@@ -1,5 +1,5 @@
-//! Code mode: what a script sees and returns, that every bound holds, that the process which runs it
-//! can do nothing else, and that nothing of it is left.
+//! Code mode: the view and the result of a script, its limits, and the confinement and end of its
+//! process.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use trunkline::upstream::child::Guardian;
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// Bounds that a test reaches soon.
+/// Limits that a test reaches quickly.
 fn limits() -> ScriptLimits {
     ScriptLimits {
         cpu_time: Duration::from_millis(400),
@@ -65,7 +65,7 @@ async fn next_call(running: &mut RunningScript) -> ScriptCall {
     }
 }
 
-/// Runs a script whose tools return their arguments, or fail if these have a `fail`.
+/// Runs a script with tools that return their arguments, or fail if these have a `fail`.
 async fn run_within(code: &str, limits: ScriptLimits) -> ScriptOutcome {
     let mut running = start(code, limits).await;
     loop {
@@ -260,7 +260,7 @@ async fn calls_wait_while_as_many_as_allowed_are_pending_and_end_at_the_limit() 
     let outcome = run_within(code, within(100)).await;
     assert_eq!(returned(&outcome), json!([100, true, "no more than 100 tool calls are allowed"]));
     assert_eq!(outcome.calls, 100);
-    // Only four come before the first answer; a fifth comes with it.
+    // Only four arrive before the first answer; a fifth arrives after it.
     let mut running = start(
         "return (await Promise.all([1, 2, 3, 4, 5].map((n) => tools.echo({n})))).length",
         limits(),
@@ -345,7 +345,7 @@ async fn memory_and_stack_are_bounded() {
         "const a = []; for (;;) a.push('x'.repeat(1000) + a.length)",
         "const a = []; for (let s = 'x'; ; a.push(s)) s = s.length > 1e6 ? s + '' + a.length : s + s",
         "const a = []; for (;;) a.push(new ArrayBuffer(1e6))",
-        // More than the interpreter may have, less than the process may have.
+        // More than the interpreter's limit, less than the process's.
         "new ArrayBuffer(36e6)",
         "new SharedArrayBuffer(1e9)",
         "new Array(1e9).fill(1)",
@@ -446,7 +446,7 @@ async fn a_script_that_changes_the_language_disturbs_only_itself() {
     assert_eq!(returned(&outcome), json!(1));
 }
 
-/// What a confined process says of an attempt, or the signal that killed it.
+/// Returns a confined process's report of an attempt, or the signal that killed it.
 fn probe(what: &str, further: &[&str]) -> Result<String, i32> {
     let limits = serde_json::to_string(&limits()).unwrap();
     let mut command = Command::new("timeout");
@@ -505,10 +505,10 @@ async fn the_process_inherits_nothing_and_reads_no_code_before_it_is_confined() 
     assert_eq!(std::fs::read_link(format!("{folder}/cwd")).unwrap(), Path::new("/"));
     let group: Vec<_> = read("stat").split(' ').map(str::to_owned).collect();
     assert_eq!(group[4], running.process_id().unwrap().to_string(), "it leads a group");
-    // It gives way to the gateway: the priority comes after the name in parentheses, as the 17th field.
+    // It yields to the gateway: the priority is the 17th field after the name in parentheses.
     let priority = read("stat").rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().to_owned();
     assert_eq!(priority, "19");
-    // What is open in this process is not open in the child.
+    // Descriptors that are open in this process are not open in the child.
     let links = std::fs::read_dir(format!("{folder}/fd")).unwrap();
     let links: Vec<_> =
         links.map(|link| std::fs::read_link(link.unwrap().path()).unwrap()).collect();
@@ -575,7 +575,7 @@ async fn a_process_that_is_killed_leaves_what_was_printed() {
     assert_eq!(running.process_id(), None);
 }
 
-/// A program that says these lines instead of running code.
+/// Starts a program that prints these lines instead of running code.
 async fn forge(lines: &[&str]) -> Result<RunningScript, ScriptError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
@@ -638,7 +638,7 @@ async fn the_parent_does_not_trust_the_child() {
         }
     }
     assert!(found.is_empty(), "{found:#?}");
-    // More calls than allowed in all, each answered.
+    // More calls than allowed in total, each answered.
     let many: Vec<_> = (0..60).map(call).collect();
     let lines: Vec<_> = std::iter::once("echo '\"Ready\"'")
         .chain(many.iter().map(String::as_str))

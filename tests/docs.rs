@@ -1,4 +1,4 @@
-//! What the pages tell people to type works, and does what they say.
+//! The commands and claims in the documentation are correct.
 #![allow(
     clippy::disallowed_methods,
     reason = "the crate's clock is its own: this measures from outside"
@@ -118,7 +118,7 @@ fn the_shipped_tls_line_serves_https_with_what_cert_writes() {
         "curl -s --cacert certs/ca.pem -o /dev/null -w '%{http_code} %{ssl_verify_result}' \
          -d '{}' -H 'Content-Type: application/json' https://localhost:8080/mcp",
     );
-    // A request that is none, told so, over a connection that is trusted.
+    // An invalid request, refused as such, over a trusted connection.
     assert_eq!(String::from_utf8_lossy(&done.stdout), "400 0");
 }
 
@@ -159,7 +159,7 @@ fn the_path_of_a_call_is_short() {
     assert!((20..=45).contains(&files.len()), "a call passes {} files: {files:#?}", files.len());
 }
 
-/// The source files that a page names.
+/// Returns the source files that a page names.
 fn paths_in(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("src/"));
     words.map(|word| word.split("::").next().unwrap_or(word))
@@ -179,7 +179,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages that people read.
+/// Returns the pages for readers.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
         .into_iter()
@@ -201,7 +201,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link)
 }
 
-/// What a heading is linked by.
+/// Returns the link targets of headings.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| {
@@ -249,8 +249,8 @@ impl Page {
         blocks
     }
 
-    /// Runs every `$ command` of the console blocks in one shell, one after the
-    /// other, and compares what it prints with what stands below it.
+    /// Runs every `$ command` of the console blocks in one shell, one after the other, and compares
+    /// the output with the text below the command.
     fn check_consoles(&self, place: &Place) {
         let blocks = self.blocks("console");
         let steps: Vec<_> = blocks.iter().flat_map(Block::steps).collect();
@@ -288,10 +288,10 @@ impl Block {
     }
 }
 
-/// Between the outputs of two commands.
+/// Separator between the outputs of two commands.
 const MARK: &str = "=-=-=";
 
-/// Whether a text is as told, `…` being whatever.
+/// Returns true if the output matches a text, with `…` for any characters.
 fn fits(told: &str, printed: &str) -> bool {
     let mut rest = printed;
     let mut pieces = told.split('…').peekable();
@@ -351,7 +351,7 @@ impl Place {
         std::fs::write(path, lines.join("\n") + "\n").unwrap();
     }
 
-    /// The pages' ports, as they are here.
+    /// Replaces the pages' ports by the ports of this test.
     fn as_here(&self, text: &str) -> String {
         text.replace(":8080", &format!(":{}", self.clients))
             .replace(":8081", &format!(":{}", self.operators))
@@ -383,7 +383,7 @@ impl Place {
         self.command("bash").arg("-c").arg(self.as_here(script)).output().unwrap()
     }
 
-    /// Starts the gateway and waits until it says that it is ready.
+    /// Starts the gateway and waits until it reports that it is ready.
     fn serve(&self) -> Running {
         let log = std::fs::File::create(self.path("log")).unwrap();
         let program = self.path("bin/trunkline");
@@ -401,7 +401,7 @@ impl Place {
     }
 }
 
-/// Stopped as an operator would, when dropped.
+/// A gateway that is stopped like by an operator, on drop.
 struct Running(Child);
 
 impl Drop for Running {

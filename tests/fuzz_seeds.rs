@@ -43,7 +43,7 @@ fn fuzz() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"))
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 fn entries(folder: &Path) -> Vec<String> {
     let entries =
         std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,6 +1,6 @@
-//! Every guarantee of the documentation names the test that shows it, and that test exists.
+//! Every guarantee of the documentation names an existing test that proves it.
 //!
-//! A guarantee is a row of a table in `docs/` whose last column is headed "test". The words in
+//! A guarantee is a row of a table in `docs/` with a last column headed "test". The words in
 //! backticks there are test functions, or files and folders of tests; a row needs at least one.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The fewest guarantees that `docs/security.md` gives. Set it to the new count when rows are added.
+/// Minimum number of guarantees in `docs/security.md`. Set it to the new count when rows are added.
 const MIN_GUARANTEES: usize = 197;
 
 #[test]
@@ -60,11 +60,11 @@ fn a_guarantee_without_a_test_or_with_an_unknown_one_is_a_fault() {
     );
 }
 
-/// A row of a table whose last column is headed "test".
+/// A row of a table with a last column headed "test".
 struct Guarantee<'a> {
-    /// Counted from 1.
+    /// Line number, from 1.
     line: usize,
-    /// The words in backticks in the last column.
+    /// Words in backticks in the last column.
     tests: Vec<&'a str>,
 }
 
@@ -88,7 +88,7 @@ fn guarantees(page: &str) -> Vec<Guarantee<'_>> {
     found
 }
 
-/// Everything that a guarantee may name.
+/// Names that a guarantee may refer to.
 struct Tests {
     /// Names of test functions.
     functions: BTreeSet<String>,
@@ -114,7 +114,8 @@ impl Tests {
         Self { functions, places }
     }
 
-    /// Returns why the guarantee is not shown, or `None` if each test that it names exists.
+    /// Returns the reason that the guarantee has no proof, or `None` if each test that it names
+    /// exists.
     fn find_fault(&self, guarantee: &Guarantee<'_>) -> Option<String> {
         if guarantee.tests.is_empty() {
             return Some("no test is named".to_owned());
@@ -125,7 +126,7 @@ impl Tests {
     }
 }
 
-/// Returns the names by which a page may refer to a file with tests, and to the folders around it.
+/// Returns the names by which a page may refer to a file with tests, and to its parent folders.
 fn places_of(path: &Path) -> impl Iterator<Item = String> {
     let module = path.with_extension("");
     let module = module.components().skip(1).map(|part| part.as_os_str().to_string_lossy());

@@ -1,4 +1,4 @@
-//! Requests that two readers would understand differently.
+//! Requests that two readers would interpret differently.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn a_session_an_event_or_a_version_that_is_named_twice_is_refused() {
             assert!(message.contains(&format!("duplicate {name} header")), "{message}");
         }
     }
-    // Before there is a session, too: the first value would decide the era.
+    // Before a session exists, too: the first value would decide the era.
     let plain = gateway.plain();
     let versions = plain.ask("initialize", json!({}));
     let versions = versions.header("mcp-protocol-version", "2025-11-25");
@@ -57,7 +57,7 @@ async fn a_request_id_that_parsers_round_is_refused() {
     assert_eq!(upstream.calls().len(), 0);
 }
 
-/// Sends a request of raw params.
+/// Sends a request with raw params.
 async fn send_raw(client: &Client, method: &str, params: &str) -> Value {
     let mut message = client.ask(method, json!({})).message().clone();
     let meta = message["params"].get("_meta").cloned().unwrap_or(json!({}));

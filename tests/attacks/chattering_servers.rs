@@ -1,5 +1,5 @@
-//! Servers that send without end what nobody sees: interim responses, comments, and
-//! events without a message.
+//! Servers that endlessly send data without effect: interim responses, comments, and events without
+//! a message.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use trunkline::cli::cert;
 
 use crate::support::{Gateway, Upstream, within};
 
-/// As much as the kernel may hold for both ends of a connection, and the gateway may read.
+/// Bytes that the kernel may hold for both ends of a connection, and the gateway may read.
 const BOUND: usize = 16 << 20;
 
-/// Answers the first request with this beginning, and then with these bytes for as long as they
-/// are taken; how many were.
+/// Answers the first request with this beginning, and then with these bytes as long as they are
+/// accepted. Returns the number of sent bytes.
 async fn chatter(listener: &TcpListener, start: &str, line: &str) -> usize {
     let (mut socket, _) = within(listener.accept()).await.unwrap();
     read_head(&mut socket).await;
@@ -62,7 +62,7 @@ async fn a_server_that_chatters_is_cut_off() {
     }
 }
 
-/// A certificate for servers on this machine, whose CA is in `ca.pem`.
+/// Returns a certificate for servers on this machine, with its CA in `ca.pem`.
 fn acceptor(folder: &Path) -> TlsAcceptor {
     let args = cert::CertArgs { dir: folder.to_owned(), force: true, ..cert::CertArgs::default() };
     cert::write_certificates(&args, &mut std::io::sink()).unwrap();
@@ -75,7 +75,7 @@ fn acceptor(folder: &Path) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// A frame of HTTP/2 (RFC 9113, 4.1).
+/// Builds a frame of HTTP/2 (RFC 9113, 4.1).
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
@@ -94,7 +94,7 @@ async fn next_of_kind(socket: &mut (impl AsyncRead + Unpin), kind: u8) -> Option
     }
 }
 
-/// Sends interim responses to the first request until it is given up; how many bytes they were.
+/// Sends interim responses to the first request until it is reset. Returns the number of bytes.
 async fn chatter_http2(socket: impl AsyncRead + AsyncWrite, interim: &[u8]) -> usize {
     const HEADERS: u8 = 1;
     const RST_STREAM: u8 = 3;

@@ -1,11 +1,11 @@
-//! URIs that look allowed and lead elsewhere.
+//! URIs that look allowed and lead to another resource.
 
 use serde_json::json;
 
 use crate::support::upstream::offers::{resource, template};
 use crate::support::{Client, Gateway, Upstream};
 
-/// What is before `secret/b` to climb out of `file:///pub/`.
+/// Prefixes of `secret/b` that climb out of `file:///pub/`.
 const CLIMBS: [&str; 14] = [
     "../",
     "..\t/",
@@ -30,7 +30,7 @@ async fn files(upstream: &Upstream) {
     upstream.lists("resourceTemplates", []);
 }
 
-/// Whether a client can read a resource.
+/// Returns true if a client can read a resource.
 async fn reads(client: &Client, uri: &str) -> bool {
     client.read_resource(uri).await.answer().get("result").is_some()
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::upstream::tool;
 use crate::support::{Gateway, Upstream};
 
-/// A tool with a pattern that may take a dozen megabytes to compile.
+/// Returns a tool with a pattern that may take a dozen megabytes to compile.
 fn costly(number: usize) -> Value {
     let pattern = format!("(?i){}", "[a]".repeat(64));
     let properties = json!({ "x": { "type": "string", "pattern": pattern } });

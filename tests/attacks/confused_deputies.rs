@@ -1,5 +1,5 @@
-//! Programs that share the gateway's client at an authorization server, where one of them is not the
-//! program that its user means.
+//! Programs that share the gateway's client at an authorization server, one of which impersonates
+//! the program that its user intends.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn relay() -> (Issuer, Gateway) {
     (issuer, gateway)
 }
 
-/// An authorization request that has the code sent to this address.
+/// Returns an authorization request that sends the code to this address.
 fn place(issuer: &str, redirect: &str) -> String {
     let query = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("response_type", "code")
@@ -81,7 +81,8 @@ async fn each_program_that_shares_a_client_id_needs_its_users_consent_once() {
         assert_eq!((page.status, page.header("location")), (200, None), "{issuer} {redirect}");
     }
     assert_eq!(Browser::of(&gateway).opens(&place("idp", OWN)).await.status, 200);
-    // More consents than the cookie holds: the oldest are asked for again, the newest are kept.
+    // More consents than the cookie holds: the gateway asks again for the oldest, and keeps the
+    // newest.
     for port in 100..120 {
         let redirect = format!("http://127.0.0.1:{port}/cb");
         let page = browser.opens(&place("idp", &redirect)).await;
@@ -121,13 +122,13 @@ async fn a_consent_is_given_on_the_page_in_its_own_browser_only() {
         let said = browser.sends_with("/login/idp/consent", &fields, &headers).await;
         assert_eq!(said.status, 403, "{headers:?}");
     }
-    // A cookie that somebody has made up has no consents.
+    // A forged cookie has no consents.
     browser.has(Some("trunkline-consents=a.b.c".into()));
     assert_eq!(browser.opens(&place("idp", EVIL)).await.status, 200);
-    // The consent of one browser, put into another.
+    // The consent of one browser, copied to another.
     let page = browser.opens(&place("idp", EVIL)).await;
     assert_eq!(answer(&browser, &page, "accept").await.status, 303);
-    // The newest consent is the first one behind the browser's name.
+    // The newest consent is the first one after the browser's name.
     let sealed = browser.cookie().unwrap().split('.').nth(1).unwrap().to_owned();
     assert_eq!(browser.opens(&place("idp", EVIL)).await.status, 302, "it is the consent");
     other.has(Some(format!("trunkline-consents=other.{sealed}")));

@@ -1,4 +1,4 @@
-//! Resource templates that take long to be compared with the URI of every read.
+//! Resource templates that are expensive to compare with the URI of every read.
 
 use serde_json::json;
 

@@ -1,5 +1,4 @@
-//! Logins that the gateway passes on, in forms that the gateway reads in one way and the authorization
-//! server in another.
+//! Relayed logins in forms that the gateway and the authorization server parse differently.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -62,7 +61,7 @@ async fn a_form_that_can_be_read_in_two_ways_is_not_passed_on() {
             }
         }
         assert!(relay.issuer.api.calls("/token").is_empty());
-        // Some programs separate parameters at `;`: it is sent so that none does.
+        // Some programs separate parameters at `;`: it is encoded so that none does.
         relay.post(&format!("{REFRESH}&a=1;grant_type=password"), &[]).await;
         let expected = format!("{REFRESH}&a=1%3Bgrant_type%3Dpassword");
         assert_eq!(relay.issuer.api.last().body, expected);
@@ -82,7 +81,7 @@ async fn credentials_of_another_client_are_not_passed_on() {
         );
     }
     assert!(relay.issuer.api.calls("/token").is_empty());
-    // `fixed-1:`, as a client without a secret may say it.
+    // `fixed-1:`, a valid form for a client without a secret.
     let own = [("authorization", "Basic Zml4ZWQtMTo=")];
     assert_eq!(relay.post(REFRESH, &own).await.status, 200);
     assert_eq!(relay.issuer.api.last().header("authorization"), None);
@@ -138,7 +137,7 @@ async fn guesses_through_the_relay_are_failed_logins_of_their_address() {
         assert_eq!((said.status, said.code()), (429, 42_900), "{said:?}");
         assert_eq!(said.error()["data"]["limit"], "failed_logins");
     }
-    // What the authorization server refuses for another reason is no guess.
+    // A refusal of the authorization server for another reason is not a guess.
     let relay = Relay::new(FIXED, "failed_logins = \"3/h\"").await;
     let other = Page::new(400, "application/json", r#"{"error":"invalid_scope"}"#);
     relay.issuer.api.sets("/token", other);
@@ -171,7 +170,7 @@ async fn logins_under_way_are_shared_by_address() {
         open = within(arrivals) => open,
         ended = &mut under_way => panic!("they wait: {ended:?}"),
     };
-    // The seventeenth of one address, of sixty-four in all.
+    // The seventeenth of one address, of sixty-four in total.
     let said = relay.post(REFRESH, &[]).await;
     assert_eq!((said.status, &said.json()["error"]), (503, &json!("temporarily_unavailable")));
     assert!(said.body.contains("16"), "{said:?}");

@@ -1,4 +1,4 @@
-//! Duplicate keys in what a server sends: the gateway would judge one of the values, and the client
+//! Duplicate keys in a server's messages: the gateway would check one of the values, and the client
 //! would act on the other.
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::upstream::{Received, tool};
 use crate::support::{Gateway, Step, Upstream, every_kind};
 
-/// What clients of the tests can be asked: forms, but no pages.
+/// Capabilities of the clients: forms, but no pages.
 fn forms() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
@@ -54,7 +54,7 @@ async fn a_result_with_a_duplicate_of_what_the_gateway_reads_is_refused() {
     }
 }
 
-/// The params of an elicitation that is a form for one reader, and a page for another.
+/// Params of an elicitation that is a form for one reader, and a page for another.
 const TWO_MODES: &str = r#"{"mode":"form","mode":"url","message":"?","url":"https://x.example/","elicitationId":"1","requestedSchema":{"type":"object"}}"#;
 
 /// Asks for [`TWO_MODES`] under the key `a`.
@@ -98,7 +98,7 @@ async fn a_request_with_two_modes_outside_of_calls_reaches_no_client() {
     let client = gateway.legacy().await.offering(forms()).await;
     let _listening = client.listen().await;
     client.call("s__late", json!({})).await.text();
-    // Whatever is not a request is an answer.
+    // A line that is not a request is an answer.
     let answer = upstream.heard("", 1).await.text;
     assert!(answer.contains("-32601"), "{answer}");
 }

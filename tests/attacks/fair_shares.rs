@@ -1,4 +1,4 @@
-//! One client that takes all it can get of what every client needs.
+//! One client that takes as much as possible of a shared resource.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -103,7 +103,7 @@ async fn sessions_of_one_client_make_room_for_its_own_alone() {
         gateway.both_as(ATTACKER, "/mcp").await;
     }
     assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}");
-    // A client that has no session cannot end another's.
+    // A client without a session cannot end another's.
     let late = gateway.plain().key("late");
     assert_eq!(late.initialize("2025-11-25").await.status(), 503);
     bystander.http("DELETE", "/mcp").of_session().send().await;

@@ -1,5 +1,5 @@
-//! One client that asks for links to log in by, or opens one in browser after browser, until nobody
-//! else could log in.
+//! One client that requests login links, or opens one in browser after browser, to keep other users
+//! from logging in.
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{Browser, Gateway, OauthServer, Upstream};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
-/// A link to the connections of the client with this key.
+/// Returns a link to the connections of the client with this key.
 async fn link(gateway: &Gateway, key: &str) -> String {
     let said = gateway.plain().key(key).http("POST", "/connect").send().await.said().await;
     assert_eq!(said.status, 200, "{said:?}");

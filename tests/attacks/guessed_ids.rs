@@ -1,4 +1,4 @@
-//! Responses that a server, or anything on the way to it, prepares for requests to come.
+//! Responses that a server, or an intermediary, prepares for future requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Files that are read while they are written, and configurations that have lost a part: what is
-//! missing must not be a protection that the running configuration has.
+//! Files that are read during a write, and configurations with a missing part. The missing part
+//! must not be a protection of the running configuration.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ fn a_file_that_is_written_in_place_is_never_read_half_way() {
     let gateway = Process::start(&guarded("one"));
     let new = text(&guarded("two"));
     let before_clients = new.find("[clients").unwrap();
-    // Written piece by piece; the first pieces end where the file would be valid.
+    // Written piece by piece; the first pieces end at points where the file would be valid.
     let mut file = in_place(&gateway.config());
     let cuts = [new.find("[policy").unwrap(), before_clients, new.len() - 9];
     let mut written = 0;
@@ -47,7 +47,7 @@ fn a_disk_that_fills_during_the_write_takes_no_protection_away() {
         let new = format!("{head}#{}\n{}", " ".repeat(pad), text(&guarded("two")));
         let source = gateway.folder().join("new");
         std::fs::write(&source, new).unwrap();
-        // The limit is in blocks of 512 bytes, and ends the write as a full disk does.
+        // The limit is in blocks of 512 bytes, and ends the write like a full disk.
         let script = "ulimit -f 1; cat \"$0\" > \"$1\"";
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(&source).arg(gateway.config());
@@ -61,7 +61,7 @@ fn a_disk_that_fills_during_the_write_takes_no_protection_away() {
 
 #[test]
 fn renamed_files_and_swapped_links_load_at_once() {
-    // Without the end of the last line, a file that was written in place would not load.
+    // A file written in place would not load without a terminated last line.
     let version = |name: &str| text(&guarded(name)).trim_end().to_owned();
     let folder = tempfile::tempdir().unwrap();
     let gateway = Process::start_in(folder, &guarded("one"));
@@ -70,7 +70,7 @@ fn renamed_files_and_swapped_links_load_at_once() {
     std::fs::write(&temporary, version("two")).unwrap();
     std::fs::rename(&temporary, gateway.config()).unwrap();
     loads(&gateway, 2);
-    // A program that renames without any help of this test.
+    // A program that renames by itself, without help from this test.
     let sed = Command::new("sed").args(["-i", "s/two/three/"]).arg(gateway.config()).status();
     assert!(sed.unwrap().success());
     loads(&gateway, 3);
@@ -99,7 +99,7 @@ fn cp_and_editors_that_write_in_place_load_when_the_file_is_whole() {
     file.write_all(second.as_bytes()).unwrap();
     drop(file);
     loads(&gateway, 3);
-    // A last line without its end may be half a line.
+    // An unterminated last line may be half a line.
     let partial = text(&guarded("four")).trim_end().to_owned();
     in_place(&gateway.config()).write_all(partial.as_bytes()).unwrap();
     assert_faults(&gateway, "the last line has no line end");
@@ -151,7 +151,7 @@ fn a_watched_file_that_weakens_protection_is_refused_until_an_operator_accepts_i
         gateway.operator("/metrics").contains("trunkline_reloads_total{outcome=\"refused\"} 1")
     );
     assert_eq!(generation(&gateway), 1);
-    // The file changes once more: what is accepted is the file as it is then.
+    // The file changes once more: the operator accepts the file in its current state.
     gateway.replace_config(&weak.replace("two", "three"));
     eventually("it is refused again", || {
         gateway.operator("/metrics").contains("trunkline_reloads_total{outcome=\"refused\"} 2")
@@ -163,13 +163,13 @@ fn a_watched_file_that_weakens_protection_is_refused_until_an_operator_accepts_i
     assert_eq!(accepted["losses"], Value::from(losses.to_vec()), "the log and status name them");
     let said = format!("protection is weakened: {}", losses[0]);
     eventually("the log names what was accepted", || gateway.log().contains(&said));
-    // What is stricter is loaded as ever.
+    // A stricter configuration still loads.
     gateway.replace_config(&guarded("four"));
     loads(&gateway, 3);
 }
 
-/// A configuration with a rule that denies, a server whose definitions are held, and its client at
-/// the end.
+/// Returns a configuration with a rule that denies, a server with held definitions, and its client
+/// at the end.
 fn guarded(title: &str) -> String {
     format!(
         "\n[gateway.limits]\nbatch = 8\n\n[profiles.{title}]\n\n[policy.rules.all]\n{DENY}\n\
@@ -181,13 +181,13 @@ fn guarded(title: &str) -> String {
 
 const DENY: &str = "[policy.rules.secrets]\neffect = \"deny\"\ntools = [\"delete_*\"]\n";
 
-/// Opens a file as `cp` and `cat >` do.
+/// Opens a file like `cp` and `cat >`.
 fn in_place(path: &Path) -> File {
     OpenOptions::new().write(true).truncate(true).open(path).unwrap()
 }
 
-/// Puts a configuration in place as Kubernetes does: a link to a link to a folder, of which the middle
-/// one is swapped.
+/// Installs a configuration like Kubernetes: a link to a link to a folder, with a swap of the
+/// middle one.
 fn swap_links(folder: &Path, version: &str, text: &str) {
     let data = folder.join(format!("..{version}"));
     std::fs::create_dir(&data).unwrap();
@@ -223,7 +223,7 @@ fn assert_faults(gateway: &Process, part: &str) {
     eventually(part, || last_reload(gateway)["faults"].to_string().contains(part));
 }
 
-/// The HTTP status of a call without a key.
+/// Returns the HTTP status of a call without a key.
 fn status_without_key(gateway: &Process) -> u16 {
     let mut socket = TcpStream::connect(gateway.address).unwrap();
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -235,6 +235,6 @@ fn status_without_key(gateway: &Process) -> u16 {
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// How long the gateway is given to read a half file: longer than the quiet time after an event, and
+/// Time for the gateway to read a partial file: longer than the quiet time after an event, and
 /// shorter than the time that a file needs to settle.
 const PAUSE: Duration = Duration::from_millis(400);

@@ -20,7 +20,7 @@ fn tools(harmless: &[&str], grave: &[&str]) -> Vec<String> {
     harmless.chain(grave).map(|tool| tool.to_string()).collect()
 }
 
-/// Waits until this number of a server's definitions are held.
+/// Waits until this number of a server's definitions is held.
 async fn held(gateway: &Gateway, server: &str, number: u64) {
     let is_held = |status: &Value| {
         let servers = status["servers"].as_array().unwrap();
@@ -34,7 +34,7 @@ async fn lists(client: &Client, names: &[&str]) {
     within(async { while client.tool_names().await != names {} }).await;
 }
 
-/// Checks that a call of this name reaches this server alone, or neither.
+/// Checks that a call of this name reaches only this server, or none if it is absent.
 async fn reaches(client: &Client, name: &str, [to, other]: [&Upstream; 2], is_there: bool) {
     let before = [to, other].map(|upstream| upstream.calls().len());
     client.call(name, json!({})).await;
@@ -92,7 +92,7 @@ async fn a_tool_keeps_its_name_reserved_while_it_is_held_over_a_restart_and_a_re
         lists(&gateway.modern(), &["b__delete_repo", "other"]).await;
         reaches(&gateway.modern(), "delete_repo", [&git, &evil], false).await;
 
-        // The name is kept with the baseline: wait until that is written.
+        // The name is stored with the baseline: wait until that is written.
         let state = gateway.folder().join("state");
         within(async {
             while text_below(&state).matches("\"served\"").count() < 3 {
@@ -119,7 +119,7 @@ async fn a_tool_keeps_its_name_reserved_while_it_is_held_over_a_restart_and_a_re
     }
 }
 
-/// The text of all files in a folder and the folders in it.
+/// Returns the text of all files below a folder.
 fn text_below(folder: &std::path::Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.fold(String::new(), |all, entry| match entry.file_type() {
@@ -142,7 +142,7 @@ async fn holding_everything_of_a_server_frees_none_of_its_names() {
         let gateway = builder(before).start().await;
         lists(&gateway.modern(), &["delete_repo", "other"]).await;
         gateway.reload(builder("hold")).await;
-        // The tool, and what the server says of itself.
+        // The tool, and the server's own description.
         held(&gateway, "git", 2).await;
         evil.set_tools(tools(&["delete_repo", "other"], &[])).announce().await;
         lists(&gateway.modern(), &["b__delete_repo", "other"]).await;

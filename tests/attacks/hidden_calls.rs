@@ -1,4 +1,4 @@
-//! Arguments that try to hide from the question that a user is asked before a call.
+//! Arguments that try to hide from the confirmation that a user gives before a call.
 
 use serde_json::{Value, json};
 
@@ -19,15 +19,15 @@ async fn start(upstream: &Upstream) -> Gateway {
         .await
 }
 
-/// A call with these raw arguments.
+/// Makes a call with these raw arguments.
 async fn call(client: &Client, arguments: &str) -> Said {
     let ask = client.ask_call("s__echo", json!("HERE"));
     let body = ask.message().to_string().replace("\"HERE\"", arguments);
     ask.body(body).send().await.said().await
 }
 
-/// The question before a call, which the user declines: a Modern client gets it as a result, and a
-/// Legacy client as a request.
+/// Returns the question before a call, which the user declines: a Modern client gets it as a
+/// result, and a Legacy client as a request.
 async fn question(era: &str, client: &Client, arguments: &Value) -> String {
     if era == "Modern" {
         let said = client.call("s__echo", arguments.clone()).await;

@@ -1,4 +1,4 @@
-//! Clients that make up capabilities and queries, each of which has lists and views of its own.
+//! Clients that invent capabilities and queries, each of which requires lists and views of its own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use trunkline::snapshot::ViewKey;
 use crate::support::{Client, Gateway, Upstream};
 use crate::{ATTACKER, BYSTANDER, context, two_clients};
 
-/// How many sets of capabilities of one client servers are told.
+/// Maximum number of one client's capability sets that servers receive.
 const SETS: usize = 16;
 
-/// A client with capabilities that only a number distinguishes from others.
+/// Returns a client with capabilities that differ from others only in a number.
 async fn inventive(gateway: &Gateway, number: usize) -> Client {
     let capabilities = json!({ "extensions": { INVENTED: { "n": number } } });
     gateway.modern().key(ATTACKER).offering(capabilities).await
 }
 
-/// The extension that they invent.
+/// The invented extension.
 const INVENTED: &str = "com.example/x";
 
-/// The children besides the first that were told of a capability, by their process ids.
+/// Returns the children besides the first that received a capability, by their process ids.
 async fn children(gateway: &Gateway, capability: &str) -> HashSet<u64> {
     let status = gateway.server("s").await;
     let all = status["instances"].as_array().cloned().unwrap_or_default();
@@ -110,7 +110,7 @@ async fn streams_of_one_client_have_few_queries() {
     assert!(refused.error()["message"].as_str().unwrap().contains("16"), "{refused:?}");
     held.push(gateway.modern().key(ATTACKER).listen().await);
     held.push(at(BYSTANDER, 16).listen().await);
-    // A query that is given up makes room for another.
+    // A cancelled query makes room for another.
     held.remove(1);
     let reopened = async {
         while at(ATTACKER, 16).ask("subscriptions/listen", filter.clone()).send().await.status()

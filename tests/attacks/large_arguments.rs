@@ -1,5 +1,5 @@
 //! Arguments of megabytes that break their tool's schema, and smaller ones of a tool with a costly
-//! schema: each takes long to be checked.
+//! schema: each takes long to check.
 
 use serde_json::{Value, json};
 
@@ -7,20 +7,20 @@ use crate::long_calls::{LongCalls, connected_bystander};
 use crate::support::{Gateway, Step, Upstream};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
-/// Megabytes of integers where the schema wants texts.
+/// Megabytes of integers for a schema that requires texts.
 fn large() -> Value {
     json!({ "list": vec![1; 500_000] })
 }
 
-/// Less than 64 KiB of integers, each of which only the last of many alternatives admits, and a text
-/// that none does.
+/// Less than 64 KiB of integers, each admitted only by the last of many alternatives, and a text
+/// that no alternative admits.
 fn costly() -> Value {
     let mut list = vec![json!(1); 30_000];
     list.push(json!("x"));
     json!({ "list": list })
 }
 
-/// A gateway that serves all clients on one thread.
+/// Starts a gateway that serves all clients on one thread.
 async fn gateway() -> (Gateway, Upstream) {
     let upstream = Upstream::modern().await;
     let schema = json!({

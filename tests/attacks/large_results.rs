@@ -1,5 +1,5 @@
-//! Results of megabytes: with many links each takes long to be rewritten, and each takes memory until it
-//! has been.
+//! Results of megabytes: with many links each takes long to rewrite, and each occupies memory until
+//! it has been sent.
 
 use std::pin::pin;
 
@@ -10,8 +10,8 @@ use crate::long_calls::{LongCalls, connected_bystander};
 use crate::support::{Client, Gateway, Said, Step, Upstream, within};
 use crate::{ATTACKER, BYSTANDER, two_clients};
 
-/// A gateway that serves all clients on one thread, and a server with a tool whose result has very
-/// many links.
+/// Starts a gateway that serves all clients on one thread, and a server with a tool that returns
+/// very many links.
 async fn gateway() -> (Gateway, Upstream) {
     let upstream = Upstream::modern().await;
     let links = r#"{"type":"resource_link","uri":"a:1","name":""}"#;
@@ -53,11 +53,11 @@ async fn large_results_of_one_client_wait_in_front_of_nobody() {
     attack(&gateway, 8).wait_in_front_of_nobody(own).await;
 }
 
-/// More than half of the bytes that may be in memory.
+/// More than half of the permitted bytes in memory.
 const LARGE: usize = 300 << 10;
 
-/// A gateway with a bound for responses. Each result waits for an interceptor that never answers, and
-/// stays in memory meanwhile.
+/// A gateway with a limit for responses. Each result waits for an interceptor that never answers,
+/// and stays in memory meanwhile.
 struct WaitingResults {
     gateway: Gateway,
     interceptor: TcpListener,
@@ -85,8 +85,8 @@ impl WaitingResults {
         call.token(json!("t")).send().await.said().await
     }
 
-    /// Drives a call until its result waits, as long as the socket of the interceptor lives; the reason if
-    /// it is refused instead.
+    /// Drives a call until its result waits, for the lifetime of the interceptor's socket. Returns
+    /// the reason if it is refused instead.
     async fn wait_for(&self, call: impl Future<Output = Said>) -> Result<TcpStream, String> {
         tokio::select! {
             accepted = within(self.interceptor.accept()) => Ok(accepted.unwrap().0),
@@ -125,7 +125,7 @@ async fn results_in_memory_are_bounded_for_each_client_and_for_all() {
             let other = waiting.wait_for(waiting.call(&bystander)).await;
             assert_eq!(other.is_ok(), spares_others, "{named}: {other:?}");
         }
-        // The calls end with their clients, and their memory is free.
+        // The calls end with their clients, and release their memory.
         within(async { while waiting.wait_for(waiting.call(&attacker)).await.is_err() {} }).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Clients that declare megabytes of themselves, which last as long as a session, a stream or a list
-//! that was prepared for them.
+//! Clients that declare megabytes about themselves, which occupy memory as long as a session, a
+//! stream or a prepared list.
 
 use serde_json::{Value, json};
 

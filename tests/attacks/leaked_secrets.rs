@@ -54,7 +54,7 @@ async fn what_an_http_server_repeats_of_its_secrets_is_on_no_page() {
     assert!(!status.to_string().contains("hunter2"), "{status}");
 }
 
-/// What the gateways of this process log about their servers, from now on.
+/// Captures the log about servers of all gateways in this process, from now on.
 fn log_of_servers() -> NamedTempFile {
     let log = NamedTempFile::new().unwrap();
     let writer = Arc::new(log.reopen().unwrap());

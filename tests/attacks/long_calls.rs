@@ -1,4 +1,5 @@
-//! Calls of one client's that keep the gateway busy for long, all at once, while another one calls.
+//! Calls of one client that keep the gateway busy for long, all at once, while another client
+//! calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,7 +16,7 @@ pub struct LongCalls {
     answered: Arc<AtomicUsize>,
 }
 
-/// Another client, whose connection is open already.
+/// Returns another client, with an open connection.
 pub async fn connected_bystander(gateway: &Gateway) -> Client {
     let bystander = gateway.modern().key(BYSTANDER).keep();
     bystander.call("s__echo", json!({})).await.text();
@@ -23,7 +24,7 @@ pub async fn connected_bystander(gateway: &Gateway) -> Client {
 }
 
 impl LongCalls {
-    /// Makes so many calls of a tool, each with an answer to be checked.
+    /// Makes this many calls of a tool, each with an answer to check.
     pub fn begin(
         gateway: &Gateway,
         calls: usize,
@@ -44,8 +45,8 @@ impl LongCalls {
         Self { all, answered }
     }
 
-    /// The bystander has several answers for each of the attacker's. On a thread that the attacker's
-    /// calls hold it has one; how many more depends on the machine.
+    /// Checks that the bystander gets several answers for each of the attacker's. On a thread that
+    /// the attacker's calls occupy it gets one; the number beyond that depends on the machine.
     pub async fn hold_up_no_other_client(self, bystander: &Client) {
         let calls_of_attacker = self.all.len();
         let mut between = Vec::new();
@@ -65,7 +66,7 @@ impl LongCalls {
         assert!(between[between.len() / 2] >= 5, "calls between two answers: {between:?}");
     }
 
-    /// A long call of the bystander's does not wait for all of the attacker's.
+    /// Checks that a long call of the bystander does not wait for all of the attacker's.
     pub async fn wait_in_front_of_nobody(self, own: impl Future<Output = ()>) {
         until(|| self.answered.load(SeqCst) > 0).await;
         let before = self.answered.load(SeqCst);

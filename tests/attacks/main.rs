@@ -1,5 +1,5 @@
-//! Attacks on a gateway from outside, as a client or a server would try them: one file for each
-//! kind of attack. `docs/security.md` says which test guards what.
+//! Attacks on a gateway from outside, by a client or a server: one file for each kind of attack.
+//! `docs/security.md` lists the test for each protection.
 
 #![allow(
     clippy::disallowed_methods,
@@ -67,13 +67,13 @@ use support::gateway::Builder;
 const ATTACKER: &str = "key-of-the-attacker";
 const BYSTANDER: &str = "key-of-the-bystander";
 
-/// Two clients: one attacks, and the other must not feel it.
+/// Adds two clients: one attacks, and the other must not be affected.
 fn two_clients(builder: Builder) -> Builder {
     let attacker = client_table("attacker", ATTACKER, "");
     builder.toml(&attacker).toml(&client_table("bystander", BYSTANDER, ""))
 }
 
-/// The context of calls by a Modern client that can list roots.
+/// Returns the context of calls by a Modern client that can list roots.
 fn context(principal: Principal, address: IpAddr) -> Context {
     let client = call::Client::new(ProtocolVersion::LATEST_MODERN, None, r#"{"roots":{}}"#.into());
     Context {

@@ -1,5 +1,5 @@
-//! Arguments of other types than a rule compares them with: a server may take `"42"` or `[42]` for the
-//! number that a rule denies.
+//! Arguments of other types than a rule compares them with: a server may accept `"42"` or `[42]`
+//! for a number that a rule denies.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ async fn start() -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// Calls that a rule refuses, and the argument at fault.
+/// Returns calls that a rule refuses, and the argument at fault.
 fn refused_calls() -> Vec<(&'static str, Value, &'static str)> {
     let ids = [json!("42"), json!([42]), json!(true), json!(null), json!({ "id": 42 }), json!("7")];
     let branches = [json!(["main"]), json!(null), json!({ "name": "main" }), json!(0)];
@@ -62,7 +62,7 @@ fn refused_calls() -> Vec<(&'static str, Value, &'static str)> {
     ids.into_iter().chain(denied).chain(allowed).chain(own).collect()
 }
 
-/// A call in one of the ways that a client has.
+/// Makes a call in one of the client's ways.
 async fn call(client: &Client, way: &str, (tool, arguments): (&str, &Value)) -> Said {
     match way {
         "search" => client.call("call_tool", json!({ "name": tool, "arguments": arguments })).await,

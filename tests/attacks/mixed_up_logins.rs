@@ -1,5 +1,5 @@
-//! Metadata that has a user agree on the page of one authorization server, and sends the code to
-//! another (RFC 9700, 4.4).
+//! Metadata that makes a user consent on the page of one authorization server, and sends the code
+//! to another (RFC 9700, 4.4).
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ async fn protected() -> OauthServer {
     OauthServer::before(Upstream::modern().await).await
 }
 
-/// A gateway in front of an honest server and of one whose metadata names the honest authorization
-/// endpoint.
+/// Starts a gateway in front of an honest server and of one with metadata that names the honest
+/// authorization endpoint.
 async fn mixed_up(honest: &OauthServer, evil: &OauthServer, settings: [&str; 2]) -> Gateway {
     let endpoint = honest.api.url("/authorize");
     evil.publishes(json!({
@@ -28,7 +28,7 @@ async fn call(gateway: &Gateway, server: &str) -> Said {
     gateway.modern().call(&format!("{server}__echo"), json!({})).await
 }
 
-/// The link that a server waits for.
+/// Returns the link that a server waits for.
 async fn link_of(gateway: &Gateway, server: usize) -> String {
     let status = gateway.wait_for(|status| status["servers"][server]["login"].is_string()).await;
     status["servers"][server]["login"].as_str().unwrap().to_owned()
@@ -38,7 +38,7 @@ async fn link_of(gateway: &Gateway, server: usize) -> String {
 async fn the_page_of_one_issuer_is_not_used_for_another() {
     let (honest, evil) = (protected().await, protected().await);
     let gateway = mixed_up(&honest, &evil, ["", ""]).await;
-    // Whichever is discovered first: the owner of the endpoint gets it.
+    // The owner of the endpoint gets it, independent of the order of discovery.
     link_of(&gateway, 0).await;
     let status = gateway
         .wait_for(|status| {
@@ -48,7 +48,7 @@ async fn the_page_of_one_issuer_is_not_used_for_another() {
         })
         .await;
     if let Some(link) = status["servers"][1]["login"].as_str() {
-        // The hostile server was first, and its link is worth nothing by now.
+        // The hostile server was first, and its link is invalid by now.
         let browser = Browser::of(&gateway);
         let page = browser.opens(link).await;
         let form = crate::support::browser::fields(&page.body);

@@ -13,8 +13,8 @@ use crate::support::{Gateway, until};
 
 const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// A server that answers every POST with this head, and its message on the stream;
-/// calls of `silent` not at all.
+/// A server that answers every POST with this head, and sends its message on the stream. It does
+/// not answer calls of `silent`.
 #[derive(Clone)]
 struct Server {
     head: &'static str,
@@ -132,7 +132,7 @@ async fn the_post_of_a_cancelled_call_is_closed() {
     let gateway = Gateway::with("s", lines).start().await;
     let said = gateway.modern().call("s__silent", json!({})).await;
     assert!(said.is_error(), "{said:?}");
-    // Its stream stays.
+    // Its stream stays open.
     until(|| server.open() == 1).await;
     assert_eq!(gateway.server("s").await["restarts"], 0);
 }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::support::upstream::Era;
 use crate::support::{Gateway, Old, Step, Upstream, until};
 
-/// The params of a notification over the limit.
+/// Returns the params of a notification over the limit.
 fn large() -> Value {
     json!({ "x": "x".repeat(500_000) })
 }
 
-/// A call whose server sends one large notification of progress and a small one.
+/// Defines a tool that sends one large notification of progress and a small one.
 fn chatty_call(upstream: &Upstream) {
     upstream.does("chatty", |call| {
         let progress = |number: u32, message: &str| {
@@ -154,8 +154,8 @@ async fn cancelled_requests_do_not_pile_up_with_a_parked_call() {
             for _ in 0..20 {
                 steps.extend([ask("cancelled"), Step::TakeBack("cancelled")]);
             }
-            // The call refuses a second request with the same id once it has taken all
-            // that came before from its queue, which has room for one burst.
+            // The call refuses a second request with the same id once it has taken all earlier ones
+            // from its queue, which has room for one burst.
             steps.extend([ask(burst), ask(burst), Step::Await(burst), Step::TakeBack(burst)]);
         }
         steps.extend([ask("last"), Step::Ask("unknown", "tasks/list", json!({}))]);

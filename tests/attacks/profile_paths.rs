@@ -1,4 +1,4 @@
-//! Paths that name one profile to the check of who may use it, and another to what is served.
+//! Paths that the permission check and the routing would resolve to different profiles.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,7 +19,7 @@ tools = ["s__count"]
 tools = ["s__link"]
 "#;
 
-/// Paths of which none is that of a profile. `p` is the one that the client may use.
+/// Paths that lead to no profile. `p` is the profile that the client may use.
 const PATHS: [&str; 40] = [
     "/mcp",
     "/mcp/q",
@@ -81,7 +81,7 @@ fn message() -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } })
 }
 
-/// Posts a request whose target is exactly this, over HTTP/1.1.
+/// Posts a request with exactly this target, over HTTP/1.1.
 async fn post(gateway: &Gateway, target: &str, host: &str, key: &str) -> String {
     let body = message().to_string();
     let head = format!(
@@ -102,7 +102,7 @@ async fn post(gateway: &Gateway, target: &str, host: &str, key: &str) -> String 
     within(answer).await
 }
 
-/// Nothing is served there, and nothing is told.
+/// Checks that the answer is a refusal that reveals no element.
 #[track_caller]
 fn is_refused(answer: &str, path: &str) {
     let status = answer.split(' ').nth(1).unwrap_or_default();
@@ -132,7 +132,7 @@ async fn no_spelling_of_a_path_leads_to_a_profile_of_others() {
         for path in PATHS {
             is_refused(&post(&gateway, path, &host, credential).await, path);
         }
-        // The host of an absolute target counts, whatever the header says (RFC 9112, 3.2.2).
+        // The host of an absolute target counts, independent of the header (RFC 9112, 3.2.2).
         for target in [
             format!("http://{host}/mcp/q"),
             format!("http://{host}//mcp/q"),
@@ -222,7 +222,7 @@ async fn a_token_opens_the_old_transport_at_its_own_endpoint_and_goes_no_further
         let post = client.http("POST", path).header("content-type", "application/json");
         post.body(hello.to_string()).send().await.said().await
     };
-    // Whoever knows the address of a stream needs the token of its user as well.
+    // A client that knows the address of a stream needs the token of its user as well.
     assert_eq!(post(None, &messages).await.status, 401);
     let in_query = format!("{messages}&access_token={of_p}");
     assert!((400..405).contains(&post(None, &in_query).await.status));

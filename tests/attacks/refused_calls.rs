@@ -1,4 +1,4 @@
-//! Calls of one client that make a server look like another one, or like none.
+//! Calls of one client that make a server appear changed, or unavailable.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn a_call_that_the_server_rejects_takes_it_from_nobody() {
             assert!(said.is_error() || said.answer().get("error").is_some(), "{said:?}");
             assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}", "{step:?}");
         }
-        // The server was asked who it is.
+        // The gateway asked the server for its identity.
         upstream.heard("server/discover", before + 1).await;
         assert_eq!(bystander.call("s__echo", json!({})).await.text(), "{}", "{step:?}");
         assert_eq!(gateway.server("s").await["restarts"], 0, "{step:?}");

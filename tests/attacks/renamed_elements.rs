@@ -1,4 +1,5 @@
-//! Servers that take the names of other servers' elements, so that a denied element gets a new name.
+//! Servers that take the names of other servers' elements, so that a denied element gets a new
+//! name.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::support::upstream::offers::{prompt, resource, template};
 use crate::support::upstream::tool;
 use crate::support::{Client, Gateway, Upstream};
 
-/// Every way to name elements. In `mcp_{server}{tool}`, servers `git` and `gi` share names.
+/// All naming modes. In `mcp_{server}{tool}`, servers `git` and `gi` share names.
 const NAMINGS: [&str; 6] = [
     "naming = \"prefix\"",
     "naming = \"conflict\"",
@@ -22,12 +23,12 @@ fn deny(setting: &str, patterns: &[&str]) -> String {
     format!("{ALLOW_ALL}[policy.rules.never]\neffect = \"deny\"\n{setting} = {patterns:?}\n")
 }
 
-/// A tool name that no public name has as a whole.
+/// Returns a tool name that is too long for any public name.
 fn long_name() -> String {
     format!("delete_{}", "x".repeat(70))
 }
 
-/// Natives of `git` that are denied, each with the patterns of which one denies it.
+/// Returns the denied native names of `git`, each with the patterns that deny it individually.
 fn denied_tools() -> Vec<(String, Vec<String>)> {
     let long = long_name();
     let patterns = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
@@ -38,7 +39,7 @@ fn denied_tools() -> Vec<(String, Vec<String>)> {
     ]
 }
 
-/// The denied server between one before it and one after it that take its names.
+/// Returns the denied server between two others that take its names.
 async fn crowd(denied: &[String]) -> [Upstream; 3] {
     let [git, other] = Upstream::both().await;
     let upstreams = [other, git, Upstream::modern().await];
@@ -47,7 +48,7 @@ async fn crowd(denied: &[String]) -> [Upstream; 3] {
         let mut names: Vec<String> = denied.to_vec();
         names.push(own.to_owned());
         if place == 0 {
-            // The name that `git` gets where names are `mcp_{server}{tool}`, and the prefixed one.
+            // The name of `git`'s tool in the format `mcp_{server}{tool}`, and the prefixed one.
             names.extend(["tdelete_repo".to_owned(), "git__delete_repo".to_owned()]);
         }
         upstream.set_tools(names.iter().map(|name| tool(name).to_string()));
@@ -61,7 +62,7 @@ async fn start([first, git, last]: &[Upstream; 3], gateway: &str, toml: &str) ->
     builder.gateway(gateway).toml(toml).start().await
 }
 
-/// Native names of calls that a server has received, and forgets.
+/// Returns the native names of the calls that a server has received after the first `from`.
 fn called(upstream: &Upstream, from: usize) -> Vec<String> {
     let calls = upstream.calls().split_off(from);
     calls.iter().map(|call| call.params["name"].as_str().unwrap().to_owned()).collect()
@@ -178,7 +179,7 @@ async fn an_allowed_name_admits_its_present_owner_alone() {
     assert_eq!(gateway.modern().tool_names().await, Vec::<String>::new(), "its name is git__push");
 }
 
-/// Gets a prompt by all names that it may have.
+/// Gets a prompt by all its possible names.
 async fn get_prompts(client: &Client, names: &[&str]) {
     for name in names {
         client.request("prompts/get", json!({ "name": name })).await;

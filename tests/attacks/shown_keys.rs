@@ -5,7 +5,7 @@ use trunkline::crypto::sha256;
 
 use crate::support::{Gateway, Upstream};
 
-/// `[clients.NAME]` whose key is its name.
+/// Returns `[clients.NAME]` with the name as its key.
 fn client(name: &str) -> String {
     let hash: String = sha256(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("[clients.{name}]\nkey = \"{hash}\"\n")

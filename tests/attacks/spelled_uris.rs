@@ -1,5 +1,5 @@
-//! Other spellings of URIs that a rule denies or that are held. Servers on the official SDKs parse URIs,
-//! so they read these spellings as the same resource.
+//! Other spellings of URIs that a rule denies or that are held. Servers on the official SDKs parse
+//! URIs, so they read these spellings as the same resource.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ const SECRETS: [&str; 35] = [
     "DB://prod/7",
 ];
 
-/// Rules that deny the same resources in different words.
+/// Rules that deny the same resources in different notations.
 const DENIALS: [&str; 4] = [
     r#"resources = ["mcp://t/file:///secret.txt", "mcp://t/https://example.com/secret", "mcp://t/db://Prod/*"]"#,
     r#"resources = ["file:/%73ecret.tx?", "mcp://t/HTTPS://example.com:443/secret*", "*DB://Prod/*"]"#,
@@ -53,7 +53,7 @@ const DENIALS: [&str; 4] = [
     r#"when = "item.name in ['mcp://t/file:///secret.txt', 'mcp://t/https://example.com/secret'] || item.name.contains('db://Prod/')""#,
 ];
 
-/// A server with secrets, and with templates that cover everything.
+/// Sets up a server with secrets, and with templates that cover all URIs.
 async fn secrets(upstream: &Upstream) {
     upstream.offers_everything();
     let listed =
@@ -70,7 +70,7 @@ async fn completes(client: &Client, uri: &str) -> bool {
     client.request("completion/complete", asked).await.answer().get("result").is_some()
 }
 
-/// The URI that reaches the server when a client reads one; `None` if it is refused.
+/// Returns the URI that reaches the server when a client reads one; `None` if it is refused.
 async fn read(client: &Client, upstream: &Upstream, uri: &str) -> Option<String> {
     let heard = upstream.all("resources/read").len();
     let said = client.read_resource(uri).await;
@@ -140,7 +140,7 @@ async fn a_listed_uri_is_read_in_any_spelling_and_sent_in_the_servers_own_bytes(
                 ("file://localhost/%61.txt", Some("file:///a.txt")),
                 ("FILE:///Odd name", Some("FILE:///Odd name")),
                 ("file:///Odd%20name", Some("FILE:///Odd name")),
-                // Of a template that clients see, in normal form and in none.
+                // Of a template that clients see, in normal form and in others.
                 ("db://users/7", Some("db://users/7")),
                 ("file:///pub/x", Some("file:///pub/x")),
                 ("file:///pub/%78", None),
@@ -287,10 +287,10 @@ async fn a_uri_that_some_server_serves_by_a_barred_template_does_not_reach_it() 
                     "https://a.example/7",
                     // The Python SDK 1.x reads the template's text as a regular expression.
                     "https://a-example/7",
-                    // The TypeScript SDK takes a query and a fragment for a value.
+                    // The TypeScript SDK accepts a query and a fragment as part of a value.
                     "https://a.example/7?x=1#y",
                     "db://Prod/7",
-                    // The Python SDK 2.x takes empty values.
+                    // The Python SDK 2.x accepts empty values.
                     "db://Prod/",
                 ] {
                     let uri = format!("mcp://t/{native}");
@@ -328,7 +328,7 @@ async fn a_hold_of_one_of_two_listed_spellings_concerns_both() {
     }
 }
 
-/// A server whose tool and prompt tell of URIs that no list has.
+/// Sets up a server with a tool and a prompt that link to unlisted URIs.
 async fn telling(upstream: &Upstream) {
     upstream.offers_everything();
     upstream.lists("resources", [resource("x:listed")]);
@@ -393,7 +393,8 @@ async fn a_uri_that_a_result_has_told_of_is_forgotten_with_its_client() {
         client.call("t__tell", json!({})).await;
         assert!(read(&client, &upstream, uri).await.is_some());
     }
-    // The client is removed, and another one gets its name. Its URIs are dropped soon after a reload.
+    // The client is removed, and another one gets its name. Its URIs are dropped soon after a
+    // reload.
     let is_forgotten = async || {
         gateway.reload(with_bystander()).await;
         gateway.reload(with_both()).await;

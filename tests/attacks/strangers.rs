@@ -1,4 +1,4 @@
-//! Connections of clients that nobody knows, held open by requests that are refused.
+//! Connections of unauthenticated clients, held open by requests that are refused.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Stranger {
         Self(TcpStream::connect(address).await.unwrap())
     }
 
-    /// The head of the answer to a request without a body.
+    /// Sends a request without a body, and returns the head of the answer.
     async fn ask(&mut self, method: &str, more: &str) -> String {
         let head = format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
         self.0.write_all(head.as_bytes()).await.unwrap();
@@ -52,7 +52,7 @@ fn key(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
 }
 
-/// What a page asks before it sends a request.
+/// Preflight request of a web page.
 const PREFLIGHT: &str = "Origin: http://localhost\r\nAccess-Control-Request-Method: POST\r\n";
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_stranger_is_given_less_time_between_requests_than_a_client() {
     let mut stranger = Stranger::connect(gateway.running.address).await;
     assert!(stranger.ask("GET", "").await.starts_with("HTTP/1.1 401"));
     stranger.is_closed().await;
-    // A refusal now and then is forgiven to a client.
+    // A client may have an occasional refusal.
     for _ in 0..4 {
         assert!(client.ask("GET", &key("wrong")).await.starts_with("HTTP/1.1 401"));
         assert!(client.ask("GET", &key(BYSTANDER)).await.starts_with("HTTP/1.1 405"));
@@ -119,7 +119,7 @@ async fn preflights_alone_hold_no_connection() {
         assert_eq!(answer.contains("connection: close"), request == 10, "{answer}");
     }
     stranger.is_closed().await;
-    // A client's page may send as many as it likes.
+    // A client's page may send any number of them.
     let mut client = Stranger::connect(gateway.running.address).await;
     for _ in 0..12 {
         assert!(client.ask("OPTIONS", PREFLIGHT).await.starts_with("HTTP/1.1 200"));
@@ -134,7 +134,7 @@ async fn a_stranger_over_http_2_is_closed_after_a_few_refusals_read_or_not() {
         let mut stranger = connect_h2(gateway.running.address, window).await;
         let mut unread = Vec::new();
         let closed = async {
-            // Never silent for as long as it is given.
+            // Never silent as long as the gateway allows.
             while stranger.ready().await.is_ok() {
                 let request = Request::get(format!("http://{}/mcp", gateway.running.address));
                 let request = request.body(Full::default()).unwrap();
@@ -156,7 +156,7 @@ async fn one_address_leaves_connections_to_the_others() {
     for _ in 0..3 {
         held.push(Stranger::connect(address).await);
     }
-    // Connections are accepted in the order in which they come.
+    // Connections are accepted in their order of arrival.
     let mut one_more = Stranger::connect(address).await;
     let answer = one_more.ask("GET", "").await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");

@@ -1,4 +1,4 @@
-//! A server whose responses on one connection run one request behind.
+//! A server with responses on one connection that run one request behind.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::Gateway;
 
-/// Reads requests from one connection and answers each. After a call of `lag` every answer is the
-/// one to the request before, so that the connection always has one response too many.
+/// Reads requests from one connection and answers each. After a call of `lag` every answer belongs
+/// to the preceding request, so that the connection always has one response too many.
 fn serve(socket: TcpStream) -> Option<()> {
     let mut requests = BufReader::new(socket.try_clone().ok()?);
     let mut socket = socket;

@@ -1,4 +1,4 @@
-//! Bodies that are begun and not finished: each holds memory for as long as it is waited for.
+//! Unfinished bodies: each occupies memory as long as the gateway waits for it.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::{ATTACKER, BYSTANDER, two_clients};
 
 const KIB: usize = 1024;
 
-/// A request of which half of the body has been sent.
+/// A request with half of its body sent.
 struct HalfSent(TcpStream);
 
 impl HalfSent {
@@ -31,12 +31,12 @@ impl HalfSent {
 
     /// Sends the rest, and reads the answer.
     async fn finish(mut self, rest: usize) -> (u16, Value) {
-        // It may be refused before it is whole.
+        // It may be refused before it is complete.
         let _ = within(self.0.write_all(&vec![b' '; rest])).await;
         self.answer().await
     }
 
-    /// Whether the gateway waits for the rest: what it refuses it answers.
+    /// Returns true if the gateway waits for the rest; it answers a refused request.
     fn is_held(&self) -> bool {
         self.0.peek(&mut [0]).now_or_never().is_none()
     }
@@ -63,13 +63,13 @@ async fn gateway(limits: &str) -> (Gateway, Upstream) {
     (gateway, upstream)
 }
 
-/// Begins bodies until no other one is accepted; those begun, and what the refusal says.
+/// Begins bodies until the gateway accepts no further one. Returns those begun, and the refusal.
 async fn fill(gateway: &Gateway, key: &str) -> (Vec<HalfSent>, Value) {
     let mut begun = Vec::new();
     for _ in 0..32 {
         begun.push(HalfSent::post(gateway.running.address, key, 100 * KIB).await);
-        // The memory of the body before may be given back behind its answer: only a second
-        // refusal is one for the bodies that are unfinished.
+        // The memory of the preceding body may be released after its answer. Only a second refusal
+        // is due to the unfinished bodies.
         if refusal(gateway, key).await.is_some()
             && let Some(refusal) = refusal(gateway, key).await
         {
@@ -79,7 +79,7 @@ async fn fill(gateway: &Gateway, key: &str) -> (Vec<HalfSent>, Value) {
     panic!("{} unfinished bodies are in memory", begun.len());
 }
 
-/// Sends a whole body in two pieces; what its refusal says, if it is refused.
+/// Sends a whole body in two pieces; returns the refusal, if it is refused.
 async fn refusal(gateway: &Gateway, key: &str) -> Option<Value> {
     let probe = HalfSent::post(gateway.running.address, key, 100 * KIB).await;
     let (status, body) = probe.finish(100 * KIB).await;
@@ -117,7 +117,7 @@ async fn unfinished_bodies_of_all_clients_take_so_much_memory_and_no_more() {
     assert_eq!(refusal["error"]["data"]["limit"], "bodies", "{refusal}");
     held.extend(others);
     held_at_most(7, &held).await;
-    // What arrives in one piece is served.
+    // A body that arrives in one piece is served.
     let small = gateway.modern().key(BYSTANDER).call("s__echo", json!({})).await;
     assert_eq!(small.text(), "{}");
 }
@@ -133,7 +133,7 @@ async fn an_unfinished_body_counts_towards_its_clients_rate() {
     }
     let refused = async {
         loop {
-            // Behind the others, once they have been counted.
+            // Sent after the others, once they have been counted.
             let one_more = HalfSent::post(gateway.running.address, ATTACKER, 600 * KIB).await;
             let (status, body) = one_more.finish(600 * KIB).await;
             if status == 429 {

@@ -1,5 +1,6 @@
-//! Answers that are asked for and never read. How long one may be left unread over HTTP/2 is tested
-//! in `tests/listener/slow_reads.rs`, and the streams of 2024-11-05 in `tests/gateway/sse_clients.rs`.
+//! Answers that are requested and never read. `tests/listener/slow_reads.rs` tests the time for
+//! which one may be left unread over HTTP/2, and `tests/gateway/sse_clients.rs` the streams of
+//! 2024-11-05.
 
 use std::net::SocketAddr;
 
@@ -14,13 +15,13 @@ use tokio::net::TcpStream;
 
 use crate::support::{Gateway, Said, Step, Upstream, within};
 
-/// Answers of so many bytes.
+/// Size of large answers.
 const LARGE: usize = 100 * 1024;
 
-/// Answers that the kernel does not take as a whole.
+/// Size of answers that exceed the kernel's socket buffers.
 const LARGER_THAN_SOCKETS: usize = 6 << 20;
 
-/// A tool whose answers have so many bytes.
+/// Defines a tool with answers of this many bytes.
 fn large_answers(upstream: &Upstream, bytes: usize) {
     upstream.does("large", move |_| vec![Step::text("x".repeat(bytes))]);
 }
@@ -29,7 +30,7 @@ fn is_dropped(message: &Value, limit: &str) -> bool {
     message["error"]["data"]["limit"] == limit
 }
 
-/// A connection that lets so many bytes of each answer come and no more.
+/// Opens a connection that accepts this many bytes of each answer and no more.
 pub async fn connect(address: SocketAddr, window: u32) -> SendRequest<Full<Bytes>> {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let mut builder = Builder::new(TokioExecutor::new());
@@ -64,14 +65,14 @@ async fn answers_that_are_left_unread_hold_so_many_bytes_and_no_more() {
         for _ in 0..16 {
             unread.push(ask(&gateway, &sender).await);
         }
-        // What was asked for first is complete, however late it is read; the rest is reset.
+        // The first answers are complete, however late the client reads them; the others are reset.
         let mut complete = 0;
         for answer in unread {
             assert_eq!(answer.status(), 200);
             complete += usize::from(within(answer.into_body().collect()).await.is_ok());
         }
         assert!((1..=5).contains(&complete), "{line}: {complete} were in memory");
-        // The connection goes on.
+        // The connection continues.
         let answer = ask(&gateway, &sender).await;
         let body = within(answer.into_body().collect()).await.unwrap().to_bytes();
         assert!(body.len() > LARGE, "{line}");
@@ -90,7 +91,7 @@ async fn connections_that_leave_answers_unread_hold_so_many_bytes_and_no_more() 
             unread.push(client.ask_call("s__large", json!({})).send().await);
         }
         gateway.wait_for(|status| status["connections"] == 2).await;
-        // What was asked for first is complete, however late it is read.
+        // The first answers are complete, however late the client reads them.
         for answer in unread.drain(..2) {
             assert_eq!(answer.said().await.text().len(), LARGER_THAN_SOCKETS, "{line}");
         }
@@ -103,7 +104,7 @@ async fn connections_that_leave_answers_unread_hold_so_many_bytes_and_no_more() 
 #[tokio::test]
 async fn the_answers_to_a_batch_have_so_many_bytes_and_no_more() {
     let upstream = Upstream::legacy().await;
-    // Passed on as it comes by an HTTP server.
+    // Streamed from an HTTP server.
     large_answers(&upstream, 300 * 1024);
     for server in [upstream.stdio(), upstream.http()] {
         let line = "limits.unread_each = \"1000KiB\"";

@@ -1,5 +1,5 @@
-//! Files named by the configuration that are replaced by something without an end: a named pipe, a
-//! device, a file on a system that does not answer.
+//! Files named by the configuration that are replaced by endless ones: a named pipe, a device, a
+//! file on a system that does not answer.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -94,7 +94,7 @@ impl Environment for HangingFiles {
     }
 }
 
-/// Paths whose readers wait for ever or read for ever.
+/// Paths that block readers forever or supply bytes forever.
 struct Traps {
     _folder: tempfile::TempDir,
     pipe: PathBuf,
@@ -126,7 +126,7 @@ fn with_clock() -> Builder {
     Gateway::alone().example("clock")
 }
 
-/// A certificate and its key.
+/// Returns a certificate and its key.
 fn self_signed() -> String {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

@@ -1,5 +1,4 @@
-//! The audit log on standard output, and `trunkline audit verify`: what it says of a log, and how it
-//! exits.
+//! The audit log on standard output, and `trunkline audit verify` with its output and exit codes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use super::process::{Process, TRUNKLINE, eventually, text};
 use super::{CONFIG_FAULT, DONE, FAILURE, WRONG_USE, trunkline};
 
-/// Two records that `trunkline serve` has chained by SHA-256.
+/// Two records of `trunkline serve`, chained by SHA-256.
 const LOG: &str = concat!(
     "{\"seq\":1,\"event\":\"call\",\"prev\":\"",
     "0000000000000000000000000000000000000000000000000000000000000000",
@@ -63,7 +62,7 @@ fn a_log_is_verified_and_its_faults_have_a_line_and_an_exit_code() {
     verify(&["--help"]).exits_with(DONE).prints(&["Exit codes", "--key-file", "--last"]);
 }
 
-/// Calls a tool of a gateway, which answers.
+/// Calls a tool of a gateway, and reads the answer.
 fn call(gateway: &Process, number: usize) {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -107,7 +106,7 @@ fn records_on_standard_output_are_lines_and_a_closed_pipe_stops_no_call() {
         assert_eq!((&record["seq"], &record["tool"]), (&json!(number), &json!("hours")), "{line}");
         log += &line;
     }
-    // Standard output has records and nothing else: a chain as in a file.
+    // Standard output has only records: a chain as in a file.
     let path = gateway.folder().join("stdout.jsonl");
     fs::write(&path, log).unwrap();
     trunkline(&["audit", "verify", path.to_str().unwrap()]).exits_with(DONE).prints(&["3"]);

@@ -1,4 +1,4 @@
-//! Commands that print, check or write something, and end.
+//! Commands that print, check or write something, and exit.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -174,14 +174,14 @@ fn what_key_prints_can_be_pasted() {
 fn keys_are_made_and_hashed_for_scripts() {
     let [one, other] = [(); 2].map(|()| trunkline(&["key", "--plain"]).exits_with(DONE).said());
     assert!(one != other && one.starts_with("tlk_") && one.trim_end().len() == 47, "{one}");
-    // The line end is no part of it.
+    // The line end is not part of the key.
     assert_eq!(key_hash(&one).said(), key_hash(one.trim_end()).said());
     key_hash("").exits_with(FAILURE).complains_of(&["no key"]);
     key_hash("two words").exits_with(FAILURE).complains_of(&["no key"]);
     trunkline(&["key", "--plain", "--hash"]).exits_with(WRONG_USE).complains_of(&["--hash"]);
 }
 
-/// `trunkline key --hash` of what is on its standard input.
+/// Runs `trunkline key --hash` with a key on its standard input.
 fn key_hash(key: &str) -> Ran {
     let mut child = Command::new(TRUNKLINE)
         .args(["key", "--hash"])
@@ -209,7 +209,7 @@ fn a_gateway_that_is_open_to_anyone_says_so_and_a_file_that_opens_it_is_refused(
         "[clients.ci]\nkey = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"";
     let known = file(folder.path(), &format!("{open}{known}\n"));
     trunkline(&["check", "--config", &known]).exits_with(DONE).prints(&["fine"]);
-    // A container listens everywhere and leaves it to its host who gets there.
+    // A container listens on all addresses; its host controls the access.
     let plain = file(folder.path(), "");
     let args = ["check", "--config", &plain, "--listen", "0.0.0.0:8080"];
     let ran = trunkline(&args).exits_with(DONE);
@@ -259,7 +259,7 @@ fn check_warns_of_callbacks_at_which_answers_can_be_mixed_up() {
         assert_eq!(warned.contains("warning: servers.a.oauth: its answers"), is_warned, "{warned}");
         assert!(!warned.contains("servers.b.oauth"), "{warned}");
     }
-    // There is no other login that its answers could be taken for.
+    // No other login could receive its answers.
     let alone = file(folder.path(), &server("a", configured));
     let ran = trunkline(&["check", "--config", &alone]).exits_with(DONE);
     assert!(ran.0.stderr.is_empty(), "{:?}", ran.0);
@@ -349,7 +349,7 @@ fn check_reads_the_documents_at_urls_only_if_it_is_asked_to() {
     let document = r#"{"openapi":"3.1.0","info":{},"security":[{"key":[]}],"paths":{"/a":{"get":{}}},"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"k"}}}}"#;
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), &format!("[servers.a]\nopenapi = \"{url}openapi.json\"\n"));
-    // Nobody answers yet.
+    // No server answers yet.
     trunkline(&["check", "--config", &config]).exits_with(DONE).prints(&["fine"]);
     let serving = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
@@ -362,7 +362,7 @@ fn check_reads_the_documents_at_urls_only_if_it_is_asked_to() {
     serving.join().unwrap();
 }
 
-/// A document that means harm, and what is said of it.
+/// Hostile documents, and the expected message about each.
 fn hostile_documents() -> [(&'static str, String, &'static str); 4] {
     let paths = (0..100_000).map(|at| format!("\"/p{at}\":{{\"get\":{{}}}}"));
     let paths = paths.collect::<Vec<_>>().join(",");
@@ -371,7 +371,7 @@ fn hostile_documents() -> [(&'static str, String, &'static str); 4] {
         let row = [format!("*a{}", at - 1).as_str(); 10].join(", ");
         bomb += &format!("a{at}: &a{at} [{row}]\n");
     }
-    // Each schema has the next one twice.
+    // Each schema refers to the next one twice.
     let doubling = (0..60).map(|at| {
         let next = format!("{{\"$ref\":\"#/components/schemas/S{}\"}}", at + 1);
         format!("\"S{at}\":{{\"properties\":{{\"a\":{next},\"b\":{next}}}}}")

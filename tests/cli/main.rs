@@ -1,5 +1,4 @@
-//! What a shell sees of the program: exit codes, what is printed where, and
-//! what signals do.
+//! The program as a shell sees it: exit codes, output on both streams, and reactions to signals.
 
 #![allow(
     clippy::pedantic,
@@ -36,7 +35,7 @@ const FAILURE: i32 = 1;
 const WRONG_USE: i32 = 2;
 const CONFIG_FAULT: i32 = 3;
 
-/// A run of the program to its end.
+/// A completed run of the program.
 struct Ran(Output);
 
 fn trunkline(args: &[&str]) -> Ran {
@@ -52,7 +51,7 @@ impl Ran {
         self
     }
 
-    /// It says this on standard error, for a human, and nothing on standard output.
+    /// Checks that standard error has these words, for people, and standard output is empty.
     #[track_caller]
     fn complains_of(self, words: &[&str]) -> Self {
         let said = contains_all(&self.0.stderr, words);
@@ -61,7 +60,7 @@ impl Ran {
         self
     }
 
-    /// It says this on standard output, and nothing on standard error.
+    /// Checks that standard output has these words, and standard error is empty.
     #[track_caller]
     fn prints(self, words: &[&str]) -> Self {
         contains_all(&self.0.stdout, words);
@@ -74,7 +73,7 @@ impl Ran {
     }
 }
 
-/// The text of an output, which has to contain these words.
+/// Returns the text of an output, which has to contain these words.
 #[track_caller]
 fn contains_all<'a>(output: &'a [u8], words: &[&str]) -> &'a str {
     let said = std::str::from_utf8(output).unwrap();

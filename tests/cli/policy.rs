@@ -1,4 +1,4 @@
-//! `trunkline policy test` and what `trunkline check` says of rules.
+//! `trunkline policy test`, and the report of `trunkline check` about rules.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{CONFIG_FAULT, DONE, FAILURE, WRONG_USE, contains_all, trunkline};
 
 const DOCS: &str = include_str!("../../docs/policy.md");
 
-/// The block of the page that begins with this line.
+/// Returns the block of the page that begins with this line.
 fn block(first: &str) -> String {
     let start = DOCS.find(first).unwrap_or_else(|| panic!("{first} is not in docs/policy.md"));
     DOCS[start..].split("```").next().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! What a gateway that is killed remembers of its quotas.
+//! Quotas of a gateway that is killed: the counts that survive.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use super::process::{Process, Tag, eventually, text};
 
 const QUOTA: u64 = 20;
 
-/// A gateway with a quota and a `state_dir` in a folder that outlives it.
+/// Starts a gateway with a quota and a `state_dir` in a folder that outlives it.
 fn gateway(home: &Path, tag: &Tag) -> Process {
     let quota = format!("[profiles.default]\nquota = \"{QUOTA}/day\"\n");
     let text = text(&(clock(tag) + &quota)).replacen('\n', "\nstate_dir = \"state\"\n", 1);
@@ -23,7 +23,7 @@ fn gateway(home: &Path, tag: &Tag) -> Process {
     gateway
 }
 
-/// Makes a call; whether it was within the quota.
+/// Makes a call. Returns true if it was within the quota.
 fn call(gateway: &Process) -> bool {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -48,12 +48,12 @@ fn call(gateway: &Process) -> bool {
     !is_refused
 }
 
-/// How many calls a gateway admits until it refuses one.
+/// Counts the calls that a gateway admits until it refuses one.
 fn admitted(gateway: &Process) -> u64 {
     (0..=QUOTA).take_while(|_| call(gateway)).count() as u64
 }
 
-/// How many calls the file says were made.
+/// Returns the number of calls in the file.
 fn stored(home: &Path) -> u64 {
     let files = std::fs::read_dir(home.join("state")).into_iter().flatten().flatten();
     let file = files.map(|it| it.path()).find(|it| it.to_string_lossy().ends_with(".quotas.json"));

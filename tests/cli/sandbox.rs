@@ -1,4 +1,4 @@
-//! What operators are told of sandboxes that the kernel does not enforce as a whole.
+//! Warnings for operators about sandboxes that the kernel does not enforce completely.
 #![cfg(target_os = "linux")]
 
 use std::process::Command;

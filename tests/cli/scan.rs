@@ -1,4 +1,4 @@
-//! `trunkline check --scan`: servers are started, and what they say is scanned.
+//! `trunkline check --scan`: starts the servers and scans their definitions.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// `[servers.NAME]` of a server whose tool has this description.
+/// Returns `[servers.NAME]` of a server with a tool of this description.
 fn server(folder: &Path, name: &str, description: &str, more: &str) -> String {
     let script = folder.join("server.py");
     std::fs::write(&script, SERVER).unwrap();
@@ -59,7 +59,7 @@ fn a_grave_finding_fails_whatever_the_configuration_does_about_it() {
         let words = ["s: tool add: grave: ", "tells the model to ignore instructions"];
         contains_all(&told.0.stdout, &words);
         assert!(!told.said().contains("fine"), "{more}: {}", told.said());
-        // Without the scan nothing is started.
+        // Without the scan no server is started.
         let fine = trunkline(&["check", "-c", &path]).exits_with(DONE);
         assert!(!fine.said().contains("grave"), "{more}: {}", fine.said());
     }

@@ -1,4 +1,4 @@
-//! `trunkline serve`: how it starts, and what signals do.
+//! `trunkline serve`: its start, and its reactions to signals.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ fn an_address_in_use_ends_it_before_any_server_is_started() {
     assert!(!ran.exists());
 }
 
-/// A Modern call of the clock's countdown, sent and not waited for.
+/// Sends a Modern call of the clock's countdown, without waiting for the answer.
 fn countdown(gateway: &Process, seconds: u64) -> TcpStream {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -92,7 +92,7 @@ fn the_command_line_wins_over_the_file() {
     let tag = Tag::new();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.toml");
-    // An address that nobody can listen on, and a level that says nothing.
+    // An unusable address, and a level that logs nothing.
     let file = text(&clock(&tag))
         .replacen("127.0.0.1:0", "127.0.0.1:1", 1)
         .replace("level = \"info", "level = \"off");
@@ -111,7 +111,7 @@ fn the_command_line_wins_over_the_file() {
     tag.gone();
 }
 
-/// A configuration without servers, with lines of its own in `[gateway]`.
+/// Returns a configuration without servers, with lines of its own in `[gateway]`.
 fn with_lines(lines: &str) -> String {
     text("").replacen("[gateway]\n", &format!("[gateway]\n{lines}\n"), 1)
 }
@@ -127,7 +127,7 @@ fn start(lines: &str) -> Process {
 fn clients_are_served_by_as_many_threads_as_the_configuration_says() {
     for threads in [1, 7] {
         let gateway = start(&format!("threads = {threads}"));
-        // A thread has its name a moment after it was started.
+        // A thread gets its name a moment after its start.
         eventually("every worker has its name", || gateway.threads("worker-") >= threads);
         assert_eq!(gateway.threads("worker-"), threads);
     }
@@ -155,7 +155,7 @@ fn a_configuration_is_reloaded_when_it_says_so_and_never_otherwise() {
         eventually("a change is seen", || generation(&watch) == change + 1);
     }
     for gateway in [&signal, &off] {
-        // They had as much time to see the changes as the one that watches needed.
+        // They had as much time to see the changes as the watching one needed.
         assert_eq!(generation(gateway), 1);
         assert!(!holds_within(Duration::from_millis(500), || generation(gateway) != 1));
         gateway.signal(Signal::HUP);
@@ -165,7 +165,7 @@ fn a_configuration_is_reloaded_when_it_says_so_and_never_otherwise() {
     assert_eq!(generation(&off), 1);
 }
 
-/// The limits of a process and its children, of one kind.
+/// Returns the limits of a process and its children, of one kind.
 fn limits(pid: &str, kind: &str) -> Vec<String> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = limits.lines().find_map(|line| line.strip_prefix(kind)).unwrap();

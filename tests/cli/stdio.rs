@@ -1,4 +1,4 @@
-//! `trunkline stdio`, as a host starts it.
+//! `trunkline stdio`, started by a host.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::process::{TRUNKLINE, Tag, eventually, text};
 use super::{DONE, FAILURE, WRONG_USE, clock, file};
 
-/// `trunkline stdio` as a host starts it.
+/// A host that runs `trunkline stdio`.
 struct Host {
     child: std::process::Child,
     lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
-    /// Its own, if it has one.
+    /// The folder, if the host owns it.
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -28,9 +28,9 @@ impl Host {
         host
     }
 
-    /// One whose configuration and caches are in this folder.
+    /// Starts a gateway with its configuration and caches in this folder.
     fn start_in(folder: &Path, servers: &str, options: &[&str]) -> Self {
-        // Addresses that nobody can listen on: none is to be opened.
+        // Addresses that cannot be bound: none may be opened.
         let text = text(servers).replace("127.0.0.1:0", "127.0.0.1:1").replacen(
             ":1\"\n\n[log]",
             ":2\"\n\n[log]",
@@ -53,7 +53,7 @@ impl Host {
         Self { child, lines: std::io::BufRead::lines(lines), _folder: None }
     }
 
-    /// How many tools it lists.
+    /// Returns the number of listed tools.
     fn list(&mut self) -> usize {
         self.say(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {} }));
         loop {
@@ -68,7 +68,7 @@ impl Host {
         writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    /// The next message but those that tell of servers that have started.
+    /// Returns the next message, without the notifications of started servers.
     fn next(&mut self) -> Option<Value> {
         let mut messages = self.lines.by_ref().map(|line| {
             let line = line.unwrap();
@@ -210,8 +210,8 @@ fn the_second_start_of_a_stdio_gateway_lists_in_under_100_ms() {
         assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
     assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o700);
-    // On a busy machine a gateway without servers takes its time, too. Unoptimised, it takes 15 ms
-    // where nothing else runs, and 90 ms with eight servers.
+    // On a busy machine even a gateway without servers is slow. Unoptimised, it takes 15 ms on an
+    // idle machine, and 90 ms with eight servers.
     let mut times = Vec::new();
     let is_fast = (0..20).any(|_| {
         let (_, least) = list("");

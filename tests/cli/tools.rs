@@ -1,4 +1,4 @@
-//! `trunkline tools` and `trunkline report`: what tools cost, and which are not called.
+//! `trunkline tools` and `trunkline report`: the cost of tools, and unused ones.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Arguments are checked before a server hears of them.
+//! Arguments are checked before a call reaches a server.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ async fn every_violation_has_a_line_and_at_most_ten_have() {
 #[tokio::test]
 async fn a_schema_is_read_as_the_draft_that_it_declares() {
     let upstream = Upstream::modern().await;
-    // What each draft makes of a keyword that only it knows.
+    // Result of each draft for a keyword that only one draft has.
     let tuple = |draft: Option<&str>, keyword: &str| {
         let mut schema = json!({ "type": "object", "properties": { "t": { "type": "array" } } });
         schema["properties"]["t"][keyword] = json!([{ "type": "integer" }]);
@@ -200,7 +200,7 @@ async fn coerced_arguments_are_the_ones_that_the_server_gets() {
             let mirrored = received.header("mcp-param-days");
             assert!(mirrored.is_none_or(|days| days == "3"), "{era}: {mirrored:?}");
             assert_eq!(received.params["name"], "weather");
-            // Behind the arguments: the name is replaced there, too.
+            // After the arguments: the name is replaced there, too.
             let behind = format!(
                 r#"{{"arguments":{{"days":"3"}},"name":"s__weather","_meta":{}}}"#,
                 client.ask_call("s__weather", json!({})).message()["params"]["_meta"]
@@ -211,7 +211,7 @@ async fn coerced_arguments_are_the_ones_that_the_server_gets() {
             let ask = client.ask_call("s__weather", json!({ "days": "3" })).body(whole);
             let ask = if era == "Modern" { ask.header("mcp-param-days", "3") } else { ask };
             assert_eq!(ask.send().await.said().await.text(), r#"{"days":3}"#, "{era}");
-            // crewai-tools sends null for what the model left out.
+            // crewai-tools sends null for parameters that the model omitted.
             let sparse = json!({ "unit": null, "days": "3", "all": null });
             assert_eq!(call("weather", sparse.clone()).await.text(), r#"{"days":3}"#, "{era}");
             assert_eq!(upstream.calls().pop().unwrap().header("mcp-param-unit"), None, "{era}");

@@ -1,4 +1,4 @@
-//! The audit log: one record per decision, and what is lost is counted.
+//! The audit log: one record per decision, and a count of lost records.
 
 mod principals;
 mod subjects;
@@ -22,7 +22,7 @@ fn auditing(upstream: &Upstream, audit: &str) -> Builder {
     Gateway::with("s", upstream.http()).toml(&client_table("ann", KEY, "")).toml(audit)
 }
 
-/// Waits for so many records of a gateway, and returns them without the first `seen`.
+/// Waits for this many further records of a gateway, and returns them without the first `seen`.
 async fn next_records(gateway: &Gateway, seen: usize, more: usize) -> Vec<Value> {
     let path = gateway.folder().join("audit.jsonl");
     until(|| json_lines(&path).len() >= seen + more).await;

@@ -9,8 +9,8 @@ use crate::support::gateway::of;
 use crate::support::upstream::{MOMENT, Received, offers, tool};
 use crate::support::{Client, Gateway, Step, Upstream, until, within};
 
-/// A Modern server that is another one to those who open in Legacy. The tool `who` says which of
-/// the two was called, `ask` works in Legacy only.
+/// Starts a Modern server that appears as another one to Legacy clients. The tool `who` names the
+/// called side; `ask` works in Legacy only.
 async fn server_of_both_eras() -> [Upstream; 2] {
     let both = Upstream::both().await;
     let [modern, legacy] = &both;
@@ -32,13 +32,13 @@ async fn who(client: &Client) -> String {
     said.result()["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// Which of the two was called, or the error.
+/// Returns the side that was called, or the error.
 async fn who_is_there(client: &Client) -> String {
     let said = client.call("s__who", json!({})).await;
     said.answer()["result"]["content"][0]["text"].to_string()
 }
 
-/// Waits until the client is served in Legacy again, and in Modern at no time.
+/// Waits until the client is served in Legacy again, and checks that it is never served in Modern.
 async fn served_in_legacy(client: &Client) {
     within(async {
         loop {
@@ -101,13 +101,13 @@ async fn lists_are_those_of_the_clients_era() {
     }
     let refused = older.call("s__new", json!({})).await;
     assert_eq!(refused.answer()["error"]["code"], -32602);
-    // A client without abilities has the same list as one with some.
+    // A client without capabilities has the same list as one with some.
     let able = gateway.legacy().await.offering(json!({ "roots": {} })).await;
     assert_eq!(able.tool_names().await, older.tool_names().await);
     legacy.set_tools([tool("older").to_string()]);
     legacy.tell("notifications/tools/list_changed", json!({})).await;
     listed(&older, &["s__older"]).await;
-    // What changes in one era may have changed in the other.
+    // A change in one era may imply a change in the other.
     legacy.set_tools([tool("oldest").to_string()]);
     modern.set_tools([tool("newest").to_string()]);
     modern.tell("notifications/tools/list_changed", json!({})).await;
@@ -267,7 +267,7 @@ async fn a_legacy_side_that_hangs_holds_up_each_client_once_at_most() {
     legacy.when_asked("initialize", |_| vec![Step::Never]);
     let lines = modern.http() + "start_timeout = \"1500ms\"\nmax_instances = 1\n";
     let gateway = Gateway::with("s", lines).start().await;
-    // The second finds no room for an instance while the first one's is tried.
+    // The second finds no room for an instance during the attempt with the first one's.
     let (first, second) = (gateway.legacy().await, gateway.legacy().await);
     for client in [&first, &second] {
         assert_eq!(who(client).await, "modern");
@@ -289,7 +289,7 @@ async fn a_modern_server_has_a_legacy_clients_abilities_in_its_first_list() {
         let list = json!({ "tools": [tool(name)], "ttlMs": 60_000, "cacheScope": "public" });
         vec![Step::Result(list)]
     });
-    // Known only after the client has asked for its list.
+    // Known only after the client has requested its list.
     let refusal = Step::Error(json!({ "code": -32601, "message": "no" }));
     modern.when_asked("initialize", move |_| vec![Step::Pause(MOMENT), refusal.clone()]);
     let gateway = Gateway::with("s", modern.http()).start().await;
@@ -306,7 +306,7 @@ async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
         Some(_) => vec![answer("modern")],
         None => vec![required(&[("a", "elicitation/create", form())], Some("mine"))],
     });
-    // What a client with capabilities is refused says nothing of the others.
+    // A refusal of a client with capabilities does not affect the others.
     legacy.when_asked("initialize", |asked| match &asked.params["capabilities"] {
         told if told["elicitation"].is_object() => vec![Step::Status(503, vec![], String::new())],
         told if told["roots"].is_object() => vec![Step::Usual],
@@ -319,7 +319,7 @@ async fn a_call_that_has_asked_for_input_stays_in_the_era_that_asked() {
     let mut reply = able.ask("tools/call", params).send().await;
     let asked = reply.message().await.unwrap();
     assert_eq!(asked["method"], "elicitation/create");
-    // Meanwhile the server can be spoken to in Legacy.
+    // Meanwhile the server accepts Legacy requests.
     legacy.release(1);
     let other = client().offering(json!({ "roots": {} })).await;
     within(async {

@@ -1,4 +1,4 @@
-//! Bounds of a server's lists and instances, and of the time that it takes to start and stop.
+//! Bounds of a server's lists and instances, and of its start and stop times.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn a_server_lists_so_many_tools_and_no_more() {
     }
 }
 
-/// How many instances there are besides the first.
+/// Returns the number of instances besides the first.
 async fn instances(gateway: &Gateway) -> u64 {
     gateway.server("s").await["instance_count"].as_u64().unwrap()
 }
@@ -66,7 +66,7 @@ async fn an_instance_that_nobody_calls_is_closed() {
     }
 }
 
-/// A listener whose queue is full: the kernel drops further attempts to connect.
+/// Returns a listener with a full queue: the kernel drops further attempts to connect.
 async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -81,7 +81,7 @@ async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
     (listener, queue)
 }
 
-/// How long it takes until a server with these settings is seen to have failed.
+/// Returns the time until the status shows the failure of a server with these settings.
 async fn time_to_first_error(lines: String) -> Duration {
     let gateway = Gateway::with("s", lines).start_at_once().await;
     let began = Instant::now();
@@ -92,7 +92,7 @@ async fn time_to_first_error(lines: String) -> Duration {
 #[tokio::test]
 async fn connecting_to_a_server_that_does_not_answer_is_given_up() {
     let (full, _queue) = full_listener().await;
-    // The kernel accepts these connections, and nobody answers the TLS handshake.
+    // The kernel accepts these connections, and the TLS handshake gets no answer.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (scheme, listener) in [("http", &full), ("https", &silent)] {
         let url = format!("{scheme}://{}/mcp", listener.local_addr().unwrap());
@@ -128,7 +128,7 @@ async fn a_child_that_ignores_every_request_to_exit_is_killed_after_its_stop_tim
     assert!(stat.is_empty() || stat.contains(") Z "), "the child is gone: {stat}");
 }
 
-/// A child that exits at once and counts its starts in a file.
+/// Returns a child that exits at once and counts its starts in a file.
 fn short_lived(folder: &tempfile::TempDir, lines: &str) -> (String, impl Fn() -> usize + use<>) {
     let file = folder.path().join("starts");
     let script = format!("echo >> '{}'; exit 3", file.display());

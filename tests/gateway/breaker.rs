@@ -1,4 +1,5 @@
-//! Circuit breakers: which failures open one, what its calls are told, and what closes it.
+//! Circuit breakers: the failures that open one, the answers to its calls, and the events that
+//! close it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ fn down() -> Step {
     Step::Status(503, Vec::new(), String::new())
 }
 
-/// A tool that fails for as long as it is told to.
+/// Defines a tool that fails while the returned flag is set.
 fn failing(upstream: &Upstream) -> Arc<AtomicBool> {
     let fails = Arc::new(AtomicBool::new(true));
     let now = Arc::clone(&fails);
@@ -27,7 +28,7 @@ async fn state(gateway: &Gateway) -> Value {
     gateway.server("s").await["breaker"]["state"].clone()
 }
 
-/// Whether a call was refused by the breaker.
+/// Returns true if the breaker refused a call.
 #[track_caller]
 fn is_refused(said: &Said) -> bool {
     said.is_error() && said.text().contains("it is called again in")
@@ -159,13 +160,13 @@ async fn an_open_breaker_survives_a_reload_that_does_not_concern_it() {
     assert_eq!(outcome, ReloadOutcome::Applied);
     assert_eq!(state(&gateway).await, "open");
     assert_eq!(gateway.server("s").await["restarts"], 0, "the server runs on");
-    // Another breaker begins closed, and so does one of another server.
+    // A new breaker begins closed, and so does one of another server.
     let other = upstream.http() + "breaker = { failures = 2 }";
     gateway.reload(Gateway::with("s", other)).await;
     assert_eq!(state(&gateway).await, "closed");
 }
 
-/// Calls that begin while a probe is under way are refused, however many there are.
+/// Any number of calls that begin during a probe are refused.
 #[tokio::test]
 async fn only_one_call_reaches_a_server_that_may_be_well_again() {
     let upstream = Upstream::modern().await;

@@ -1,5 +1,4 @@
-//! How long clients may keep what they are told, and what the gateway keeps
-//! for them.
+//! Lifetimes of cached responses, for clients and in the gateway.
 
 use serde_json::json;
 
@@ -9,7 +8,7 @@ use crate::support::{Gateway, Said, Step, Upstream, client_table, until};
 
 const RESOURCES: &str = "notifications/resources/list_changed";
 
-/// A read that says how long it is good, and counts.
+/// Defines a read with this lifetime, and counts its requests.
 fn counts_reads(upstream: &Upstream, ttl: u64, scope: &'static str) {
     upstream.offers_everything().when_asked("resources/read", move |asked| {
         let contents = json!([{ "uri": asked.params["uri"], "text": "x" }]);
@@ -177,7 +176,7 @@ async fn lists_are_private_as_soon_as_they_depend_on_who_asks() {
         assert_eq!(scope(&asks, method).await, "private", "{method}");
         assert_eq!(scope(&gateway.modern(), method).await, "public", "{method}");
     }
-    // Where clients authenticate.
+    // With authenticated clients.
     let key = "k";
     let gateway = Gateway::with("m", upstream.http());
     let gateway = gateway.toml(&client_table("a", key, "")).start().await;

@@ -1,4 +1,4 @@
-//! Headers of calls whose values come from the client: `call_headers`.
+//! Headers of calls with values from the client: `call_headers`.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn gateway_before(upstream: &Upstream, issuer: &Issuer) -> Gateway {
         .await
 }
 
-/// The headers of the last call.
+/// Returns the headers of the last call.
 fn sent(upstream: &Upstream) -> [Option<String>; 3] {
     let call = upstream.calls().pop().unwrap();
     ["x-crm-token", "x-user", "x-unit"]
@@ -37,7 +37,7 @@ async fn servers_get_headers_and_claims_of_each_call_and_of_no_other() {
                 let unit = unit.to_string().replace('"', "") + "/here";
                 let expected = [format!("t-{name}"), name.to_owned(), unit].map(Some);
                 assert_eq!(sent(&upstream), expected, "{era}");
-                // A header that the request does not have is left out.
+                // A header that the request lacks is omitted.
                 assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "{era}");
                 assert_eq!(sent(&upstream)[0], None, "{era}");
             }
@@ -62,7 +62,7 @@ async fn a_call_without_a_usable_claim_is_not_made() {
     for unit in [
         json!("ops\r\nX-User: root"),
         json!("ops\n"),
-        // Servers drop these blanks, and see the claim of somebody else.
+        // Servers strip these blanks, and would see another user's claim.
         json!(" ops"),
         json!("ops "),
         json!("ops\t"),

@@ -1,4 +1,4 @@
-//! Progress, cancellation and deadlines, whatever the two sides speak.
+//! Progress, cancellation and deadlines, in all combinations of eras.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ async fn equal_tokens_of_two_clients_never_meet() {
     }
 }
 
-/// How a server of this kind hears that a call is over.
+/// Returns the message by which a server of this kind learns that a call is over.
 fn told(kind: &Kind) -> &'static str {
     if kind.name == "modern-http" { "closed" } else { "notifications/cancelled" }
 }
@@ -170,7 +170,7 @@ async fn a_legacy_client_that_goes_away_does_not_cancel() {
         let mut reply = client.ask_call(&tool, json!({})).token(json!(1)).send().await;
         reply.message().await.unwrap();
         drop(reply);
-        // Whatever the gateway makes of the loss, it has by the end of another call.
+        // The gateway has handled the loss by the end of another call.
         client.call(&format!("{}__echo", kind.name), json!({})).await.text();
         assert!(!idle(&gateway.status().await, kind.name), "{}", kind.name);
         kind.upstream.release(1);
@@ -215,7 +215,7 @@ async fn progress_extends_the_timeout_up_to_the_cap() {
             (0..6).flat_map(|_| tick()).chain([Step::text("done")]).collect()
         });
         kind.upstream.does("endless", move |_| (0..99).flat_map(|_| tick()).collect());
-        // Five ticks fit into the one, and the whole of the first tool into the other.
+        // Five ticks fit into the first, and the whole first tool into the second.
         let times = "timeout = \"1500ms\"\nmax_timeout = \"3s\"";
         builder = builder.server(kind.name, kind.lines.clone() + times);
     }

@@ -1,4 +1,4 @@
-//! Clients that a TLS certificate identifies.
+//! Clients identified by a TLS certificate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::gateway::Builder;
 use crate::support::issuer::now;
 use crate::support::{Client, Gateway, Upstream, client_table, within};
 
-/// A CA whose client certificates the gateway accepts, or another one.
+/// A CA that signs client certificates, trusted by the gateway or not.
 pub struct ClientCa(pub CertifiedIssuer<'static, KeyPair>);
 
 impl ClientCa {
@@ -27,12 +27,12 @@ impl ClientCa {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A certificate with this common name.
+    /// Issues a certificate with this common name.
     pub fn issue(&self, name: &str) -> ShownCertificate {
         self.issue_with(name, |_| {})
     }
 
-    /// A certificate with this common name, and what else it is to say.
+    /// Issues a certificate with this common name and further changes.
     fn issue_with(
         &self,
         name: &str,
@@ -47,7 +47,7 @@ impl ClientCa {
     }
 }
 
-/// A gateway that asks for certificates of this CA. `ci` has one, `desk` has a key.
+/// Starts a gateway that requests certificates of this CA. `ci` has one, `desk` has a key.
 fn gateway_of(upstream: &Upstream, ca: &ClientCa, folder: &Path, choice: &str) -> Builder {
     std::fs::write(folder.join("clients.pem"), ca.0.pem()).unwrap();
     let place = folder.display();
@@ -84,7 +84,7 @@ async fn a_certificate_identifies_its_client_in_both_eras() {
             client = client.becomes(kind).at("/mcp/p").initialized().await;
             assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
         }
-        // It is `ci`, which may use one profile.
+        // The client is `ci`, which may use one profile.
         client = client.becomes(Kind::Modern).at("/mcp");
         let said = client.ask_call("s__echo", json!({})).send().await.said().await;
         assert_eq!(said.status, 404, "{said:?}");
@@ -105,7 +105,7 @@ async fn who_shows_no_known_certificate_needs_a_key() {
         let said = call().header("x-api-key", "desk-key").send().await.said().await;
         assert_eq!(said.text(), "{}");
     }
-    // A key decides, whatever certificate the connection shows.
+    // A key takes precedence over any certificate of the connection.
     let client = Client::modern(gateway.running.address).tls(none.showing(ca.issue("ci")));
     let call = client.ask_call("s__echo", json!({})).header("x-api-key", "desk-key");
     assert_eq!(call.send().await.said().await.text(), "{}");
@@ -173,7 +173,7 @@ async fn each_kind_of_name_in_a_certificate_identifies_its_client_and_is_recorde
         ("ann", SanType::Rfc822Name(name("ann@example.com"))),
     ];
     for (seen, (client, alternative)) in alternatives.into_iter().enumerate() {
-        // The common name, which is that of the client, is not one of its names.
+        // The common name equals the client's, but is not one of its configured names.
         let shown = ca.issue_with("x", |params| params.subject_alt_names = vec![alternative]);
         let digest = HEXLOWER.encode(&sha256(&shown.0))[..8].to_owned();
         let connected = Client::modern(gateway.running.address);
@@ -183,7 +183,7 @@ async fn each_kind_of_name_in_a_certificate_identifies_its_client_and_is_recorde
         assert_eq!(record["principal"], client);
         assert_eq!(record["credential"], json!({ "kind": "certificate", "id": digest }));
     }
-    // The names of two clients are the names of nobody.
+    // A certificate with the names of two clients identifies neither.
     let both = vec![
         SanType::DnsName(name("desk.example.com")),
         SanType::Rfc822Name(name("ann@example.com")),

@@ -1,4 +1,4 @@
-//! How many children a server has, and for whom.
+//! Number of a server's children, and their clients.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ fn set(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// What the children were told that their clients can do, in the order of their starts.
+/// Returns the client capabilities that the children received, in the order of their starts.
 fn told(upstream: &Upstream) -> Vec<Value> {
     let told = |opened: Received| opened.params["capabilities"].clone();
     upstream.all("initialize").into_iter().map(told).collect()
@@ -36,7 +36,7 @@ async fn clients_with_three_capability_sets_start_one_child_each_with_their_firs
             assert_eq!(client.tool_names().await.len(), 4);
         }
         clients.push(legacy);
-        // The main instance, and one child that was told everything once and ended.
+        // The main instance, and one child that received all capabilities once and ended.
         gateway.wait_for(|status| status["servers"][0]["instance_count"] == 0).await;
         assert_eq!(upstream.starts(), 2, "{number}");
     }
@@ -72,7 +72,7 @@ async fn clients_that_differ_in_nothing_that_matters_share_a_child() {
             let client = client.offering(capabilities.clone()).await;
             assert!(!client.call("s__echo", json!({})).await.is_error(), "{era} {number}");
         }
-        // The child that finds out whether lists depend on capabilities may still be there.
+        // The child that detects lists that depend on capabilities may still run.
         gateway.wait_for(|status| status["servers"][0]["instance_count"] == 1).await;
     }
     let is_theirs = |told: &Value| told.get("extensions").is_none();
@@ -142,7 +142,7 @@ async fn a_child_that_changes_its_own_list_changes_it_for_its_clients() {
     let changed = Arc::new(AtomicBool::new(false));
     let has_changed = Arc::clone(&changed);
     upstream.when_asked("tools/list", move |asked| {
-        // After the main instance and the child that was told everything.
+        // After the main instance and the child that received all capabilities.
         let is_third = asked.header("mcp-session-id") == Some("child-3");
         let is_new = is_third && has_changed.load(Ordering::SeqCst);
         let name = if is_new { "new" } else { "echo" };
@@ -213,7 +213,7 @@ async fn list_and_call_with_all_sets(gateway: &Gateway, kind: &str) {
     }
 }
 
-/// Checks that no request to a server says that a client can do anything.
+/// Checks that no request to a server contains a client capability.
 fn assert_told_nothing(kind: &Kind) {
     for received in kind.upstream.received() {
         let told = match &*received.method {
@@ -278,7 +278,7 @@ async fn the_status_says_how_many_instances_there_are_and_why() {
     }
 }
 
-/// Initializes a Legacy client, or lets a Modern one list, and has it call.
+/// Initializes a Legacy client, or lets a Modern one list, and makes a call.
 async fn connect_and_call(host: &mut Host, era: &str, capabilities: Value) {
     let call = json!({ "name": "s__echo", "arguments": {} });
     let answer = if era == "Legacy" {

@@ -12,7 +12,7 @@ use crate::support::{
 
 const CODE: &str = "[profiles.default]\ndiscovery = \"code\"\npin = [\"*__ping\"]\n";
 
-/// A server with tools that answer with their arguments, as text or as structured content.
+/// Sets up a server with tools that return their arguments, as text or as structured content.
 fn tracker(upstream: &Upstream) {
     let issue = json!({
         "name": "find_issue", "description": "Finds an issue. And so on.",
@@ -63,7 +63,7 @@ async fn run(client: &Client, code: &str) -> Said {
     client.call("run_code", json!({ "code": code })).await
 }
 
-/// What code returned.
+/// Returns the result of the code.
 async fn returned(client: &Client, code: &str) -> Value {
     let said = run(client, code).await;
     assert!(!said.is_error(), "{said:?}");
@@ -232,7 +232,7 @@ async fn what_servers_and_the_gateway_ask_in_inner_calls_reaches_the_client() {
             assert!(told[0].as_str().unwrap().contains("Ann"), "{era} {name}: {told}");
             assert_eq!(told[1], json!({ "n": 1 }), "{era} {name}");
         }
-        // The gateway's own question, about the tool that is called.
+        // The gateway's own question, about the tool to be called.
         for (action, expected) in [("accept", "{\"id\":7}"), ("decline", "the user d")] {
             let code = "try { return JSON.stringify(await tools.t__delete_issue({ id: 7 })) } \
                 catch (error) { return error.message }";
@@ -368,7 +368,7 @@ async fn the_bounds_of_a_run_are_those_of_the_configuration() {
     assert_eq!(structured["printed"].as_str().unwrap().len(), 1024, "{said:?}");
     assert!(!said.is_error() && said.text().contains("more was printed"), "{said:?}");
 
-    // The one place for a run is taken, and free again when the run ends.
+    // The only slot for a run is occupied, and free again when the run ends.
     let held = client.ask_call("run_code", json!({ "code": "await tools.m__hold();" })).send();
     let code = "return 1;";
     let mut stream = held.await;
@@ -448,7 +448,7 @@ async fn a_client_that_leaves_ends_the_code_and_its_calls() {
     within(until(|| child_count() == 0)).await;
 }
 
-/// The processes that run code for this process.
+/// Counts the processes that run code for this process.
 fn child_count() -> usize {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);

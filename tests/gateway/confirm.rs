@@ -1,4 +1,4 @@
-//! Calls that the user has to agree to.
+//! Calls that require the user's consent.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub fn form() -> Value {
     json!({ "elicitation": { "form": {} } })
 }
 
-/// What a user is asked, and the state that the client holds meanwhile.
+/// The question for a user, and the state that the client holds meanwhile.
 pub struct Question {
     said: Said,
 }
@@ -49,7 +49,7 @@ pub async fn retry(
     client.request("tools/call", params).await
 }
 
-/// A Legacy client's call, whose question is answered with this action.
+/// Makes a Legacy client's call, and answers its question with this action.
 async fn answered(client: &Client, tool: &str, arguments: Value, action: &str) -> (String, Value) {
     let mut stream = client.ask_call(tool, arguments).send().await;
     let asked = within(stream.message()).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_client_that_cannot_ask_is_refused() {
     for (era, client) in gateway.both().await {
         let said = client.call("s__echo", json!({})).await;
         assert!(said.is_error() && said.text().contains("cannot ask"), "{era} {said:?}");
-        // Nobody sees the questions of calls within a tool of the gateway.
+        // Calls within a tool of the gateway cannot show a question.
         let client = client.offering(form()).await;
         let said = client.call("batch", json!({})).await;
         assert!(said.is_error() && said.text().contains("cannot ask"), "{era} {said:?}");
@@ -134,7 +134,7 @@ async fn an_answer_is_good_for_the_very_call_that_was_asked_about() {
     let elsewhere = gateway.modern().at("/mcp/p").offering(form()).await;
     let said = retry(&elsewhere, ("s__echo", &asked), &state, "accept").await;
     assert_eq!(said.code(), -32_602, "{said:?}");
-    // An answer without the question is none: the user is asked.
+    // An answer without the question is invalid: the user is asked.
     let params = json!({
         "name": "s__echo", "arguments": asked,
         "inputResponses": { "confirm": { "action": "accept" } },

@@ -75,7 +75,8 @@ async fn strange_hosts_and_origins_are_turned_away() {
     }
 }
 
-/// What a client receives until the gateway closes the connection, and how long that took.
+/// Returns the bytes that a client receives until the gateway closes the connection, and the time
+/// until then.
 async fn read_to_close(gateway: &Gateway, sent: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut socket = TcpStream::connect(gateway.running.address).await.unwrap();
@@ -214,7 +215,7 @@ async fn a_gateway_stands_behind_another_over_one_encrypted_http_2_connection() 
     };
     let (held, ()) = tokio::join!(held, release);
     assert!(held.iter().all(|said| said.text() == "held"), "{held:?}");
-    // Without the authority the certificate is nobody's.
+    // Without the authority the certificate is untrusted.
     let lines = format!("url = 'https://localhost:{port}/mcp'");
     let doubting = Gateway::with("far", lines).start().await;
     let server = doubting.server("far").await;

@@ -1,4 +1,4 @@
-//! What a user's consent to a call is good for: one call of one client.
+//! Scope of a user's consent to a call: one call of one client.
 
 use serde_json::{Value, json};
 
@@ -76,12 +76,12 @@ async fn another_clients_confirmation_is_refused() {
     assert_eq!(said.code(), -32_602, "{said:?}");
     assert!(said.body.contains("it was not issued to this client"), "{said:?}");
     assert!(upstream.calls().is_empty());
-    // It is still good for the client that it was issued to.
+    // It is still valid for the client that received it.
     retry(&ann, call, question.state(), "accept").await.text();
     assert_eq!(upstream.calls().len(), 1);
 }
 
-/// A call whose server asks for something once the user has agreed.
+/// Makes a call to a server that asks for input after the user's consent.
 async fn agreed(client: &Client, tool: &str, arguments: &Value) -> String {
     let question = Question::about(client, tool, arguments).await;
     let said = retry(client, (tool, arguments), question.state(), "accept").await;
@@ -143,7 +143,7 @@ async fn states_of_tools_that_need_no_consent_are_not_counted() {
     let said = client.call("s__asks", json!({})).await;
     let state = said.result()["requestState"].as_str().unwrap().to_owned();
     for _ in 0..2 {
-        // What a server does with its own state twice is the server's matter.
+        // A second use of a server's own state is up to the server.
         let params = json!({
             "name": "s__asks", "arguments": {}, "requestState": state,
             "inputResponses": { "who": { "action": "accept", "content": {} } },

@@ -1,5 +1,5 @@
-//! The digests of all definitions, and the entity tags by which a program knows that none has
-//! changed.
+//! Digests of all definitions, and the entity tags by which a program recognises unchanged
+//! definitions.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn described(name: &str, text: &str) -> String {
     json!({ "name": name, "description": text, "inputSchema": { "type": "object" } }).to_string()
 }
 
-/// The page, for a program that knows this tag.
+/// Returns the page, for a program that knows this tag.
 async fn page(gateway: &Gateway, known: &str) -> Said {
     let client = Client::plain(gateway.running.admin.unwrap());
     client.http("GET", "/definitions").header("if-none-match", known).send().await.said().await
@@ -19,7 +19,7 @@ async fn tag(gateway: &Gateway) -> String {
     page(gateway, "\"none\"").await.header("etag").expect("a tag").to_owned()
 }
 
-/// Whether the server's newest list is the one that is served.
+/// Waits until clients get the server's newest list.
 async fn lists(gateway: &Gateway, names: &[&str], text: &str) {
     crate::support::within(async {
         loop {
@@ -90,7 +90,7 @@ async fn the_tag_of_the_definitions_changes_with_them_and_with_nothing_else() {
     assert_ne!(now["tools"], all["tools"]);
     assert_eq!(now["prompts"], all["prompts"]);
 
-    // Another process that lists the same says the same.
+    // Another process with the same lists has the same tag.
     upstream.set_tools(plain());
     let other = builder().start().await;
     assert_eq!(tag(&other).await, first);

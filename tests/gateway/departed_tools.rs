@@ -1,4 +1,4 @@
-//! Tools that were in a client's list a moment ago.
+//! Tools that were recently in a client's list.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ async fn a_tool_that_left_its_servers_list_is_told_of_as_a_result() {
         is_unknown(&client.call("s__never", json!({})).await);
         assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "{era}");
     }
-    // Another change does not make it forgotten, and it is called when it is back.
+    // It is remembered after another change, and called once it is back.
     upstream.set_tools([tool("echo"), tool("count")]).announce().await;
     for (_, client) in &both {
         waits_for(client, &["s__echo", "s__count"]).await;
@@ -74,7 +74,7 @@ async fn a_tool_that_a_reload_took_away_is_told_of_to_those_who_saw_it() {
     let seer = at("seer", "p");
     assert_eq!(seer.call("s__echo", json!({})).await.text(), "{}");
     is_unknown(&seer.call("t__echo", json!({})).await);
-    // The profile loses a tool, the server another one, and a client may use the profile now.
+    // The profile loses a tool, the server loses another, and a client gains access to the profile.
     let after = "[profiles.p]\ntools = [\"s__hold\", \"s__count\"]\n\
                  [profiles.q]\ntools = [\"t__*\"]\n";
     gateway.reload(config(after, "profiles = [\"p\", \"q\"]", "tools.deny = [\"count\"]\n")).await;

@@ -1,4 +1,4 @@
-//! Tools that clients find instead of listing them all, and call through `call_tool`.
+//! Tools that clients search instead of listing all of them, and call through `call_tool`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::{Gateway, Said, Step, Upstream, client_table, within};
 const SEARCH: &str = "[profiles.default]\ndiscovery = \"search\"\npin = [\"*__ping\"]\n";
 const META: [&str; 3] = ["find_tools", "describe_tools", "call_tool"];
 
-/// A server with some tools of a tracker. A call is answered with the arguments that it has.
+/// Sets up a server with some tools of a tracker. A call returns its arguments.
 fn tracker(upstream: &Upstream) {
     let text = |description: &str| json!({ "type": "string", "description": description });
     for tool in [
@@ -55,7 +55,7 @@ async fn tracker_behind(settings: &str) -> (Vec<Upstream>, Builder) {
     (upstreams.into(), builder)
 }
 
-/// The lines of `find_tools`.
+/// Returns the lines of `find_tools`.
 async fn found(client: &Client, query: &str) -> Vec<String> {
     let said = client.call("find_tools", json!({ "query": query, "limit": 20 })).await;
     let lines = said.result()["structuredContent"]["tools"].as_array().unwrap();
@@ -100,7 +100,7 @@ async fn tools_are_found_described_and_called_in_both_eras() {
             let calls = upstream.calls();
             assert_eq!(calls.len(), before + 1);
             assert_eq!(calls[before].params["name"], "find_issue", "{era}: its real name");
-            // A tool that is not listed can be called all the same.
+            // An unlisted tool can still be called.
             let said = client.call(tool, arguments.clone()).await;
             assert_eq!(said.text(), arguments.to_string(), "{era} {tool}");
         }
@@ -126,7 +126,7 @@ async fn a_refused_call_says_what_is_needed_to_make_it_rightly() {
             assert!(said.is_error(), "{era} {wrong}: {said:?}");
             assert!(said.text().contains("The schema: "), "{era} {wrong}: {said:?}");
         }
-        // The mistakes that models make.
+        // Typical mistakes of models.
         let flat = json!({ "name": "m__find_issue", "repo": "r", "query": "q" });
         let said = client.call("call_tool", flat).await;
         let expected = "repo, query belong(s) into `arguments`";
@@ -164,7 +164,7 @@ async fn each_intent_has_a_tool_of_its_own() {
         ("m__find_issue", read),
         ("m__create_issue", write),
         ("m__delete_repository", destructive),
-        // Nobody trusts this server, whatever it says.
+        // This server is untrusted, with any annotations.
         ("u__find_issue", destructive),
     ] {
         for meta in [read, write, destructive] {
@@ -197,7 +197,7 @@ async fn what_a_client_may_not_use_is_never_named() {
             let asked = json!({ "name": tool, "arguments": {} });
             client_says(&bob, "call_tool", asked).await.replace(tool, "NAME")
         };
-        // As what never was.
+        // Like a tool that never existed.
         let never = unknown("m__never_issue").await;
         assert_eq!(unknown("m__find_issue").await, never.clone(), "{era}");
         said.push(never);
@@ -235,7 +235,7 @@ async fn no_tool_of_a_server_takes_the_name_of_a_meta_tool() {
     assert_eq!(said.text(), "of the server");
 }
 
-/// Everything that an answer says, but for a query that it repeats.
+/// Returns the result of a call as text.
 async fn client_says(client: &Client, tool: &str, arguments: Value) -> String {
     client.call(tool, arguments).await.result().to_string()
 }
@@ -259,7 +259,7 @@ async fn a_call_through_a_meta_tool_is_rated_confirmed_and_recorded_as_the_tool_
     let said = through(&client, "call_tool", "m__find_issue", arguments).await;
     assert_eq!(said.status, 429, "{said:?}");
 
-    // The user is asked about the tool that is called, in both eras.
+    // The user is asked about the tool to be called, in both eras.
     let wanted = json!({ "name": "m__delete_repository", "arguments": { "repo": "r" } });
     let asking = gateway.modern().offering(form()).await;
     let said = asking.call("call_tool", wanted.clone()).await;
@@ -304,13 +304,13 @@ async fn auto_gives_each_client_what_it_can_take() {
         client.tool_names().await.len()
     };
     let (pinned, all) = (META.len() + 1, 8);
-    // Nothing is known of this one: the budget decides.
+    // An unknown client: the budget decides.
     assert_eq!(names("/mcp", "some-agent", "1.0").await, pinned);
     assert_eq!(names("/mcp/roomy", "some-agent", "1.0").await, all);
     assert_eq!(names("/mcp/roomy", "small-agent", "1.0").await, META.len());
     assert_eq!(names("/mcp/roomy", "old-agent", "1.4").await, META.len());
     assert_eq!(names("/mcp/roomy", "old-agent", "2.0").await, all);
-    // One that searches by itself gets everything, with marks.
+    // A client that searches by itself gets all tools, with marks.
     assert_eq!(names("/mcp", "claude-code", "2.1.0").await, META.len() + all);
     let client = gateway.modern().named("claude-code", "2.1.0");
     let said = client.request("tools/list", json!({})).await;

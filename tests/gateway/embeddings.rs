@@ -12,12 +12,12 @@ use crate::support::gateway::Builder;
 use crate::support::{Gateway, Step, Upstream, client_table, until, within};
 
 const SEARCH: &str = "[profiles.default]\ndiscovery = \"search\"\n";
-/// Words, and what they mean. No definition has the last two, and none is spelt like one that has.
+/// Words and their meanings. No definition contains the last two, and none has a similar spelling.
 const WORDS: [(&str, usize); 5] =
     [("issue", 0), ("repository", 1), ("calendar", 2), ("zorblax", 1), ("quuxly", 2)];
 const SECRET: &str = "Bearer header-secret";
 
-/// A gateway before a server with three tools.
+/// Starts a gateway in front of a server with three tools.
 async fn gateway(settings: &str) -> (Upstream, Builder) {
     let upstream = Upstream::modern().await;
     upstream.set_tools([""; 0]);
@@ -35,7 +35,7 @@ async fn gateway(settings: &str) -> (Upstream, Builder) {
     (upstream, builder.variable("SECRET", SECRET))
 }
 
-/// The names of tools that a query finds, and what the answer says of them.
+/// Returns the names of the tools that a query finds, and the text of the answer.
 async fn found(client: &Client, query: &str) -> (Vec<String>, String) {
     let said = client.call("find_tools", json!({ "query": query })).await;
     let lines = said.result()["structuredContent"]["tools"].as_array().unwrap().clone();
@@ -70,7 +70,7 @@ async fn a_model_finds_tools_by_meaning_and_sends_nothing() {
     assert!(text.contains("fits well"), "words are missing: {text}");
     assert_eq!(found(&ann, "quuxly").await.0[0], "s__show_calendar");
     assert_eq!(found(&ann, "open an issue").await.0[0], "s__create_issue");
-    // What may not be used is not found by its meaning either.
+    // A forbidden tool is not found by its meaning either.
     let (names, text) = found(&gateway.modern().key("key-b"), "zorblax").await;
     assert!(names.iter().all(|name| name == "s__create_issue"), "{text}");
     let status = gateway.status().await["embeddings"].clone();
@@ -92,7 +92,7 @@ async fn a_folder_that_is_no_model_is_a_fault_and_the_old_configuration_stays() 
     let faults = gateway.status().await["configuration"]["last_reload"]["faults"].to_string();
     assert!(faults.contains("search.embeddings.model"), "{faults}");
     assert_eq!(found(&gateway.modern(), "zorblax").await.0[0], "s__delete_repository");
-    // Without the section search goes by words again.
+    // Without the section, the search uses words again.
     let without = Gateway::with("s", upstream.http()).toml(SEARCH);
     assert_eq!(gateway.reload(without).await, ReloadOutcome::Applied);
     assert!(found(&gateway.modern(), "zorblax").await.0.is_empty());
@@ -103,7 +103,7 @@ async fn a_folder_that_is_no_model_is_a_fault_and_the_old_configuration_stays() 
 async fn a_service_is_sent_definitions_in_batches_and_one_query_for_each_search() {
     let service = VectorService::start(&WORDS).await;
     let lines = "batch = 2\nheaders = { Authorization = \"${env:SECRET}\" }\ndimensions = 8";
-    // What no profile shows is sent nowhere.
+    // Tools that no profile shows are not sent to the service.
     let settings = "tools = [\"*_issue\", \"*_repository\", \"*_calendar\"]\n".to_owned();
     let settings = format!("{SEARCH}{settings}{}", service.section(lines));
     let (upstream, builder) = gateway(&settings).await;
@@ -127,7 +127,7 @@ async fn a_service_is_sent_definitions_in_batches_and_one_query_for_each_search(
     assert_eq!(texts, expected);
     assert_eq!(found(&gateway.modern(), "zorblax").await.0[0], "s__delete_repository");
     assert_eq!(service.texts()[3..], ["zorblax"], "once, as the client wrote it");
-    // Names that do not exist are looked for by their spelling.
+    // Unknown names are searched by their spelling.
     gateway.modern().call("call_tool", json!({ "name": "zorblax", "arguments": {} })).await;
     assert_eq!(service.texts().len(), 4);
     found(&gateway.modern(), &"zorbläx ".repeat(50)).await;
@@ -185,7 +185,7 @@ async fn a_service_that_fails_leaves_search_to_the_words() {
         for text in [text, status.to_string(), gateway.metrics().await] {
             assert!(!text.contains("-secret"), "{answering:?}: {text}");
         }
-        // It is left alone for a while, and asked again after that.
+        // It is not asked for a while, and then asked again.
         assert_eq!(service.texts().len(), 4, "{answering:?}");
         service.answers(Answering::Rightly);
         within(async {
@@ -204,7 +204,7 @@ async fn a_service_that_is_slow_does_not_hold_up_searches() {
     let (_upstream, builder) = gateway(&format!("{SEARCH}{}", service.section(lines))).await;
     service.answers(Answering::Never);
     let gateway = builder.start().await;
-    // A batch that is not answered is sent again; meanwhile no query is sent.
+    // An unanswered batch is sent again; meanwhile no query is sent.
     until(|| service.asked().len() > 1).await;
     assert_eq!(found(&gateway.modern(), "open a new issue").await.0[0], "s__create_issue");
     assert!(!service.texts().iter().any(|text| text == "open a new issue"));

@@ -1,4 +1,5 @@
-//! Responses that are compressed, which the gateway never asks for, and small ones that would become large.
+//! Compressed responses, which the gateway never requests, and small ones that decode to large
+//! ones.
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -12,7 +13,7 @@ use crate::support::{Gateway, OauthServer, Step, Upstream};
 
 const CODINGS: [&str; 2] = ["gzip", "br"];
 
-/// A gzip member of zeros that is about 160 times as large when it is decoded.
+/// Returns a gzip member of zeros that decodes to about 160 times its size.
 fn gzip_bomb(size: usize) -> Vec<u8> {
     // RFC 1952, 2.3, and one block with fixed codes (RFC 1951, 3.2.6).
     let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -27,7 +28,7 @@ fn gzip_bomb(size: usize) -> Vec<u8> {
             }
         }
     };
-    // Not the last block, of kind 1; a zero; then 258 bytes from one before, again and again.
+    // Not the last block, of kind 1; a zero; then 258 bytes from one before, repeatedly.
     put(&mut bytes, "010");
     put(&mut bytes, "00110000");
     while bytes.len() < size {
@@ -46,7 +47,7 @@ fn page(coding: &str, body: Bytes) -> Page {
     Page::new(200, "application/json", body).header("content-encoding", coding)
 }
 
-/// Waits until the status has these words.
+/// Waits until the status contains these words.
 async fn says(gateway: &Gateway, words: &str) {
     gateway.wait_for(|status| status.to_string().contains(words)).await;
 }
@@ -87,7 +88,7 @@ async fn compressed_responses_of_servers_are_decoded_as_they_come() {
     }
 }
 
-/// An API with one operation, and the gateway before it.
+/// Starts an API with one operation, and the gateway in front of it.
 async fn things(lines: &str) -> (PlainApi, Gateway) {
     let document = json!({
         "openapi": "3.1.0", "info": { "title": "Things", "version": "1" },
@@ -176,7 +177,7 @@ async fn a_response_in_another_coding_is_an_error_that_names_it() {
             format!("encoded with \\\"{coding}\\\", expected no content coding, gzip or br");
         let said = gateway.modern().call("s__echo", json!({})).await;
         assert!(said.is_error() && said.body.contains(&words), "{said:?}");
-        // The status of a refusal says more than the coding of its page.
+        // The status of a refusal is more informative than the coding of its page.
         upstream.guards(move |received| {
             let headers = vec![("content-encoding".to_owned(), coding.to_owned())];
             (received.method == "tools/call").then(|| (418, headers, "no".to_owned()))
@@ -205,7 +206,7 @@ async fn a_response_that_its_coding_does_not_fit_is_an_error_that_names_it() {
         ("gzip", [&gzip[..], b"rest"].concat().into()),
         ("br", brotli.slice(..brotli.len() - 1)),
         ("br", gzip),
-        // A window of 1 GiB, which only an extension of the format has.
+        // A window of 1 GiB, which requires an extension of the format.
         ("br", Bytes::from_static(LARGE_WINDOW)),
     ] {
         api.sets("/things", page(coding, body.clone()));

@@ -19,7 +19,7 @@ async fn a_probe_that_is_refused_falls_back_to_initialize() {
         let said = gateway.modern().call("s__echo", json!({})).await;
         assert_eq!(said.text(), "{}", "{status}: {said:?}");
     }
-    // What is refused altogether is not hidden.
+    // A complete refusal is reported.
     let upstream = Upstream::legacy().await;
     upstream.answers(Some((403, "the firewall says no")));
     let gateway = Gateway::with("s", upstream.http()).start().await;
@@ -27,7 +27,7 @@ async fn a_probe_that_is_refused_falls_back_to_initialize() {
     assert!(error.contains("403"), "{error}");
 }
 
-/// A firewall that closes every connection whose first request is a probe.
+/// Starts a firewall that closes every connection with a probe as its first request.
 async fn dropping_firewall(target: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ async fn a_probe_that_is_dropped_falls_back_to_initialize() {
     let said = gateway.modern().call("s__echo", json!({ "a": 1 })).await;
     assert_eq!(said.text(), r#"{"a":1}"#, "{said:?}");
     assert!(upstream.all("server/discover").is_empty());
-    // Where the configuration names the era, there is nothing to fall back to.
+    // If the configuration names the era, there is no fallback.
     let gateway = Gateway::with("s", url + "era = \"modern\"\n").start().await;
     let status = gateway.server("s").await;
     assert_ne!(status["state"], "ready", "{status}");

@@ -1,4 +1,4 @@
-//! Lifecycle events: what is sent to a webhook, a program and a file, and when.
+//! Lifecycle events to a webhook, a program and a file: their content and their order.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ async fn count(gateway: &Gateway, outcome: &str) -> u64 {
     found.map_or(0, |count| count.parse().unwrap())
 }
 
-/// Waits until an event was given up.
+/// Waits until an event was dropped.
 async fn given_up(gateway: &Gateway) {
     within(async {
         while count(gateway, "given_up").await != 1 {
@@ -56,7 +56,7 @@ async fn a_file_gets_a_line_for_each_event_and_only_its_owner_can_read_it() {
     assert_eq!(ready["data"], data);
     let changed = events.iter().find(|event| event["type"] == "trunkline.list.changed").unwrap();
     assert_eq!(changed["data"], json!({ "lists": ["tools"], "servers": ["s"] }));
-    // Rotated away: the next event begins a new one.
+    // Rotated away: the next event begins a new file.
     std::fs::rename(&path, path.with_extension("old")).unwrap();
     assert_eq!(gateway.reload_text("x = 1").await, ReloadOutcome::Rejected);
     until(|| types(&json_lines(&path)) == ["config.rejected"]).await;

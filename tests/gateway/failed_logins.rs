@@ -1,4 +1,4 @@
-//! Wrong keys and tokens are limited by address, and lock out nobody who is known.
+//! Wrong keys and tokens are limited by address, without effect on known clients.
 
 use serde_json::json;
 
@@ -82,7 +82,7 @@ async fn wrong_tokens_are_limited_before_a_signature_is_verified() {
     let call = async |token: &str| gateway.modern().key(token).call("s__echo", json!({})).await;
     let known = issuer.token(&resource, json!({}));
     assert_eq!(call(&known).await.text(), "{}");
-    // A token that was verified is no guess, wherever it is shown.
+    // A verified token is not a guess, at any profile.
     for _ in 0..5 {
         let client = gateway.modern().key(&known).at("/mcp/other");
         assert_eq!(client.call("s__echo", json!({})).await.status, 401);
@@ -100,7 +100,7 @@ async fn wrong_tokens_are_limited_before_a_signature_is_verified() {
     }
     is_limited(&call(&forged(3)).await);
     is_limited(&call(&fresh(1)).await);
-    // Whoever is known goes on: with either token, and with a key.
+    // A known client continues: with either token, and with a key.
     for credential in [&known[..], &second, KEY] {
         assert_eq!(call(credential).await.text(), "{}");
     }

@@ -1,4 +1,4 @@
-//! Lists with flaws: each costs no more than the flawed part, on every way to a client.
+//! Lists with flaws: each costs no more than the flawed part, for every client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Step, Upstream, upstream::tool};
 
-/// A tool with such members besides its name and description.
+/// Returns a tool with these members besides its name and description.
 fn with(name: &str, members: Value) -> String {
     let mut tool = json!({ "name": name, "description": "d", "inputSchema": { "type": "object" } });
     tool.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
@@ -102,7 +102,7 @@ async fn legacy_clients_get_results_of_any_kind_within_an_object() {
             let said = client.call("s__plain", json!({})).await;
             assert_eq!(said.result()["structuredContent"], json!({ "result": 1 }), "{way} {era}");
         }
-        // Code gets the values that the server's own schema describes.
+        // Code gets the values described by the server's own schema.
         for (era, client) in gateway.both_at("/mcp/code").await {
             let code = json!({ "code": "return await tools.s__list();" });
             let said = client.call("run_code", code).await;

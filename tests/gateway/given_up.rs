@@ -1,5 +1,5 @@
-//! A server goes on with a call that its client has given up: what it sends
-//! then is nobody else's.
+//! A server continues a call that its client has cancelled: its later messages reach no other
+//! client.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::support::{Client, Gateway, Step, Upstream, client_table, until};
 const LINE: &str = "notifications/message";
 const ASKS: &str = "elicitation/create";
 
-/// A tool that begins and never ends, and one that waits.
+/// Defines a tool that begins and never ends, and one that waits.
 fn acts(upstream: &Upstream) {
     upstream.logs();
     upstream.does("begin", |_| vec![Step::Progress(1), Step::Never]);
@@ -23,7 +23,7 @@ async fn legacy(gateway: &Gateway, key: &str) -> Client {
     client
 }
 
-/// Makes a call and gives it up once it is under way.
+/// Makes a call and cancels it once it is in progress.
 async fn gives_up(client: &Client, upstream: &Upstream) {
     let ask = client.ask_call("s__begin", json!({})).token(json!(1));
     let id = ask.message()["id"].clone();
@@ -34,8 +34,8 @@ async fn gives_up(client: &Client, upstream: &Upstream) {
     upstream.heard("notifications/cancelled", 1).await;
 }
 
-/// What a client hears before the answer to a call in whose course the server
-/// writes a line and asks something, and says of neither which call it is of.
+/// Returns the messages that a client receives before the answer to a call. During the call the
+/// server writes a log line and sends a request, neither of which refers to a call.
 async fn heard(client: &Client, upstream: &Upstream) -> Vec<String> {
     let mut reply = client.ask_call("s__held", json!({})).token(json!(1)).send().await;
     reply.message().await.expect("progress");
@@ -78,7 +78,7 @@ async fn what_a_server_sends_after_a_call_was_given_up_is_no_others() {
             .start()
             .await;
         let [one, other] = [legacy(&gateway, "one").await, legacy(&gateway, "other").await];
-        // On a session's own stream lines are nobody's, where several share it.
+        // On the stream of a session with several clients, log lines belong to no client.
         let all = if way == "http" { vec![ASKS] } else { vec![LINE, ASKS] };
         assert_eq!(heard(&other, &upstream).await, all, "{way}: there is nobody else");
         gives_up(&one, &upstream).await;
@@ -95,7 +95,7 @@ async fn a_principals_clients_share_a_child_again_once_it_has_read_a_cancellatio
     let gateway = Gateway::with("s", lines).toml(&client_table("one", "one", "")).start().await;
     let [first, second] = [legacy(&gateway, "one").await, legacy(&gateway, "one").await];
     gives_up(&first, &upstream).await;
-    // Its answer comes before whatever the server writes afterwards.
+    // Its answer precedes all later messages of the server.
     upstream.heard("ping", 1).await;
     assert_eq!(heard(&second, &upstream).await, [LINE, ASKS]);
 }

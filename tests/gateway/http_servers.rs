@@ -1,4 +1,4 @@
-//! Servers that are reached over HTTP, and what they do to a gateway.
+//! Servers over HTTP, and their effects on a gateway.
 
 use http::HeaderMap;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Peers that keep to the specification in part, and lose no more than that part.
+//! Peers that implement the specification in part, and lose no more than the missing part.
 
 use serde_json::json;
 

@@ -1,11 +1,11 @@
-//! What the gateway says of itself and of its servers.
+//! The gateway's description of itself and of its servers.
 
 use serde_json::{Value, json};
 
 use crate::support::upstream::offers::everything;
 use crate::support::{Gateway, Upstream};
 
-/// What a client of each era is told first.
+/// Returns the first answer to a client of each era.
 async fn told(gateway: &Gateway) -> [(&'static str, Value); 2] {
     let discovered = gateway.modern().request("server/discover", json!({})).await;
     let opened = gateway.plain().initialize("2025-11-25").await.said().await;

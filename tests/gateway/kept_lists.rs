@@ -10,12 +10,12 @@ use crate::support::gateway::Builder;
 use crate::support::upstream::{Era, tool};
 use crate::support::{Client, Gateway, Step, Upstream, within};
 
-/// A gateway with one server that keeps lists in its folder.
+/// Configures a gateway with one server that keeps lists in its folder.
 fn keeping(lines: &str) -> Builder {
     Gateway::with("s", lines).gateway("state_dir = \"state\"")
 }
 
-/// A run that lists as this client and ends.
+/// Runs a gateway that lists as this client and stops.
 async fn run(builder: Builder, capabilities: Value) -> TempDir {
     let gateway = builder.start().await;
     let client = gateway.legacy().await.offering(capabilities).await;
@@ -23,7 +23,7 @@ async fn run(builder: Builder, capabilities: Value) -> TempDir {
     gateway.stop().await
 }
 
-/// Has the server hold its answer to `tools/list`, which then is this tool.
+/// Makes the server hold its answer to `tools/list`, which then contains this tool.
 fn hold_list(upstream: &Upstream, name: &'static str) {
     let list = json!({ "resultType": "complete", "tools": [tool(name)] });
     upstream
@@ -113,7 +113,7 @@ async fn the_era_of_a_server_is_not_probed_by_the_next_run() {
         assert_eq!(probes(), before + 1, "{way}");
         let folder = run(keeping(&lines).in_folder(folder), json!({})).await;
         assert_eq!(probes(), before + 1, "{way}");
-        // Another version of the server may speak other eras.
+        // Another version of the server may support other eras.
         upstream.calls_itself("updated");
         let folder = run(keeping(&lines).in_folder(folder), json!({})).await;
         assert_eq!(probes(), before + 1, "{way}");

@@ -1,4 +1,4 @@
-//! Results that are large.
+//! Large results.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ async fn a_large_json_answer_is_passed_on_before_it_is_whole() {
     go_on.notify_one();
     within(client.read_to_end(&mut said)).await.unwrap();
     let said = String::from_utf8(said).unwrap();
-    // Pieces stand in chunks of their own.
+    // Pieces arrive in chunks of their own.
     assert!(said.contains(r#"{"jsonrpc":"2.0","id":"mine","result":"#));
     assert!(said.contains("the end"));
     server.abort();
@@ -99,13 +99,13 @@ async fn a_large_answer_that_is_read_whole_first_may_take_its_time() {
     gateway.stop().await;
 }
 
-/// So much of the answer comes at once.
+/// Size of the part of the answer that is sent at once.
 const FIRST: usize = 20 * 1024;
-/// And so much when it is told to.
+/// Size of the part that is sent on request.
 const REST: usize = 300 * 1024;
 
-/// A Modern server whose one tool answers in two parts, and says at once how
-/// long both are.
+/// Runs a Modern server with one tool that answers in two parts, and announces the total length at
+/// once.
 async fn dripping(listener: TcpListener, capabilities: Value, go_on: Arc<Notify>) {
     loop {
         let (socket, _) = listener.accept().await.unwrap();

@@ -1,4 +1,4 @@
-//! What Legacy clients send and get: sessions, and requests within them.
+//! Messages of Legacy clients: sessions, and requests within them.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ async fn an_id_that_is_under_way_is_refused() {
         assert_eq!(again.code(), -32600);
         let other = client.ask_call("s__echo", json!({})).id(json!("b")).send().await.said().await;
         assert_eq!(other.text(), "{}");
-        // Another client's ids are its own.
+        // Another client may use the same ids.
         let other = gateway.legacy().await;
         let same = other.ask_call("s__echo", json!({})).id(json!("a")).send().await.said().await;
         assert_eq!(same.text(), "{}");

@@ -1,4 +1,4 @@
-//! How many sessions Legacy clients have, and which of them end.
+//! Number of Legacy clients' sessions, and the sessions that end first.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn ping(client: &Client) -> u16 {
 async fn the_session_that_was_used_last_stays() {
     let gateway = Gateway::alone().gateway("limits.sessions_each = 2").start().await;
     let (first, second) = (gateway.legacy().await, gateway.legacy().await);
-    // The last use counts to the millisecond.
+    // The last use is measured in milliseconds.
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(ping(&first).await, 200);
     let third = gateway.legacy().await;
@@ -40,7 +40,7 @@ async fn sessions_that_nobody_uses_make_room_and_others_do_not() {
         assert!(text.contains("the limit is 3"), "{text}");
         assert_eq!(gateway.status().await["sessions"], 3);
         drop(another);
-        // It is looked for again after the second that the client was told to wait.
+        // The request is repeated after the second that the client was told to wait.
         within(async { while gateway.plain().initialize("2025-11-25").await.status() != 200 {} })
             .await;
         assert_eq!([ping(&streaming).await, ping(&newest).await], [200, 404]);

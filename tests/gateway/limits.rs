@@ -1,4 +1,4 @@
-//! What is over a limit is refused with the limit's name.
+//! A request over a limit is refused with the limit's name.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn every_rate_is_enforced_and_told_by_its_name() {
     }
 }
 
-/// What a client over its rate is told to wait for is the time in which the rate grants one more.
+/// The wait for a client over its rate is the time until the rate grants the next permit.
 #[tokio::test]
 async fn the_wait_that_is_told_is_the_time_until_the_next_permit() {
     for (line, seconds) in [("3/h", 1200), ("1/h", 3600), ("2/min", 30)] {
@@ -76,7 +76,7 @@ async fn the_wait_that_is_told_is_the_time_until_the_next_permit() {
         let wait = over.error()["data"]["retryAfterMs"].as_u64().unwrap();
         let passed = u64::try_from(began.elapsed().as_millis()).unwrap();
         let whole = seconds * 1000;
-        // The permit that comes next has been on its way since the first call at the latest.
+        // The next permit has been accruing since the first call at the latest.
         assert!(wait <= whole && wait + passed + 1000 >= whole, "{line}: {wait} after {passed}");
     }
 }
@@ -108,7 +108,7 @@ async fn a_rate_grants_again_what_it_says() {
     assert_eq!(upstream.calls().len(), 6);
 }
 
-/// A client whose key is its name.
+/// Returns a client with its name as the key.
 fn with_key(name: &str, more: &str) -> String {
     client_table(name, name, more)
 }
@@ -116,7 +116,7 @@ fn with_key(name: &str, more: &str) -> String {
 #[tokio::test]
 async fn limits_are_asked_in_one_order_and_a_refusal_uses_up_nothing_behind_it() {
     let schema = json!({ "type": "object", "required": ["city"] });
-    // Two limits of one call each: the second call is told of the first of them.
+    // Two limits of one call each: the refusal of the second call names the first of them.
     for (gateway_lines, server_lines, arguments, first) in [
         ("rate = \"1/h\"\nclient_rate = \"1/h\"", "", json!({ "city": 1 }), "client"),
         ("rate = \"1/h\"", "rate = \"1/h\"", json!({ "city": 1 }), "gateway"),
@@ -155,10 +155,10 @@ async fn a_client_over_its_own_rate_uses_up_nothing_that_others_share() {
         is_over(&greedy.call("s__echo", json!({})).await, "client:greedy");
     }
     assert_eq!(other.call("s__count", json!({})).await.text(), "counted");
-    // The tool's own limit is asked before the server's, and leaves that as it is.
+    // The tool's own limit is checked before the server's, which stays unchanged.
     is_over(&other.call("s__count", json!({})).await, "tool:s/count");
     assert_eq!(other.call("s__echo", json!({})).await.text(), "{}");
-    // The fifth of the gateway's five, which is the fourth of the server's three.
+    // The fifth call of the gateway's five, which is the fourth of the server's three.
     is_over(&other.call("s__echo", json!({})).await, "server:s");
     is_over(&other.call("s__echo", json!({})).await, "gateway");
 }

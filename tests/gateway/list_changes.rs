@@ -1,4 +1,4 @@
-//! How clients hear that the list of tools is another.
+//! Notifications of clients about a changed list of tools.
 
 use std::time::{Duration, Instant};
 
@@ -281,7 +281,7 @@ async fn changes_are_told_within_a_second_however_many_there_were() {
     let gateway = Gateway::with("s", upstream.http()).start().await;
     let client = gateway.modern();
     let mut stream = client.listen().await;
-    // The first ones came at once before, and later ones after 5 to 30 seconds.
+    // Earlier, the first ones arrived at once, and later ones after 5 to 30 seconds.
     for number in 0..14 {
         let name = format!("t{number}");
         let tool = json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();

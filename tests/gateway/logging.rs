@@ -1,4 +1,4 @@
-//! Whose log lines go where.
+//! Routing of log lines to clients.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn line(level: &str, text: &str) -> Step {
     }))
 }
 
-/// A tool that writes a line of some levels into its log.
+/// Defines a tool that writes log lines of several levels.
 fn chatty(upstream: &Upstream) {
     upstream.logs();
     upstream.does("chatty", |_| {
@@ -24,7 +24,7 @@ fn chatty(upstream: &Upstream) {
     });
 }
 
-/// The levels of the lines that came with an answer.
+/// Returns the levels of the lines that came with an answer.
 fn levels(said: &Said) -> Vec<&str> {
     assert_eq!(said.text(), "done");
     let lines = said.notices().iter();
@@ -140,7 +140,7 @@ async fn a_level_that_is_none_is_refused() {
     assert!(upstream.calls().is_empty());
 }
 
-/// A tool that waits, writes a line, and waits again.
+/// Defines a tool that waits, writes a line, and waits again.
 fn held(upstream: &Upstream) {
     upstream.logs();
     upstream
@@ -183,8 +183,7 @@ async fn a_line_on_shared_pipes_that_may_be_anothers_goes_to_nobody_and_is_count
     };
     let (one, two, ()) =
         tokio::join!(one.call("s__held", json!({})), two.call("s__held", json!({})), quiet);
-    // The one that is answered first leaves the other alone, maybe before the
-    // other's line.
+    // The first answer leaves a single call in flight, perhaps before that call's line.
     let heard = levels(&one).len() + levels(&two).len();
     assert!(heard <= 1, "{one:?} {two:?}");
     let metrics = gateway.metrics().await;

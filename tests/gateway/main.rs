@@ -1,4 +1,4 @@
-//! What a user sees of a gateway that runs: one crate, one file for each thing.
+//! A running gateway from the user's view: one crate, one file for each feature.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Calls through `call_tool`: everything that belongs to a call belongs to the tool that it names.
+//! Calls through `call_tool`: all parts of a call apply to the tool that it names.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What Modern clients send and get.
+//! Messages of Modern clients.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What operators see: `/healthz`, `/readyz`, `/status` and `/metrics`.
+//! Endpoints for operators: `/healthz`, `/readyz`, `/status` and `/metrics`.
 
 use serde_json::json;
 

@@ -19,7 +19,7 @@ async fn server() -> Upstream {
     upstream
 }
 
-/// A gateway that pins definitions, and does not scan them.
+/// Configures a gateway that pins definitions, and does not scan them.
 fn pinned(upstream: &Upstream, lines: &str) -> Builder {
     let server = format!("{}\n{lines}\nscan = \"off\"", upstream.http());
     Gateway::with("s", server).gateway("state_dir = \"state\"")
@@ -91,7 +91,7 @@ async fn a_changed_definition_is_called_and_reported_where_pins_warn() {
     }
     let definitions = gateway.server("s").await["definitions"].clone();
     assert_eq!((&definitions["held"], &definitions["reported"]), (&json!(0), &json!(1)));
-    // The server goes back to what was accepted.
+    // The server returns to the accepted definitions.
     changes_to(&upstream, &gateway, &[described("add", "Adds two numbers.")], 0).await;
 }
 
@@ -191,7 +191,7 @@ async fn a_damaged_baseline_is_an_error_and_no_new_baseline() {
     let definitions = gateway.server("s").await["definitions"].clone();
     assert!(definitions["fault"].as_str().unwrap().contains("is damaged"), "{definitions}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "", "it is not overwritten");
-    // The right file is taken up at once.
+    // The correct file is applied at once.
     let repaired = file.with_extension("new");
     std::fs::write(&repaired, &whole).unwrap();
     std::fs::rename(&repaired, &file).unwrap();

@@ -1,5 +1,4 @@
-//! Profiles and narrowing: what a URL shows, and that nothing else can be used
-//! there.
+//! Profiles and narrowing: the elements that a URL shows, and that no other can be used there.
 
 use serde_json::{Value, json};
 
@@ -7,7 +6,7 @@ use crate::support::client::Client;
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Upstream, client_table};
 
-/// Two servers that offer everything, `a` and `b`, of different eras.
+/// Two servers that offer all features, `a` and `b`, of different eras.
 struct Two {
     a: Upstream,
     b: Upstream,
@@ -35,7 +34,7 @@ title = "Support desk"
 instructions = "Be kind."
 "#;
 
-/// A client of each era at an endpoint.
+/// Returns a client of each era at an endpoint.
 async fn both_at(gateway: &Gateway, endpoint: &str) -> [(&'static str, Client); 2] {
     let legacy = Client::sessionless(gateway.running.address, "2025-11-25");
     let legacy = legacy.at(endpoint).initialized().await;
@@ -60,7 +59,7 @@ async fn templates(client: &Client) -> Vec<String> {
     listed(client, "resources/templates/list", "resourceTemplates", "uriTemplate").await
 }
 
-/// Everything that an answer says, but for the name that was asked for.
+/// Returns the status and error of an answer, without the requested name.
 fn told(said: &Said, name: &str) -> (u16, String) {
     (said.status, said.error().to_string().replace(name, "NAME"))
 }
@@ -250,7 +249,7 @@ async fn clients_use_the_profiles_that_they_are_given() {
             }
         }
     }
-    // A stranger does not learn which there are.
+    // An unauthenticated client does not learn the names of profiles.
     for endpoint in ["/mcp/support", "/mcp/never", "/mcp?servers=never"] {
         let said = gateway.modern().at(endpoint).request("tools/list", json!({})).await;
         assert_eq!(said.status, 401, "{endpoint}");
@@ -310,7 +309,8 @@ async fn a_profile_changes_and_goes_with_a_reload() {
     }
     gateway.reload(two.with("")).await;
     for stream in &mut streams {
-        // It ends with its profile, if not before it has told that one of the lists has.
+        // The stream ends with its profile, perhaps after a notification that one of the lists has
+        // changed.
         while let Some(message) = stream.message().await {
             let method = message["method"].as_str().unwrap();
             assert!(method.ends_with("/list_changed"), "{message}");

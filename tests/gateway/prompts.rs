@@ -1,4 +1,4 @@
-//! Prompts of many servers in one list, got from the right one.
+//! Prompts of many servers in one list, requested from the right server.
 
 use serde_json::{Value, json};
 

@@ -6,12 +6,12 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 use crate::support::gateway::Builder;
 use crate::support::{Client, Gateway, Said, Upstream, client_table};
 
-/// Two clients with keys, the first with more settings.
+/// Adds two clients with keys, the first with more settings.
 fn clients(builder: Builder, more: &str) -> Builder {
     builder.toml(&client_table("a", "a", more)).toml(&client_table("b", "b", ""))
 }
 
-/// The limit that refused a call; empty if none did.
+/// Returns the limit that refused a call; empty without a refusal.
 fn limit(said: &Said) -> String {
     if said.answer()["error"].is_null() {
         return String::new();
@@ -40,7 +40,7 @@ async fn rates_of_profiles_and_of_each_client_are_enforced() {
             ["", "each:tool:s/echo", "each:tool:s/echo"],
         ),
         ("", "rate = \"4/h\"", ["", "", ""], ["", "profile:default", "profile:default"]),
-        // The narrower one uses up nothing of the other.
+        // The narrower limit uses up none of the other.
         ("rate_each = \"1/h\"\nrate = \"2/h\"", "", ["", EACH, EACH], ["", EACH, EACH]),
     ] {
         let upstream = Upstream::modern().await;

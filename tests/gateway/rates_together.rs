@@ -1,4 +1,4 @@
-//! All rates of a call at once: which one refuses, and what a refused call uses up.
+//! All rates of a call at once: the one that refuses, and the permits that a refused call uses up.
 
 use serde_json::json;
 use trunkline::telemetry::metrics::ReloadOutcome;
@@ -6,11 +6,11 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 use crate::support::gateway::Builder;
 use crate::support::{Client, Gateway, Issuer, Said, Upstream, client_table};
 
-/// The rates in the order in which a call passes them: of the caller, of the gateway, of the caller
-/// and the tool, of the caller and the server, of the tool, of the server, and of the profile.
+/// Rates in the order of their checks: of the caller, of the gateway, of the caller and the tool,
+/// of the caller and the server, of the tool, of the server, and of the profile.
 type Rates = [String; 7];
 
-/// Every rate allows one call more than the one before it.
+/// Returns rates that each allow one call more than the preceding one.
 fn stairs() -> Rates {
     std::array::from_fn(|place| format!("{}/h", place + 1))
 }
@@ -27,13 +27,13 @@ fn limits(caller: &'static str) -> [&'static str; 7] {
     ]
 }
 
-/// A gateway with all of these rates; the caller is a client with a key.
+/// Configures a gateway with all of these rates; the caller is a client with a key.
 fn for_clients(upstream: &Upstream, rates: &Rates) -> Builder {
     let a = client_table("a", "a", &format!("rate = \"{}\"", rates[0]));
     with_rates(upstream, rates).toml(&a)
 }
 
-/// The same; the caller is a user with a token.
+/// Configures the same gateway; the caller is a user with a token.
 fn for_users(upstream: &Upstream, issuer: &Issuer, rates: &Rates) -> Builder {
     let each = format!("client_rate = \"{}\"", rates[0]);
     with_rates(upstream, rates).gateway(&each).toml(&issuer.table("idp", ""))
@@ -51,7 +51,7 @@ fn with_rates(upstream: &Upstream, rates: &Rates) -> Builder {
         .toml(&format!("[profiles.default]\nrate = \"{profile}\"\n"))
 }
 
-/// The limit that refused a call; empty if none did.
+/// Returns the limit that refused a call; empty without a refusal.
 fn limit(said: &Said) -> String {
     if said.answer()["error"].is_null() {
         said.text();
@@ -61,8 +61,8 @@ fn limit(said: &Said) -> String {
     said.error()["data"]["limit"].as_str().unwrap().to_owned()
 }
 
-/// Raises the rates one by one. Had a refused call used up anything of a later rate, that one would
-/// refuse a call too early.
+/// Raises the rates one by one. If a refused call had used up a permit of a later rate, that one
+/// would refuse a call too early.
 async fn climb(
     gateway: &Gateway,
     client: &Client,
@@ -76,7 +76,7 @@ async fn climb(
             told.push(limit(&client.call("s__echo", json!({})).await));
         }
         assert_eq!(told, ["", name, name, name], "one more call, and no other");
-        // Another rate is another bucket, and the others keep theirs.
+        // A changed rate has a new bucket, and the others keep theirs.
         rates[place] = "1000/h".into();
         assert_eq!(gateway.reload(build(&rates)).await, ReloadOutcome::Applied);
     }

@@ -30,7 +30,7 @@ async fn a_refresh_lists_a_server_anew_and_tells_clients_of_what_differs() {
         let unchanged = refresh(&gateway, "").await;
         let expected = json!({ "server": "s", "client": null, "changed": false, "lists": {} });
         assert_eq!(unchanged, expected, "{}", kind.name);
-        // It announces nothing itself.
+        // It does not announce the change itself.
         kind.upstream.set_tools([tool("echo").to_string(), tool("new").to_string()]);
         let report = refresh(&gateway, "").await;
         assert_eq!(
@@ -50,7 +50,7 @@ async fn a_refresh_of_a_document_that_cannot_be_read_is_a_failure() {
     let gateway = Gateway::with("s", api.openapi()).start().await;
     api.removes("/openapi.json");
     api.sets("/openapi.json", Page::new(500, "text/plain", "down"));
-    // A document that was read a moment ago is not read again.
+    // A recently read document is not read again.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let said = post(&gateway, "/servers/s/refresh").await;
     assert_eq!(said.status, 503, "{said:?}");
@@ -62,7 +62,7 @@ async fn a_refresh_for_one_client_lists_what_that_client_sees() {
     let upstream = Upstream::legacy().await;
     let version = Arc::new(AtomicUsize::new(0));
     let current = Arc::clone(&version);
-    // A server whose lists depend on what its client can do.
+    // A server with lists that depend on its client's capabilities.
     upstream.when_asked("tools/list", move |asked| {
         let is_main = asked.header("mcp-session-id") == Some("child-1");
         let name = if is_main { "base" } else { "own" };

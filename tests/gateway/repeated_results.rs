@@ -1,4 +1,4 @@
-//! Large results that a client has already: a reference takes their place where the profile says so.
+//! Large results that a client already has: a reference replaces them if the profile allows it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ const REFERENCE: &str = "[profiles.default]\nrepeated_results = \"reference\"\n"
 const HELD: &str = "dev.trunkline/heldResults";
 const DIGEST: &str = "dev.trunkline/resultDigest";
 
-/// A tool that answers with as many of the letter `with` as `size` says.
+/// Defines a tool that answers with the letter `with`, repeated `size` times.
 fn answers(upstream: &Upstream, name: &str, more: Value) {
     let mut tool = tool(name);
     tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -42,7 +42,7 @@ async fn reader() -> Upstream {
     upstream
 }
 
-/// Whether the client got the result, or a reference to it.
+/// Returns true if the client got the result, and false for a reference to it.
 fn is_whole(said: &Said) -> bool {
     let is_reference = said.text().contains("is not sent again");
     assert!(is_reference != (said.text().len() >= 3000), "{said:?}");
@@ -70,10 +70,10 @@ async fn a_session_gets_a_repeated_result_every_other_time() {
         let (same, others) = (json!({ "path": 1 }), json!({ "path": 2 }));
         assert!(gets_it(&one, &tool, &same).await, "{}", kind.name);
         assert!(!gets_it(&one, &tool, &same).await, "{}", kind.name);
-        // The model that asks again has lost it.
+        // A repeated request means that the model has lost the result.
         assert!(gets_it(&one, &tool, &same).await, "{}", kind.name);
         assert!(!gets_it(&one, &tool, &same).await, "{}", kind.name);
-        // Another call, and another session, are answered for themselves.
+        // Another call, and another session, are counted separately.
         assert!(gets_it(&one, &tool, &others).await, "{}", kind.name);
         assert!(gets_it(&other, &tool, &same).await, "{}", kind.name);
         // The server is asked each time.

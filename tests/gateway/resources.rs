@@ -1,5 +1,4 @@
-//! Resources of many servers under URIs that lead back to them, wherever they
-//! stand.
+//! Resources of many servers under URIs that lead back to them, anywhere in a message.
 
 use serde_json::{Value, json};
 
@@ -409,7 +408,7 @@ async fn a_method_that_nobody_knows_goes_to_the_one_server_it_can_be_of() {
             let said = client.request("weather/now", json!({})).await;
             assert_eq!(said.code(), -32601, "{era}");
         }
-        // The only server says itself that it does not know it.
+        // The only server itself answers that the method is unknown.
         let said = alone.modern().request("weather/now", json!({})).await;
         assert_eq!((said.status, said.code()), (404, -32601));
     }

@@ -1,4 +1,4 @@
-//! Definitions in which a scan finds something.
+//! Definitions with findings of a scan.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn described(name: &str, text: &str) -> String {
     json!({ "name": name, "description": text, "inputSchema": { "type": "object" } }).to_string()
 }
 
-/// A server with an honest tool, one with a minor and one with a grave finding.
+/// Starts a server with an honest tool, one with a minor and one with a grave finding.
 async fn server() -> Upstream {
     let upstream = Upstream::legacy().await;
     for name in ["plain", "odd", "grave"] {

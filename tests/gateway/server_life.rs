@@ -103,7 +103,7 @@ async fn a_program_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn a_server_that_is_down_at_first_joins_when_it_comes() {
-    // A port that is certainly free, and then is taken.
+    // A port that is certainly free at first, and then used.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -190,7 +190,7 @@ async fn a_child_lives_on_under_every_setting_that_is_read_with_each_call() {
     let pid = async || gateway.server("s").await["pid"].as_u64().expect("a child process");
     let first = pid().await;
     let starts = upstream.starts();
-    // Each setting that `snapshot/diff.rs` takes from the old server for the comparison.
+    // Each setting that `snapshot/diff.rs` copies from the old server for the comparison.
     for line in [
         "timeout = \"59s\"",
         "max_timeout = \"599s\"",

@@ -1,5 +1,5 @@
-//! The words of a server about itself: its instructions, which every model reads, and its `serverInfo`. Both
-//! are pinned and scanned like an element of its lists.
+//! A server's words about itself: its instructions, which every model reads, and its `serverInfo`.
+//! Both are pinned and scanned like an element of its lists.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -17,7 +17,7 @@ fn pinned(upstream: &Upstream, lines: &str) -> Builder {
     Gateway::with("s", server).gateway("state_dir = \"state\"")
 }
 
-/// The instructions that clients of both eras get.
+/// Returns the instructions that clients of both eras get.
 async fn told(gateway: &Gateway) -> [Option<String>; 2] {
     let discovered = gateway.modern().request("server/discover", json!({})).await;
     let opened = gateway.plain().initialize("2025-11-25").await.said().await;
@@ -55,14 +55,14 @@ async fn is_stored(folder: &Path, text: &str) {
     .await;
 }
 
-/// The reason that a definition of this kind is held or reported.
+/// Returns the reason that a definition of this kind is held or reported.
 async fn reasons(gateway: &Gateway, kind: &str) -> Value {
     let found = gateway.server("s").await["definitions"]["found"].clone();
     let one = found.as_array().unwrap().iter().find(|one| one["kind"] == kind).cloned();
     one.map_or(Value::Null, |one| json!([one["held"], one["reasons"]]))
 }
 
-/// The `serverInfo` of a result.
+/// Returns the `serverInfo` of a result.
 async fn info_of(client: &Client, tool: &str) -> Value {
     client.call(tool, json!({})).await.result()["_meta"][INFO].clone()
 }

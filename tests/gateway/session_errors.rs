@@ -1,11 +1,12 @@
-//! What a Legacy client is refused leaves its session open: clients take an HTTP status of 400 and
-//! above for the end of their connection.
+//! A refusal to a Legacy client leaves its session open: clients interpret an HTTP status of 400
+//! and above as the end of their connection.
 
 use serde_json::{Value, json};
 
 use crate::support::{Client, Gateway, Said, Step, Upstream};
 
-/// A refusal that names the limit and the wait, in the body and in the head, with status 200.
+/// Checks for a refusal that names the limit and the wait, in the body and in the head, with status
+/// 200.
 #[track_caller]
 fn is_over(said: &Said, limit: &str) {
     assert_eq!((said.status, said.code()), (200, 42_900), "{limit}: {said:?}");
@@ -44,7 +45,7 @@ async fn a_session_over_a_rate_is_told_with_status_200() {
             is_over(&over, limit);
         }
         assert_eq!(gateway.status().await["sessions"], 1, "{limit}");
-        // Before there is a session, the status tells.
+        // Before a session exists, the status shows the refusal.
         if !limit.contains(':') {
             assert_eq!(gateway.plain().initialize("2025-11-25").await.status(), 429);
             let lost = client.ask("ping", json!({})).header("mcp-session-id", "nope");

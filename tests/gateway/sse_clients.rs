@@ -1,5 +1,5 @@
-//! Clients of the transport of 2024-11-05: one stream, and messages posted to
-//! the address that it names.
+//! Clients of the transport of 2024-11-05: one stream, and messages posted to the address that the
+//! stream names.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{Client, Gateway, Reply, Step, Upstream, client_table, every
 
 const NEW: &str = r#"{"name":"new","inputSchema":{"type":"object"}}"#;
 
-/// An old client: its stream, and where it posts.
+/// An old client: its stream, and the address for its posts.
 struct Old {
     client: Client,
     stream: Reply,
@@ -18,7 +18,7 @@ struct Old {
 
 impl Old {
     async fn connect(client: Client, path: &str) -> Self {
-        // The media type that browsers' own event sources ask for.
+        // The media type in requests of browsers' own event sources.
         let mut stream = client.http("GET", path).accept("text/event-stream").send().await;
         assert_eq!(stream.status(), 200);
         let Some(Piece::Endpoint(messages)) = stream.piece().await else { panic!("no endpoint") };
@@ -145,7 +145,7 @@ async fn what_is_posted_elsewhere_or_is_no_message_is_refused() {
     assert_ne!(old.messages, other.messages);
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     for (method, path, status) in [
-        // What tells a client of a newer transport that this is the old one.
+        // Signs by which a client of a newer transport recognises the old one.
         ("POST", "/sse", 405),
         ("GET", &old.messages, 405),
         ("DELETE", "/sse", 405),
@@ -163,7 +163,7 @@ async fn what_is_posted_elsewhere_or_is_no_message_is_refused() {
         let said =
             post.header("content-type", "application/json").body(body).send().await.said().await;
         match body {
-            // Arrays are answered where all answers come.
+            // Arrays are answered on the stream, like all requests.
             "[]" => assert_eq!(old.stream.message().await.unwrap()["error"]["code"], code),
             _ => assert_eq!((said.status, said.code()), (400, code), "{body}"),
         }
@@ -210,7 +210,7 @@ async fn a_stream_is_its_clients_alone() {
         assert_eq!(post.body(ping.clone()).send().await.status(), status);
     }
     assert_eq!(old.stream.message().await.unwrap()["id"], 1);
-    // Its key is taken back: the stream ends.
+    // Its key is revoked: the stream ends.
     let outcome = gateway.reload(Gateway::alone().gateway("sse = true").toml(&key("desk"))).await;
     assert_eq!(format!("{outcome:?}"), "Applied");
     assert_eq!(old.stream.message().await, None);
@@ -275,7 +275,7 @@ async fn what_waits_on_a_stream_that_nobody_reads_is_bounded() {
         assert!(answer["result"].is_object() || limit == "unread_each", "{limit}");
         dropped += usize::from(limit == "unread_each");
     }
-    // The kernel and the connection take some more than wait.
+    // The kernel and the connection hold a few more than the queue.
     assert!((10..CALLS).contains(&dropped), "{dropped}");
     assert!(old.request("tools/call", echo("s__echo")).await["result"].is_object());
 }

@@ -132,7 +132,7 @@ async fn a_message_that_the_server_refuses_fails_its_own_call_and_no_other() {
     let (said, ()) = tokio::join!(held, refused);
     assert_eq!(said.text(), "held");
     assert_eq!(old.seen().0, 1);
-    // A session that is lost is another matter.
+    // A lost session is another matter.
     old.answers("tools/call", Some(404));
     assert_eq!(client.call("s__echo", json!({})).await.result()["isError"], true);
     old.answers("tools/call", None);

@@ -1,4 +1,4 @@
-//! Clients that come while servers are still starting.
+//! Clients that arrive while servers are still starting.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::support::gateway::of;
 use crate::support::upstream::every_kind;
 use crate::support::{AGENTS, Gateway, Kind, Step, Upstream, client_table};
 
-/// Servers of every kind that take a while to start.
+/// Returns servers of every kind with a slow start.
 async fn slow_kinds() -> Vec<Kind> {
     let kinds = every_kind().await;
     for kind in &kinds {
@@ -17,7 +17,7 @@ async fn slow_kinds() -> Vec<Kind> {
     kinds
 }
 
-/// A server that does not list until it is released.
+/// Returns a server that does not list until it is released.
 async fn held() -> Upstream {
     let upstream = Upstream::modern().await;
     upstream.before_tools([Step::Hold]);
@@ -83,7 +83,7 @@ async fn a_list_waits_neither_for_servers_that_failed_nor_for_those_that_it_does
         assert_eq!(client.tool_names().await.len(), 4, "{era}");
     }
     gateway.ready("restarting").await;
-    // It restarts, and does not get as far as its list.
+    // It restarts, and does not reach its list.
     restarting.before_tools([Step::Never]);
     restarting.crash();
     let is_down = |status: &Value| of(status, "restarting")["state"] != "ready";
@@ -115,7 +115,7 @@ async fn no_list_waits_where_the_configuration_says_so() {
             .start_at_once()
             .await;
         assert!(agent.list_tools(&gateway).await.is_empty(), "{agent:?}");
-        // Started for the list all the same.
+        // Started for the list nonetheless.
         gateway.ready("lazy").await;
     }
 }
@@ -150,7 +150,7 @@ async fn so_many_children_start_side_by_side_and_no_more() {
         upstream.release(1);
     }
     upstream.heard("tools/list", 5).await;
-    // A reload with another limit counts at once.
+    // A reload with another limit applies at once.
     gateway.reload(builder().gateway("start_parallel = 5")).await;
     upstream.heard("tools/list", 8).await;
     assert_eq!(upstream.starts(), 8);

@@ -1,5 +1,5 @@
-//! Hosts that can only start a process: lines in, lines out, to the gateway in
-//! the same process or to one behind a URL.
+//! Hosts that can only start a process: lines in, lines out, to the gateway in the same process or
+//! to one behind a URL.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn a_request_that_is_taken_back_is_not_answered_and_its_server_hears_of_it
         let gateway = Gateway::with("s", upstream.stdio()).start().await;
         let mut host = Host::of(&gateway, way);
         host.initialize().await;
-        // Some time after it was sent, and with the very next line.
+        // Some time after the request, and in the very next line.
         let pauses = [Duration::from_millis(100), Duration::ZERO];
         let mut heard = 0;
         for modern in [true, false] {
@@ -96,7 +96,7 @@ async fn a_request_that_is_taken_back_is_not_answered_and_its_server_hears_of_it
                 };
                 tokio::time::sleep(pause).await;
                 host.cancel(&id).await;
-                // One that never got as far as its server needs no word to it.
+                // A call that never reached its server is cancelled without a message to it.
                 if !pause.is_zero() || upstream.calls().len() > heard {
                     heard += 1;
                     upstream.heard("notifications/cancelled", heard).await;
@@ -110,7 +110,7 @@ async fn a_request_that_is_taken_back_is_not_answered_and_its_server_hears_of_it
             }
         }
         assert_eq!(text(&host.request("tools/call", call("s__echo")).await), r#"{"a":1}"#);
-        // An id that nothing is under way with, and one that is none.
+        // An id without a request in flight, and a missing id.
         host.cancel(&json!("nothing")).await;
         host.notify("notifications/cancelled", json!({})).await;
         let (rest, _) = host.rest().await;
@@ -177,7 +177,7 @@ async fn lines_that_are_no_messages_cost_nobody_else_anything() {
             assert_eq!(answer["error"]["code"], code, "{way:?} {line}: {answer}");
             assert!(answer.get("id").is_none_or(Value::is_null), "{answer}");
         }
-        // Ones that are: without a session, unknown, with params of no kind.
+        // Invalid requests: without a session, with an unknown method, with params of a wrong type.
         let answer = host.request("tools/list", json!({})).await;
         assert_eq!(answer["error"]["code"], -32600, "{answer}");
         let answer = host.modern("a/b", json!({})).await;
@@ -223,7 +223,7 @@ async fn one_id_names_one_request_and_there_is_room_for_so_many() {
     upstream.heard("tools/call", 2).await;
     let refused = host.modern("tools/call", call("s__echo")).await;
     assert_eq!(refused["error"]["code"], 42900, "{refused}");
-    // Taking one back makes room.
+    // A cancellation makes room.
     host.cancel(&held).await;
     upstream.heard("notifications/cancelled", 1).await;
     assert_eq!(text(&host.modern("tools/call", call("s__echo")).await), r#"{"a":1}"#);
@@ -287,7 +287,7 @@ async fn parameters_are_mirrored_for_a_gateway_behind_a_url_though_nobody_asked_
         let mut host = Host::of(&gateway, way);
         let params = json!({ "name": "s__where", "arguments": { "region": "eu" } });
         assert_eq!(text(&host.modern("tools/call", params.clone()).await), "eu", "{way:?}");
-        // From the list that passes by, and without a second try.
+        // From the list on its way to the client, and without a second attempt.
         let mut host = Host::of(&gateway, way);
         host.modern("tools/list", json!({})).await;
         assert_eq!(text(&host.modern("tools/call", params).await), "eu", "{way:?}");
@@ -309,7 +309,7 @@ async fn a_gateway_that_is_not_there_is_told_of_and_used_once_it_is() {
     assert_eq!(refused["error"]["code"], 50300, "{refused}");
     let upstream = Upstream::at(crate::support::upstream::Era::Modern, address).await;
     assert_eq!(text(&host.modern("tools/call", call("echo")).await), r#"{"a":1}"#);
-    // What breaks off in the middle: a subscription, and a call.
+    // Requests that are interrupted: a subscription, and a call.
     let listen = host.ask_modern("subscriptions/listen", filter).await;
     assert_eq!(host.next().await.unwrap()["method"], "notifications/subscriptions/acknowledged");
     let held = host.ask_modern("tools/call", call("hold")).await;

@@ -1,5 +1,5 @@
-//! Streams of Legacy sessions: their events have ids, and a client whose
-//! connection broke goes on where it was.
+//! Streams of Legacy sessions: their events have ids, and a client with a broken connection resumes
+//! at its last event.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::support::{Client, Gateway, Reply, Step, Upstream, every_kind, within}
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// A tool that reports progress, waits, reports again, waits, answers.
+/// Defines a tool that reports progress, waits, reports again, waits, answers.
 fn slow(upstream: &Upstream) {
     upstream.does("slow", |_| {
         vec![Step::Progress(1), Step::Hold, Step::Progress(2), Step::Hold, Step::text("done")]
@@ -49,7 +49,7 @@ async fn a_broken_stream_of_a_call_goes_on_through_get() {
             let behind = stream.last_id().to_owned();
             drop(stream);
             kind.upstream.release(1);
-            // The answer comes while nobody listens, or as soon as somebody does.
+            // The answer arrives while the client is away, or as soon as it is back.
             let stream = client.resume(&behind).await;
             assert_eq!(stream.said().await.text(), "done", "{} {version}", kind.name);
         }
@@ -205,7 +205,8 @@ async fn what_is_told_outside_of_calls_is_resumed_too() {
     assert_eq!(again.message().await, None, "taken over");
 }
 
-/// A tool that reports progress, waits, and reports progress in 40 messages of 1,000 bytes each.
+/// Defines a tool that reports progress, waits, and reports progress in 40 messages of 1,000 bytes
+/// each.
 fn loud(upstream: &Upstream) {
     upstream.does("loud", |call| {
         let token = call.token().unwrap();
@@ -233,7 +234,7 @@ async fn a_stream_keeps_no_more_than_it_may() {
     let behind = stream.last_id().to_owned();
     drop(stream);
     upstream.release(1);
-    // All of it comes while nobody reads.
+    // All messages arrive while the client is away.
     gateway.wait_for(|status| status["servers"][0]["in_flight"] == 0).await;
     let rest = client.resume(&behind).await.said().await;
     assert_eq!(rest.text(), "done");
@@ -273,7 +274,7 @@ async fn a_session_that_ends_takes_its_streams_along() {
     assert_eq!(client.resume(&behind).await.status(), 404);
 }
 
-/// A tool whose server closes its connection in between, twice.
+/// Defines a tool for which the server closes its connection in between, twice.
 fn polled(upstream: &Upstream) {
     upstream.does("polled", |_| {
         vec![Step::Close(300), Step::Progress(1), Step::Hold, Step::Close(0), Step::text("polled")]

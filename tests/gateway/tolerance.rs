@@ -10,7 +10,7 @@ use crate::support::{Client, Gateway, Old, Said, Step, Upstream, until};
 
 const RESULT: &str = r#"{"resultType":"complete","content":[{"type":"text","text":"fine"}]}"#;
 
-/// The texts of a response, with `ID` for the id of its request and `RESULT` for its result.
+/// Texts of a response, with `ID` for the id of its request and `RESULT` for its result.
 const ACCEPTED: [&str; 12] = [
     r#"{"jsonrpc":"2.0","id":"ID","result":RESULT}"#,
     r#"{"jsonrpc":"2.0","result":RESULT,"id":"ID"}"#,
@@ -26,7 +26,7 @@ const ACCEPTED: [&str; 12] = [
     r#"[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":"ID","result":RESULT,"error":null}]"#,
 ];
 
-/// Texts that could be another request's response, or mean two things.
+/// Texts that could be another request's response, or are ambiguous.
 const REFUSED: [&str; 6] = [
     r#"{"jsonrpc":"2.0","id":"0ID","result":RESULT}"#,
     r#"{"jsonrpc":"2.0","id":ID.5,"result":RESULT}"#,
@@ -41,7 +41,7 @@ fn filled(template: &str, received: &Received) -> String {
     template.replace("RESULT", RESULT).replace("ID", &id)
 }
 
-/// A server whose tool `say` answers with the text of its argument.
+/// Defines a tool `say` that answers with the text of its argument.
 async fn talker(upstream: &Upstream) {
     upstream.does("say", |received| {
         let template = received.arguments()["template"].as_str().unwrap();
@@ -190,7 +190,7 @@ async fn an_old_server_names_its_endpoint_within_a_hundred_events() {
 async fn the_fault_of_the_transport_that_the_server_speaks_is_reported() {
     let upstream = Upstream::legacy().await;
     let old = Old::before(&upstream).await;
-    // The stream is there, and names an address elsewhere.
+    // The stream works, and names an address on another host.
     old.names("http://192.0.2.1/messages");
     let gateway = Gateway::with("s", old.lines()).start().await;
     let error = gateway.server("s").await["last_error"].to_string();
@@ -293,7 +293,7 @@ async fn a_slash_at_the_end_of_the_endpoint_is_no_other_endpoint() {
 #[tokio::test]
 async fn a_wrapper_may_leave_its_pipes_to_another_process_and_exit() {
     for upstream in Upstream::both().await {
-        // The wrapper ends before the server that it has started reads a line.
+        // The wrapper exits before its server reads a line.
         let script = format!("( {} ) <&0 & exit 0", upstream.program());
         let lines =
             format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\nstop_timeout = \"500ms\"\n");
@@ -304,7 +304,7 @@ async fn a_wrapper_may_leave_its_pipes_to_another_process_and_exit() {
             assert_eq!(said.text(), format!("{{\"a\":{a}}}"), "{said:?}");
         }
         assert_eq!(upstream.starts(), 1);
-        // The end of the other process is noticed, and the server is started again.
+        // The exit of the other process is noticed, and the server is started again.
         upstream.crash();
         until(|| upstream.starts() == 2).await;
         let said = client.call("s__echo", json!({ "a": 4 })).await;
@@ -335,7 +335,7 @@ async fn a_lost_session_is_opened_again_however_the_server_reports_it() {
     }
 }
 
-/// A Legacy server that answers calls in a session that it has lost with this, and pings with that.
+/// Starts a Legacy server that answers calls in a lost session with `call`, and pings with `ping`.
 async fn losing(call: (u16, &'static str), ping: Option<(u16, &'static str)>) -> Upstream {
     let upstream = Upstream::legacy().await;
     upstream.guards(move |received| {
@@ -377,7 +377,7 @@ async fn a_ping_decides_about_a_session_that_may_be_lost() {
         assert!(lost.is_error(), "{lost:?}");
         until(|| upstream.all("ping").len() == 1).await;
         if is_lost {
-            // The answer to the ping is judged beside the calls.
+            // The answer to the ping arrives in parallel with the calls.
             let renewed = async || {
                 client.call("s__echo", json!({})).await.text();
                 upstream.all("initialize").len() == before + 1
@@ -419,7 +419,7 @@ async fn a_session_error_with_status_200_has_the_next_call_open_a_session() {
     let before = upstream.all("initialize").len();
     client.call("s__echo", json!({})).await.text();
     assert_eq!(upstream.all("initialize").len(), before + 1);
-    // Another error with that code is none.
+    // Another error with that code does not count.
     let other =
         r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32001,"message":"Request timed out"}}"#;
     let upstream = losing((200, other), None).await;
@@ -432,8 +432,8 @@ async fn a_session_error_with_status_200_has_the_next_call_open_a_session() {
     assert_eq!(upstream.all("initialize").len(), before);
 }
 
-/// A proxy before a server that passes one response of each connection on, and closes the connection in
-/// place of the second one.
+/// Starts a proxy in front of a server that forwards one response of each connection, and closes
+/// the connection in place of the second one.
 async fn forgetful_proxy(target: std::net::SocketAddr) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -479,7 +479,7 @@ async fn introductions_and_lists_are_repeated_if_a_kept_connection_dies_and_call
         let status = gateway.server("s").await;
         assert_eq!(status["state"], "ready", "{status}");
         assert_eq!(gateway.modern().tool_names().await.len(), 4);
-        // A call may have been carried out although its response is lost: it is made once.
+        // A call may have been executed although its response is lost: it is made once.
         let mut lost = 0;
         for _ in 0..4 {
             lost += usize::from(gateway.modern().call("s__echo", json!({})).await.is_error());

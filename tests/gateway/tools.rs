@@ -213,7 +213,7 @@ async fn pages_follow_each_other_and_their_cursors_are_sealed() {
         assert_eq!((tools.len(), &tools[0]["name"]), (1, &json!("s__fail")), "{era}");
         assert_eq!(client.tool_names().await, ["s__new"], "{era}");
     }
-    // What another configuration hides is on no page of before.
+    // Tools hidden by another configuration are on none of the earlier pages.
     let other = Gateway::with("s", upstream.http()).gateway("page_size = 2");
     gateway.reload(other).await;
     for (era, client) in gateway.both().await {
@@ -252,7 +252,7 @@ async fn a_page_of_a_list_that_has_changed_is_for_those_who_have_its_first_page_
     assert_eq!(page(&bob, cursor).await.code(), -32602);
 }
 
-/// Whether the client is listed the second version of the tools, page by page.
+/// Returns true if the client gets the second version of the tools, page by page.
 async fn knows(client: &Client) -> bool {
     let first = client.request("tools/list", json!({})).await;
     let next = first.result()["nextCursor"].clone();

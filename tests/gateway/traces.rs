@@ -1,4 +1,4 @@
-//! What a collector receives of real calls through a gateway.
+//! Spans that a collector receives for real calls through a gateway.
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::json;

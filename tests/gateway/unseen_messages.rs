@@ -1,5 +1,5 @@
-//! Every message by which the words of a server can reach a client: none passes an interceptor that
-//! fails closed unseen. The names of the rows are those of the table in `docs/security.md`.
+//! Every message by which the words of a server can reach a client: none bypasses an interceptor
+//! that fails closed. The names of the rows match the table in `docs/security.md`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::upstream::offers;
 use crate::support::upstream::tasks::{EXTENSION, State, Tasks};
 use crate::support::{Client, Gateway, Reply, Said, Step, Upstream};
 
-/// Words that only the server writes.
+/// Words that only the server uses.
 const WORDS: &str = "words of the server";
 
 /// The rows, and the ways in which a server sends such a message.
@@ -26,14 +26,14 @@ const ROWS: [(&str, &[&str]); 9] = [
     ("other notification", &["unknown outside", "resource update", "task status outside"]),
 ];
 
-/// The rows that are no messages in the course of a call, with their tests in `docs/security.md`.
+/// The rows that are not messages during a call, with their tests in `docs/security.md`.
 const DEFINITIONS: [&str; 4] = ["instructions", "server info", "list entry", "list change"];
 
 fn page(result: &Value) -> Page {
     Page::json(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
 }
 
-/// A gateway in front of `s`, with an interceptor or without one.
+/// Starts a gateway in front of `s`, with an interceptor or without one.
 async fn start(upstream: &Upstream, api: &PlainApi, interceptor: Option<&str>) -> Gateway {
     let lines = upstream.http() + "isolation = \"client\"\n";
     let tool = "[tools.both]\n[tools.both.calls.say]\ntool = \"s__say\"";
@@ -57,7 +57,7 @@ fn elicitation() -> Value {
     json!({ "message": WORDS, "requestedSchema": { "type": "object", "properties": {} } })
 }
 
-/// A server that sends such a message, and its tasks.
+/// Starts a server that sends such a message, with its tasks.
 async fn server(way: &'static str) -> (Upstream, Option<Tasks>) {
     let is_legacy = way.starts_with("legacy")
         || matches!(
@@ -133,7 +133,7 @@ async fn server(way: &'static str) -> (Upstream, Option<Tasks>) {
     (upstream, None)
 }
 
-/// All that a client gets when the server sends its message in this way.
+/// Returns the text that a client gets when the server sends its message in this way.
 async fn heard(way: &str, server: &(Upstream, Option<Tasks>), gateway: &Gateway) -> String {
     let (upstream, tasks) = server;
     let capabilities = || {
@@ -181,12 +181,12 @@ async fn heard(way: &str, server: &(Upstream, Option<Tasks>), gateway: &Gateway)
     }
 }
 
-/// All messages that came, the answer included.
+/// Returns all received messages, including the answer.
 fn shown(said: &Said) -> String {
     format!("{said:?}")
 }
 
-/// A task that has ended, as `tasks/get` tells it.
+/// Returns a completed task in the form of `tasks/get`.
 async fn polled(client: &Client, tasks: &Tasks, state: State) -> String {
     let created = client.call("s__must", json!({})).await;
     let id = created.answer()["result"]["taskId"].clone();
@@ -196,7 +196,7 @@ async fn polled(client: &Client, tasks: &Tasks, state: State) -> String {
     shown(&client.request("tasks/get", json!({ "taskId": id })).await)
 }
 
-/// The state of a task, as a subscription tells it, up to an update that always comes.
+/// Returns the state of a task from a subscription, up to an update that always follows.
 async fn of_stream(client: &Client, upstream: &Upstream) -> String {
     let filter = json!({ "taskIds": ["s.t"], "resourceSubscriptions": ["mcp://s/a:1"] });
     let ask = client.ask("subscriptions/listen", json!({ "notifications": filter }));
@@ -208,7 +208,7 @@ async fn of_stream(client: &Client, upstream: &Upstream) -> String {
     up_to(&mut stream, UPDATED).await
 }
 
-/// Messages that belong to no call, up to an update that always comes.
+/// Returns messages outside of calls, up to an update that always follows.
 async fn outside(way: &str, upstream: &Upstream, gateway: &Gateway) -> String {
     let client = gateway.legacy().await.offering(everything()).await;
     let said = client.request("resources/subscribe", json!({ "uri": "mcp://s/a:1" })).await;
@@ -254,7 +254,7 @@ async fn up_to(stream: &mut Reply, last: &str) -> String {
     }
 }
 
-/// The part of a message that a client gets, in front of an interceptor with these settings.
+/// Returns the part of a message that a client gets, with an interceptor of these settings.
 async fn said(way: &'static str, api: &PlainApi, interceptor: Option<&str>) -> String {
     let upstream = server(way).await;
     let gateway = start(&upstream.0, api, interceptor).await;
@@ -407,7 +407,7 @@ async fn an_interceptor_gets_the_bytes_of_a_result_or_the_result_does_not_pass()
     }
 }
 
-/// A message that is forgotten in one of the two would pass without a check that anybody has looked at.
+/// A message that is missing in one of the two would pass without a reviewed check.
 #[test]
 fn the_table_of_paths_has_the_rows_of_the_tests() {
     let page = std::fs::read_to_string("docs/security.md").unwrap();

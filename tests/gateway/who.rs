@@ -1,4 +1,4 @@
-//! Clients with keys: who is let in, as whom, and for how long.
+//! Clients with keys: their admission, identity and sessions.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn a_key_opens_every_door_and_goes_on_to_no_server() {
         assert!(client.tool_names().await.contains(&"s__echo".to_owned()), "{era}");
         client.listen().await;
         assert_eq!(upstream.calls().pop().unwrap().header("authorization"), None, "{era}");
-        // The other header is then free for what a server wants to see.
+        // The other header is then available for the server's own credentials.
         let ask = client.ask_call("s__echo", json!({}));
         let ask = ask.header("authorization", "Bearer for-the-server").header("x-api-key", CI);
         assert_eq!(ask.send().await.said().await.text(), "{}", "{era}");
@@ -178,7 +178,7 @@ async fn a_client_that_a_reload_takes_away_loses_all_it_has_and_the_others_nothi
     for client in [other, other_legacy, gateway.modern().key("key-of-new")] {
         assert_eq!(client.call("s__echo", json!({})).await.text(), "{}");
     }
-    // Its streams go on: they hear of the next change.
+    // Its streams continue: they receive the next change.
     gateway.reload(two_clients(Gateway::with("t", upstream.http()))).await;
     for stream in &mut others {
         assert!(stream.message().await.is_some());
@@ -225,12 +225,12 @@ async fn the_first_client_ends_what_the_anonymous_had() {
         assert!(stream.message().await.is_none());
     }
     is_refused(&legacy.call("s__echo", json!({})).await, "key_missing");
-    // And nobody inherits their sessions.
+    // And no other client inherits their sessions.
     let heir = gateway.plain().key(CI).becomes(legacy.kind());
     assert_eq!(heir.call("s__echo", json!({})).await.status, 404);
 }
 
-/// A tool of a Legacy server that asks for a name and waits for it.
+/// Defines a tool of a Legacy server that asks for a name and waits for it.
 fn asks(upstream: &Upstream) {
     let form = json!({
         "mode": "form",
@@ -252,7 +252,7 @@ fn ask(client: &Client) -> Ask<'_> {
     ask.meta("io.modelcontextprotocol/clientCapabilities", able)
 }
 
-/// A call that waits for its client: the retry that would end it.
+/// Makes a call that waits for its client. Returns the retry that would end it.
 async fn parked(client: &Client) -> impl Fn(&Client) -> Ask<'_> + use<> {
     let said = ask(client).send().await.said().await;
     let result = said.result().clone();
@@ -306,7 +306,7 @@ async fn what_waits_for_a_client_ends_when_a_reload_takes_the_client_away() {
     is_refused(&said, "key_unknown");
 }
 
-/// The session, or the child, in which a server got its last call.
+/// Returns the session, or the child, in which a server got its last call.
 fn served_in(upstream: &Upstream) -> String {
     let call = upstream.calls().pop().expect("a call");
     call.header("mcp-session-id").expect("a session").to_owned()
@@ -356,7 +356,7 @@ async fn two_principals_at_once_hear_only_their_own() {
             for kind in &kinds {
                 for round in 0..5 {
                     let (whose, name) = (format!("{key} {era} {round}"), kind.name);
-                    // The same tokens and ids for all: nothing is told apart by them.
+                    // All use the same tokens and ids, so that these distinguish no messages.
                     let ask = client.ask_call(&format!("{name}__say"), json!({ "whose": whose }));
                     let ask = ask.token(json!(token)).id(json!(format!("{name}{round}")));
                     crowd.push((whose, token, ask.message().clone(), ask.send().await));

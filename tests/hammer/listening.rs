@@ -1,4 +1,4 @@
-//! What a player is told outside of its calls.
+//! Messages to a player outside of its calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use super::world::{Counted, whose};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// What was heard, how often, by its URI.
+/// Counts of the received messages, by their URI.
 pub struct Heard {
     counts: Mutex<HashMap<String, u64>>,
     news: watch::Sender<()>,
@@ -37,8 +37,8 @@ impl Heard {
         self.news.send_replace(());
     }
 
-    /// Waits until a URI was heard of more often than that. False where it takes
-    /// so long that its server must have been lost.
+    /// Waits until the count of a URI exceeds `before`. Returns false after a time limit, because
+    /// its server must have been lost.
     pub async fn more_than(&self, uri: &str, before: u64) -> bool {
         let mut news = self.news.subscribe();
         let heard = async {
@@ -51,17 +51,17 @@ impl Heard {
 }
 
 impl Player {
-    /// The URI that it alone is subscribed to.
+    /// Returns the URI that only this player is subscribed to.
     pub fn own_uri(&self) -> String {
         format!("one:{}", self.name.replace('/', "-"))
     }
 
-    /// The one that all clients of its principal are subscribed to.
+    /// Returns the URI that all clients of its principal are subscribed to.
     pub fn common_uri(&self) -> String {
         format!("all:{}", self.principal)
     }
 
-    /// All that it is subscribed to, as it knows them.
+    /// Returns all URIs that it is subscribed to, in its public form.
     fn uris(&self) -> Vec<String> {
         let uris = [self.own_uri(), self.common_uri()];
         let servers = self.world.servers.iter().filter(|server| self.uses(server));
@@ -108,7 +108,7 @@ impl Player {
         }
     }
 
-    /// What is wrong with what it hears.
+    /// Returns the fault of a received message.
     async fn hears(&self, message: &Value, uris: &[String]) -> Option<&'static str> {
         let params = &message["params"];
         match message["method"].as_str().unwrap_or_default() {

@@ -1,13 +1,12 @@
-//! Two principals hammer the same servers at once, with questions, log lines,
-//! progress and subscriptions, until their clients have received 100,000
-//! messages: each must have been meant for the client that got it.
+//! Two principals hammer the same servers at once, with questions, log lines, progress and
+//! subscriptions, until their clients have received 100,000 messages. Each message must have been
+//! meant for the client that got it.
 //!
-//! Every call carries a mark that says whose it is (`world`). What the servers
-//! say of it carries the mark again (`servers`), and each client looks at the
-//! mark of all that reaches it (`players`). All clients choose the same request
-//! ids and progress tokens: nothing can be told apart by them. Meanwhile
-//! clients cancel, sessions come and go, the configuration is loaded anew, and
-//! each server is lost once.
+//! Every call carries a mark that identifies its client (`world`). The servers' messages about it
+//! carry the mark again (`servers`), and each client checks the mark of all messages that it
+//! receives (`players`). All clients choose the same request ids and progress tokens, so that these
+//! distinguish no messages. Meanwhile clients cancel, sessions begin and end, the configuration is
+//! reloaded, and each server is lost once.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,10 +38,10 @@ use support::gateway::Builder;
 use support::{Gateway, client_table};
 use world::{Counted, World};
 
-/// How many messages the clients receive, at the least.
+/// Minimum number of messages that the clients receive.
 const MESSAGES: u64 = 100_000;
 const PRINCIPALS: [&str; 2] = ["ann", "bob"];
-/// Each principal's clients.
+/// Clients of each principal.
 const PLAYERS: [(&str, Speaks); 6] = [
     ("L1", Speaks::Legacy("2025-11-25")),
     ("L2", Speaks::Legacy("2025-11-25")),
@@ -89,7 +88,7 @@ async fn of_a_hundred_thousand_messages_none_reaches_the_wrong_client() {
     had_enough(&world, &gateway).await;
 }
 
-/// Six servers and two clients, in whose order nothing else is.
+/// Configures six servers and two clients, with settings that keep no other order.
 fn configuration(world: &World) -> Builder {
     let mut builder = Gateway::alone().gateway("keep_alive = \"5s\"");
     for server in &world.servers {
@@ -105,7 +104,7 @@ fn key(principal: &str) -> String {
     format!("key-of-{principal}")
 }
 
-/// Loads the configuration anew, and loses each server once, while all play.
+/// Reloads the configuration, and loses each server once, while all play.
 async fn disturb(world: &World, gateway: &Gateway) {
     let mut part = 1;
     let mut next = async || {
@@ -126,7 +125,7 @@ async fn disturb(world: &World, gateway: &Gateway) {
     assert_eq!(gateway.reload(configuration(world)).await, ReloadOutcome::Applied);
 }
 
-/// The proof is one only if there was something to be told apart.
+/// Checks that the run mixed enough messages to prove their separation.
 async fn had_enough(world: &World, gateway: &Gateway) {
     let counts = world.counts();
     assert!(world.messages() >= MESSAGES, "{counts:?}");
@@ -148,8 +147,7 @@ async fn had_enough(world: &World, gateway: &Gateway) {
     assert!(world.count(Counted::Late) < 20, "{counts:?}");
     assert!(world.count(Counted::Missing) < 20, "{counts:?}");
     assert!(world.count(Counted::Strayed) < 20, "{counts:?}");
-    // What a server that is lost costs are the calls in flight, and those made
-    // before it is there again.
+    // The loss of a server costs only the calls in flight, and those made before it is back.
     assert!(world.count(Counted::Failure) < 2_000, "{counts:?}");
     let metrics = gateway.metrics().await;
     let lost = |server: &str| {

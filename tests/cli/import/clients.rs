@@ -1,8 +1,8 @@
-//! Each client's configuration, read from where the client has it.
+//! Each client's configuration, read from the client's own location.
 
 use super::*;
 
-/// A client, its file, its fixture, what the TOML contains, and its secrets.
+/// A client, its file, its fixture, the expected texts in the TOML, and its secrets.
 type ClientCase =
     (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
@@ -163,7 +163,7 @@ fn every_clients_servers_are_found_printed_and_written_without_their_secrets() {
         assert!(!user.project("gateway.toml").exists() && user.secrets().is_empty());
         user.types(&["import", client, "--write"]).exits_with(DONE).prints(&["added [servers."]);
         let gateway = user.gateway();
-        // A note about the whole is printed and not written.
+        // A note about the whole file is printed and not written.
         for word in words.iter().filter(|word| !word.contains("parts of Goose")) {
             assert!(gateway.contains(word), "{client}: {word:?} in {gateway}");
         }
@@ -196,7 +196,8 @@ fn an_exported_client_has_the_gateway_instead_of_what_was_imported_and_gets_it_a
         let gateway_entry =
             if *client == "claude-desktop" { "--connect" } else { "127.0.0.1:8080/mcp" };
         assert!(after.contains(gateway_entry), "{client}: {after}");
-        // What was imported is gone from the client, and the gateway's own entry is not imported.
+        // The imported servers are gone from the client, and the gateway's own entry is not
+        // imported.
         let again = user.types(&["import", client]).exits_with(DONE);
         again.prints(&["is this gateway itself", "nothing to add"]);
         user.types(&["export", "--client", client, "--undo"])
@@ -325,7 +326,7 @@ fn the_settings_of_vs_code_are_not_taken_for_another_programs() {
     let path = path.to_str().unwrap();
     let ran = user.types(&["import", path]).exits_with(DONE);
     ran.prints(&["[servers.a]\ncommand = \"a\"\nargs = [\"x\"]"]);
-    // The program that a person names is the one that is read.
+    // The program named on the command line counts.
     let none = user.types(&["import", path, "--from", "zed"]).exits_with(DONE);
     none.prints(&["nothing to add"]);
 }

@@ -1,4 +1,4 @@
-//! What `import --write`, `add` and `remove` do to a configuration that a person wrote.
+//! Effects of `import --write`, `add` and `remove` on a configuration that a person wrote.
 
 use super::super::process::{Process, eventually};
 use super::*;
@@ -173,7 +173,7 @@ fn what_is_written_is_what_was_shown() {
     user.has(&user.project("x.json"), r#"{"mcpServers": {"a": {"command": "a"}}}"#);
     user.types(&write).exits_with(DONE);
     assert!(user.gateway().contains("command = \"a\""));
-    // The secrets that move to files are part of it.
+    // The secrets that move to files are part of the hash.
     let with_key = |key: &str| {
         format!(r#"{{"mcpServers": {{"b": {{"command": "b", "env": {{"API_KEY": "{key}"}}}}}}}}"#)
     };

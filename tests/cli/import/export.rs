@@ -1,4 +1,4 @@
-//! What an export does to a client's file, and takes back.
+//! Effects of an export on a client's file, and their reversal.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn an_export_is_shown_as_a_diff_and_written_only_when_asked() {
         "--write --expect",
     ]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), fixture("cursor.json"));
-    // Secrets around the change, or removed by it, are not shown.
+    // Secrets near the change, or removed by it, are hidden.
     user.types(&["import", "cursor", "--write"]).exits_with(DONE);
     let shown = user.types(&["export", "--client", "cursor", "--replace"]).exits_with(DONE);
     shown.prints(&["-      \"headers\": { \"X-API-Key\": \"***\" }"]);
@@ -44,7 +44,7 @@ fn a_file_that_changed_since_it_was_shown_is_not_touched() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), changed);
     user.has(&file, fixture("cursor.json"));
     user.types(&write).exits_with(DONE).prints(&["written", "before: "]);
-    // Nor is one that changed after the export restored.
+    // A file that changed after the export is not restored either.
     let exported = std::fs::read_to_string(&file).unwrap();
     let edited = exported.replace("search.example.com", "find.example.com");
     user.has(&file, &edited);
@@ -283,7 +283,7 @@ fn a_server_of_the_users_own_is_not_overwritten() {
     let refused = user.types(&export).exits_with(WRONG_USE);
     refused.complains_of(&["Cursor has another server `tickets`", "--name NAME", "--replace"]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), own);
-    // One that the gateway has already is replaced if that is asked for, and one of the gateway
+    // A server that the gateway already has is replaced on request, and an entry for the gateway
     // itself is updated.
     user.has(&user.project("gateway.toml"), "[servers.tickets]\ncommand = \"tickets\"\n");
     user.types(&[&export[..], &["--replace"]].concat()).exits_with(DONE);
@@ -307,7 +307,7 @@ fn a_foreign_entry_that_is_called_trunkline_is_not_overwritten() {
         refused.exits_with(WRONG_USE).complains_of(&["another server `trunkline`"]);
         assert_eq!(std::fs::read_to_string(user.home(CURSOR)).unwrap(), text);
     }
-    // The gateway's own entry is updated, wherever it listened before.
+    // The gateway's own entry is updated, independent of its earlier address.
     for own in [
         r#"{"url": "http://localhost:7000/mcp/support"}"#,
         r#"{"url": "https://a.example.com/mcp", "headers": {"Authorization": "Bearer ${env:TRUNKLINE_KEY}"}}"#,

@@ -1,4 +1,4 @@
-//! Files that no program would write: an error that says what and where, and nothing else.
+//! Files that no program would write. The error names the fault and its place, and quotes no value.
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_server_that_cannot_be_read_is_left_out_with_its_reason_and_the_others_stay(
 #[test]
 fn thousands_of_servers_are_imported_in_seconds_and_the_gateway_reads_the_file() {
     let user = User::new();
-    // Half of them have names that become the same.
+    // Half of them have names that map to the same one.
     let servers = (0..4000).map(|number| {
         let name = format!(
             "{}{number}",

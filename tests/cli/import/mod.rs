@@ -1,5 +1,5 @@
-//! `trunkline import`, `export`, `add` and `remove`: what people type, in a home folder of the
-//! test's own.
+//! `trunkline import`, `export`, `add` and `remove` with the arguments of a user, in a home folder
+//! of the test.
 
 mod clients;
 mod edits;
@@ -15,13 +15,13 @@ use std::process::{Command, Stdio};
 use super::process::TRUNKLINE;
 use super::{CONFIG_FAULT, DONE, FAILURE, Ran, WRONG_USE, contains_all};
 
-/// The folder with a configuration of each program, after its documentation.
+/// Reads a program's configuration, modelled on its documentation.
 fn fixture(name: &str) -> String {
     let path = format!("{}/tests/fixtures/import/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
 }
 
-/// No test may see a secret anywhere but in a file of its own.
+/// Checks that the output shows no secret: a secret may only appear in a file of its own.
 #[track_caller]
 fn shows_no_secret(ran: Ran) -> Ran {
     for output in [&ran.0.stdout, &ran.0.stderr] {
@@ -31,7 +31,7 @@ fn shows_no_secret(ran: Ran) -> Ran {
     ran
 }
 
-/// A user with a home folder and a project, and nothing in them.
+/// A user with an empty home folder and an empty project.
 struct User {
     folder: tempfile::TempDir,
     variables: Vec<(&'static str, &'static str)>,
@@ -53,7 +53,7 @@ impl User {
         self.folder.path().join("project").join(path)
     }
 
-    /// Writes a file, and the folders that it needs.
+    /// Writes a file, and creates its folders.
     fn has(&self, path: &Path, text: impl AsRef<[u8]>) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
@@ -83,7 +83,7 @@ impl User {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A reader that has seen enough closes the pipe.
+        // A reader may close the pipe early.
         let _ = child.stdin.take().unwrap().write_all(input);
         shows_no_secret(Ran(child.wait_with_output().unwrap()))
     }
@@ -94,7 +94,7 @@ impl User {
         text
     }
 
-    /// The files with secrets: their names, modes and texts.
+    /// Returns the files with secrets: their names, modes and texts.
     fn secrets(&self) -> Vec<(String, u32, String)> {
         let Ok(entries) = std::fs::read_dir(self.project("secrets")) else { return Vec::new() };
         let mut secrets: Vec<_> = entries

@@ -1,5 +1,5 @@
-//! The configurations of the systems that call MCP servers for many agents, as their documentation
-//! gives them.
+//! Configurations of systems that call MCP servers for many agents, modelled on their
+//! documentation.
 
 use super::*;
 

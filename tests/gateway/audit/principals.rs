@@ -1,5 +1,5 @@
-//! Two hundred principals with different rights side by side: the log proves that none saw or ran a
-//! thing that it had no right to, and that nothing of what they did is missing in it.
+//! Two hundred principals with different rights side by side. The log proves that each saw and ran
+//! only elements that it had a right to, and that no action is missing in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ const PRINCIPALS: usize = 200;
 const TEAMS: usize = 10;
 const URL: &str = "https://mcp.example.com";
 
-/// How a principal proves who it is.
+/// Proof of a principal's identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Proof {
     Key,
@@ -48,7 +48,7 @@ impl Player {
         self.number % TEAMS
     }
 
-    /// Whether it has the scope that the second tool of its team needs.
+    /// Returns true if it has the scope that the second tool of its team needs.
     fn may_write(self) -> bool {
         self.number.is_multiple_of(3)
     }
@@ -57,7 +57,7 @@ impl Player {
         (self.number / TEAMS).is_multiple_of(2)
     }
 
-    /// The name in the log.
+    /// Returns the name in the log.
     fn name(self) -> String {
         match self.proof {
             Proof::Token => format!("idp:u{}", self.number),
@@ -65,7 +65,7 @@ impl Player {
         }
     }
 
-    /// `[clients.NAME]`, unless it is a user.
+    /// Returns `[clients.NAME]`, unless it is a user.
     fn table(self) -> String {
         let (number, team) = (self.number, self.team());
         let scopes = if self.may_write() { "\"mcp:write\"" } else { "" };
@@ -115,21 +115,21 @@ struct House {
     gateway: Gateway,
 }
 
-/// What a principal has done, or what of it is recorded: how often, by event, method and decision.
+/// Actions of a principal, made or recorded: their number, by event, method and decision.
 type Tally = BTreeMap<String, usize>;
 
 fn count(tally: &mut Tally, event: &str, method: &str, decision: &str) {
     *tally.entry(format!("{event} {method} {decision}")).or_default() += 1;
 }
 
-/// Calls, lists, reads and strays until the end.
+/// Makes calls, lists, reads and forbidden requests until the end.
 async fn play(house: &House, player: Player, end: Instant) -> Tally {
     let client = player.connect(house).await;
     let (own, other) = (player.team(), (player.team() + 1) % TEAMS);
     let who = player.name();
     let mut tally = Tally::default();
     let [ours, theirs] = [own, other].map(|team| format!("mcp://s/db://{team}"));
-    // A stream of its own, which ends at once: not on the connection that is kept.
+    // A stream of its own, which ends at once, on a separate connection.
     let subscriber = player.connect(house).await;
     for (uri, is_ours) in [(&ours, true), (&theirs, false)] {
         assert_eq!(subscriber.subscribes(uri).await, is_ours, "{who} {uri}");
@@ -167,7 +167,7 @@ async fn play(house: &House, player: Player, end: Instant) -> Tally {
         }
         let stray = client.ask_call(&format!("s__t{other}"), json!({}));
         let said = stray.at(&format!("/mcp/p{other}")).send().await.said().await;
-        // A token is for one profile, and says nothing of its user at another.
+        // A token is for one profile, and does not authenticate its user at another.
         let is_token = player.proof == Proof::Token;
         assert_eq!(said.status, if is_token { 401 } else { 404 }, "{who}: {said:?}");
         count(&mut tally, if is_token { "stray" } else { "request" }, "", "deny");
@@ -177,7 +177,7 @@ async fn play(house: &House, player: Player, end: Instant) -> Tally {
     }
 }
 
-/// The configuration; the reload in the middle gives rules other names.
+/// Returns the configuration; the reload in the middle renames the rules.
 fn builder(upstream: &Upstream, issuer: &Issuer, folder: &std::path::Path, rule: &str) -> Builder {
     let mut lines = upstream.http() + "in_flight = 1000\n";
     let mut tables = String::new();

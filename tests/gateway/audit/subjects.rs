@@ -1,4 +1,4 @@
-//! What a record is about: tools, prompts, resources, subscriptions and traces by all their names.
+//! Subjects of records: tools, prompts, resources, subscriptions and traces by all their names.
 
 use serde_json::{Value, json};
 

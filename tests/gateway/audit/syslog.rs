@@ -1,4 +1,4 @@
-//! The audit log of a gateway at a syslog receiver that is there, gone, and there again.
+//! The audit log of a gateway with a syslog receiver that is available, gone, and available again.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use trunkline::telemetry::metrics::ReloadOutcome;
 use super::{KEY, auditing, counted};
 use crate::support::{Gateway, Upstream, until};
 
-/// The records that a receiver gets, until it has got `least` or none comes for a while.
+/// Returns the records of a receiver, at least `least`; panics if none arrives for a while.
 fn received(receiver: &UnixDatagram, least: usize) -> Vec<Value> {
     let mut records = Vec::new();
     let mut buffer = [0; 8192];
@@ -51,7 +51,7 @@ async fn a_dead_syslog_delays_no_call_and_what_does_not_fit_meanwhile_is_counted
     let status = gateway.status().await;
     assert_eq!(status["audit"]["dropped"], dropped, "{status}");
     assert!(status["audit"]["error"].is_string(), "{status}");
-    // It is there again: the rest comes in order, and how many are missing at their place.
+    // It is back: the rest arrives in order, with the number of missing records at their position.
     let receiver = listen(&path);
     let (mut next, mut calls, mut lost) = (2, 1, 0);
     while calls + lost < 31 {
@@ -77,7 +77,7 @@ async fn a_dead_syslog_delays_no_call_and_what_does_not_fit_meanwhile_is_counted
     assert!(message.contains("\"tool\":\"s__echo\""), "{message}");
 }
 
-/// Whether the log is written again.
+/// Returns true if the log is written again.
 fn is_written(gateway: &Gateway) -> bool {
     gateway.running.gateway.audit.overview().is_some_and(|it| it.fault.is_none())
 }

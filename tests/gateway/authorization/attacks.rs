@@ -1,4 +1,4 @@
-//! What clients and servers try to get around rules, each named for the attack.
+//! Attempts of clients and servers to bypass rules, each named for the attack.
 
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,8 @@ async fn arguments_that_the_gateway_changes_are_judged_as_the_server_gets_them()
         let said = ask.body(body).send().await.said().await;
         assert!(!said.answer().to_string().contains("done"), "{era} {said:?}");
         let heard = upstream.calls().len();
-        // A rule that compares a number denies a text, although the gateway would make a number of it.
+        // A rule that compares a number denies a text, although the gateway would convert it to a
+        // number.
         let text = client.call("s__t", json!({ "limit": "7" })).await;
         assert!(text.is_error() && text.text().contains("not allowed"), "{era} {text:?}");
         assert!(!client.call("s__t", json!({ "limit": 7 })).await.is_error(), "{era}");
@@ -183,7 +184,7 @@ async fn skills_directories_and_user_interfaces_hide_what_rules_deny() {
         assert_eq!(client.tool_names().await, ["app__show"], "{era}");
         let page = read("ui://app/main").await;
         assert_eq!(page.result()["contents"][0]["uri"], "ui://app/main", "{era}");
-        // The tool that the interface would call is not there, by whichever name.
+        // The tool that the interface would call does not exist under any name.
         for tool in ["refresh", "app__refresh"] {
             assert_eq!(client.call(tool, json!({})).await.code(), -32_602, "{era} {tool}");
         }
@@ -241,7 +242,7 @@ async fn pages_and_cursors_show_nothing_of_others() {
         }
         assert_eq!(seen, ["b__echo", "b__count", "b__hold"], "{era}");
     }
-    // The cursor of another client's list leads nowhere.
+    // The cursor of another client's list is invalid.
     let [(_, root), _] = gateway.both_as("key-of-root", "/mcp").await;
     let [(_, ann), _] = gateway.both_as(ANN, "/mcp").await;
     let cursor = root.request("tools/list", json!({})).await.result()["nextCursor"].clone();

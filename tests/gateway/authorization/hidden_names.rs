@@ -1,4 +1,5 @@
-//! Names of tools that rules hide, in what their servers write of other tools, prompts and resources.
+//! Names of tools hidden by rules, in texts of their servers about other tools, prompts and
+//! resources.
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ discovery = "code"
 slim = { descriptions = 500 }
 "#;
 
-/// A server whose every text names `read_secret`, and says something else as well.
+/// Sets up a server with texts that each name `read_secret` among other words.
 fn write_texts(upstream: &Upstream) {
     upstream.can(everything());
     let tool = json!({
@@ -70,7 +71,7 @@ fn write_texts(upstream: &Upstream) {
     upstream.lists("resourceTemplates", [resource("uriTemplate", "db://{table}")]);
 }
 
-/// A gateway with two such servers, of different eras.
+/// Starts a gateway with two such servers, of different eras.
 async fn start_gateway() -> (Gateway, [Upstream; 2]) {
     let [a, b] = Upstream::both().await;
     write_texts(&a);
@@ -86,7 +87,7 @@ async fn start_gateway() -> (Gateway, [Upstream; 2]) {
     (gateway, [a, b])
 }
 
-/// The elements of a list, without URIs, by which the servers differ.
+/// Returns the elements of a list, without URIs, by which the servers differ.
 async fn list(client: &Client, method: &str, member: &str) -> Vec<Value> {
     let said = client.request(method, json!({})).await;
     said.result()[member].as_array().unwrap_or_else(|| panic!("{said:?}")).clone()
@@ -165,7 +166,7 @@ async fn what_is_found_described_declared_or_shortened_names_no_hidden_tool() {
                 assert!(told.contains("file"), "{era} {told}");
                 assert_eq!(told.contains("read_secret"), is_named, "{era} {kind} {told}");
             }
-            // The schema of a tool that was called wrongly.
+            // The schema of a tool, in the answer to an invalid call.
             let asked = json!({ "name": "b__read_file", "arguments": {} });
             let refused = client.call("call_tool", asked).await;
             assert!(refused.text().contains("Which file."), "{era} {refused:?}");

@@ -1,4 +1,4 @@
-//! Rules: what is denied is in no list, and is answered as if it did not exist.
+//! Rules: denied elements are in no list, and are answered as if they did not exist.
 
 mod attacks;
 mod hidden_names;
@@ -13,7 +13,7 @@ use crate::support::client::Client;
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Upstream, client_table, json_lines, until};
 
-/// Two servers that offer everything, `a` and `b`, of different eras.
+/// Two servers that offer all features, `a` and `b`, of different eras.
 pub struct Two {
     pub a: Upstream,
     pub b: Upstream,
@@ -59,17 +59,17 @@ pub async fn names(client: &Client, method: &str, member: &str, key: &str) -> Ve
     all.iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
 }
 
-/// Everything that an answer says, but for the name that was asked for.
+/// Returns the status and body of an answer, without the requested name.
 pub fn told(said: &Said, name: &str) -> (u16, String) {
     (said.status, said.body.replace(name, "NAME"))
 }
 
-/// An answer without its id, which differs.
+/// Returns an answer without its id, which differs.
 pub fn bare(said: &Said, name: &str) -> (u16, String) {
     (said.status, said.error().to_string().replace(name, "NAME"))
 }
 
-/// How many requests of clients have reached the servers.
+/// Returns the number of client requests that have reached the servers.
 fn asked_of(two: &Two) -> usize {
     let methods =
         ["tools/call", "prompts/get", "resources/read", "completion/complete", "tools/other"];
@@ -78,7 +78,7 @@ fn asked_of(two: &Two) -> usize {
     of(&two.a) + of(&two.b)
 }
 
-/// The records of a gateway's audit log, once there are so many.
+/// Waits for this many records of a gateway's audit log, and returns all of them.
 pub async fn audited(folder: &Path, least: usize) -> Vec<Value> {
     let path = folder.join("audit.jsonl");
     until(|| json_lines(&path).len() >= least).await;

@@ -28,7 +28,7 @@ async fn clients_whose_lists_change_are_notified_and_lost_names_are_not_told() {
     for (era, ann) in &both {
         assert_eq!(ann.tool_names().await, ["a__echo"], "{era}");
         assert_eq!(names(ann, "prompts/list", "prompts", "name").await, [""; 0], "{era}");
-        // As if it had never been there: nothing says that it is gone.
+        // As if it had never existed: the answer does not reveal its removal.
         let lost = ann.call("b__echo", json!({})).await;
         assert_eq!(lost.code(), -32_602, "{era} {lost:?}");
         let message = lost.error()["message"].as_str().unwrap();
@@ -46,7 +46,8 @@ async fn a_subscription_ends_with_the_right_to_it() {
     for uri in uris {
         assert!(ann.subscribes(uri).await);
     }
-    // Subscribing may tell of the resources, too: what was told before the reload is read first.
+    // Subscribing may send updates of the resources, too: those from before the reload are read
+    // first.
     for (native, uri) in [("b://2", uris[0]), ("file:///a.txt", uris[1])] {
         two.a.update(native).await;
         next_update_of(&mut stream, |told| told == uri).await;
@@ -59,7 +60,7 @@ async fn a_subscription_ends_with_the_right_to_it() {
     assert_eq!(told, uris[1], "the first one was not told");
 }
 
-/// The URI of the next update like this.
+/// Returns the URI of the next matching update.
 async fn next_update_of(stream: &mut Reply, fits: impl Fn(&str) -> bool) -> String {
     within(async {
         loop {
@@ -88,7 +89,7 @@ async fn a_client_that_loses_a_group_loses_what_it_was_allowed_by_it() {
     assert_ne!(text, two.with(rules).text());
     gateway.reload_text(&text).await;
     for stream in &mut streams {
-        // It knew the client's groups as they were.
+        // It had the client's former groups.
         within(async { while stream.message().await.is_some() {} }).await;
     }
     for (era, ann) in &both {

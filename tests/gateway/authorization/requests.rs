@@ -1,11 +1,11 @@
-//! Rules about the client's software and about the way of a request.
+//! Rules about the client's software and about the path of a request.
 
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::{Gateway, Host, Step, Upstream, WAYS, Way};
 
-/// A tool for each condition, which decides about it alone.
+/// One tool for each condition, which alone decides about it.
 const CONDITIONS: [(&str, &str); 12] = [
     ("test", "client.name == 'a-test' && client.version == '1'"),
     ("host", "client.name == 'host' && client.version == '1'"),
@@ -34,13 +34,13 @@ async fn gateway(upstream: &Upstream) -> Gateway {
     Gateway::with("s", upstream.http()).toml(&rules).start().await
 }
 
-/// The tools that a client sees, without their prefix.
+/// Returns the tools that a client sees, without their prefix.
 fn seen(tools: &Value) -> Vec<String> {
     let tools = tools.as_array().unwrap_or_else(|| panic!("{tools}")).iter();
     tools.map(|tool| tool["name"].as_str().unwrap().replacen("s__", "", 1)).collect()
 }
 
-/// What a client of the gateway's URLs sees, and that it can call just that.
+/// Checks the tools that a client of the gateway's URLs sees, and that it can call exactly those.
 async fn check_http(client: &Client, expected: &[&str]) {
     let tools = Value::Array(client.tools().await);
     assert_eq!(seen(&tools), [expected, &["near", "called", "listed"]].concat());

@@ -1,4 +1,4 @@
-//! How long a question lives, and who ends it.
+//! Lifetime of a question, and the ways in which it ends.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn parked(gateway: &Gateway, so_many: usize) {
     .await;
 }
 
-/// A child for each client: what one gives up is no doubt for the next.
+/// Configures a child for each client, so that a cancelled call does not affect the next client.
 fn own_children(kinds: &mut [Kind]) {
     for kind in kinds.iter_mut().filter(|kind| kind.name == "legacy-stdio") {
         kind.lines.push_str("isolation = \"client\"\n");
@@ -168,7 +168,7 @@ async fn a_server_that_dies_meanwhile_is_told_of_at_the_retry() {
             said.is_error() && said.text().contains("failed during the call"),
             "{name}: {said:?}"
         );
-        // A Legacy client hears of it at once.
+        // A Legacy client is notified at once.
         gateway.ready("s").await;
         let mut reply = legacy.ask_call("s__ask", json!({})).send().await;
         let asked = question(&mut reply).await;
@@ -221,7 +221,7 @@ async fn a_server_that_answers_without_waiting_is_believed() {
                 let told = &said.notices()[0];
                 assert_eq!(told["method"], "notifications/cancelled", "{era} {tool}");
                 assert_eq!(told["params"]["requestId"], asked["id"], "{era} {tool}");
-                // Too late, and no harm.
+                // Too late, and harmless.
                 client.respond(&asked["id"], ann()).await;
             }
         }

@@ -1,5 +1,5 @@
-//! What servers ask of clients in the middle of a call: sampling, elicitation
-//! and roots, whatever the two sides speak.
+//! Requests of servers to clients during a call: sampling, elicitation and roots, in all
+//! combinations of eras.
 
 mod lives;
 mod refusals;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub use crate::support::dialogue::{dialogue, dialogue_about};
 use crate::support::{Client, Gateway, Kind, Reply, Said, Step, every_kind};
 
-/// A form that asks for a name.
+/// Returns a form that asks for a name.
 pub fn form() -> Value {
     json!({
         "mode": "form",
@@ -26,7 +26,7 @@ pub fn form() -> Value {
     })
 }
 
-/// A prompt for the client's model.
+/// Returns a prompt for the client's model.
 pub fn prompt() -> Value {
     json!({
         "messages": [{ "role": "user", "content": { "type": "text", "text": "Hi" } }],
@@ -35,19 +35,19 @@ pub fn prompt() -> Value {
     })
 }
 
-/// The answer to [`form`].
+/// Returns the answer to [`form`].
 pub fn ann() -> Value {
     json!({ "action": "accept", "content": { "name": "Ann" } })
 }
 
-/// A Legacy client that asks and then says what it was answered.
+/// Returns the steps of a Legacy server that asks, and then returns the answers.
 pub fn asking(asks: Vec<(&'static str, &'static str, Value)>) -> Vec<Step> {
     let keys: Vec<_> = asks.iter().map(|(key, ..)| *key).collect();
     let asks = asks.into_iter().map(|(key, method, params)| Step::Ask(key, method, params));
     asks.chain(keys.into_iter().map(Step::Await)).chain([Step::Answers]).collect()
 }
 
-/// A Modern server's result that asks.
+/// Returns a Modern server's result with these questions.
 pub fn required(asks: &[(&'static str, &'static str, Value)], state: Option<&str>) -> Step {
     let mut result = json!({ "resultType": "input_required", "inputRequests": {} });
     for (key, method, params) in asks {
@@ -62,7 +62,7 @@ pub fn required(asks: &[(&'static str, &'static str, Value)], state: Option<&str
     Step::Result(result)
 }
 
-/// A tool on each server that asks for these and says what it was answered.
+/// Defines a tool on each server that asks these questions and returns the answers.
 pub fn asks(
     kinds: &[Kind],
     tool: &'static str,
@@ -86,7 +86,7 @@ pub fn everything() -> Value {
     json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} }, "roots": {} })
 }
 
-/// Clients of both eras that can be asked everything.
+/// Returns clients of both eras with all capabilities.
 pub async fn both(gateway: &Gateway) -> [(&'static str, Client); 2] {
     let [modern, legacy] = gateway.both().await;
     [
@@ -95,7 +95,7 @@ pub async fn both(gateway: &Gateway) -> [(&'static str, Client); 2] {
     ]
 }
 
-/// What a Modern client is asked, and the state that it holds meanwhile.
+/// A question to a Modern client, and the state that the client holds meanwhile.
 pub struct Asked {
     pub said: Said,
 }
@@ -109,21 +109,21 @@ impl Asked {
         &self.said.result()["requestState"]
     }
 
-    /// The same answer to each question.
+    /// Returns the same answer to each question.
     pub fn all(&self, answer: &Value) -> Value {
         let keys = self.requests().keys();
         Value::Object(keys.map(|key| (key.clone(), answer.clone())).collect())
     }
 }
 
-/// A Modern client's call that ends with a question.
+/// Makes a Modern client's call that ends with a question.
 pub async fn ask(client: &Client, tool: &str) -> Asked {
     let said = client.call(tool, json!({ "a": 1 })).await;
     assert_eq!(said.result()["resultType"], "input_required", "{said:?}");
     Asked { said }
 }
 
-/// A Modern client's retry.
+/// Makes a Modern client's retry.
 pub async fn retry(client: &Client, tool: &str, answers: Value, state: &Value) -> Said {
     let mut ask = client.ask_call(tool, json!({ "a": 1 })).param("inputResponses", answers);
     if !state.is_null() {
@@ -132,7 +132,7 @@ pub async fn retry(client: &Client, tool: &str, answers: Value, state: &Value) -
     ask.send().await.said().await
 }
 
-/// The next request on a Legacy call's stream.
+/// Returns the next request on a Legacy call's stream.
 pub async fn question(reply: &mut Reply) -> Value {
     loop {
         let message = reply.message().await.expect("a question");

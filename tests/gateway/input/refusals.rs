@@ -1,4 +1,4 @@
-//! Questions that cannot be asked, and clients that do not answer as hoped.
+//! Questions that cannot be asked, and clients with unexpected answers.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ fn url() -> Value {
     json!({ "mode": "url", "message": "Open it", "url": "https://example.com/x", "elicitationId": "e-1" })
 }
 
-/// What a client says it can do, a question beyond that, which part of it is beyond, and what the
-/// client would need.
+/// Returns a client's capabilities, a question beyond them, the exceeding part, and the required
+/// capabilities.
 fn beyond() -> Vec<(Value, [&'static str; 2], Value, Value)> {
     let tools = json!({ "messages": [], "maxTokens": 1, "tools": [{ "name": "t" }] });
     let form_needed = json!({ "elicitation": { "form": {} } });
@@ -67,8 +67,8 @@ async fn a_client_is_never_asked_what_it_did_not_offer() {
     }
 }
 
-/// Checks that a question was refused, as `which` says: the client's era, the kind of the server.
-/// `asked` is its method, with the part that the client lacks.
+/// Checks that a question was refused. `which` are the client's era and the kind of the server;
+/// `asked` is the question's method, with the part that the client lacks.
 fn assert_not_offered(said: &Said, which: &str, (asked, needed): (&str, &Value)) {
     if which.contains(" legacy-") {
         let told = &json_of(said)["q"];
@@ -231,7 +231,7 @@ async fn on_a_shared_child_nobody_is_asked_what_may_be_anothers() {
     let gateway = Gateway::with("s", upstream.stdio()).start().await;
     let one = gateway.legacy().await.offering(everything()).await;
     let two = gateway.legacy().await.offering(everything()).await;
-    // Two calls of one client's: it is asked in one of them.
+    // Two calls of one client: it is asked in one of them.
     let asked = async {
         upstream.heard("tools/call", 2).await;
         upstream.release(1);
@@ -242,7 +242,7 @@ async fn on_a_shared_child_nobody_is_asked_what_may_be_anothers() {
         done = async { tokio::join!(dialogue(&one, "s__ask", |_| ann()), asked) } => done,
     };
     assert_eq!(json_of(&said), json!({ "q": ann() }));
-    // Two clients' calls are in flight: it is not known whose it is.
+    // Calls of two clients are in flight: the request cannot be assigned to one.
     let asked = async {
         upstream.heard("tools/call", 3).await;
         upstream.release(1);

@@ -1,5 +1,4 @@
-//! The states that clients hold while a server waits: sealed, bound, and good
-//! for a while.
+//! States that clients hold while a server waits: sealed, bound, and valid for a limited time.
 
 use std::time::Duration;
 
@@ -148,7 +147,7 @@ async fn a_state_that_was_used_is_used_up_where_a_call_waited() {
     }
 }
 
-/// A gateway with these keys in front of a Modern server.
+/// Starts a gateway with these keys in front of a Modern server.
 async fn keyed(upstream: &Upstream, keys: &[&str]) -> (Gateway, Client) {
     let gateway = Gateway::with("s", upstream.http());
     let gateway = gateway.gateway(&format!("state_keys = {}", json!(keys))).start().await;

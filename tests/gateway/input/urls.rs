@@ -1,5 +1,4 @@
-//! Pages that a user has to open: URL elicitation, and the Legacy error that
-//! asks for it.
+//! Pages that a user has to open: URL elicitation, and the Legacy error that requests it.
 
 use serde_json::{Value, json};
 
@@ -28,7 +27,7 @@ async fn a_page_is_opened_whatever_the_two_sides_speak() {
         for kind in &kinds {
             let tool = format!("{}__url", kind.name);
             let said = dialogue(&client, &tool, |asked| {
-                // The id is the Legacy revision's; a Modern server's passes.
+                // The id belongs to the Legacy revision; a Modern server's is forwarded.
                 let lifted = era == "Modern" && kind.name.starts_with("legacy");
                 let wanted = if lifted { without_id(url("e-1")) } else { url("e-1") };
                 assert_eq!(asked["params"], wanted, "{era} {tool}");
@@ -68,7 +67,7 @@ async fn a_legacy_client_gets_an_id_where_a_modern_server_has_none() {
     assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
 }
 
-/// A Legacy server whose tool works once its page was opened.
+/// Starts a Legacy server with a tool that works once its page was opened.
 async fn gated() -> Upstream {
     let upstream = Upstream::legacy().await;
     upstream.does("gated", |call| match call.arguments()["opened"].as_bool() {

@@ -1,4 +1,4 @@
-//! Interceptors of prompts, resources and tasks, and rules about what they have changed.
+//! Interceptors of prompts, resources and tasks, and rules about their changes.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::api::PlainApi;
 use crate::support::upstream::tasks::EXTENSION;
 use crate::support::{Client, Said, Upstream, within};
 
-/// The payload of a request.
+/// Returns the payload of a request.
 fn request(method: &str, params: Value) -> Value {
     json!({ "method": method, "params": params })
 }
@@ -21,7 +21,7 @@ async fn read(client: &Client) -> Said {
     client.read_resource("mcp://s/file:///a.txt").await
 }
 
-/// What was asked since then: the event, the phase and the payload.
+/// Returns the requests to the interceptor since then: the event, the phase and the payload.
 fn news(api: &PlainApi, since: usize) -> Vec<[Value; 3]> {
     let all = asked(api).split_off(since);
     all.iter()
@@ -113,7 +113,7 @@ async fn a_mutation_changes_a_prompts_arguments_and_any_result() {
     }
 }
 
-/// A client that knows tasks.
+/// Adds support for tasks to a client.
 async fn knowing(client: Client) -> Client {
     client.offering(json!({ "extensions": { EXTENSION: {} } })).await
 }
@@ -140,7 +140,7 @@ async fn the_results_of_tasks_pass_before_a_client_sees_them() {
         api.sets("/check", invalid());
         let said = about().await;
         assert!(is_refused(&said) && !said.body.contains("\"done\""), "{said:?}");
-        // A call whose task the gateway waits for.
+        // A call with a task that the gateway waits for.
         let plain = gateway.legacy().await;
         let said = plain.call("s__must", json!({ "ends": "result" })).await;
         let is_refused = said.is_error() && said.text().contains("refused by the interceptor");
@@ -192,20 +192,20 @@ async fn rules_judge_arguments_before_and_after_an_interceptor_has_changed_them(
     };
     for (era, client) in gateway.both().await {
         let sent = upstream.calls().len() + upstream.all("prompts/get").len();
-        // Into what the rules deny.
+        // A change to arguments that the rules deny.
         changes("tools/call", "echo", json!({ "branch": "main" }));
         let said = client.call("s__echo", json!({ "branch": "dev" })).await;
         assert!(said.is_error() && said.text().contains("not allowed"), "{era} {said:?}");
         changes("prompts/get", "greet", json!({ "who": "Eve" }));
         assert!(get(&client).await.answer()["result"].is_null(), "{era}");
-        // What they deny is not shown to an interceptor, whatever it would make of it.
+        // Denied calls are not sent to an interceptor, whatever it would change.
         changes("tools/call", "echo", json!({ "branch": "dev" }));
         let before = asked(&api).len();
         let said = client.call("s__echo", json!({ "branch": "main" })).await;
         assert!(said.is_error() && said.text().contains("not allowed"), "{era} {said:?}");
         assert_eq!(asked(&api).len(), before, "{era}");
         assert_eq!(upstream.calls().len() + upstream.all("prompts/get").len(), sent, "{era}");
-        // Into what they allow.
+        // A change to arguments that the rules allow.
         let said = client.call("s__echo", json!({ "branch": "other" })).await;
         assert_eq!(said.text(), r#"{"branch":"dev"}"#, "{era}");
     }

@@ -1,4 +1,4 @@
-//! Interceptors: what they see, what their answers do, and what happens without an answer.
+//! Interceptors: their input, the effects of their answers, and the behaviour without an answer.
 
 mod methods;
 mod results;
@@ -10,7 +10,7 @@ use crate::support::api::{Page, PlainApi};
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Said, Step, Upstream, client_table};
 
-/// An answer with this result.
+/// Returns an answer with this result.
 fn result(result: &Value) -> Page {
     Page::json(&json!({ "jsonrpc": "2.0", "id": 1, "result": result }))
 }
@@ -31,14 +31,14 @@ fn mutation(payload: &Value) -> Page {
     result(&json!({ "type": "mutation", "modified": true, "payload": payload }))
 }
 
-/// A gateway whose server `s` has the interceptor `check`.
+/// Configures a gateway with the interceptor `check` on its server `s`.
 fn intercepting(upstream: &Upstream, api: &PlainApi, lines: &str) -> Builder {
     let url = api.url("/check");
     Gateway::with("s", upstream.http() + "interceptors = [\"check\"]")
         .toml(&format!("[interceptors.check]\nurl = \"{url}\"\n{lines}"))
 }
 
-/// What the interceptor was asked, and about what.
+/// Returns the requests to the interceptor.
 fn asked(api: &PlainApi) -> Vec<Value> {
     let calls = api.calls("/check");
     calls.iter().map(|call| serde_json::from_slice(&call.body).unwrap()).collect()
@@ -129,7 +129,7 @@ async fn a_mutation_replaces_arguments_that_are_checked_again_and_results() {
     api.sets("/check", mutation(&request("typed", json!({ "a": "two" }))));
     let said = client.call("s__typed", json!({ "a": 1 })).await;
     assert!(said.is_error() && said.text().contains("do not fit"), "{said:?}");
-    // Another tool, by way of a mutation.
+    // A different tool through a mutation.
     api.sets("/check", mutation(&request("echo", json!({ "a": 2 }))));
     let said = client.call("s__typed", json!({ "a": 1 })).await;
     assert!(said.text().contains("changes more than the arguments"), "{said:?}");
@@ -184,7 +184,7 @@ async fn without_a_valid_answer_a_call_fails_unless_it_may_go_on() {
 #[tokio::test]
 async fn an_interceptor_that_is_late_or_fails_often_is_left_alone() {
     let (upstream, api) = (Upstream::modern().await, PlainApi::start().await);
-    // Accepts connections and says nothing.
+    // Accepts connections without answering.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let lines = format!("[interceptors.check]\nurl = \"{url}\"\ntimeout = \"100ms\"");

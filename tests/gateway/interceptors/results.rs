@@ -1,4 +1,4 @@
-//! Interceptors that fail once the server has done its work.
+//! Interceptors that fail after the server has completed its work.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{asked, intercepting, mutation, result};
 use crate::support::api::{Page, PlainApi};
 use crate::support::{Gateway, Upstream};
 
-/// Answers that are none, more lines of the interceptor, and what is said of it.
+/// Returns invalid answers, further settings of the interceptor, and the expected error.
 fn failures() -> Vec<(Page, &'static str, &'static str)> {
     let spaces = Page::new(200, "application/json", vec![b' '; 5000]);
     vec![
@@ -61,7 +61,7 @@ async fn without_a_valid_answer_a_result_is_not_shown_unless_it_may_be() {
 #[tokio::test]
 async fn a_result_of_an_interceptor_that_is_late_or_gone_is_shown_only_where_it_may_be() {
     let upstream = Upstream::modern().await;
-    // Accepts connections and says nothing.
+    // Accepts connections without answering.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let late = format!("http://{}/", silent.local_addr().unwrap());
     for (url, says) in

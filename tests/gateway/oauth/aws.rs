@@ -1,4 +1,4 @@
-//! Requests that are signed for AWS, checked by a second implementation of Signature Version 4.
+//! Requests signed for AWS, checked by a second implementation of Signature Version 4.
 
 use aws_lc_rs::hmac;
 use data_encoding::HEXLOWER;
@@ -10,13 +10,13 @@ use crate::openapi::shop;
 use crate::support::api::PlainApi;
 use crate::support::{Gateway, Upstream};
 
-/// The settings of a server, with keys that are AWS's own example.
+/// Settings of a server with the keys of AWS's own example.
 pub const SETTINGS: &str = "region = \"eu-central-1\"\nservice = \"bedrock-agentcore\"\n\
     access_key_id = \"AKIDEXAMPLE\"\nsecret_access_key = \"${env:AWS_KEY}\"\n\
     session_token = \"the-session\"\n";
 const KEY: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
-/// A request as it has arrived.
+/// A received request.
 struct Arrived<'a> {
     method: &'a str,
     path: &'a str,
@@ -25,7 +25,7 @@ struct Arrived<'a> {
     body: &'a [u8],
 }
 
-/// The names of the signed headers; panics if the signature is not that of the request.
+/// Returns the names of the signed headers; panics if the signature does not match the request.
 #[track_caller]
 fn verify(arrived: &Arrived<'_>) -> Vec<String> {
     let header = |name: &str| arrived.headers[name].to_str().unwrap();
@@ -62,7 +62,7 @@ async fn every_request_to_a_server_is_signed() {
         let lines = format!("{}{forward}[servers.s.aws]\n{SETTINGS}", upstream.http());
         let gateway = Gateway::with("s", lines).variable("AWS_KEY", KEY).start().await;
         let client = gateway.modern();
-        // What a client sends as its credential does not take the signature's place.
+        // A credential of the client does not replace the signature.
         let said =
             client.ask_call("s__echo", json!({ "a": 1 })).header("authorization", "Bearer x");
         assert_eq!(said.send().await.said().await.text(), r#"{"a":1}"#);
@@ -104,7 +104,7 @@ async fn every_call_of_a_plain_api_is_signed() {
     assert_eq!(calls.len(), 2, "{calls:?}");
     for call in api.received() {
         let (path, query) = call.target.split_once('?').unwrap_or((&call.target, ""));
-        // Of AWS's services, all but S3 encode the path once more.
+        // All AWS services but S3 encode the path once more.
         let path = path.replace('%', "%25");
         let arrived = Arrived {
             method: &call.method,
@@ -127,7 +127,7 @@ async fn nothing_is_signed_for_a_host_that_the_configuration_does_not_name() {
     assert!(api.last().header("authorization").unwrap().starts_with("AWS4-HMAC-SHA256 "));
     let read = open.received();
     assert!(!read.is_empty() && read.iter().all(|call| call.header("authorization").is_none()));
-    // A document in a file names a host, which would get the signatures.
+    // A document in a file names a host, which would receive the signatures.
     let mut document = shop();
     document["servers"] = json!([{ "url": api.url("/") }]);
     let folder = tempfile::tempdir().unwrap();

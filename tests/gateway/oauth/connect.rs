@@ -1,5 +1,5 @@
-//! The pages for people: the link that is given out, `/connect`, and what keeps the one who logs in
-//! the one who has asked.
+//! Pages for people: the link to log in, `/connect`, and the protection that the user who logs in
+//! is the user who requested it.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn shared_by_two(server: &OauthServer) -> (Gateway, [Client; 2]) {
     (gateway, clients)
 }
 
-/// The link to its connections that a client gets with its key.
+/// Returns the link to its connections that a client gets with its key.
 async fn visit_link(gateway: &Gateway, key: &str) -> String {
     visit_link_at(gateway, key, "/connect").await
 }
@@ -80,7 +80,7 @@ async fn an_answer_is_used_in_the_browser_only_in_which_its_login_was_begun() {
     let gateway = gateway(&server, "").await;
     server.gives("t", json!({}));
     server.takes("t", &["list", "call"]);
-    // Eve logs in herself, and has somebody else's browser bring the answer.
+    // Eve logs in herself, and makes another user's browser bring the answer.
     for other in [None, Some(Browser::of(&gateway))] {
         let link = link_in(&call(&gateway.modern()).await);
         let back = server.agrees(&Browser::of(&gateway).agrees(&link).await);
@@ -105,7 +105,7 @@ async fn a_link_goes_on_in_the_first_browser_in_which_somebody_agrees() {
     let (first, second) = (Browser::of(&gateway), Browser::of(&gateway));
     let seen = form_of(&second.opens(&link).await);
     first.agrees(&link).await;
-    // The same browser may begin again, and another may not.
+    // The same browser may begin again; a different one may not.
     first.agrees(&link).await;
     assert_eq!(second.opens(&link).await.status, 403);
     let said = second.sends("/connect/link", &answer(&seen, "accept")).await;
@@ -121,7 +121,7 @@ async fn a_browser_of_one_client_refuses_the_link_of_another() {
     let of_bob = link_in(&call(&bob).await);
     let page = browser.opens(&of_bob).await;
     assert!(page.status == 403 && page.body.contains("<strong>bob</strong>"), "{page:?}");
-    // Nor by a form that was made by hand.
+    // Nor by a forged form.
     let mut form = form_of(&page);
     let ticket = of_bob.split_once("ticket=").unwrap().1.to_owned();
     form.push(("ticket".into(), ticket));
@@ -161,7 +161,7 @@ async fn a_form_of_another_site_does_nothing() {
         let other = Browser::of(&gateway);
         let _ = other.opens("/connect").await;
         assert_eq!(other.sends(path, &own).await.status, 403, "{path}");
-        // What acts is no link.
+        // A GET request has no effect.
         let status = browser.opens(&format!("{path}?server=s&form_key={key}")).await.status;
         assert!(matches!(status, 400 | 404 | 405), "{path} {status}");
     }
@@ -324,7 +324,7 @@ async fn a_browser_without_a_link_sees_nobodys_connections() {
     assert_eq!(stranger.opens("/connect").await.status, 401);
     let said = gateway.plain().key("wrong").http("POST", "/connect").send().await;
     assert_eq!(said.status(), 401);
-    // A link to connections is good once, and a cookie that was planted is worth nothing.
+    // A link to connections is valid once, and a planted cookie is invalid.
     let link = visit_link(&gateway, "key-of-ann").await;
     let browser = Browser::of(&gateway);
     let _ = browser.opens(&link).await;
@@ -357,7 +357,7 @@ async fn a_cookie_from_before_somebody_agreed_is_worth_nothing_after() {
     let page = browser.opens(&link).await;
     let form = form_of(&page);
     planted.has(browser.cookie());
-    // The page of that cookie may send its forms as long as nobody has agreed.
+    // The page of that cookie may send its forms until a user consents.
     browser.agrees(&link).await;
     assert_ne!(browser.cookie(), planted.cookie());
     let said = planted.sends("/connect/leave", &answer(&form, "")).await;

@@ -1,4 +1,4 @@
-//! OAuth documents in the forms that authorization servers write and SDKs accept.
+//! OAuth documents in the forms that authorization servers use and SDKs accept.
 
 use serde_json::json;
 
@@ -69,7 +69,7 @@ async fn a_page_where_metadata_could_be_is_skipped() {
         let gateway = Gateway::with("s", lines).start().await;
         gateway.wait_for(|status| status["servers"][0]["login"].is_string()).await;
     }
-    // An object is a document, and a wrong one is an error.
+    // A JSON object is a document, and a wrong one is an error.
     api.sets(METADATA, Page::json(&json!({ "issuer": "https://evil.example" })));
     let lines = format!("url = \"{}\"\n[servers.s.oauth]\n", api.url("/mcp"));
     let gateway = Gateway::with("s", lines).start().await;
@@ -161,7 +161,7 @@ async fn messages_have_the_description_of_the_provider() {
         assert_eq!(page.status, 400, "{page:?}");
         assert!(page.body.contains(shown) && !page.body.contains(hidden), "{page:?}");
     }
-    // At the registration, which the client learns from the call.
+    // At the registration: the client gets the error in its call.
     let server = protected().await;
     let body = described("Nobody registers here.").to_string();
     server.api.sets("/register", Page::new(403, "application/json", body));
@@ -201,7 +201,7 @@ async fn a_call_to_a_server_that_nobody_can_log_in_to_returns_the_reason() {
         let is_told =
             said.body.contains("cannot log in") && said.body.contains("registers no clients");
         assert!(is_told, "{era}: {said:?}");
-        // A name that no server has stays unknown.
+        // An unknown name stays unknown.
         let said = client.call("other__echo", json!({})).await;
         assert!(!said.body.contains("log in"), "{era}: {said:?}");
     }

@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key of the gateway, and the proofs of it.
+//! Tokens bound to a key of the gateway, and the proofs of possession.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn gives_bound(server: &OauthServer, token: &str, more: Value) {
     server.takes(token, &["list", "call"]);
 }
 
-/// The claims of a proof whose signature is good, and the thumbprint of its key.
+/// Returns the claims of a proof with a valid signature, and the thumbprint of its key.
 fn verify(proof: &str) -> (Value, String) {
     let header = decode_header(proof).unwrap();
     assert_eq!(header.typ.as_deref(), Some("dpop+jwt"));
@@ -40,7 +40,7 @@ fn verify(proof: &str) -> (Value, String) {
     (claims, jwk.thumbprint(ThumbprintHash::SHA256).unwrap())
 }
 
-/// Checks the proof of a request to the server; the thumbprint of its key.
+/// Checks the proof of a request to the server; returns its claims and the thumbprint of its key.
 fn verify_use(server: &OauthServer, received: &Received) -> (Value, String) {
     let (claims, thumbprint) = verify(received.header("dpop").unwrap());
     let token = received.header("authorization").unwrap().strip_prefix("DPoP ").unwrap();
@@ -53,7 +53,7 @@ fn verify_use(server: &OauthServer, received: &Received) -> (Value, String) {
     (claims, thumbprint)
 }
 
-/// The requests that came with a token.
+/// Returns the requests with a token.
 fn authorized(server: &OauthServer) -> Vec<Received> {
     let all = server.upstream.received();
     all.into_iter().filter(|it| it.header("authorization").is_some()).collect()
@@ -154,12 +154,12 @@ async fn a_bound_login_outlives_the_gateway_with_its_key() {
     let asked = server.api.calls("/token");
     let thumbprint = verify(asked.last().unwrap().header("dpop").unwrap()).1;
     assert!(keys.contains(&thumbprint));
-    // Who wants no bound tokens is asked to log in.
+    // Without bound tokens, the user is asked to log in.
     let gateway = start(gateway.stop().await, "dpop = \"off\"").await;
     link_in(&call(&gateway.modern()).await);
 }
 
-/// How an authorization server asks for a nonce in the proof (RFC 9449, 8).
+/// Returns an authorization server's request for a nonce in the proof (RFC 9449, 8).
 fn nonce_refusal(nonce: &str) -> Page {
     let refusal = Page::new(400, "application/json", r#"{"error":"use_dpop_nonce"}"#);
     refusal.header("dpop-nonce", nonce)
@@ -200,7 +200,7 @@ async fn a_nonce_that_is_refused_again_and_again_ends_the_request() {
     let page = agree(&gateway, &server, &link).await;
     assert!(page.status == 400 && page.body.contains("use_dpop_nonce"), "{page:?}");
     assert_eq!(server.api.calls("/token").len(), 2);
-    // Nor does a server go on for ever that wants another one each time.
+    // A server that requires another nonce each time does not cause an endless loop either.
     gives_bound(&server, "t", json!({}));
     log_in(&gateway, &server, &client).await;
     gateway.ready("s").await;

@@ -1,4 +1,4 @@
-//! Tokens of clients that are exchanged: whose goes where, and whose never does.
+//! Token exchange: the recipients of each client's token.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{Client, Gateway, Issuer, OauthServer, Said, Upstream, clien
 
 use super::{call, protected};
 
-/// A server whose authorization server exchanges the tokens of one issuer's users.
+/// A server with an authorization server that exchanges the tokens of one issuer's users.
 struct House {
     server: OauthServer,
     issuer: Issuer,
@@ -15,7 +15,7 @@ struct House {
 }
 
 impl House {
-    /// `settings` are those of the grant, and `more` further tables.
+    /// Starts all parts. `settings` are those of the grant, and `more` further tables.
     async fn new(server: OauthServer, settings: &str, more: &str) -> Self {
         let issuer = Issuer::start().await;
         Self::of((server, issuer), settings, more).await
@@ -43,7 +43,7 @@ impl House {
         if is_modern { modern } else { legacy }
     }
 
-    /// The tokens that calls came with. A call comes without one first, and is refused.
+    /// Returns the tokens of the calls. A call arrives without one first, and is refused.
     fn tokens_of_calls(&self) -> Vec<String> {
         let calls = self.server.upstream.calls();
         calls.iter().filter_map(|call| call.header("authorization").map(str::to_owned)).collect()
@@ -126,11 +126,11 @@ async fn a_second_token_of_a_user_is_exchanged_by_itself() {
         house.server.takes(given, &["list", "call"]);
         assert_eq!(call(&house.client(token, true).await).await.text(), r#"{"a":1}"#);
     }
-    // What the wide token was exchanged for may allow more.
+    // The token in exchange for the wide one may allow more.
     assert_eq!(house.tokens_of_calls(), ["Bearer for-wide", "Bearer for-narrow"]);
 }
 
-/// What a call is told that has nothing to exchange.
+/// Checks the refusal of a call that has no token to exchange.
 #[track_caller]
 fn is_refused(said: &Said) {
     assert!(said.is_error(), "{said:?}");
@@ -152,7 +152,7 @@ async fn a_client_without_a_token_of_that_issuer_gets_nobody_elses() {
     );
     let settings = format!("{}subject_issuer = \"idp\"\n", exchange(&server));
     let house = House::of((server, issuer), &settings, &more).await;
-    // Its token is kept for the server `t`, and still it is not for the authorization server of `s`.
+    // Its token is kept for the server `t`, and is still not for the authorization server of `s`.
     let resource = format!("http://{}/mcp", house.gateway.running.address);
     let foreign = other.token(&resource, json!({}));
     for credential in [&*foreign, "key-of-keyed"] {

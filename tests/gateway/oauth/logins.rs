@@ -225,7 +225,7 @@ async fn a_user_who_does_not_open_the_link_ends_the_call() {
 async fn a_legacy_client_is_asked_or_told_the_link() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
-    // One that can open no pages has one sentence with the link.
+    // A client that cannot open pages gets one sentence with the link.
     for client in [
         gateway.legacy().await,
         gateway.legacy().await.offering(json!({ "elicitation": { "form": {} } })).await,

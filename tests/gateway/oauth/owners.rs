@@ -1,4 +1,4 @@
-//! Whose grant a call uses, and who is told the link.
+//! Owners of grants: the grant that a call uses, and the client that gets the link.
 
 use serde_json::json;
 
@@ -18,14 +18,14 @@ async fn shared_by_two(server: &OauthServer, settings: &str) -> (Gateway, [Clien
     (gateway, clients)
 }
 
-/// Somebody logs in by a link, and is given this token.
+/// Logs a user in by a link, with this token.
 async fn log_in_by((gateway, server): (&Gateway, &OauthServer), link: &str, token: &str) {
     server.gives(token, json!({}));
     server.takes(token, &["list", "call"]);
     assert_eq!(agree(gateway, server, link).await.status, 200);
 }
 
-/// The operator logs in by the link in `/status`.
+/// Logs the operator in by the link in `/status`.
 async fn log_in_as_operator(gateway: &Gateway, server: &OauthServer, token: &str) {
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
     log_in_by((gateway, server), &link, token).await;
@@ -41,7 +41,7 @@ async fn each_client_has_its_own_grant_and_uses_no_other() {
         let before = link_in(&call(&ann).await);
         assert_ne!(before, of_operator, "the operator's link is not for her");
         log_in_as_operator(&gateway, &server, "of-operator").await;
-        // The operator's grant lists, and makes nobody's calls.
+        // The operator's grant is for lists only, not for a client's calls.
         let [of_ann, of_bob] = [link_in(&call(&ann).await), link_in(&call(&bob).await)];
         assert_ne!(parameters(&of_ann)["ticket"], parameters(&of_bob)["ticket"]);
         log_in_by((&gateway, &server), &of_ann, "of-ann").await;
@@ -73,7 +73,7 @@ async fn each_client_sees_what_its_own_account_lists() {
             names.sort_by_key(|name| name == "s__echo");
             names
         };
-        // Who is not logged in has the operator's.
+        // A client without a login has the operator's list.
         for client in &clients {
             assert_eq!(listed(client).await, own("operator"));
         }
@@ -91,7 +91,7 @@ async fn each_client_sees_what_its_own_account_lists() {
         assert_eq!(server.upstream.calls().len(), calls);
         bob.call("s__bob", json!({})).await;
         assert_eq!(server.upstream.calls().len(), calls + 1);
-        // Who has lost the account no longer has its list.
+        // A client with a revoked login no longer has its list.
         server.refuses("of-ann");
         link_in(&call(ann).await);
         assert_eq!(listed(ann).await, own("operator"));
@@ -117,7 +117,7 @@ async fn users_need_no_login_of_the_operator() {
         }
         let link = link_in(&call(&ann).await);
         log_in_by((&gateway, &server), &link, "of-ann").await;
-        // In either era, and without a list before.
+        // In either era, and without an earlier list.
         for client in [&ann, &legacy_ann] {
             assert_eq!(call(client).await.text(), r#"{"a":1}"#);
             assert_eq!(client.tool_names().await, ["s__echo", "s__ann"]);
@@ -132,7 +132,7 @@ async fn users_need_no_login_of_the_operator() {
         let calls = server.upstream.calls();
         let tokens: Vec<_> = calls.iter().filter_map(|call| call.header("authorization")).collect();
         assert_eq!(tokens, ["Bearer of-ann", "Bearer of-ann", "Bearer of-bob"]);
-        // Who has lost the account has nothing again, and a link.
+        // A client with a revoked login has an empty list again, and gets a link.
         server.refuses("of-ann");
         link_in(&call(&ann).await);
         assert_eq!(ann.tool_names().await, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Answers and documents that are not to be used.
+//! Answers and documents that must be refused.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{Browser, Gateway, OauthServer};
 
 use super::{agree, call, come_back, gateway, link_in, protected};
 
-/// The link of a gateway that waits for a login.
+/// Returns a gateway that waits for a login, and its link.
 async fn waiting(server: &OauthServer) -> (Gateway, String) {
     let gateway = gateway(server, "").await;
     let link = link_in(&call(&gateway.modern()).await);
@@ -67,7 +67,7 @@ async fn a_link_is_good_for_a_while_and_then_there_is_another() {
     assert_eq!(server.api.calls("/register").len(), 1, "the gateway registers once");
 }
 
-/// What keeps a gateway from a login.
+/// Returns the fault that prevents a gateway's login.
 async fn fault_of(server: &OauthServer, settings: &str) -> String {
     let gateway = gateway(server, settings).await;
     let said = call(&gateway.modern()).await;
@@ -148,7 +148,7 @@ async fn metadata_at_private_addresses_is_not_asked_unless_that_is_allowed() {
         let fault = fault_of(&server, "").await;
         assert!(fault.contains(kind) && fault.contains("allow_addresses"), "{issuer}: {fault}");
     }
-    // Nobody answers there, but it is asked.
+    // No server answers there, but the gateway connects.
     let server = protected().await;
     let issuer = "https://127.0.0.2:1/";
     let document = json!({ "resource": server.resource(), "authorization_servers": [issuer] });
@@ -205,7 +205,7 @@ async fn the_callback_takes_only_what_an_authorization_server_sends() {
         let said = browser.opens(&format!("{back}&{more}")).await;
         assert_eq!(said.status, 400, "{more}: {said:?}");
     }
-    // Nothing of what it is sent is repeated or kept, however much it is.
+    // No part of the request is repeated or kept, at any size.
     for size in [4 << 10, 32 << 10, 60 << 10] {
         let long = format!("/oauth/callback?code={}&state=unknown", "x".repeat(size));
         let said = browser.opens(&long).await;
@@ -223,7 +223,7 @@ async fn one_user_has_one_open_login_for_each_server() {
     for _ in 0..20 {
         assert_eq!(link_in(&call(&client).await), link, "the link that is out");
     }
-    // A login that is agreed to again replaces the one before.
+    // A repeated consent replaces the earlier login.
     let browser = Browser::of(&gateway);
     let (first, second) = (browser.agrees(&link).await, browser.agrees(&link).await);
     server.gives("t", json!({}));

@@ -1,4 +1,4 @@
-//! Tokens that end: renewed without the user, where that is possible.
+//! Expiring tokens: renewed without the user where possible.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn fifty_calls_renew_a_token_that_ends_once() {
     let server = protected().await;
     let gateway = gateway(&server, "").await;
     let client = gateway.modern();
-    // It is about to end from the beginning, and what comes next is not.
+    // It is about to expire from the beginning, unlike the next one.
     server.gives("first", json!({ "expires_in": 3600, "refresh_token": "r1" }));
     server.takes("first", &["list", "call"]);
     log_in(&gateway, &server, &client).await;
@@ -41,7 +41,7 @@ async fn a_token_is_renewed_before_it_ends() {
     let link = link_in(&call(&client).await);
     assert_eq!(super::agree(&gateway, &server, &link).await.status, 200);
     server.gives("long", json!({ "expires_in": 3600 }));
-    // Its list and its call are made with the token that follows; the server sees no other.
+    // Its list and its call use the next token; the server sees no other.
     assert_eq!(call(&client).await.text(), r#"{"a":1}"#);
     let sent: Vec<_> = server.upstream.received();
     let tokens: std::collections::BTreeSet<_> =

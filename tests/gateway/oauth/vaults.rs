@@ -23,14 +23,14 @@ async fn with_vault(server: &OauthServer, folder: TempDir, more: &str) -> Gatewa
     Gateway::with("s", server.lines("s", "")).toml(&vault).in_folder(folder).start().await
 }
 
-/// Logs in for `token-1`, which the authorization server gives with more members.
+/// Logs in with `token-1`, which the authorization server returns with further members.
 async fn log_in_with(gateway: &Gateway, server: &OauthServer, more: Value) {
     server.gives("token-1", more);
     server.takes("token-1", &["list", "call"]);
     log_in(gateway, server, &gateway.modern()).await;
 }
 
-/// The folder of a gateway that was logged in and has ended.
+/// Returns the folder of a gateway with a login that has stopped.
 async fn keep_login(server: &OauthServer, more: Value) -> TempDir {
     let gateway = with_vault(server, tempfile::tempdir().unwrap(), "").await;
     log_in_with(&gateway, server, more).await;
@@ -49,7 +49,7 @@ async fn a_login_and_a_client_outlive_the_gateway() {
     let gateway = with_vault(&server, folder, "").await;
     gateway.ready("s").await;
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
-    // Its token is renewed with the client that was registered then.
+    // Its token is renewed with the client that was registered before.
     server.refuses("token-1");
     server.gives("token-2", json!({}));
     server.takes("token-2", &["list", "call"]);
@@ -137,7 +137,7 @@ async fn a_revoked_login_is_gone_from_the_vault() {
     link_in(&call(&gateway.modern()).await);
 }
 
-/// Two gateways with one vault, of which the first was logged in with a refresh token, and the second
+/// Starts two gateways with one vault. The first was logged in with a refresh token, and the second
 /// uses its login.
 async fn two_with_one_login(server: &OauthServer) -> (Gateway, Gateway) {
     let first = with_vault(server, tempfile::tempdir().unwrap(), "").await;
@@ -158,7 +158,7 @@ async fn revoke(gateway: &Gateway, server: &str) {
     assert_eq!(browser.sends("/connect/revoke", &form).await.status, 303);
 }
 
-/// Calls until the answer is an error, and returns it.
+/// Repeats a call until the answer is an error, and returns it.
 async fn call_until_refused(gateway: &Gateway, tool: &str) -> Said {
     within(async {
         loop {
@@ -179,7 +179,7 @@ async fn a_login_that_one_process_revokes_is_used_by_no_other() {
         let (revoking, using) =
             if is_revoked_by_first { (&first, &second) } else { (&second, &first) };
         revoke(revoking, "s").await;
-        // Its token is still good at the server, and the other one sends it no more.
+        // Its token is still valid at the server, and the other gateway no longer sends it.
         let link = link_in(&call_until_refused(using, "s__echo").await);
         let sent = server.upstream.received().len();
         assert_eq!(link_in(&call(&using.modern()).await), link);
@@ -268,7 +268,7 @@ async fn tokens_that_are_renewed_while_another_process_revokes_the_login_are_rev
     let calls = server.api.calls("/revoke");
     let revoked: Vec<_> = calls.iter().map(|call| String::from_utf8_lossy(&call.body)).collect();
     assert!(revoked.iter().any(|form| form.contains("-2")), "{revoked:?}");
-    // Nor is the renewed login there for the next process with the vault.
+    // The renewed login is not available to the next process with the vault either.
     second.stop().await;
     let third = with_vault(&server, first.stop().await, "").await;
     link_in(&call(&third.modern()).await);
@@ -285,7 +285,7 @@ async fn a_login_that_one_process_revokes_is_renewed_by_no_other() {
     link_in(&call(&second.modern()).await);
     let refreshed = server.token_requests();
     assert!(refreshed.iter().all(|form| form["grant_type"] != "refresh_token"), "{refreshed:?}");
-    // Nor is it there again for the next process with the vault.
+    // It is not available to the next process with the vault either.
     second.stop().await;
     let folder = first.stop().await;
     let third = with_vault(&server, folder, "").await;
@@ -306,18 +306,18 @@ async fn a_client_that_was_removed_gets_its_logins_back_only_with_an_earlier_key
         server.gives("of-ann", json!({ "expires_in": 3600 }));
         server.takes("of-ann", &["list", "call"]);
         log_in(&gateway, &server, &gateway.modern().key("first")).await;
-        // Another key, while the client is there.
+        // Another key, with the client still configured.
         gateway.reload(with(&ann("second"))).await;
         assert_eq!(call_with("second").await.text(), r#"{"a":1}"#);
-        // Removed, and there again with the key that it had.
+        // Removed, and added again with its former key.
         gateway.reload(with("")).await;
         gateway.reload(with(&ann("first"))).await;
         assert_eq!(call_with("first").await.text(), r#"{"a":1}"#);
-        // Removed, and somebody else gets the name.
+        // Removed, and the name is given to another user.
         gateway.reload(with("")).await;
         gateway.reload(with(&ann("third"))).await;
         link_in(&call_with("third").await);
-        // Nor with an earlier key by now: its logins are deleted.
+        // With the earlier key it has no logins either: they are deleted.
         gateway.reload(with(&ann("first"))).await;
         link_in(&call_with("first").await);
     }
@@ -347,7 +347,7 @@ async fn the_key_may_come_from_a_program() {
     assert_eq!(call(&gateway.modern()).await.text(), r#"{"a":1}"#);
 }
 
-/// `trunkline login s`, for the configuration in a folder.
+/// Returns `trunkline login s`, for the configuration in a folder.
 fn login_command(folder: &std::path::Path) -> Command {
     let mut command = Command::new(TRUNKLINE);
     command.args(["login", "s", "--config"]).arg(folder.join("gateway.toml"));
@@ -374,7 +374,7 @@ async fn a_login_at_a_terminal_is_used_by_the_gateway_that_runs() {
     let asked = crate::support::oauth::parameters(&link);
     let back = url::Url::parse(&asked["redirect_uri"]).unwrap();
     let browser = Client::plain(format!("127.0.0.1:{}", back.port().unwrap()).parse().unwrap());
-    // What no login waits for ends none.
+    // An answer without a pending login ends none.
     let other = browser.http("GET", "/oauth/callback?state=guessed&code=c").send().await;
     assert_eq!(other.status(), 400);
     let page = browser.http("GET", &server.agrees(&link)).send().await;
@@ -403,7 +403,7 @@ async fn a_login_at_a_terminal_needs_a_vault_that_can_be_used() {
     assert!(told.contains("damaged") && !told.contains("panicked"), "{told}");
     assert_eq!(fs::read(&vault).unwrap(), b"something else");
     fs::write(&vault, whole).unwrap();
-    // A disk without room, as far as a process can be shown one.
+    // A full disk, as far as a process can simulate it.
     let full = folder.path().join("full");
     fs::create_dir(&full).unwrap();
     fs::copy(folder.path().join("gateway.toml"), full.join("gateway.toml")).unwrap();
@@ -430,7 +430,7 @@ async fn a_gateway_that_is_killed_while_it_renews_a_token_starts_again() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // The token is asked for when the server is listed, and nothing more is said.
+    // The token is requested when the server is listed, and no further requests follow.
     within(async {
         while server.token_requests().len() < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -438,7 +438,7 @@ async fn a_gateway_that_is_killed_while_it_renews_a_token_starts_again() {
     })
     .await;
     child.kill().await.unwrap();
-    // The first refresh token is used up.
+    // The first refresh token has been used.
     server.gives_none("invalid_grant");
     server.takes("token-2", &["list", "call"]);
     let gateway = with_vault(&server, folder, "").await;

@@ -1,4 +1,4 @@
-//! Workload identity: the JWT of the platform, for whom it is, and how often it is shown.
+//! Workload identity: the JWT of the platform, its audience, and the number of its uses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,12 +10,12 @@ use super::{call, protected};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// A JWT of the platform, which only the authorization server could verify.
+/// Returns a JWT of the platform, which only the authorization server could verify.
 fn jwt(claims: &Value) -> String {
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 
-/// A gateway with this JWT in a file.
+/// Starts a gateway with this JWT in a file.
 async fn workload(server: &OauthServer, jwt: &str, more: &str) -> Gateway {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("jwt"), format!("{jwt}\n")).unwrap();
@@ -39,7 +39,7 @@ async fn the_jwt_is_presented_without_a_client_and_read_anew() {
     gateway.ready("s").await;
     let second = jwt(&json!({ "aud": [server.api.url("/token")], "jti": "2" }));
     std::fs::write(gateway.folder().join("jwt"), &second).unwrap();
-    // A token that the server refuses is had in the same way.
+    // A token that the server refuses is replaced in the same way.
     server.refuses("t");
     server.gives("u", json!({}));
     server.takes("u", &["list", "call"]);

@@ -8,7 +8,7 @@ use crate::support::{Browser, Client, Gateway, Said};
 
 use super::shop;
 
-/// An authorization server that is no part of the API.
+/// Starts an authorization server that is not part of the API.
 async fn issuer() -> PlainApi {
     let issuer = PlainApi::start().await;
     let metadata = json!({
@@ -23,10 +23,10 @@ async fn issuer() -> PlainApi {
     issuer
 }
 
-/// An API whose operations need a token, and whose document needs none.
+/// An API with operations that require a token, and a document that requires none.
 struct ClosedApi {
     api: PlainApi,
-    /// Has the document.
+    /// Serves the document.
     _open: PlainApi,
     lines: String,
 }

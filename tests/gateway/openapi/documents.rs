@@ -1,4 +1,4 @@
-//! Where documents are found, and what happens when they change or cannot be read.
+//! Locations of documents, and their changes and faults.
 
 use serde_json::json;
 
@@ -101,7 +101,7 @@ async fn a_file_that_cannot_be_read_costs_only_the_operations_that_need_it() {
     document["paths"]["/code"] = parameter("parts/code.ts#/q");
     document["info"]["x-samples"] = json!({ "$ref": "samples/one.ts" });
     let api = PlainApi::start().await;
-    // References are relative to where the document is, not to where it was asked for.
+    // References are relative to the document's own location, not to the requested one.
     api.sets("/openapi.json", Page::new(302, "", "").header("location", "/v2/doc.json"));
     api.sets("/v2/doc.json", Page::json(&document));
     let q = json!({ "q": { "name": "q", "in": "query", "description": "from the part" } });
@@ -164,7 +164,7 @@ async fn tools_and_resources_change_together() {
     assert_eq!(client.tool_names().await, ["api__tool1"]);
     api.sets("/openapi.json", Page::json(&document("2")));
     let admin = crate::support::Client::plain(gateway.running.admin.unwrap());
-    // A listing that follows another one at once does not read the document again.
+    // A second listing shortly after the first does not read the document again.
     crate::support::within(async {
         while client.tool_names().await != ["api__tool2"] {
             let _ = admin.http("POST", "/servers/api/refresh").send().await.said().await;

@@ -1,4 +1,4 @@
-//! Documents and answers that mean harm.
+//! Hostile documents and answers.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::shop;
 use crate::support::Gateway;
 use crate::support::api::{Page, PlainApi};
 
-/// The error of a server with this document, next to one that works.
+/// Returns the error of a server with this document, next to a working server.
 async fn refusal_of(body: impl Into<bytes::Bytes>) -> String {
     let (good, bad) = (PlainApi::with(&shop()).await, PlainApi::start().await);
     bad.sets("/openapi.json", Page::new(200, "application/json", body));
@@ -141,7 +141,7 @@ async fn credentials_stay_with_their_origin() {
     let said = gateway.modern().call("shop__read_item", json!({ "item_id": "away" })).await;
     assert!(said.is_error() && !format!("{said:?}").contains("hunter2"), "{said:?}");
     assert_eq!(api.last().header("x-secret"), Some("hunter2-hunter2"));
-    // A document at another place than its API does not get the API's credentials.
+    // A document at another location than its API does not get the API's credentials.
     let lines = format!("{}base_url = \"{}\"\n{headers}", elsewhere.openapi(), api.url("/v1"));
     let gateway = Gateway::with("shop", lines).start().await;
     gateway.modern().call("shop__read_item", json!({ "item_id": "7" })).await;
@@ -220,7 +220,7 @@ async fn a_local_document_that_changes_does_not_move_the_server() {
         let mut document = shop();
         document["servers"] = json!([{ "url": to.url("") }]);
         document["paths"]["/items/{item_id}"]["get"]["operationId"] = json!(name);
-        // Never seen half-written.
+        // A partial file is never visible.
         let next = folder.path().join("next.json");
         std::fs::write(&next, document.to_string()).unwrap();
         std::fs::rename(&next, &path).unwrap();

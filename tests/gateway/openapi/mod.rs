@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::Gateway;
 use crate::support::api::{Page, PlainApi};
 
-/// A document as FastAPI writes it.
+/// Returns a document in the style of FastAPI.
 pub fn shop() -> Value {
     json!({
         "openapi": "3.1.0",
@@ -134,7 +134,7 @@ async fn answers_of_every_kind_become_results() {
     assert_eq!(said.text(), "HTTP 500 Internal Server Error: {\"detail\":\"no\"}");
     let said = read("moved").await;
     assert_eq!(said.result()["structuredContent"], json!({ "result": ["a", "b"] }));
-    // What a request has changed is read where the answer says (RFC 9110, 15.4.4).
+    // The result of a change is read from the location in the answer (RFC 9110, 15.4.4).
     let item = json!({ "item_id": 3, "name": "Tea", "price": 1 });
     let said = client.call("shop__update_item", item).await;
     assert_eq!(said.result()["structuredContent"], json!({ "result": "read" }));

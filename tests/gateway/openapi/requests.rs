@@ -1,11 +1,11 @@
-//! What an operation's requests look like: bodies, credentials, choices.
+//! Requests of operations: bodies, credentials, choices.
 
 use serde_json::{Value, json};
 
 use crate::support::Gateway;
 use crate::support::api::{Page, PlainApi};
 
-/// A document with these paths, and security schemes of every kind.
+/// Returns a document with these paths, and security schemes of every kind.
 fn document(paths: &Value) -> Value {
     json!({
         "openapi": "3.0.3", "info": { "title": "Api", "version": "1" }, "paths": paths,
@@ -141,7 +141,7 @@ async fn operations_can_be_resources() {
 }
 
 fn mail() -> Value {
-    // As the documentation of an agents framework gives it: flat parameters, no `required` body.
+    // From the documentation of an agents framework: flat parameters, no `required` body.
     let schema = json!({
         "properties": {
             "to": { "type": "string" }, "limit": { "type": "integer" },
@@ -219,7 +219,7 @@ async fn a_busy_api_is_called_again_if_that_can_do_no_harm() {
             let before = api.calls(path).len();
             let said = client.call(&format!("api__{name}"), json!({})).await;
             assert_eq!(api.calls(path).len() - before, expected, "{era} {name}");
-            // The client gets the last answer, as it came.
+            // The client gets the last answer unchanged.
             assert!(said.is_error() && said.text().starts_with("HTTP 50"), "{said:?}");
         }
     }
@@ -240,7 +240,7 @@ async fn a_parameter_that_is_a_credential_is_not_for_callers_to_choose() {
     assert_eq!(schema.get("required"), None);
     client.call("api__read", json!({})).await;
     assert_eq!(api.last().header("x-key"), Some("k"));
-    // A credential that no operation asks for would be missed without a word.
+    // A missing credential that no operation requires would go unnoticed.
     let warnings = gateway.server("api").await["warnings"].to_string();
     assert!(warnings.contains("asks for the security scheme \\\"token\\\""), "{warnings}");
 }

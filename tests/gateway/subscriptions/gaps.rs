@@ -41,7 +41,7 @@ async fn a_session_that_the_server_has_lost_takes_no_subscription_with_it() {
     let mut hearings = Hearing::of_both(&gateway, "mcp://s/a:1").await;
     upstream.forget_sessions();
     for hearing in &mut hearings {
-        // The next call finds out that the session is lost.
+        // The next call detects that the session is lost.
         assert_eq!(hearing.client.call("s__echo", json!({})).await.text(), "{}");
         hearing.is_told_of("mcp://s/a:1").await;
         hearing.rest().await;

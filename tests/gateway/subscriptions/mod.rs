@@ -1,5 +1,5 @@
-//! How clients hear of changes: of every list, and of the resources that they
-//! subscribed to.
+//! Notifications of clients: about changes of every list, and of the resources that they subscribed
+//! to.
 
 mod gaps;
 mod own_sessions;
@@ -23,7 +23,7 @@ struct Hearing {
 }
 
 impl Hearing {
-    /// Of these resources, and of changes of all lists.
+    /// Listens for these resources, and for changes of all lists.
     async fn of(client: Client, uris: &[&str]) -> Self {
         if client.is_modern() {
             let mut filter = json!({ "resourceSubscriptions": uris });
@@ -39,7 +39,7 @@ impl Hearing {
         Self { client, stream }
     }
 
-    /// Of one resource, for a client of each era.
+    /// Listens for one resource, for a client of each era.
     async fn of_both(gateway: &Gateway, uri: &str) -> Vec<Self> {
         let mut hearings = Vec::new();
         for (_, client) in gateway.both().await {
@@ -48,7 +48,7 @@ impl Hearing {
         hearings
     }
 
-    /// The next message: its method, and the URI that it is about.
+    /// Returns the next message: its method, and its URI.
     async fn next(&mut self) -> (String, Value) {
         let message = self.stream.message().await.expect("a message");
         if self.client.is_modern() {
@@ -68,7 +68,7 @@ impl Hearing {
         assert_eq!(self.next().await, (method.into(), Value::Null));
     }
 
-    /// Whatever comes until there is nothing for a while.
+    /// Returns the messages until none arrives for a while.
     async fn rest(&mut self) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         while let Ok(next) = tokio::time::timeout(Duration::from_millis(300), self.next()).await {
@@ -96,7 +96,7 @@ async fn subscribe(client: &Client, uri: &str) {
     assert_eq!(said.result(), &json!({}));
 }
 
-/// All kinds of servers, each with two resources.
+/// Returns all kinds of servers, each with two resources.
 async fn kinds() -> Vec<Kind> {
     let kinds = every_kind().await;
     for kind in &kinds {
@@ -105,7 +105,7 @@ async fn kinds() -> Vec<Kind> {
     kinds
 }
 
-/// All kinds of servers, behind one gateway.
+/// Returns all kinds of servers, behind one gateway.
 async fn all_kinds() -> (Vec<Kind>, Gateway) {
     let kinds = kinds().await;
     let gateway = Gateway::alone().kinds(&kinds).start().await;
@@ -119,8 +119,8 @@ fn public(kind: &Kind, uri: &str) -> String {
 #[tokio::test]
 async fn a_client_hears_of_its_resources_and_of_every_list_from_every_kind_of_server() {
     let (kinds, gateway) = all_kinds().await;
-    // By era, so that each server is quiet for a while: lists that change again and again are
-    // requested ever more rarely.
+    // By era, so that each server is quiet for a while: lists with repeated changes are requested
+    // less and less often.
     for era in ["Modern", "Legacy"] {
         for kind in &kinds {
             let uri = public(kind, "a:1");
@@ -303,7 +303,7 @@ async fn an_update_of_a_part_is_told_to_subscribers_of_the_whole_resource() {
     }
     let gateway = Gateway::alone().kinds(&kinds).start().await;
     for kind in &kinds {
-        // A server that tells more than it is asked for.
+        // A server with an update that no client subscribed to.
         let mut hearing = Hearing::of(gateway.modern(), &[&public(kind, "file:///d")]).await;
         let told = json!({ "uri": "file:///d/x", "note": 1.0 });
         kind.upstream.tell_all(UPDATED, told);
@@ -319,7 +319,8 @@ async fn a_client_hears_of_a_resource_by_the_uri_that_it_used() {
     for (era, client) in gateway.both().await {
         let began = Instant::now();
         let mut both = Hearing::of(client, &["a:1", "mcp://s/a:1"]).await;
-        // The second client subscribes to what the first one has just given up.
+        // The second client subscribes to the resource that the first one has just unsubscribed
+        // from.
         let took = began.elapsed();
         assert!(took < Duration::from_secs(4), "{era}: {took:?}");
         upstream.update("a:1").await;

@@ -1,4 +1,4 @@
-//! What servers tell that concerns one client, or that the gateway does not know.
+//! Notifications of servers for one client, or of unknown methods.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{Hearing, SUBSCRIPTION, listen};
 use crate::support::upstream::news::{TASK, UPDATED};
 use crate::support::{Gateway, Upstream, until};
 
-/// A gateway that reaches its one server in this way, with these further settings.
+/// Starts a gateway that reaches its one server in this way, with these further settings.
 async fn gateway_to(upstream: &Upstream, way: &str, settings: &str) -> Gateway {
     let lines = if way == "http" { upstream.http() } else { upstream.stdio() };
     Gateway::with("s", lines + settings).start().await

@@ -1,4 +1,4 @@
-//! The ids of tasks: whom they are valid for, and how long.
+//! Ids of tasks: their owners and their lifetime.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ async fn nobody_reaches_the_tasks_of_another() {
         }
         assert!(matches!(tasks.state("task-1"), State::Working));
         let other = if kind.name == "legacy-http" { "modern-http" } else { "legacy-http" };
-        // What is not shown where it comes in cannot be reached by its owner, either.
+        // The owner cannot reach it either at a URL that does not show the server.
         let elsewhere =
             ann.ask("tasks/get", json!({ "taskId": id })).at(&format!("/mcp?servers={other}"));
         let said = elsewhere.send().await.said().await;
@@ -70,7 +70,7 @@ async fn a_modern_client_hears_of_its_tasks_and_of_no_others() {
         let first = stream.message().await.unwrap();
         let agreed = &first["params"]["notifications"];
         if kind.name.starts_with("legacy") {
-            // It need not tell of them: nothing is promised.
+            // This server need not send task notifications, because the gateway promises none.
             assert_eq!(*agreed, json!({}), "{}", kind.name);
             continue;
         }

@@ -15,7 +15,7 @@ use crate::support::{Client, Gateway, Kind, Said, Upstream, client_table, every_
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-/// What a client says that knows tasks.
+/// Returns the capabilities of a client with task support.
 pub fn knows() -> Value {
     let mut all = everything();
     all["extensions"] = json!({ EXTENSION: {} });
@@ -48,7 +48,7 @@ fn name(kind: &Kind, tool: &str) -> String {
     format!("{}__{tool}", kind.name)
 }
 
-/// A call that becomes a task, in the way of its client's era; the task.
+/// Makes a call that becomes a task, in the way of its client's era; returns the task.
 async fn create(client: &Client, tool: &str, arguments: Value) -> Value {
     let mut ask = client.ask_call(tool, arguments);
     if !client.is_modern() {
@@ -66,7 +66,7 @@ pub async fn about(client: &Client, method: &str, id: &Value) -> Said {
     client.request(method, json!({ "taskId": id })).await
 }
 
-/// How a task is once it no longer works.
+/// Waits until a task no longer works, and returns it.
 pub async fn settled(client: &Client, id: &Value) -> Value {
     within(async {
         loop {
@@ -115,7 +115,7 @@ async fn a_modern_clients_task_goes_its_whole_way_at_every_server() {
                 }
             }
             assert_eq!(seen, expected, "{} {ends}", kind.name);
-            // Too late, and no error to a Modern client.
+            // Too late, which is not an error for a Modern client.
             assert_eq!(
                 about(&client, "tasks/cancel", &id).await.result()["resultType"],
                 "complete"
@@ -151,7 +151,7 @@ async fn a_modern_client_answers_what_any_servers_task_wants_to_know() {
         if let Some(meta) = request["params"].get("_meta") {
             assert_eq!(meta[RELATED]["taskId"], id);
         }
-        // The same again, until it is answered.
+        // The same question is returned until it is answered.
         assert_eq!(settled(&client, &id).await["inputRequests"], asking["inputRequests"]);
         let stray = json!({ "taskId": id, "inputResponses": { "other": {} } });
         if kind.name.starts_with("legacy") {
@@ -220,7 +220,7 @@ async fn a_legacy_clients_task_goes_its_whole_way_at_a_legacy_server() {
         let said: Value = serde_json::from_str(reply.said().await.text()).unwrap();
         assert_eq!(said["q"]["content"]["name"], "Ann");
 
-        // `tasks/result` waits; cancelled, it no longer does, and the task goes on.
+        // `tasks/result` waits; after its cancellation it no longer does, and the task continues.
         let task = create(&client, &name(kind, "may"), json!({})).await;
         let id = task["taskId"].clone();
         let ask = client.ask("tasks/result", json!({ "taskId": id })).id(json!("waits"));
@@ -282,7 +282,7 @@ async fn methods_of_the_other_form_are_not_there() {
     }
     let old = gateway.legacy_of("2025-06-18").await;
     assert_eq!(about(&old, "tasks/get", &json!("legacy-http.task-1")).await.code(), -32601);
-    // A Modern task is none that a Legacy client was given.
+    // A Modern task is unknown to Legacy clients.
     let said = about(&session, "tasks/get", &json!("modern-http.task-1")).await;
     assert_eq!(said.code(), -32602);
     let unaware = gateway.modern();

@@ -17,7 +17,7 @@ async fn clients_that_know_no_tasks_are_given_what_comes_of_them() {
         for (era, client) in gateway.both().await {
             let said = client.call(&name(kind, "must"), json!({ "ends": "result" })).await;
             if era == "Modern" && kind.name.starts_with("modern") {
-                // It is told what it has to declare.
+                // The error names the capability to declare.
                 assert_eq!((said.status, said.code()), (400, -32021), "{said:?}");
                 let needed = json!({ "extensions": { EXTENSION: {} } });
                 assert_eq!(said.error()["data"]["requiredCapabilities"], needed);
@@ -50,7 +50,7 @@ async fn a_client_that_knows_no_tasks_is_asked_what_they_want_to_know() {
     }
 }
 
-/// Done when a server was asked what came of its task.
+/// Waits until a server was asked for the result of its task.
 async fn is_asked_for_its_task(kind: &Kind) {
     let method = if kind.name.starts_with("legacy") { "tasks/result" } else { "tasks/get" };
     kind.upstream.heard(method, 1).await;
@@ -87,7 +87,7 @@ async fn a_session_that_ends_leaves_no_task_and_no_instance_behind() {
         };
         tokio::join!(client.ask_call("s__must", json!({})).send(), leaves);
         until(|| tasks.is_cancelled("task-1")).await;
-        // The first instance alone is left, and stays so.
+        // Only the first instance remains, permanently.
         for _ in 0..2 {
             within(async {
                 while gateway.server("s").await["instance_count"] != 0 {
@@ -115,7 +115,7 @@ async fn a_task_that_takes_too_long_is_ended() {
 
 const CODE: &str = "[profiles.default]\ndiscovery = \"code\"\n";
 
-/// Clients of both eras, and one that knows tasks.
+/// Returns clients of both eras, and one with task support.
 async fn three_clients(gateway: &Gateway) -> [(&'static str, Client); 3] {
     let [one, other] = both(gateway).await;
     [one, other, ("Modern that knows tasks", modern(gateway).await)]

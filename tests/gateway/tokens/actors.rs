@@ -1,4 +1,4 @@
-//! Programs that act for a user: recorded, and known to rules.
+//! Programs that act for a user: recorded, and available to rules.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn the_chain_of_actors_is_recorded_and_rules_read_it() {
             assert_eq!(said.body.contains("-32602"), has_actors, "{era}: {said:?}");
             assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "{era}");
         }
-        // Refused before it becomes a call: at a profile that is not there.
+        // Refused before it becomes a call: at a profile that does not exist.
         let lost = house.client(&token).at("/mcp/none").call("s__echo", json!({})).await;
         assert_eq!(lost.status, 401, "{lost:?}");
         let cut = house.client(&token).ask("tools/list", json!({})).body("{").send().await;

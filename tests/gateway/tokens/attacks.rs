@@ -1,4 +1,4 @@
-//! Tokens that must not be accepted, and places where none may be.
+//! Tokens that must not be accepted, and places where no token may appear.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use super::{House, is_refused};
 use crate::support::issuer::{SigningKey, forge, now};
 use crate::support::{Gateway, Issuer, Upstream, client_table};
 
-/// Every request with this token is refused, in both eras and with every HTTP method.
+/// Checks that every request with this token is refused, in both eras and with every HTTP method.
 async fn is_refused_everywhere(house: &House, token: &str, reason: &str) {
     let client = house.client(token);
     is_refused(&client.call("s__echo", json!({})).await, reason);
@@ -182,7 +182,8 @@ async fn tokens_reach_neither_servers_nor_records() {
     let house = House { upstream, issuer, gateway };
     let token = house.token(json!({}));
     assert_eq!(house.call(&token).await.text(), "{}");
-    // Beside a key, `Authorization` may be for a server, but never a token of the gateway's issuer.
+    // With a key, `Authorization` may be for a server, but must not be a token of the gateway's
+    // issuer.
     let client = house.gateway.modern();
     let ask = client.ask_call("s__echo", json!({})).header("x-api-key", "key-of-ci");
     let bearer = format!("Bearer {token}");
@@ -198,7 +199,7 @@ async fn tokens_reach_neither_servers_nor_records() {
     }
 }
 
-/// The same token with another signature.
+/// Returns the same token with another signature.
 fn with_signature(token: &str) -> String {
     let (signed, _) = token.rsplit_once('.').unwrap();
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode([7; 64]))

@@ -139,7 +139,7 @@ async fn settings_adapt_to_issuers_that_know_no_resources() {
     assert_eq!(house.call(&by_list).await.text(), "{}");
     is_refused(&house.call(&house.token(json!({ "oid": "0-1" }))).await, "another resource");
     let elsewhere = house.client(&token).at("/mcp/other").call("s__echo", json!({})).await;
-    // Nobody gives tokens for that URL, so the challenge leads nowhere.
+    // No issuer gives tokens for that URL, so the challenge names no metadata.
     assert_eq!((elsewhere.status, elsewhere.code()), (401, 40_100), "{elsewhere:?}");
     let sentence = elsewhere.error()["message"].as_str().unwrap();
     assert!(sentence.contains("not accepted at this URL"), "{sentence}");

@@ -1,4 +1,4 @@
-//! Protected Resource Metadata: where it is, and what it says.
+//! Protected Resource Metadata: its location and its content.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ async fn the_public_url_is_the_resource() {
     let challenge = challenge.header("www-authenticate").unwrap().to_owned();
     let place = format!("https://mcp.example.com{WELL_KNOWN}/team/mcp");
     assert!(challenge.contains(&format!("resource_metadata=\"{place}\"")), "{challenge}");
-    // A proxy may or may not pass the path on.
+    // A proxy may forward the path or strip it.
     for path in ["/team/mcp", "/mcp"] {
         let said = get(&house.gateway, &format!("{WELL_KNOWN}{path}")).await;
         assert_eq!(said.json()["resource"], format!("{url}/mcp"), "{path}");
@@ -120,7 +120,7 @@ async fn an_issuer_that_may_not_use_a_profile_is_not_named_there() {
     let servers = &document("/mcp/other").await.json()["authorization_servers"];
     assert_eq!(*servers, json!([house.issuer.url()]));
     assert!(challenge("/mcp/other").await.contains("resource_metadata="));
-    // Where no issuer gives tokens there is no document, and no challenge leads to one.
+    // Without an issuer there is no document, and no challenge refers to one.
     for (place, endpoint) in [("/mcp/third", "/mcp/third"), ("/mcp", "/mcp"), ("", "/mcp")] {
         assert_eq!(document(place).await.status, 404, "{place}");
         let challenge = challenge(endpoint).await;

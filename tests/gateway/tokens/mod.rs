@@ -1,4 +1,4 @@
-//! Users with tokens of an authorization server: who is let in, as whom, and for what.
+//! Users with tokens of an authorization server: their admission, identity and permissions.
 
 mod actors;
 mod attacks;
@@ -29,7 +29,7 @@ impl House {
         Self::with("", |builder| builder).await
     }
 
-    /// With lines of `[issuers.idp]`, and what else the configuration has.
+    /// Starts a gateway with lines of `[issuers.idp]`, and further changes of the configuration.
     async fn with(lines: &str, change: impl FnOnce(Builder) -> Builder) -> Self {
         let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
         let gateway = Gateway::with("s", upstream.http()).toml(&issuer.table("idp", lines));
@@ -37,12 +37,12 @@ impl House {
         Self { upstream, issuer, gateway }
     }
 
-    /// The URL of an endpoint: the resource that tokens are for.
+    /// Returns the URL of an endpoint: the resource that tokens are for.
     fn resource(&self, path: &str) -> String {
         format!("http://{}{path}", self.gateway.running.address)
     }
 
-    /// A token for `/mcp`, with more claims.
+    /// Returns a token for `/mcp`, with more claims.
     fn token(&self, more: Value) -> String {
         self.issuer.token(&self.resource("/mcp"), more)
     }
@@ -51,13 +51,13 @@ impl House {
         self.gateway.modern().key(token)
     }
 
-    /// What a call of a Modern client with this token gets.
+    /// Returns the answer to a Modern client's call with this token.
     async fn call(&self, token: &str) -> Said {
         self.client(token).call("s__echo", json!({})).await
     }
 }
 
-/// A refusal, with a challenge that says where tokens are.
+/// Checks for a refusal with a challenge that names the source of tokens.
 #[track_caller]
 fn is_refused(said: &Said, reason: &str) {
     assert_eq!((said.status, said.code()), (401, 40_100), "{said:?}");

@@ -1,5 +1,5 @@
-//! The usual providers: metadata, keys and tokens shaped as they publish them, with the settings
-//! that `docs/authentication.md` gives for each.
+//! The usual providers: metadata, keys and tokens in their published form, with the settings in
+//! `docs/authentication.md` for each.
 
 use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
@@ -16,18 +16,18 @@ use crate::support::{Gateway, Upstream};
 /// One provider, on loopback.
 struct Provider {
     name: &'static str,
-    /// What follows the origin in `iss`.
+    /// The rest of `iss` after the origin.
     issuer: &'static str,
-    /// Where its metadata is.
+    /// Path of its metadata.
     metadata_path: &'static str,
     keys_path: &'static str,
-    /// What its metadata has besides.
+    /// Further members of its metadata.
     metadata: Value,
-    /// What its keys have besides.
+    /// Further members of its keys.
     key: Value,
     /// Other keys that it publishes.
     other_keys: Vec<Value>,
-    /// The claims of its access tokens; `AUD` stands for the resource.
+    /// The claims of its access tokens, with `AUD` for the resource.
     claims: Value,
     /// `[issuers.NAME]`, as in the docs.
     lines: &'static str,
@@ -134,7 +134,7 @@ async fn tokens_of_the_usual_providers_are_accepted_with_the_documented_settings
     let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
     let pkcs8: Pkcs8V1Der<'_> = pair.as_der().unwrap();
     let pkcs8 = pkcs8.as_ref();
-    // The key itself stands at the end of PKCS #8: after 26 bytes for this size.
+    // The key itself is the end of the PKCS #8 document: after 26 bytes for this size.
     let key = EncodingKey::from_rsa_der(&pkcs8[26..]);
     for provider in providers() {
         accepts(&provider, &key).await;
@@ -178,7 +178,7 @@ async fn logins_are_passed_on_to_the_usual_providers() {
     }
 }
 
-/// Publishes a provider's metadata, and tells its issuer.
+/// Publishes a provider's metadata, and returns its issuer.
 fn publish(api: &PlainApi, provider: &Provider) -> String {
     let issuer = api.url(provider.issuer);
     for place in ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"] {

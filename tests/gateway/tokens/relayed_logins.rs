@@ -1,4 +1,4 @@
-//! Logins that the gateway passes on, for authorization servers that do not know MCP.
+//! Relayed logins, for authorization servers that do not support MCP.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ use crate::support::{Issuer, Said};
 const METADATA: &str = "/.well-known/oauth-authorization-server/login/idp";
 
 impl Relay {
-    /// With lines of `[issuers.idp]`, more metadata, and other changes of the configuration.
+    /// Starts a relay with lines of `[issuers.idp]`, more metadata, and other changes of the
+    /// configuration.
     async fn with(lines: &str, metadata: Value, change: impl FnOnce(Builder) -> Builder) -> Self {
         Self::start(lines, |issuer| extend_metadata(issuer, metadata), change).await
     }
@@ -35,7 +36,8 @@ impl Relay {
         self.gateway.plain().http("GET", path).send().await.said().await
     }
 
-    /// Opens the page of an authorization request and agrees there. Returns where the browser goes.
+    /// Opens the page of an authorization request and consents. Returns the redirect of the
+    /// browser.
     async fn agree(&self, query: &str) -> Said {
         let browser = Browser::of(&self.gateway);
         let page = browser.opens(&format!("/login/idp/authorize?{query}")).await;
@@ -55,7 +57,7 @@ impl Relay {
     }
 }
 
-/// Metadata as an authorization server publishes it, with more members.
+/// Returns an authorization server's metadata, with more members.
 fn extend_metadata(issuer: &Issuer, more: Value) -> Value {
     let api = &issuer.api;
     let metadata = json!({
@@ -90,7 +92,7 @@ async fn clients_find_the_gateway_in_place_of_a_server_that_registers_nobody() {
             "token_endpoint_auth_methods_supported": ["none"],
         })
     );
-    // What it says of PKCE is not changed, if it says anything.
+    // Its PKCE methods stay unchanged, if it lists any.
     let plain = Relay::new(FIXED, json!({ "code_challenge_methods_supported": ["plain"] })).await;
     let document = plain.get(METADATA).await.json();
     assert_eq!(document["code_challenge_methods_supported"], json!(["plain"]));
@@ -104,7 +106,7 @@ async fn clients_register_at_a_server_that_only_refuses_resource() {
     assert_eq!(document["registration_endpoint"], "https://idp.example.com/register");
     assert_eq!(document["token_endpoint_auth_methods_supported"], json!(["client_secret_post"]));
     assert_eq!(relay.register("{\"redirect_uris\":[\"http://127.0.0.1/\"]}").await.status, 404);
-    // Their secrets pass.
+    // Their secrets are forwarded.
     let client = relay.gateway.plain();
     let ask = client.http("POST", "/login/idp/token").header("content-type", FORM);
     let ask = ask.header("authorization", "Basic YTpi").body("grant_type=client_credentials");
@@ -121,12 +123,12 @@ async fn a_browser_goes_on_without_resource_and_with_all_else() {
     assert_eq!((said.status, said.header("cache-control")), (303, Some("no-store")));
     let expected = relay.issuer.api.url(&format!("/authorize?tenant=1&{kept}"));
     assert_eq!(said.header("location"), Some(&*expected));
-    // Where only the client is fixed, `resource` stays.
+    // If only the client is fixed, `resource` stays.
     let relay = Relay::new("client_id = \"fixed-1\"\n", json!({})).await;
     let said = relay.agree(&format!("resource=x&{QUERY}")).await;
     let expected = relay.issuer.api.url(&format!("/authorize?tenant=1&resource=x&{QUERY}"));
     assert_eq!(said.header("location"), Some(&*expected));
-    // A client that is registered at the authorization server is asked there alone.
+    // A client that is registered at the authorization server gives its consent only there.
     let relay = Relay::new("drop_resource = true\n", json!({})).await;
     let said = relay.get(&format!("/login/idp/authorize?{QUERY}&resource=x")).await;
     assert_eq!((said.status, said.header("cache-control")), (302, Some("no-store")));
@@ -284,7 +286,7 @@ async fn an_authorization_server_that_cannot_be_used_is_told_and_asked_again() {
         let status = relay.gateway.status().await;
         let told = status["issuers"][0]["login_error"].as_str().unwrap();
         assert!(told.contains(reason), "{reason}: {told}");
-        // Strangers cannot have it asked again and again.
+        // Unauthenticated clients cannot make the gateway repeat the request.
         let asked = relay.issuer.api.calls("/.well-known/oauth-authorization-server").len();
         relay.get(METADATA).await;
         let again = relay.issuer.api.calls("/.well-known/oauth-authorization-server").len();
@@ -311,7 +313,7 @@ async fn the_public_url_is_the_issuer_that_clients_see() {
         builder.gateway(&format!("public_url = \"{url}\""))
     })
     .await;
-    // A proxy may or may not pass the path on.
+    // A proxy may forward the path or strip it.
     for base in ["/team", ""] {
         let place = format!("/.well-known/oauth-authorization-server{base}/login/idp");
         let document = relay.get(&place).await.json();

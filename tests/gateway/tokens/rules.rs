@@ -1,4 +1,4 @@
-//! Rules about users: their groups, claims and scopes decide what is there for them.
+//! Rules about users: groups, claims and scopes decide about the elements that a user sees.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn house() -> House {
     House { upstream, issuer, gateway }
 }
 
-/// The tools that rules speak of.
+/// Tools that the rules name.
 const TOOLS: [&str; 4] = ["s__echo", "s__count", "s__fail", "s__link"];
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_new_token_with_fewer_groups_loses_its_tools_in_the_same_session() {
     assert_eq!(said.code(), -32602, "{said:?}");
     assert_eq!(house.upstream.calls().len(), calls);
     assert_eq!(client.call("s__echo", json!({})).await.text(), "{}", "the session goes on");
-    // And has it again with the groups.
+    // The tool is back with the groups.
     let client = client.key(&token(json!(["admins"])));
     assert_eq!(client.tool_names().await, ["s__echo", "s__link"]);
 }

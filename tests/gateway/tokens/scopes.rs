@@ -1,4 +1,4 @@
-//! What a token may do: scopes of profiles, servers and tools, and how a client gets more.
+//! Permissions of a token: scopes of profiles, servers and tools, and the way to get more.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,8 @@ use super::House;
 use crate::support::gateway::Builder;
 use crate::support::{Gateway, Issuer, Said, Step, Upstream, client_table};
 
-/// A gateway whose server needs `mcp:read`, and whose tool `write` needs `mcp:write` too.
+/// Starts a gateway with a server that requires `mcp:read`, and a tool `write` that requires
+/// `mcp:write` too.
 async fn house(change: impl FnOnce(Builder) -> Builder) -> House {
     let (upstream, issuer) = (Upstream::modern().await, Issuer::start().await);
     upstream.does("write", |_| vec![Step::text("{}")]);

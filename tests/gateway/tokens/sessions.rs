@@ -1,4 +1,4 @@
-//! Sessions and streams of users: whose they are, and when they end.
+//! Sessions and streams of users: their owners and their end.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn users_of_an_issuer_that_a_reload_takes_away_lose_all_they_have() {
     })
     .await;
     assert_eq!(kept.call("s__echo", json!({})).await.text(), "{}");
-    // Nor does the same name of another issuer bring them back.
+    // The same name of another issuer does not bring them back either.
     let other = format!(
         "[issuers.idp]\nissuer = \"https://login.example.com\"\njwks_url = \"{}\"\n",
         house.issuer.api.url("/keys")

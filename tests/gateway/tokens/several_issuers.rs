@@ -1,4 +1,4 @@
-//! Two issuers side by side: neither speaks for the users of the other.
+//! Two issuers side by side: neither can issue tokens for the users of the other.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::client::{Ask, Client};
 use crate::support::issuer::with;
 use crate::support::{Gateway, Issuer, Said, Step, Upstream, within};
 
-/// A gateway that accepts the tokens of `a` and `b`, both of which call their key `first`.
+/// A gateway that accepts the tokens of `a` and `b`, both of which name their key `first`.
 struct Union {
     upstream: Upstream,
     a: Issuer,
@@ -53,7 +53,7 @@ async fn a_key_signs_for_its_own_issuer_only() {
     let claims = |issuer: &Issuer, more: Value| with(issuer.claims(&union.resource()), more);
     for (own, other) in [(a, b), (b, a)] {
         is_refused(&union.call(&own.key.sign(&claims(other, json!({})))).await, "signature");
-        // Nor does it by naming both, or its own in other places.
+        // Naming both issuers, or its own in other claims, does not help either.
         let both = json!({ "iss": [own.url(), other.url()] });
         is_refused(&union.call(&own.key.sign(&claims(own, both))).await, "accepted issuer");
         let hidden = json!({ "act": { "iss": own.url() }, "azp": own.url() });
@@ -134,7 +134,7 @@ async fn one_issuer_without_keys_keeps_no_user_of_the_other_out() {
     let of_b = union.b.token(&union.resource(), json!({}));
     assert_eq!(union.call(&of_a).await.status, 503);
     assert_eq!(union.call(&of_b).await.text(), "{}");
-    // What A's key signs in the name of B is no token, whoever has no keys.
+    // A token of B with a signature of A's key is invalid, also if one of them has no keys.
     let claims = union.b.claims(&union.resource());
     is_refused(&union.call(&union.a.key.sign(&claims)).await, "signature");
     union.a.publishes(&[&union.a.key]);

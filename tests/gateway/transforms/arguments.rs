@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Step, Upstream};
 
-/// A tool whose server wants more than clients should have to say.
+/// Returns a tool with more required arguments than clients should provide.
 fn find_issue() -> Value {
     json!({
         "name": "find",
@@ -78,7 +78,7 @@ async fn clients_see_and_send_what_is_theirs_and_the_server_gets_the_whole() {
                 assert_eq!(call.headers["mcp-param-token"], "hunter2-token", "{era}");
                 assert_eq!(call.headers["mcp-param-query"], "bug", "{era}");
             }
-            // What the configuration fixes, hides or renames is unknown to clients.
+            // Arguments that the configuration fixes, hides or renames are unknown to clients.
             for (argument, value) in [
                 ("repo", json!("evil/app")),
                 ("mirror", json!("x")),
@@ -93,7 +93,7 @@ async fn clients_see_and_send_what_is_theirs_and_the_server_gets_the_whole() {
                 assert!(said.is_error(), "{era} {server} {argument}: {said:?}");
                 assert!(said.text().contains("expected no such property"), "{}", said.text());
             }
-            // An optional argument is left out where the request has no such header.
+            // An optional argument is omitted if the request lacks the header.
             let ask = client.ask_call(&name, json!({ "query": "bug", "limit": 7 }));
             ask.header("Mcp-Param-Query", "bug").send().await.said().await;
             let call = upstream.calls().pop().unwrap();
@@ -125,7 +125,7 @@ async fn a_fixed_value_wins_where_the_schema_is_open_or_is_not_checked() {
             let call = upstream.calls().pop().unwrap();
             let expected = json!({ "more": [1], "repo": "acme/app" });
             assert_eq!(call.params["arguments"], expected, "{era} {server}");
-            // Without any arguments at all.
+            // Without any arguments.
             let said =
                 client.request("tools/call", json!({ "name": format!("{server}__open") })).await;
             assert_eq!(said.text(), "ok", "{era} {server}");
@@ -152,12 +152,12 @@ async fn completed_arguments_fit_the_servers_schema_or_the_call_is_refused() {
     let gateway =
         Gateway::with("s", upstream.http() + edits).variable("COUNT", "120").start().await;
     for (era, client) in gateway.both().await {
-        // The text of a variable is the integer that the schema wants.
+        // The text of a variable becomes the integer that the schema requires.
         let said = client.call("s__t", json!({})).await;
         assert_eq!(said.text(), "ok", "{era}");
         let call = upstream.calls().pop().unwrap();
         assert_eq!(call.params["arguments"], json!({ "unit": "F", "n": 120 }), "{era}");
-        // A rule about a fixed value holds, in the client's own words.
+        // A rule about a fixed value applies, in the client's own terms.
         let calls = upstream.calls().len();
         let said = client.call("s__t", json!({ "count": 7 })).await;
         assert!(said.is_error() && said.text().contains("/count: minimum"), "{era} {said:?}");
@@ -200,7 +200,7 @@ async fn a_tool_that_cannot_be_changed_as_configured_is_left_out() {
         assert!(!client.tool_names().await.contains(&"s__t".to_owned()), "{era}");
         assert_eq!(client.call("s__t", json!({ "b": "x" })).await.code(), -32602, "{era}");
     }
-    // Another configuration of the same list takes effect without a new one.
+    // Another configuration of the same list takes effect without a new list.
     let edits = "tools.t.arguments = { a = { rename = \"b\" }, b = { rename = \"a\" } }";
     gateway.reload(Gateway::with("s", upstream.http() + edits)).await;
     let said = gateway.modern().call("s__t", json!({ "b": "x" })).await;

@@ -28,7 +28,7 @@ fn builder([modern, legacy]: &[Upstream; 2]) -> Builder {
     Gateway::with("m", modern.http() + SETTINGS).server("l", legacy.stdio() + SETTINGS)
 }
 
-/// The address in the sentence about what was left out.
+/// Returns the address in the sentence about the omitted part.
 fn address(said: &Said) -> String {
     let content = said.result()["content"].as_array().unwrap().clone();
     let told = content.iter().filter_map(|item| item["text"].as_str()).collect::<String>();
@@ -92,7 +92,7 @@ async fn only_the_principal_of_the_call_reads_what_was_kept() {
     let unknown = read(&ann, "trunkline://results/0").await;
     let others = read(&bob, &uri).await;
     assert_eq!((others.code(), others.status), (unknown.code(), unknown.status));
-    // Not where the tool is hidden, either.
+    // It is not available where the tool is hidden either.
     let elsewhere = ann.ask("resources/read", json!({ "uri": uri })).at("/mcp?servers=l");
     assert_eq!(elsewhere.send().await.said().await.code(), unknown.code());
 }

@@ -1,4 +1,4 @@
-//! What the configuration changes about the arguments and results of a tool.
+//! Changes by the configuration to the arguments and results of a tool.
 
 mod arguments;
 mod kept_results;

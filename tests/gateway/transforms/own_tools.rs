@@ -236,7 +236,7 @@ async fn each_client_makes_the_calls_of_a_batch_as_itself() {
         .start()
         .await;
     let ann = gateway.modern().key("key of ann");
-    // The call of the tool, and the one that it makes.
+    // The call of the tool, and the inner call.
     assert!(!ann.call("t", json!({})).await.is_error());
     assert_eq!(ann.call("t", json!({})).await.status, 429);
     assert!(!gateway.modern().key("key of bob").call("t", json!({})).await.is_error());

@@ -1,4 +1,4 @@
-//! The examples of docs/results.md, each made with a server and a client.
+//! The examples of docs/results.md, each run with a server and a client.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Step, Upstream};
 
-/// The blocks of the page: the words behind the fence, and the text.
+/// Returns the blocks of the page: the words after the fence, and the text.
 fn blocks() -> Vec<(String, String)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results.md");
     let page = std::fs::read_to_string(page).unwrap();

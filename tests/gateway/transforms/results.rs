@@ -1,4 +1,4 @@
-//! Results as a short message, checked, and within a size.
+//! Results that are shortened to a message, checked, and limited in size.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn raw(result: &Value) -> Vec<Step> {
     vec![Step::Raw(result.to_string())]
 }
 
-/// A tool of this answer on servers of both eras, with these settings.
+/// Starts servers of both eras with a tool of this answer, and a gateway with these settings.
 async fn gateway_with(answer: Value, settings: &str) -> (Gateway, [Upstream; 2]) {
     let [modern, legacy] = Upstream::both().await;
     for upstream in [&modern, &legacy] {

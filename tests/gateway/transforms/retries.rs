@@ -1,4 +1,4 @@
-//! Calls that are made again after a failure.
+//! Calls that are repeated after a failure.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,8 @@ fn listed(name: &str, annotations: &Value) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": annotations })
 }
 
-/// Tools that fail twice: one that only reads, one that may be repeated, and one that may not.
+/// Defines tools that fail twice: one that only reads, one that may be repeated, and one that may
+/// not.
 fn failing_twice(upstream: &Upstream) {
     for (name, annotations) in [
         ("read", json!({ "readOnlyHint": true })),

@@ -1,4 +1,4 @@
-//! Calls that take long, and what their clients hear of it.
+//! Long calls, and the notifications of their clients.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_client_that_asks_for_logs_hears_a_log_message_and_no_other_client_hea
         (&json!("info"), &json!("One moment"))
     );
     assert_eq!(said.text(), "done");
-    // Neither a token nor a level, or a level that is more severe.
+    // Without a token and a level, or with a more severe level.
     for (era, client) in gateway.both().await {
         let said = client.call("s__slow", json!({})).await;
         assert_eq!((said.notices().len(), said.text()), (0, "done"), "{era}: {said:?}");

@@ -34,8 +34,8 @@ impl Player {
         ask
     }
 
-    /// Makes a call, answers what it asks, and looks at all that comes of it:
-    /// its text, unless its server was lost.
+    /// Makes a call, answers its questions, and checks all messages about it. Returns its text,
+    /// unless its server was lost.
     pub(super) async fn made(&self, call: &mut Call<'_>, back: &mut Back) -> Option<String> {
         let behind = call.server.times_left_behind();
         let mut ask = self.ask(call);
@@ -73,7 +73,7 @@ impl Player {
         None
     }
 
-    /// Whether all came that has to come before an answer.
+    /// Checks that all messages arrived that have to precede an answer.
     pub(super) fn is_whole(&self, call: &Call<'_>, text: &str, answer: &Value) {
         let times = call.arguments["times"].as_u64();
         let asks = call.arguments["asks"].is_string();
