@@ -1,4 +1,4 @@
-//! The metric handles of principals and profiles.
+//! Metric handles of principals and profiles.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::telemetry::metrics::{CallMetrics, Metrics};
 #[derive(Debug)]
 pub(super) struct PrincipalCounts {
     clients: Named<Arc<str>, Arc<CallMetrics>>,
-    /// One for all users of an issuer, by its name: there is no bound to their number.
+    /// One for all users of an issuer, by its name: the number of users is unbounded.
     issuers: Named<Arc<str>, Arc<CallMetrics>>,
     anonymous: Arc<CallMetrics>,
     profiles: Named<ProfileName, Arc<CallMetrics>>,

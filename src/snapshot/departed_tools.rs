@@ -1,10 +1,9 @@
 //! Tools that clients could see until a moment ago.
 //!
-//! A model calls what it was shown some turns ago. If a reload or a changed list has taken the tool
-//! away since, the result says so, in words that the model can act on; a name that it never saw stays
-//! unknown.
-//! What a view showed is compared with the next snapshot when that is published, not when a client
-//! asks: by then, the view and the profile that it showed are no longer known.
+//! A model calls tools from a list that it read some turns ago. If a reload or a changed list has
+//! removed the tool since, the result explains this in words that the model can act on; a name that
+//! it never saw stays unknown. A view is compared with the next snapshot when that is published,
+//! not when a client calls: by then, the view and its profile are no longer known.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,15 +20,15 @@ use crate::identity::Identity;
 use super::view_cache::is_configured;
 use super::{Snapshot, View, ViewKey};
 
-/// The tools that have left views within the last ten minutes, as far as they are remembered.
+/// Tools that have left views within the last ten minutes, within limits.
 #[derive(Default)]
 pub(super) struct DepartedTools(Mutex<HashMap<ViewKey, ViewMemory>>);
 
-/// What is remembered of the views of one key.
+/// Remembered tools of the views of one key.
 struct ViewMemory {
-    /// What the newest of them showed.
+    /// Tools of the newest of them.
     shown: Arc<[ShownTool]>,
-    /// When it was the current one.
+    /// Time when it was current.
     at: Instant,
     departed: HashMap<PublicName, DepartedTool>,
 }
@@ -41,7 +40,7 @@ struct ShownTool {
     list: ListOrigin,
 }
 
-/// For whom a server's list is.
+/// Audience of a server's list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ListOrigin {
     /// For all clients.
@@ -54,20 +53,20 @@ enum ListOrigin {
 struct DepartedTool {
     server: ServerName,
     at: Instant,
-    /// Who could use the view.
+    /// The principals that could use the view.
     identity: Arc<Identity>,
 }
 
 impl DepartedTools {
-    /// Remembers the tools of the views of `before` that the views of `next` may no longer show. A
-    /// tool that turns out to be there is found there first.
+    /// Remembers the tools of the views of `before` that the views of `next` may no longer show. If
+    /// a tool still exists, calls find it in the catalog first.
     pub(super) fn note(&self, before: &Snapshot, next: &Snapshot, now: Instant) {
         let mut all = self.0.lock();
         remember_views(&mut all, before, now);
         for (key, memory) in &mut *all {
             let scope = next_scope(key, next);
             let gone = memory.shown.iter().filter(|tool| {
-                // Lists for certain clients are not known before these ask again.
+                // Lists for certain clients are unknown until these clients list again.
                 tool.list == ListOrigin::ForSome
                     || !scope.admits(&tool.server, Kind::Tools, tool.name.as_str())
                     || !is_in(&next.plain, tool)
@@ -83,7 +82,7 @@ impl DepartedTools {
         bound_views(&mut all);
     }
 
-    /// Whether a view of this key showed a tool to this principal until a moment ago.
+    /// Returns true if a view of this key showed a tool to this principal until a moment ago.
     pub(super) fn has(&self, key: &ViewKey, who: &Principal, name: &str, now: Instant) -> bool {
         let all = self.0.lock();
         let tool = all.get(key).and_then(|memory| memory.departed.get(name));
@@ -93,7 +92,7 @@ impl DepartedTools {
     }
 }
 
-/// Remembers what the views of a snapshot show. Equal ones share the memory.
+/// Remembers the tools in the views of a snapshot. Equal views share the memory.
 #[allow(clippy::mutable_key_type, reason = "what rules have logged is no part of a key")]
 fn remember_views(all: &mut HashMap<ViewKey, ViewMemory>, snapshot: &Snapshot, now: Instant) {
     let mut made: HashMap<*const View, Arc<[ShownTool]>> = HashMap::new();
@@ -118,7 +117,7 @@ fn shown_tools(view: &View, snapshot: &Snapshot) -> Arc<[ShownTool]> {
     tools.collect()
 }
 
-/// What a snapshot shows of the profile of a key.
+/// Returns the scope of a key's profile in a snapshot.
 fn next_scope(key: &ViewKey, next: &Snapshot) -> Scope {
     let profile = next.profile(key.endpoint.profile());
     Scope::new([profile.map(Selection::from_profile).unwrap_or_default()])
@@ -148,7 +147,7 @@ fn bound_names(departed: &mut HashMap<PublicName, DepartedTool>) {
 }
 
 /// Forgets views, if there are too many: first those that clients made up by queries and
-/// capabilities, of these the oldest.
+/// capabilities, the oldest of these first.
 #[allow(clippy::mutable_key_type, reason = "what rules have logged is no part of a key")]
 fn bound_views(all: &mut HashMap<ViewKey, ViewMemory>) {
     if all.len() <= MOST_VIEWS {
@@ -168,11 +167,11 @@ impl fmt::Debug for DepartedTools {
     }
 }
 
-/// How long a tool that is gone is remembered.
+/// Time for which a removed tool is remembered.
 const REMEMBERED: Duration = Duration::from_mins(10);
-/// The most names of one server that are remembered for a view.
+/// Limit of the remembered names of one server in a view.
 const MOST_NAMES: usize = 256;
-/// The most views of which names are remembered.
+/// Limit of the views with remembered names.
 const MOST_VIEWS: usize = 256;
 
 #[cfg(test)]
@@ -221,7 +220,7 @@ mod tests {
         let has = |after| all.has(&key, &Principal::Anonymous, "gone", start + after);
         let last = Duration::from_secs(599);
         assert!(has(Duration::ZERO) && has(last) && !has(REMEMBERED));
-        // The memory goes when the next snapshot is published, and not earlier.
+        // The memory is dropped when the next snapshot is published, and not earlier.
         let note = |after| all.note(&snapshot, &snapshot, start + after);
         let names = || all.0.lock().get(&key).map(|memory| memory.departed.len());
         note(last);
@@ -254,14 +253,14 @@ mod tests {
         for (number, key) in (1..).zip(&made_up) {
             all.0.lock().insert(key.clone(), memory(start + Duration::from_millis(number)));
         }
-        // The oldest of all.
+        // The oldest is evicted.
         for number in 0..9 {
             all.0.lock().insert(profile(number), memory(start));
         }
         all.note(&snapshot, &snapshot, start + Duration::from_secs(1));
         let kept = all.0.lock();
         assert_eq!(kept.len(), MOST_VIEWS);
-        // The view of the snapshot itself is another one.
+        // The view of the snapshot itself counts as another one.
         assert!((0..9).all(|number| kept.contains_key(&profile(number))));
         for (number, key) in made_up.iter().enumerate() {
             assert_eq!(kept.contains_key(key), number >= 10, "{number}");

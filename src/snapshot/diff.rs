@@ -5,14 +5,13 @@ use std::sync::Arc;
 use crate::call::ServerName;
 use crate::config::{Config, ServerConfig};
 
-/// What happens to each server, by name.
+/// Changes to each server, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReloadPlan {
-    /// Servers that keep running. Their limits, timeouts and tool rules may
-    /// have changed: none of these needs a restart.
+    /// Servers that keep running. Their limits, timeouts and tool rules may have changed: none of
+    /// these requires a restart.
     pub kept: Vec<ServerName>,
-    /// Servers that are started again beside the old instance, which they then
-    /// replace.
+    /// Servers that are started again beside their old instance, and then replace it.
     pub replaced: Vec<ServerName>,
     /// Servers that are new in the configuration.
     pub added: Vec<ServerName>,
@@ -40,8 +39,8 @@ fn find<'a>(config: &'a Config, name: &ServerName) -> Option<&'a Arc<ServerConfi
     config.servers.iter().find(|server| server.name == *name)
 }
 
-/// Whether a server that was started with `old` can keep running under `new`:
-/// settings that are read with each call do not matter.
+/// Returns true if a server that was started with `old` can keep running under `new`: settings that
+/// are read with each call do not matter.
 fn lives_on(old: &ServerConfig, new: &ServerConfig) -> bool {
     let as_it_runs = ServerConfig {
         timeout: old.timeout,

@@ -1,9 +1,9 @@
-//! How clients come to the tools of a view that does not simply list them all: which list each
-//! client gets, and what is searched.
+//! Discovery of a view's tools when it does not simply list them all: the list that each client
+//! gets, and the search.
 //!
-//! What a client gets depends on its view, which clients with the same rights share, on what its
-//! request says of it, and on the configuration; never on its connection or on earlier requests
-//! (MCP 2026-07-28, Tools, "Listing Tools").
+//! A client's list depends on its view, which clients with the same rights share, on its request's
+//! description of it, and on the configuration; never on its connection or on earlier requests (MCP
+//! 2026-07-28, Tools, "Listing Tools").
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -30,13 +30,13 @@ use super::{Digests, PreparedListing, Snapshot, View};
 pub struct Discovery {
     choice: DiscoveryChoice,
     pinned: Vec<Pattern>,
-    /// Whether there is a meta-tool for each intent of a call.
+    /// True if there is a meta-tool for each intent of a call.
     pub by_intent: bool,
-    /// How definitions are shortened.
+    /// Settings to shorten definitions.
     slim: Option<SlimConfig>,
-    /// The most tokens that a list of all tools may take up.
+    /// Limit of the tokens of a list of all tools.
     budget: usize,
-    /// How long its lists are fresh at most, and for whom.
+    /// Limit of its lists' freshness, and their cache scope.
     most: Freshness,
     /// The gateway's raw `serverInfo`.
     info: Bytes,
@@ -44,7 +44,7 @@ pub struct Discovery {
     marked_list: OnceLock<MetaToolList>,
     shortened_list: OnceLock<MetaToolList>,
     code_list: OnceLock<MetaToolList>,
-    /// The tokens of a list of all tools, by estimate.
+    /// Estimated tokens of a list of all tools.
     tokens: OnceLock<usize>,
     indexes: ByKind<OnceLock<SearchIndex>>,
     meanings: ByKind<ViewMeaning>,
@@ -53,29 +53,29 @@ pub struct Discovery {
 /// The vectors of a view's elements of one kind.
 #[derive(Debug, Default)]
 struct ViewMeaning {
-    /// What their texts say, in the order of the list.
+    /// Digests of their texts, in the order of the list.
     digests: OnceLock<Vec<TextDigest>>,
-    /// Their vectors, once there are those of all.
+    /// Their vectors, once all are known.
     vectors: OnceLock<Vec<Option<Arc<TextVector>>>>,
 }
 
-/// What is searched for.
+/// A search request.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedSearch<'a> {
-    /// Of which kind.
+    /// The kind of element.
     pub kind: Kind,
-    /// The question.
+    /// The query.
     pub query: &'a str,
-    /// The most answers.
+    /// Limit of the results.
     pub limit: usize,
-    /// The vector that [`Snapshot::ask_for_vector`] had for it.
+    /// The vector of the query from [`Snapshot::ask_for_vector`].
     pub vector: Option<&'a TextVector>,
 }
 
 /// A list with meta-tools, prepared.
 #[derive(Debug)]
 pub struct MetaToolList {
-    /// Which tools it has beside the meta-tools.
+    /// The form of its tools, besides the meta-tools.
     pub form: MetaListing,
     /// The list.
     pub list: CatalogList,
@@ -83,24 +83,24 @@ pub struct MetaToolList {
     pub listing: PreparedListing,
 }
 
-/// An element that answers a question.
+/// An element that matches a query.
 #[derive(Debug, Clone)]
 pub struct FoundElement {
     /// Its definition, as clients see it.
     pub raw: Bytes,
-    /// Whether it has most of what the question says.
+    /// True if it contains most of the query's words.
     pub is_confident: bool,
 }
 
 impl Discovery {
-    /// The discovery that a profile wants; `None` if its tools are all listed.
+    /// Creates the discovery of a profile; `None` if its tools are all listed.
     pub(super) fn of(
         profile: Option<&ProfileConfig>,
         most: Freshness,
         info: &Bytes,
     ) -> Option<Self> {
         let profile = profile.filter(|profile| profile.has_meta_tools())?;
-        // What a client gets depends on its own request.
+        // With `auto`, the list depends on the client's own request.
         let depends = profile.discovery == DiscoveryChoice::Auto;
         let scope = if depends { CacheScope::Private } else { most.scope };
         Some(Self {
@@ -121,8 +121,8 @@ impl Discovery {
         })
     }
 
-    /// Which list a client gets that can take so many tools; `None` if that of all tools, without
-    /// meta-tools.
+    /// Returns the form of the list for a client with this capacity for tools; `None` for the list
+    /// of all tools, without meta-tools.
     fn form_for(
         &self,
         catalog: &Catalog,
@@ -144,7 +144,7 @@ impl Discovery {
         if is_too_much { Some(MetaListing::Pinned) } else { all }
     }
 
-    /// Whether clients have a meta-tool, or may have it.
+    /// Returns true if clients have a meta-tool, or may have it.
     pub fn offers(&self, tool: MetaTool) -> bool {
         let form = match self.choice {
             DiscoveryChoice::All => MetaListing::Shortened,
@@ -154,14 +154,14 @@ impl Discovery {
         form.offers(tool, self.by_intent)
     }
 
-    /// The tokens of a list of all tools; as many as is usual for its size until they are counted.
+    /// Returns the tokens of a list of all tools; an estimate from its size until they are counted.
     fn known_tokens(&self, catalog: &Catalog) -> usize {
         let usual = || TokenCounter::usual_count(catalog.list(Kind::Tools).bytes().len());
         self.tokens.get().copied().unwrap_or_else(usual)
     }
 }
 
-/// How many tools a client can take, by its name: as the configuration says, or as is known.
+/// Returns the number of tools that a client supports, by its name: as configured, or as known.
 fn appetite_of(client: &Client, search: &SearchConfig) -> Option<ToolAppetite> {
     let (name, version) = client.name_and_version();
     let whole = format!("{name}@{version}");
@@ -174,12 +174,12 @@ fn appetite_of(client: &Client, search: &SearchConfig) -> Option<ToolAppetite> {
 }
 
 impl Snapshot {
-    /// The list of tools with meta-tools that a client gets; `None` if it lists all tools.
+    /// Returns the list of tools with meta-tools that a client gets; `None` if it lists all tools.
     pub fn meta_list<'a>(&self, view: &'a View, client: &Client) -> Option<&'a MetaToolList> {
         view.meta_list(client, &self.config.search)
     }
 
-    /// The digests of the lists that a client sees of a view.
+    /// Returns the digests of the lists that a client sees in a view.
     pub fn digests_for(&self, view: &View, client: &Client) -> Digests {
         let digests = view.digests();
         match self.meta_list(view, client) {
@@ -188,24 +188,25 @@ impl Snapshot {
         }
     }
 
-    /// Whether [`Snapshot::prepare_vectors`] has to come before [`Snapshot::ask_for_vector`].
+    /// Returns true if [`Snapshot::prepare_vectors`] has to precede [`Snapshot::ask_for_vector`].
     pub fn awaits_vectors(&self, view: &View, kind: Kind) -> bool {
         let embedder = self.embedder.as_ref();
         embedder.is_some_and(|embedder| embedder.asks_service() && !view.knows_texts(kind))
     }
 
-    /// Finds out which vectors a view needs, and has those fetched that are not there. Takes up to a
-    /// second.
+    /// Determines the vectors that a view needs, and requests missing ones. Takes up to a second.
     pub fn prepare_vectors(&self, view: &View, kind: Kind) {
         if let Some(embedder) = &self.embedder {
-            // What a model reads of a query is made on a thread that serves clients.
+            // Loaded in advance: a query's text is prepared with them on a thread that serves
+            // clients.
             read_word_lists();
             view.vectors(kind, embedder);
         }
     }
 
-    /// The vector of a query, if the configuration names a service for that; `None` if there is none in
-    /// time, or nothing to compare it with. No query is sent to a service without reason.
+    /// Returns the vector of a query, if a service for that is configured; `None` if it does not
+    /// arrive in time, or there is nothing to compare it with. A query is sent to the service only
+    /// when needed.
     ///
     /// # Cancel safety
     /// Safe.
@@ -215,7 +216,7 @@ impl Snapshot {
         embedder.ask_service(query).await
     }
 
-    /// Has the vectors fetched of the tools that profiles show, so that the first searches have them.
+    /// Requests the vectors of the tools that profiles show, so that the first searches have them.
     /// Takes up to a second.
     pub(super) fn want_vectors(&self) {
         for profile in self.config.profiles.iter().filter(|profile| profile.has_meta_tools()) {
@@ -223,13 +224,13 @@ impl Snapshot {
         }
     }
 
-    /// The elements of a view that answer a question, best first. Takes up to a second for the first
-    /// question, which makes the index.
+    /// Returns the elements of a view that match a query, best first. Takes up to a second for the
+    /// first query, which builds the index.
     pub fn search(&self, view: &View, asked: AskedSearch<'_>) -> Vec<FoundElement> {
         view.search(asked, &self.config.search, self.embedder.as_deref())
     }
 
-    /// The elements that have nearly this name, best first: meaning is of no account there.
+    /// Returns the elements with similar names, best first, without regard to meaning.
     pub fn search_names(&self, view: &View, asked: AskedSearch<'_>) -> Vec<FoundElement> {
         view.search(asked, &self.config.search, None)
     }
@@ -242,7 +243,7 @@ impl View {
         Some(self.list_of(discovery, form))
     }
 
-    /// The list of tools that a client gets of which nothing is known.
+    /// Returns the tools for a client with unknown capabilities.
     pub(super) fn usual_list(&self) -> &CatalogList {
         let discovery = self.discovery.as_ref();
         let form = discovery.and_then(|discovery| discovery.form_for(&self.catalog, || None));
@@ -274,15 +275,16 @@ impl View {
         })
     }
 
-    /// Whether the tokens of the list of all tools have to be counted before a client can list.
+    /// Returns true if the tokens of the list of all tools have to be counted before a client can
+    /// list.
     pub fn awaits_count(&self) -> bool {
         self.discovery.as_ref().is_some_and(|discovery| {
             discovery.choice == DiscoveryChoice::Auto && discovery.tokens.get().is_none()
         })
     }
 
-    /// Counts the tokens of the list of all tools, as far as it matters whether they exceed the
-    /// budget. Takes up to a second.
+    /// Counts the tokens of the list of all tools, far enough to compare them with the budget.
+    /// Takes up to a second.
     pub(super) fn count_tokens(&self, ledger: &TokenLedger) {
         let Some(discovery) = &self.discovery else { return };
         if discovery.choice != DiscoveryChoice::Auto {
@@ -296,8 +298,8 @@ impl View {
         });
     }
 
-    /// The elements that answer a question, best first. The first question makes the index, which takes
-    /// up to a second.
+    /// Returns the elements that match a query, best first. The first query builds the index, which
+    /// takes up to a second.
     fn search(
         &self,
         asked: AskedSearch<'_>,
@@ -313,7 +315,7 @@ impl View {
         let own = own.and_then(|embedder| embedder.embed_here(query));
         let meaning = vector.or(own.as_ref()).zip(vectors);
         let meaning = meaning.map(|(question, documents)| QuestionMeaning { question, documents });
-        // The view has no element that the client may not see.
+        // The view has only elements that the client may see.
         let hits = index.find_with_meaning(&SearchQuery::parse(query), meaning, limit, |_| true);
         let found = hits.iter().filter_map(|SearchHit { id, is_confident, .. }| {
             Some(FoundElement { raw: list.item(id.0)?, is_confident: *is_confident })
@@ -321,7 +323,7 @@ impl View {
         found.collect()
     }
 
-    /// The vectors of the elements of a kind; `None` until there are those of all.
+    /// Returns the vectors of the elements of a kind; `None` until all are known.
     fn vectors(&self, kind: Kind, embedder: &Embedder) -> Option<&[Option<Arc<TextVector>>]> {
         let meaning = self.discovery.as_ref()?.meanings.get(kind);
         if let Some(vectors) = meaning.vectors.get() {
@@ -340,13 +342,13 @@ impl View {
         Some(meaning.vectors.get_or_init(|| vectors))
     }
 
-    /// Whether it is known which vectors the elements of a kind have.
+    /// Returns true if the texts of the elements of a kind are known.
     fn knows_texts(&self, kind: Kind) -> bool {
         let discovery = self.discovery.as_ref();
         discovery.is_none_or(|discovery| discovery.meanings.get(kind).digests.get().is_some())
     }
 
-    /// Whether a search by meaning has all that it needs, but for the vector of its query.
+    /// Returns true if a search by meaning has all vectors except that of its query.
     fn has_vectors(&self, kind: Kind, embedder: &Embedder) -> bool {
         let Some(discovery) = &self.discovery else { return false };
         let meaning = discovery.meanings.get(kind);
@@ -374,7 +376,7 @@ impl fmt::Debug for Discovery {
     }
 }
 
-/// The default of `budget`, in tokens.
+/// Returns the default of `budget`, in tokens.
 fn default_budget(choice: DiscoveryChoice) -> usize {
     if choice == DiscoveryChoice::Code { 4_000 } else { 10_000 }
 }

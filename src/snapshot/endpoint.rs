@@ -1,4 +1,4 @@
-//! Endpoints: which exist, and who may use them.
+//! Endpoints: their existence, and access to them.
 
 use crate::call::{Endpoint, Failure, Principal, ProfileName, QueryFault, ServerName};
 use crate::catalog::Selection;
@@ -9,12 +9,11 @@ use crate::identity::Credential;
 use super::{Snapshot, view_cache};
 
 impl Snapshot {
-    /// The endpoint at a profile's URL, with the query of that URL.
+    /// Returns the endpoint at a profile's URL, with the query of that URL.
     ///
     /// # Errors
     /// [`Failure::UnknownEndpoint`] if there is none for this principal, and
-    /// [`Failure::InvalidRequest`] for an invalid query or an unknown server in
-    /// it.
+    /// [`Failure::InvalidRequest`] for an invalid query or an unknown server in it.
     pub fn endpoint(
         &self,
         who: &Principal,
@@ -33,14 +32,13 @@ impl Snapshot {
         Ok(Endpoint { profile, narrowing: narrowing.map(|selection| selection.to_string().into()) })
     }
 
-    /// Whether a credential that was accepted at this endpoint before is still
-    /// valid there.
+    /// Returns true if a credential that was accepted at this endpoint before is still valid there.
     pub fn admits(&self, who: &Credential, endpoint: &Endpoint) -> bool {
         self.identity.knows(who, clock::unix_now()) && self.offers(who, endpoint)
     }
 
-    /// Whether a principal keeps its sessions and streams at this endpoint,
-    /// even if the key that it used is no longer valid.
+    /// Returns true if a principal keeps its sessions and streams at this endpoint, even if its key
+    /// is no longer valid.
     pub fn keeps(&self, who: &Credential, endpoint: &Endpoint) -> bool {
         self.identity.has(who) && self.offers(who, endpoint)
     }
@@ -50,14 +48,13 @@ impl Snapshot {
         there && self.identity.allows(who.principal(), endpoint.profile())
     }
 
-    /// The configuration of a profile, if it exists.
+    /// Returns the configuration of a profile, if it exists.
     pub fn profile(&self, name: &str) -> Option<&ProfileConfig> {
         view_cache::profile(&self.config, name)
     }
 
-    /// The selection that a query makes within a profile. Servers that it names
-    /// must be part of the profile, so that a typo does not look like an empty
-    /// list.
+    /// Returns the selection that a query makes within a profile. Servers in the query must be part
+    /// of the profile, so that a typo does not look like an empty list.
     fn narrowing(
         &self,
         profile: Option<&ProfileConfig>,

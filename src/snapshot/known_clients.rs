@@ -1,11 +1,11 @@
-//! What is known of how many tools clients can take, for `discovery = "auto"`.
+//! Known limits of clients' tools, for `discovery = "auto"`.
 //!
-//! Their makers say so; none of it was measured. An operator adds to it by `[search] clients`.
+//! Their vendors publish them; none was measured. An operator adds to them by `[search] clients`.
 
 use crate::config::ToolAppetite;
 
-/// How many tools a client can take, by the name and version in its `clientInfo`; `None` if it is not
-/// known.
+/// Returns the number of tools that a client supports, by the name and version in its `clientInfo`;
+/// `None` if it is unknown.
 pub(super) fn known_appetite(name: &str, version: &str) -> Option<ToolAppetite> {
     let name = name.to_ascii_lowercase();
     let known = KNOWN.iter().find(|known| {
@@ -18,16 +18,16 @@ pub(super) fn known_appetite(name: &str, version: &str) -> Option<ToolAppetite> 
     known.map(|known| known.appetite)
 }
 
-/// A client that is known.
+/// A known client.
 struct KnownClient {
-    /// Its name in lower case; one that ends with `*` begins so.
+    /// Its name in lower case; a trailing `*` makes it a prefix.
     name: &'static str,
-    /// The first version of which this is true.
+    /// The first version with this limit.
     since: Option<(u32, u32)>,
     appetite: ToolAppetite,
 }
 
-/// The first row that fits counts.
+/// The first match counts.
 const KNOWN: &[KnownClient] = &[
     KnownClient { name: "claude-code", since: Some((2, 1)), appetite: ToolAppetite::All },
     KnownClient { name: "cursor*", since: None, appetite: ToolAppetite::AtMost(40) },
@@ -35,7 +35,7 @@ const KNOWN: &[KnownClient] = &[
     KnownClient { name: "visual studio code*", since: None, appetite: ToolAppetite::AtMost(128) },
 ];
 
-/// The first two numbers of a version; 0 for what cannot be read.
+/// Parses the first two numbers of a version; 0 for invalid ones.
 fn read_version(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

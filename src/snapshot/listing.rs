@@ -1,4 +1,4 @@
-//! The results of list requests, prepared once for each era.
+//! Results of list requests, prepared once for each era.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -16,8 +16,8 @@ pub struct PreparedListing {
 }
 
 impl PreparedListing {
-    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`; the
-    /// list is not fresh for longer, nor for more principals, than `most`.
+    /// Prepares the whole list. `info` is the gateway's raw `serverInfo`. `most` bounds the list's
+    /// freshness and cache scope.
     pub fn prepare(kind: Kind, list: &CatalogList, most: Freshness, info: &[u8]) -> Self {
         let tail = tail(list.freshness().stricter(most), info);
         let items = list.bytes();
@@ -26,7 +26,7 @@ impl PreparedListing {
         Self { kind, modern, legacy, tail }
     }
 
-    /// The whole list.
+    /// Returns the whole list.
     pub fn whole(&self, era: Era) -> &Bytes {
         match era {
             Era::Modern => &self.modern,
@@ -34,7 +34,7 @@ impl PreparedListing {
         }
     }
 
-    /// One page of the list.
+    /// Returns one page of the list.
     pub fn page(&self, era: Era, items: &[u8], next: Option<&str>) -> Bytes {
         match era {
             Era::Modern => modern(self.kind, items, next, &self.tail),

@@ -1,14 +1,12 @@
 //! Everything compiled from one configuration and one set of server lists.
 //!
-//! A call loads the snapshot once and uses it to its end, so that no call sees
-//! half of a reload. A snapshot is immutable; [`Snapshots`] publishes the next one.
-//! State that survives a reload (server processes, connections, rate buckets) is
-//! shared between snapshots and not owned by them.
+//! A call loads the snapshot once and uses it to its end, so that no call sees half of a reload. A
+//! snapshot is immutable; [`Snapshots`] publishes the next one. State that survives a reload
+//! (server processes, connections, rate buckets) is shared between snapshots and not owned by them.
 //!
-//! Clients see different parts of the catalog: a [`View`] is the catalog for one
-//! [`ViewKey`]. The view of a client without a profile is compiled with the
-//! snapshot, the others when they are first needed. Who may call is decided in
-//! `identity`, whether a call may be sent in `policy`.
+//! Clients see different parts of the catalog: a [`View`] is the catalog for one [`ViewKey`]. The
+//! view of a client without a profile is compiled with the snapshot, the others when they are first
+//! needed. `identity` authenticates callers, and `policy` admits calls.
 
 mod counts;
 mod departed_tools;
@@ -56,7 +54,7 @@ use view_cache::{ServerLists, ViewBuilder, ViewCache};
 pub struct Snapshot {
     /// The configuration that the snapshot was compiled from.
     pub config: Arc<Config>,
-    /// Who may call.
+    /// Authenticates callers.
     pub identity: Arc<Identity>,
     /// The view of all servers' lists, without a profile.
     pub plain: Arc<View>,
@@ -69,7 +67,7 @@ pub struct Snapshot {
     counts: PrincipalCounts,
     /// The limits and checks that calls pass.
     pub policy: Policy,
-    /// Which definitions clients see.
+    /// Decides which definitions clients see.
     pub screen: Arc<DefinitionScreen>,
     /// All servers, by name.
     servers: Named<ServerName, SnapshotServer>,
@@ -77,9 +75,9 @@ pub struct Snapshot {
     pub generation: u64,
     /// Makes vectors for search by meaning; `None` if search goes by words alone.
     pub embedder: Option<Arc<Embedder>>,
-    /// Whether a profile has meta-tools.
+    /// True if a profile has meta-tools.
     has_meta_tools: bool,
-    /// The version of those lists that depend on client abilities.
+    /// The version of lists that depend on client abilities.
     lists_version: u64,
 }
 
@@ -88,12 +86,12 @@ pub struct Snapshot {
 pub struct SnapshotServer {
     /// The running server.
     pub server: Arc<upstream::Server>,
-    /// The server's part of this snapshot's configuration: newer than the one
-    /// that it was started with, if a change needed no restart.
+    /// The server's part of this snapshot's configuration: newer than the one that it was started
+    /// with, if a change required no restart.
     pub config: Arc<config::ServerConfig>,
     /// Its metric handles.
     pub metrics: Arc<ServerMetrics>,
-    /// The metric handles of the methods that are sent to it.
+    /// Metric handles of the methods that are sent to it.
     pub operations: Arc<Operations>,
     /// Keeps the server alive for calls that have been routed to it but not
     /// sent yet, even if a later snapshot no longer contains it.
@@ -113,8 +111,8 @@ pub struct ToolRoute<'a> {
 }
 
 impl ToolRoute<'_> {
-    /// The tool as rules know it, with what they say of it for those who see this view; `None` if there
-    /// are no rules.
+    /// Returns the tool in the form that rules use, with their decisions for the clients of this
+    /// view; `None` if there are no rules.
     pub fn requested(&self, view: &View) -> Option<Arc<RequestedElement>> {
         let rights = view.rights.as_ref()?;
         Some(Arc::clone(self.viewed.requested(rights, self.entry)))
@@ -122,9 +120,9 @@ impl ToolRoute<'_> {
 }
 
 impl Snapshot {
-    /// The view for this key: built when first requested, and cached within
-    /// bounds for as long as the snapshot. A view that no configuration has, but
-    /// a client's query or abilities, is charged to the client of `context`.
+    /// Returns the view for this key: built when first requested, and cached within limits for as
+    /// long as the snapshot. A view that follows from a client's query or abilities, not from the
+    /// configuration alone, is charged to the client of `context`.
     pub fn view(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         match self.policy.rights_of(context) {
             None => self.view_of(key, context),
@@ -132,23 +130,25 @@ impl Snapshot {
         }
     }
 
-    /// The key with the rights of a caller: all that its lists depend on.
+    /// Completes the key with the rights of a caller, so that it has everything that its lists
+    /// depend on.
     pub fn key_with_rights(&self, key: &ViewKey, context: &Context) -> ViewKey {
         ViewKey { rights: self.policy.rights_of(context), ..key.clone() }
     }
 
-    /// Whether a profile has meta-tools.
+    /// Returns true if a profile has meta-tools.
     #[inline]
     pub fn has_meta_tools(&self) -> bool {
         self.has_meta_tools
     }
 
-    /// The view that a client would have without rules: to name the rule that hides something.
+    /// Returns the view that a client would have without rules, to identify the rule that hides an
+    /// element.
     pub fn view_without_rules(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         self.view_of(&ViewKey { rights: None, ..key.clone() }, context)
     }
 
-    /// The view for this key, with the rights in it.
+    /// Returns the view for this key, with the rights in it.
     fn view_of(&self, key: &ViewKey, context: &Context) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let narrowing = key.endpoint.narrowing.as_deref();
@@ -160,7 +160,7 @@ impl Snapshot {
         }
         // Lists for certain clients change within a snapshot.
         let of_servers = self.servers().map(|member| member.server.lists_version());
-        // Who has logged out of an account has no longer its lists.
+        // After a logout, the lists for the account are no longer valid.
         let of_accounts = key.account.iter().map(|_| self.grants.version());
         let version = of_servers.chain(of_accounts).sum();
         self.views.find((key, version), Some(context), |maker| match self.lists_for(key) {
@@ -176,7 +176,7 @@ impl Snapshot {
         })
     }
 
-    /// The view for a key that only the configuration determines, with the lists that are for all
+    /// Returns the view for a key that the configuration alone determines, with the lists for all
     /// clients.
     fn configured_view(&self, key: &ViewKey) -> Arc<View> {
         if key.endpoint.profile.is_none() {
@@ -185,7 +185,7 @@ impl Snapshot {
         self.views.find((key, 0), None, |maker| self.build_plain(maker, key))
     }
 
-    /// Builds the view of the lists that are for all clients.
+    /// Builds a view from the lists for all clients.
     fn build_plain(&self, maker: &ViewBuilder, key: &ViewKey) -> Arc<View> {
         let profile = self.profile(key.endpoint.profile());
         let of = (profile, key.endpoint.narrowing.as_deref(), key.rights.as_ref());
@@ -193,8 +193,8 @@ impl Snapshot {
         Arc::new(maker.build_view(&self.config, of, lists, CacheScope::Public).0)
     }
 
-    /// The lists that servers have for clients with this key; `None` if they are
-    /// the same as for all clients.
+    /// Returns the lists that servers have for clients with this key; `None` if they are the same
+    /// as for all clients.
     fn lists_for(&self, key: &ViewKey) -> Option<ServerLists> {
         let plain = &self.plain.lists;
         let era = key.era.unwrap_or(Era::Modern);
@@ -214,13 +214,13 @@ impl Snapshot {
         Some(lists)
     }
 
-    /// The metric handles of a principal and of the endpoint that it uses.
+    /// Returns the metric handles of a principal and of its endpoint.
     pub fn counts(&self, who: &Principal, at: &Endpoint) -> [Option<Arc<CallMetrics>>; 2] {
         [self.counts.client(who).cloned(), self.counts.profile(at.profile()).cloned()]
     }
 
-    /// The route of a public tool name in a view; `None` if its catalog has no
-    /// such tool: the same for unknown tools and for hidden ones.
+    /// Returns the route of a public tool name in a view; `None` if its catalog has no such tool:
+    /// the same for unknown tools and for hidden ones.
     pub fn find_tool<'a>(&'a self, view: &'a View, public: &str) -> Option<ToolRoute<'a>> {
         let entry = view.catalog.find_tool(public)?;
         let member = self.servers.get(&entry.server)?;
@@ -228,12 +228,12 @@ impl Snapshot {
         Some(ToolRoute { entry, member, metrics: &viewed.metrics, viewed })
     }
 
-    /// Whether a server has never listed.
+    /// Returns true if a server has never listed.
     pub fn lacks_lists(&self) -> bool {
         self.plain.lists.len() < self.servers.len()
     }
 
-    /// Whether a server has a newer list.
+    /// Returns true if a server has a newer list.
     pub fn is_outdated(&self) -> bool {
         self.servers.iter().any(|(name, member)| {
             let known = self.plain.list(name).map(Arc::as_ptr);
@@ -241,18 +241,18 @@ impl Snapshot {
         })
     }
 
-    /// The servers that a view may show, in the order of the configuration file.
+    /// Returns the servers that a view may show, in the order of the configuration file.
     pub fn servers_of<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a SnapshotServer> {
         self.servers().filter(|member| view.scope().admits_server(&member.config.name))
     }
 
-    /// Whether a view of this key showed a tool to this caller until a moment ago.
+    /// Returns true if a view of this key showed a tool to this caller until a moment ago.
     pub fn showed_tool(&self, key: &ViewKey, context: &Context, public: &str) -> bool {
         let key = self.key_with_rights(key, context);
         self.departed.has(&key, &context.principal, public, clock::now())
     }
 
-    /// All views that were built, by their keys.
+    /// Returns all views that were built, by their keys.
     fn built_views(&self) -> Vec<(ViewKey, Arc<View>)> {
         let mut built = self.views.all();
         if self.profile(ProfileName::DEFAULT).is_none() {
@@ -261,12 +261,12 @@ impl Snapshot {
         built
     }
 
-    /// All servers, in the order of the configuration file.
+    /// Returns all servers, in the order of the configuration file.
     pub fn servers(&self) -> impl Iterator<Item = &SnapshotServer> {
         self.config.servers.iter().filter_map(|server| self.servers.get(&server.name))
     }
 
-    /// One server.
+    /// Returns one server.
     pub fn server(&self, name: &ServerName) -> Option<&SnapshotServer> {
         self.servers.get(name)
     }

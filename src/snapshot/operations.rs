@@ -1,4 +1,4 @@
-//! The metric handles of operations, by method.
+//! Metric handles of operations, by method.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Operations {
         }
     }
 
-    /// The handle of a method.
+    /// Returns the handle of a method.
     pub fn of(&self, method: &Method) -> &Arc<Operation> {
         let [get, update, cancel, result] = &self.tasks;
         match method {

@@ -38,7 +38,7 @@ pub struct StartUp {
     pub info: Bytes,
     /// The accepted definitions of servers.
     pub definitions: DefinitionGuard,
-    /// What has been used of daily quotas.
+    /// Counts of daily quotas.
     pub quotas: Arc<QuotaLedger>,
 }
 
@@ -56,8 +56,7 @@ pub struct Snapshots {
     making: Mutex<Warned>,
     /// Serializes the application of configurations.
     loading: Mutex<()>,
-    /// Counts the changes of what clients see: each client compares its own
-    /// lists.
+    /// Counts the changes of clients' lists: each client compares its own lists.
     changes: watch::Sender<u64>,
     loaded_at: watch::Sender<SystemTime>,
     changed_at: watch::Sender<SystemTime>,
@@ -123,22 +122,22 @@ impl Snapshots {
         })
     }
 
-    /// The current snapshot.
+    /// Returns the current snapshot.
     pub fn load(&self) -> Guard<Arc<Snapshot>> {
         self.current.load()
     }
 
-    /// The current snapshot, to be held across an await.
+    /// Returns the current snapshot, to be held across an await.
     pub fn load_full(&self) -> Arc<Snapshot> {
         self.current.load_full()
     }
 
-    /// Records what a client declares, before anything is done for it.
+    /// Records a client's declared capabilities before serving it.
     pub fn meet_client(&self, abilities: &Abilities) {
         self.surroundings.meet_client(abilities);
     }
 
-    /// What has been used of daily quotas.
+    /// Returns the counts of daily quotas.
     pub fn quotas(&self) -> &Arc<QuotaLedger> {
         self.registry.quotas()
     }
@@ -153,12 +152,12 @@ impl Snapshots {
         self.loaded_at.subscribe()
     }
 
-    /// When the running configuration was loaded.
+    /// Returns the time when the running configuration was loaded.
     pub fn loaded_at(&self) -> SystemTime {
         *self.loaded_at.borrow()
     }
 
-    /// When the lists that clients see last changed.
+    /// Returns the time of the last change of clients' lists.
     pub fn changed_at(&self) -> SystemTime {
         *self.changed_at.borrow()
     }
@@ -179,37 +178,37 @@ impl Snapshots {
         }
     }
 
-    /// Has the stored baselines read again: an operator may have approved definitions.
+    /// Triggers a new read of the stored baselines: an operator may have approved definitions.
     pub fn read_approvals(&self) {
         self.approved.notify_one();
     }
 
-    /// The accepted definitions of servers.
+    /// Returns the accepted definitions of servers.
     pub fn definitions(&self) -> &DefinitionGuard {
         &self.definitions
     }
 
-    /// The grants at servers with OAuth.
+    /// Returns the grants at servers with OAuth.
     pub fn grants(&self) -> &Arc<GrantBook> {
         &self.surroundings.grants
     }
 
-    /// What ends child processes if this one is killed.
+    /// Returns the guardian, which ends child processes if this process is killed.
     pub fn guardian(&self) -> &Guardian {
         &self.surroundings.guardian
     }
 
-    /// Where lifecycle events are sent.
+    /// Returns the sender of lifecycle events.
     pub fn events(&self) -> &EventSender {
         &self.surroundings.events
     }
 
-    /// The subscriptions of clients at all servers.
+    /// Returns the subscriptions of clients at all servers.
     pub fn hub(&self) -> &SubscriptionHub {
         &self.surroundings.hub
     }
 
-    /// Whether a server has other lists for Legacy clients than for Modern ones.
+    /// Returns true if a server has other lists for Legacy clients than for Modern ones.
     pub fn has_lists_by_era(&self) -> bool {
         self.surroundings.has_lists_by_era()
     }
@@ -265,7 +264,7 @@ impl Snapshots {
     pub async fn settle(&self) {
         let snapshot = self.load_full();
         let servers: Vec<_> = snapshot.servers().map(|member| Arc::clone(&member.server)).collect();
-        // A snapshot keeps servers that are removed meanwhile from being stopped.
+        // Holding the snapshot would keep servers that are removed meanwhile from being stopped.
         drop(snapshot);
         settle_all(servers.iter()).await;
     }
@@ -279,9 +278,9 @@ impl Snapshots {
         self.surroundings.alive.wait().await;
     }
 
-    /// Waits until every replacement is ready or has failed, or takes too long. A failed one
-    /// replaces its predecessor all the same, because the configuration says
-    /// so, with the predecessor's list until it has its own.
+    /// Waits until every replacement is ready, has failed or has timed out. A failed one replaces
+    /// its predecessor all the same, because it is configured so, with the predecessor's list until
+    /// it has its own.
     async fn take_over(
         &self,
         before: &Snapshot,
@@ -331,8 +330,8 @@ impl Snapshots {
         }
         let next = Arc::new(next);
         follow_embedder(&next, &self.surroundings);
-        // A receiver of the event may list at once, and must find the new lists: the event is made
-        // from the snapshot that was replaced, so that it cannot come first.
+        // A receiver of the event may list at once, and must find the new lists: the event is built
+        // from the replaced snapshot, so it cannot precede the swap.
         let replaced = self.current.swap(Arc::clone(&next));
         if changed || for_some {
             send_list_changed(self.events(), &replaced, &next);
@@ -346,7 +345,7 @@ impl Snapshots {
     }
 }
 
-/// Has the vectors fetched that a snapshot's searches want from a service.
+/// Starts to fetch the vectors that a snapshot's searches need from a service.
 fn follow_embedder(snapshot: &Arc<Snapshot>, surroundings: &ServerContext) {
     let Some(embedder) = snapshot.embedder.as_ref().filter(|embedder| embedder.asks_service())
     else {
@@ -359,7 +358,7 @@ fn follow_embedder(snapshot: &Arc<Snapshot>, surroundings: &ServerContext) {
     }
 }
 
-/// Logs and counts what was found in the definitions of servers.
+/// Logs and counts the findings in the definitions of servers.
 fn report_definitions(surroundings: &ServerContext, news: &[DefinitionNews]) {
     for DefinitionNews { server, found } in news {
         let told = found.iter().take(MOST_DEFINITIONS_LOGGED).map(|one| {
@@ -377,7 +376,7 @@ fn report_definitions(surroundings: &ServerContext, news: &[DefinitionNews]) {
     }
 }
 
-/// Waits for all of these servers at once, so that each may take its time and no more.
+/// Waits for all of these servers concurrently, each with its own time limit.
 async fn settle_all(servers: impl Iterator<Item = &Arc<upstream::Server>>) {
     let mut settling = JoinSet::new();
     for server in servers {
@@ -387,7 +386,7 @@ async fn settle_all(servers: impl Iterator<Item = &Arc<upstream::Server>>) {
     while settling.join_next().await.is_some() {}
 }
 
-/// Tells which lists changed, and of which servers.
+/// Sends an event with the changed lists and their servers.
 fn send_list_changed(events: &EventSender, before: &Snapshot, next: &Snapshot) {
     if !events.wants(EventType::ListChanged) {
         return;
@@ -409,7 +408,7 @@ fn send_list_changed(events: &EventSender, before: &Snapshot, next: &Snapshot) {
     events.send(&LifecycleEvent::ListChanged { lists: &lists, servers: &servers });
 }
 
-/// The most definitions of a server that one line of the log names.
+/// Limit of a server's definitions in one line of the log.
 const MOST_DEFINITIONS_LOGGED: usize = 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What lists of tools take up in a model's context: tokens, by estimate.
+//! Estimated tokens of tool lists in a model's context.
 //!
 //! Counting needs a vocabulary that takes some tenths of a second to load. So nothing is counted
-//! before somebody asks, or a profile has a budget; what was counted is kept by content, across
+//! until a report is requested, or a profile has a budget. Counts are kept by content, across
 //! snapshots.
 
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ pub struct ToolTokens {
 }
 
 impl ToolTokens {
-    /// Whether a server has the tool.
+    /// Returns true if a server has the tool.
     pub fn is_of(&self, server: &ServerName) -> bool {
         self.origin.as_ref().is_some_and(|(name, _)| name == server)
     }
@@ -55,7 +55,7 @@ impl ToolTokens {
 pub struct ServerTokens {
     /// The server.
     pub name: ServerName,
-    /// How many tools it has.
+    /// Number of its tools.
     pub tools: usize,
     /// The tokens.
     pub tokens: usize,
@@ -66,37 +66,37 @@ pub struct ServerTokens {
 pub struct ProfileTokens {
     /// The profile.
     pub name: ProfileName,
-    /// How clients come to its tools.
+    /// Discovery of its tools.
     pub discovery: DiscoveryChoice,
-    /// How many tools it has, without the meta-tools.
+    /// Number of its tools, without the meta-tools.
     pub tools: usize,
     /// The tokens of their whole definitions.
     pub all_tokens: usize,
-    /// What a client lists of which nothing is known: names, and tokens.
+    /// Tools in the list for a client with unknown capabilities: names, and tokens.
     pub listed: Vec<(String, usize)>,
-    /// The most tokens that these may take up; `None` without a budget.
+    /// Limit of the tokens of these; `None` without a budget.
     pub budget: Option<usize>,
 }
 
 impl TokenReport {
-    /// A server's tokens.
+    /// Returns a server's tokens.
     pub fn of_server(&self, name: &ServerName) -> Option<&ServerTokens> {
         self.servers.iter().find(|server| server.name == *name)
     }
 }
 
 impl ProfileTokens {
-    /// The tokens of what clients list.
+    /// Returns the tokens of the listed tools.
     pub fn listed_tokens(&self) -> usize {
         self.listed.iter().map(|(_, tokens)| tokens).sum()
     }
 
-    /// Whether that takes up more than it may.
+    /// Returns true if these exceed the budget.
     pub fn is_over_budget(&self) -> bool {
         self.budget.is_some_and(|budget| self.listed_tokens() > budget)
     }
 
-    /// The listed tools that take up most, the dearest first.
+    /// Returns the listed tools with the most tokens, in descending order.
     pub fn dearest(&self, most: usize) -> Vec<&(String, usize)> {
         let mut all: Vec<_> = self.listed.iter().collect();
         all.sort_by_key(|(_, tokens)| std::cmp::Reverse(*tokens));
@@ -105,7 +105,7 @@ impl ProfileTokens {
     }
 }
 
-/// The counts of definitions, by content, and the newest report.
+/// Token counts of definitions, by content, and the newest report.
 #[derive(Default)]
 pub(super) struct TokenLedger {
     counts: Mutex<HashMap<u64, usize>>,
@@ -114,13 +114,14 @@ pub(super) struct TokenLedger {
 }
 
 impl TokenLedger {
-    /// The tokens of each element of a list. Takes a second for thousands that were never counted.
+    /// Counts the tokens of each element of a list. Takes a second for thousands that were never
+    /// counted.
     fn count_elements(&self, list: &CatalogList) -> Vec<usize> {
         let mut counter = None;
         list.items().map(|raw| self.count(&raw, &mut counter)).collect()
     }
 
-    /// The tokens of a list.
+    /// Counts the tokens of a list.
     pub(super) fn count_list(&self, list: &CatalogList) -> usize {
         self.count_elements(list).iter().sum()
     }
@@ -142,13 +143,13 @@ impl TokenLedger {
 }
 
 impl Snapshot {
-    /// The report that was made last; `None` before the first.
+    /// Returns the last report; `None` before the first.
     pub fn newest_token_report(&self) -> Option<Arc<TokenReport>> {
         self.token_ledger().newest.load_full()
     }
 
-    /// Counts the tokens of all tools, records them as metrics, and makes the report. Blocks for up
-    /// to some seconds if most were never counted.
+    /// Counts the tokens of all tools, records them as metrics, and builds the report. Blocks for
+    /// up to some seconds if most were never counted.
     pub fn report_tokens(&self) -> Arc<TokenReport> {
         let tools = self.tool_tokens();
         let servers = self.servers().map(|member| {
@@ -196,7 +197,7 @@ impl Snapshot {
             tools: all.len(),
             all_tokens: self.token_ledger().count_list(all),
             listed: listed.items().map(|raw| name_of(&raw)).zip(counts).collect(),
-            // That of a profile for code bounds what is declared.
+            // With code, the budget limits the declared functions instead.
             budget: profile
                 .filter(|profile| profile.discovery != DiscoveryChoice::Code)
                 .and_then(|profile| profile.budget),
@@ -208,14 +209,14 @@ impl Snapshot {
         profile_tokens
     }
 
-    /// The definitions of what a client of a profile lists of which nothing is known.
+    /// Returns the tools in a profile's list for a client with unknown capabilities.
     pub fn usual_tools(&self, profile: &ProfileName) -> Vec<Bytes> {
         let view = self.profile_view(profile);
         view.count_tokens(self.token_ledger());
         view.usual_list().items().collect()
     }
 
-    /// The view of a profile, as far as the configuration determines it.
+    /// Returns the view of a profile, as far as the configuration determines it.
     pub(super) fn profile_view(&self, name: &ProfileName) -> Arc<View> {
         let profile = self.profile(name.as_str()).map(|_| name.clone());
         let endpoint = Endpoint { profile, narrowing: None };
@@ -226,7 +227,7 @@ impl Snapshot {
         self.views.token_ledger()
     }
 
-    /// Counts what matters for the list that clients of a view get.
+    /// Counts the tokens that decide about the list of a view's clients.
     pub fn count_tokens_of(&self, view: &View) {
         view.count_tokens(self.token_ledger());
     }
@@ -244,5 +245,5 @@ impl fmt::Debug for TokenLedger {
     }
 }
 
-/// The most definitions whose counts are kept.
+/// Limit of the definitions with kept counts.
 const MOST_COUNTS: usize = 100_000;

@@ -21,12 +21,12 @@ pub struct ViewKey {
     pub endpoint: Endpoint,
     /// The client's abilities, if it has any.
     pub abilities: Option<Abilities>,
-    /// The era of a Legacy client, where servers have other lists for Legacy
-    /// clients than for Modern ones.
+    /// The era of a Legacy client, if servers have other lists for Legacy clients than for Modern
+    /// ones.
     pub era: Option<Era>,
-    /// The client, where servers may have other lists for its own account.
+    /// The client, if servers may have other lists for its own account.
     pub account: Option<Principal>,
-    /// What the client may see, which a snapshot fills in; `None` if there are no rules.
+    /// The client's rights, which a snapshot fills in; `None` if there are no rules.
     pub rights: Option<CallerRights>,
 }
 
@@ -40,29 +40,29 @@ pub struct View {
     /// The servers' lists that the view was built from; servers that have never
     /// listed are missing.
     pub(super) lists: Named<ServerName, Arc<ServerList>>,
-    /// The raw `serverInfo` that results of a server have instead of their own, where it is not the
-    /// server's choice.
+    /// The raw `serverInfo` that replaces the one in a server's results, where the server's own is
+    /// not used.
     pub(super) infos: HashMap<ServerName, Bytes>,
-    /// How clients come to the tools; `None` if all are listed.
+    /// Discovery of the tools; `None` if all are listed.
     pub discovery: Option<Discovery>,
-    /// Whether a large result that a client has already is answered with a reference.
+    /// True if a large result that a client already has is answered with a reference.
     pub refers_to_repeats: bool,
-    /// What calls of the tools need besides the catalog.
+    /// Data for calls of the tools besides the catalog.
     pub(super) tools: Named<PublicName, ViewedTool>,
-    /// The rights of those who see the view; `None` if there are no rules.
+    /// The rights of the view's clients; `None` if there are no rules.
     pub(super) rights: Option<CallerRights>,
     /// The selection that the view shows.
     pub(super) scope: Scope,
-    /// Who may cache what the view shows.
+    /// Cache scope of the view's lists.
     pub(super) audience: CacheScope,
 }
 
-/// What calls of a tool need besides the catalog.
+/// Data for calls of a tool besides the catalog.
 #[derive(Debug)]
 pub(super) struct ViewedTool {
     /// Its metric handles.
     pub(super) metrics: Arc<ToolMetrics>,
-    /// The tool as rules know it, from its first call on.
+    /// The tool in the form that rules use, from its first call on.
     requested: OnceLock<Arc<RequestedElement>>,
 }
 
@@ -71,7 +71,7 @@ impl ViewedTool {
         Self { metrics, requested: OnceLock::new() }
     }
 
-    /// The tool as rules know it, with what they say of it.
+    /// Returns the tool in the form that rules use, with their decisions about it.
     pub(super) fn requested(
         &self,
         rights: &CallerRights,
@@ -81,8 +81,8 @@ impl ViewedTool {
     }
 }
 
-/// The digests of a view's lists, grouped as list-changed notifications are:
-/// resources and their templates together.
+/// Digests of a view's lists, grouped like list-changed notifications: resources and their
+/// templates together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digests {
     /// The tools.
@@ -94,28 +94,28 @@ pub struct Digests {
 }
 
 impl View {
-    /// The list of a server, as this view was built from it.
+    /// Returns the list of a server that this view was built from.
     pub fn list(&self, server: &ServerName) -> Option<&Arc<ServerList>> {
         self.lists.get(server)
     }
 
-    /// The raw `serverInfo` that results of a server have instead of their own; `None` if they may have
-    /// any.
+    /// Returns the raw `serverInfo` that replaces the one in a server's results; `None` if results
+    /// may have any.
     pub fn info_instead(&self, server: &ServerName) -> Option<&Bytes> {
         if self.infos.is_empty() { None } else { self.infos.get(server) }
     }
 
-    /// Who may cache what the view shows, as far as the gateway decides it.
+    /// Returns the cache scope of the view's lists, as far as the gateway decides it.
     pub fn audience(&self) -> CacheScope {
         self.audience
     }
 
-    /// The selection that the view shows.
+    /// Returns the selection that the view shows.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The digests of the view's lists.
+    /// Returns the digests of the view's lists.
     pub fn digests(&self) -> Digests {
         let of = |kind| *self.catalog.list(kind).digest();
         Digests {

@@ -25,7 +25,7 @@ use super::{PreparedListing, View, ViewKey};
 /// The last known list of each server that has listed.
 pub(super) type ServerLists = Named<ServerName, Arc<ServerList>>;
 
-/// What limits a view: a profile, the query of a URL, and the rights of its clients.
+/// Limits of a view: a profile, the query of a URL, and the rights of its clients.
 pub(super) type ViewLimits<'a> =
     (Option<&'a ProfileConfig>, Option<&'a str>, Option<&'a CallerRights>);
 
@@ -42,9 +42,9 @@ pub(super) struct ViewBuilder {
 }
 
 impl ViewBuilder {
-    /// Builds the view of these lists that a profile shows, narrowed by a
-    /// query and by the rights of its clients; without any, the view of everything. `audience` is who gets
-    /// these lists; where clients authenticate, nobody else gets any.
+    /// Builds the view of these lists for a profile, narrowed by a query and by the rights of its
+    /// clients; without any, the view of everything. `audience` is the cache scope of these lists.
+    /// It becomes private if clients authenticate or have rights.
     pub(super) fn build_view(
         &self,
         config: &Config,
@@ -53,8 +53,8 @@ impl ViewBuilder {
         audience: CacheScope,
     ) -> (View, Vec<MergeWarning>) {
         let inner = profile.map(Selection::from_profile).unwrap_or_default();
-        // Names and URIs are settled among the profile's own servers. A client
-        // that narrows the profile sees fewer of the same names.
+        // Names and URIs are resolved among the profile's own servers. A client that narrows the
+        // profile sees a subset of the same names.
         let lists: ServerLists = lists
             .iter()
             .filter(|(name, _)| inner.admits_server(name))
@@ -115,14 +115,14 @@ impl ViewBuilder {
     }
 }
 
-/// The cached views of one snapshot, within bounds.
+/// The cached views of one snapshot, within limits.
 ///
-/// A view that only the configuration determines has no holder. The others are charged to the
+/// A view that the configuration alone determines has no holder. The others are charged to the
 /// client that first requested them, because clients can make up any number of queries and
-/// abilities: a client's views make room for its next ones before those of others do.
+/// abilities: a client's new views evict its own views before those of others.
 pub(super) struct ViewCache {
     maker: ViewBuilder,
-    /// The most views of one holder.
+    /// Limit of the views of one holder.
     each: usize,
     made: Mutex<CachedViews>,
 }
@@ -152,8 +152,8 @@ impl ViewCache {
         Self { maker, each, made: Mutex::default() }
     }
 
-    /// The view of a key, of this version or a newer one. Concurrent callers may build it twice.
-    /// Only a view that the configuration determines may have no `context`.
+    /// Returns the view of a key, of this version or a newer one. Concurrent callers may build it
+    /// twice. Only a view that the configuration determines may have no `context`.
     pub(super) fn find(
         &self,
         (key, version): (&ViewKey, u64),
@@ -175,7 +175,7 @@ impl ViewCache {
         &self.maker.tokens
     }
 
-    /// All views, by their keys.
+    /// Returns all views, by their keys.
     pub(super) fn all(&self) -> Vec<(ViewKey, Arc<View>)> {
         let made = self.made();
         made.views.iter().map(|(key, cached)| (key.clone(), Arc::clone(&cached.view))).collect()
@@ -201,7 +201,7 @@ impl CachedViews {
         holder: Option<Holder>,
         each: usize,
     ) {
-        // A view that is shared costs no memory of its own.
+        // A shared view costs no memory of its own.
         let shared = Arc::strong_count(view) > 1;
         let size = key_size(key) + if shared { LEAST } else { size(view) };
         let before = self.remove(key);
@@ -230,7 +230,7 @@ impl CachedViews {
         }
     }
 
-    /// Removes the least recently used of these views; false if there is none.
+    /// Removes the least recently used of these views. Returns false if there is none.
     fn remove_oldest(&mut self, of: impl Fn(&CachedView) -> bool) -> bool {
         let all = self.views.iter().filter(|(_, cached)| of(cached));
         let oldest = all.min_by_key(|(_, cached)| cached.used).map(|(key, _)| key.clone());
@@ -244,24 +244,23 @@ impl CachedViews {
     }
 }
 
-/// Whether only the configuration determines a view: not a query, nor what a client can do or may
-/// see.
+/// Returns true if the configuration alone determines a view: neither a query, nor a client's
+/// abilities, account or rights.
 pub(super) fn is_configured(key: &ViewKey) -> bool {
     let is_own = key.abilities.is_some() || key.account.is_some() || key.rights.is_some();
     key.endpoint.narrowing.is_none() && !is_own
 }
 
-/// The bytes that a client wrote into a key.
+/// Returns the bytes of a key that the client chose.
 fn key_size(key: &ViewKey) -> usize {
     let narrowing = key.endpoint.narrowing.as_ref().map_or(0, |query| query.len());
     narrowing + key.abilities.as_ref().map_or(0, |abilities| abilities.raw().len())
 }
 
-/// The approximate size of a view: its lists are stored twice, once for each
-/// era.
+/// Returns the approximate size of a view: its lists are stored twice, once for each era.
 fn size(view: &View) -> usize {
     let lists = Kind::ALL.map(|kind| 2 * view.catalog.list(kind).bytes().len());
-    // What is searched is about as large as what it is made of.
+    // A search index is about as large as its texts.
     let searched = if view.discovery.is_some() { 2 } else { 1 };
     lists.iter().sum::<usize>() * searched + LEAST
 }
@@ -272,7 +271,7 @@ impl fmt::Debug for ViewCache {
     }
 }
 
-/// A profile of a configuration.
+/// Returns a profile of a configuration.
 pub(super) fn profile<'a>(config: &'a Config, name: &str) -> Option<&'a ProfileConfig> {
     config.profiles.iter().find(|profile| profile.name.as_str() == name)
 }
@@ -314,13 +313,13 @@ fn rules(config: &Arc<config::ServerConfig>) -> ServerRules {
         .with_transforms(of_others)
 }
 
-/// The least size of a view.
+/// Minimum size of a view.
 const LEAST: usize = 4096;
-/// The most views that one snapshot keeps: under rules, two for each set of rights.
+/// Limit of the views that one snapshot keeps: under rules, two for each set of rights.
 const MOST: usize = 1024;
-/// How many of them one client may have, where clients can be distinguished.
+/// Limit of the views of one client, where clients can be distinguished.
 const MOST_EACH: usize = 32;
-/// The most bytes that they may hold; the newest view is kept in any case.
+/// Limit of their bytes; the newest view is always kept.
 const MOST_BYTES: usize = 128 << 20;
 
 #[cfg(test)]
@@ -358,7 +357,7 @@ mod tests {
             Self { views: ViewCache { each, ..ViewCache::new(maker, &config) }, config }
         }
 
-        /// Whether the view is made for a client at this address, not found.
+        /// Returns true if the view is built for a client at this address instead of found.
         fn makes(&self, key: &ViewKey, address: [u8; 4]) -> bool {
             let context = Context { address: IpAddr::from(address), ..call("t").context };
             let mut made = false;

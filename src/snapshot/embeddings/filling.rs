@@ -13,7 +13,7 @@ use crate::upstream::{EmbeddingFault, ServerContext};
 use super::vector_cache::TextDigest;
 use super::{Embedder, ServiceLine, VectorSource};
 
-/// Texts whose vectors are to be fetched, each once, the first ones first.
+/// Texts that wait for their vectors, each once, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct WantedTexts {
     queue: VecDeque<(TextDigest, String)>,
@@ -21,25 +21,25 @@ pub(super) struct WantedTexts {
 }
 
 impl WantedTexts {
-    /// Adds a text. Beyond [`MOST_WANTED`] it is left to a later search to want it again.
+    /// Adds a text. Beyond [`MOST_WANTED`] it is ignored; a later search adds it again.
     pub(super) fn want(&mut self, digest: TextDigest, text: impl FnOnce() -> String) {
         if self.known.len() < MOST_WANTED && self.known.insert(digest) {
             self.queue.push_back((digest, text()));
         }
     }
 
-    /// How many there are.
+    /// Returns the number of texts.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// The first ones. They stay known until [`WantedTexts::forget`].
+    /// Takes the first texts. They stay known until [`WantedTexts::forget`].
     fn take(&mut self, most: usize) -> Vec<(TextDigest, String)> {
         let count = most.min(self.queue.len());
         self.queue.drain(..count).collect()
     }
 
-    /// Puts those back whose vectors were not made.
+    /// Returns texts without a vector to the front of the queue.
     fn put_back(&mut self, texts: Vec<(TextDigest, String)>) {
         for text in texts.into_iter().rev() {
             self.queue.push_front(text);
@@ -54,7 +54,7 @@ impl WantedTexts {
 }
 
 impl Embedder {
-    /// Starts to fetch what is wanted, unless that was started before. Ends with the embedder.
+    /// Starts to fetch wanted vectors, unless already started. Ends with the embedder.
     pub(in crate::snapshot) fn follow(self: &Arc<Self>, context: &ServerContext) {
         let VectorSource::Service(line) = &self.source else { return };
         if line.is_followed.swap(true, Ordering::Relaxed) {
@@ -77,7 +77,7 @@ async fn fill(embedder: Weak<Embedder>) {
         let texts = line.wanted.lock().take(batch);
         let count = texts.len();
         if texts.is_empty() {
-            // A configuration that names another source drops the embedder: look from time to time.
+            // A configuration with another source drops the embedder: check from time to time.
             let _ = tokio::time::timeout(IDLE_LOOK, line.more.notified()).await;
             continue;
         }
@@ -103,7 +103,7 @@ impl Embedder {
         let asked = line.service.embed(&sent, self.config.batch_timeout).await;
         let vectors = match asked {
             Ok(vectors) => vectors,
-            // A service that has never made a vector refuses something else than the text.
+            // A service that has never returned a vector does not refuse because of the text.
             Err(fault) if fault.is_about_texts(1) && sent.len() == 1 && self.vectors.len() > 0 => {
                 tracing::warn!(%fault, "a definition has no vector: it is found by words alone");
                 vec![None]
@@ -126,10 +126,10 @@ impl Embedder {
     }
 }
 
-/// The most texts that wait for their vectors.
+/// Limit of the texts that wait for their vectors.
 const MOST_WANTED: usize = 100_000;
-/// The first and the longest wait after a failure.
+/// Limits of the waits after a failure.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_mins(1);
-/// How often an embedder that has nothing to do is looked at.
+/// Interval of checks of an idle embedder.
 const IDLE_LOOK: Duration = Duration::from_mins(1);

@@ -1,11 +1,11 @@
 //! Vectors of definitions and of queries, for search by meaning.
 //!
-//! An [`Embedder`] is made of `[search.embeddings]`, and outlives snapshots for as long as that stays the
-//! same. With a model, vectors are made where they are needed. With a service, a task fetches those of
-//! definitions in the background ([`filling`]), from the first search on that would have used them, and
-//! each search asks for the vector of its query. Until all vectors of a view are there, or while the
-//! service is down, search goes by words: an answer never depends on which tools happen to have a
-//! vector.
+//! An [`Embedder`] is created from `[search.embeddings]`, and outlives snapshots for as long as
+//! that stays the same. With a model, vectors are computed where they are needed. With a service, a
+//! task fetches those of definitions in the background ([`filling`]), beginning with the first
+//! search that could have used them, and each search requests the vector of its query. Until all
+//! vectors of a view are there, or while the service is down, search uses words: a result never
+//! depends on which tools happen to have a vector.
 
 mod filling;
 mod vector_cache;
@@ -42,42 +42,42 @@ enum VectorSource {
     Service(Box<ServiceLine>),
 }
 
-/// A service, and how it is doing.
+/// A service and its state.
 #[derive(Debug)]
 struct ServiceLine {
     service: EmbeddingService,
-    /// The texts whose vectors are to be fetched.
+    /// Texts that wait for their vectors.
     wanted: Mutex<WantedTexts>,
     /// Notified when there are more of them.
     more: Notify,
     is_followed: AtomicBool,
-    /// Why the last request failed; `None` if it did not.
+    /// The fault of the last request; `None` if it succeeded.
     fault: Mutex<Option<EmbeddingFault>>,
     pause: Mutex<QueryPause>,
-    /// One for each query that is asked about at the same time.
+    /// A permit for each concurrent query.
     queries: Semaphore,
 }
 
-/// The time in which a service that has failed is not asked about queries, so that searches do not wait
-/// for it.
+/// The time after a failure in which the service gets no queries, so that searches do not wait for
+/// it.
 #[derive(Debug)]
 struct QueryPause {
     backoff: Backoff,
     until: Option<Instant>,
 }
 
-/// What is known of the vectors.
+/// State of the vectors, for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedderReport {
-    /// Whether they come from a service.
+    /// True if they come from a service.
     pub is_service: bool,
-    /// How many dimensions they have; `None` before the first answer of a service.
+    /// Number of dimensions; `None` before the first answer of a service.
     pub dimensions: Option<usize>,
-    /// How many there are.
+    /// Number of vectors.
     pub vectors: usize,
-    /// How many definitions wait for theirs.
+    /// Number of definitions that wait for theirs.
     pub waiting: usize,
-    /// Why the last request to the service failed; `None` if it did not.
+    /// The fault of the last request to the service; `None` if it succeeded.
     pub fault: Option<EmbeddingFault>,
 }
 
@@ -86,7 +86,8 @@ pub struct EmbedderReport {
 pub(super) struct EmbedderCell(Mutex<Option<Arc<Embedder>>>);
 
 impl EmbedderCell {
-    /// The embedder of a configuration: the one in use if nothing that concerns it has changed.
+    /// Returns the embedder of a configuration: the one in use if its configuration has not
+    /// changed.
     pub(super) fn embedder(&self, config: Option<&EmbeddingsConfig>) -> Option<Arc<Embedder>> {
         let mut used = self.0.lock();
         let is_same = used.as_ref().map(|embedder| &embedder.config) == config;
@@ -117,13 +118,13 @@ impl Embedder {
         Some(Self { config: config.clone(), source, vectors: VectorCache::default() })
     }
 
-    /// Whether a query's vector is asked of a service.
+    /// Returns true if a service computes a query's vector.
     pub(super) fn asks_service(&self) -> bool {
         matches!(self.source, VectorSource::Service(_))
     }
 
-    /// The vectors of texts, in their order, each `None` if the text has none. `None` if a service has
-    /// yet to be asked for one of them. `text` tells a text by its place.
+    /// Returns the vectors of texts, in their order, each `None` if the text has none. `None` if a
+    /// service has not been asked for one of them yet. `text` returns a text by its index.
     pub(super) fn find_all(
         &self,
         digests: &[TextDigest],
@@ -159,12 +160,12 @@ impl Embedder {
         None
     }
 
-    /// Whether all of these texts have been asked about.
+    /// Returns true if the vectors of all these texts are known.
     pub(super) fn has_all(&self, digests: &[TextDigest]) -> bool {
         digests.iter().all(|digest| self.vectors.has(digest))
     }
 
-    /// The vector of a query, by the model; `None` if it has none, and with a service.
+    /// Returns the vector of a query, by the model; `None` if it has none, and with a service.
     pub(super) fn embed_here(&self, query: &str) -> Option<TextVector> {
         match &self.source {
             VectorSource::Model(model) => {
@@ -174,7 +175,8 @@ impl Embedder {
         }
     }
 
-    /// The vector of a query, by the service; `None` if there is none in time, and with a model.
+    /// Returns the vector of a query, by the service; `None` if it does not arrive in time, and
+    /// with a model.
     ///
     /// # Cancel safety
     /// Safe.
@@ -191,19 +193,19 @@ impl Embedder {
         None
     }
 
-    /// What the model reads of a definition whose text is `text`.
+    /// Returns the model's input for a definition with this text.
     fn definition_text(&self, text: &str) -> String {
         let prefix = self.config.definition_prefix.as_deref().unwrap_or_default();
         format!("{prefix}{text}")
     }
 
-    /// What the model reads of a query.
+    /// Returns the model's input for a query.
     fn query_text(&self, query: &str) -> String {
         let prefix = self.config.query_prefix.as_deref().unwrap_or_default();
         format!("{prefix}{}", embedded_question(query))
     }
 
-    /// How it is doing.
+    /// Returns its state.
     pub fn report(&self) -> EmbedderReport {
         let vectors = self.vectors.len();
         match &self.source {
@@ -253,9 +255,9 @@ impl QueryPause {
     }
 }
 
-/// How many queries a service is asked about at the same time; the others go by words alone.
+/// Limit of concurrent queries to a service; further searches use words alone.
 const MOST_QUERIES: usize = 32;
-/// How long a service that has failed is not asked about queries.
+/// Limits of the time without queries to a service that has failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_mins(1);
 

@@ -1,4 +1,4 @@
-//! Vectors of texts, kept by what the texts say.
+//! Cache of vectors, by the digests of their texts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::catalog::TextVector;
 use crate::crypto::sha256;
 
-/// SHA-256 of the text of a definition that its vector is made of.
+/// SHA-256 of the text of a definition, as used for its vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::snapshot) struct TextDigest([u8; 32]);
 
@@ -18,14 +18,14 @@ impl TextDigest {
     }
 }
 
-/// What came of a text: its vector, or `None` if it has none.
+/// The result for a text: its vector, or `None` if it has none.
 #[derive(Debug, PartialEq)]
 pub(super) struct KnownVector(pub(super) Option<Arc<TextVector>>);
 
-/// The vectors of one model, across snapshots. What a view uses stays for as long as the view; beyond
-/// that, [`MOST_BYTES`] of what was used last are kept, for the views that come.
+/// The vectors of one model, across snapshots. Vectors in use by a view stay for as long as the
+/// view. Beyond that, the [`MOST_BYTES`] that were most recently used are kept for later views.
 ///
-/// So what a view is told does not depend on how much is kept for others.
+/// So a view's vectors do not depend on the room that is left by others.
 #[derive(Debug, Default)]
 pub(super) struct VectorCache(Mutex<CachedVectors>);
 
@@ -36,7 +36,8 @@ struct CachedVectors {
     held: usize,
     /// Counts the uses of all vectors.
     uses: u64,
-    /// The size at which what nobody uses is looked for: more than [`MOST_BYTES`] if views use so much.
+    /// The size at which unused vectors are removed: more than [`MOST_BYTES`] if views use that
+    /// much.
     sweep_at: usize,
 }
 
@@ -49,7 +50,7 @@ struct CachedVector {
 }
 
 impl VectorCache {
-    /// What came of a text; `None` if its vector was not made yet.
+    /// Returns the result for a text; `None` if its vector was not computed yet.
     pub(super) fn find(&self, text: &TextDigest) -> Option<KnownVector> {
         let mut cached = self.0.lock();
         cached.uses += 1;
@@ -59,7 +60,7 @@ impl VectorCache {
         Some(KnownVector(found.vector.clone()))
     }
 
-    /// Whether the vector of a text was made.
+    /// Returns true if the result for a text is known.
     pub(super) fn has(&self, text: &TextDigest) -> bool {
         self.0.lock().vectors.contains_key(text)
     }
@@ -69,7 +70,7 @@ impl VectorCache {
         self.0.lock().keep(text, vector, MOST_BYTES);
     }
 
-    /// How many vectors there are.
+    /// Returns the number of vectors.
     pub(super) fn len(&self) -> usize {
         self.0.lock().vectors.values().filter(|cached| cached.vector.is_some()).count()
     }
@@ -88,7 +89,8 @@ impl CachedVectors {
         }
     }
 
-    /// Removes what no view uses, the least recently used first, until there is room for more.
+    /// Removes vectors that no view uses, the least recently used first, until there is room for
+    /// more.
     fn sweep(&mut self, most: usize) {
         let mut unused: Vec<_> = self
             .vectors
@@ -121,7 +123,7 @@ impl CachedVector {
     }
 }
 
-/// How much is kept of what no view uses, in bytes.
+/// Limit of the bytes of vectors that no view uses.
 const MOST_BYTES: usize = 32 << 20;
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn compare_client(
     }
 }
 
-/// Settings by which an issuer's tokens are accepted.
+/// Compares the settings that decide which tokens of an issuer are accepted.
 fn compare_issuer(issuer: &IssuerConfig, new: &IssuerConfig, losses: &mut LossList) {
     let is_subset = |new: &[String], old: &[String]| new.iter().all(|one| old.contains(one));
     // Without `audience` only the URL of the endpoint is accepted, which is the strictest.

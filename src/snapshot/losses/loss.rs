@@ -1,4 +1,4 @@
-//! One loss, and its words.
+//! One loss, and its description.
 
 use std::fmt;
 
@@ -31,19 +31,19 @@ pub enum LossKind {
         /// The new value.
         after: &'static str,
     },
-    /// A setting or an element is gone.
+    /// A setting or an element was removed.
     #[error("the {element} is removed")]
     Removed {
         /// The kind of element.
         element: &'static str,
     },
-    /// An entry of a list is gone.
+    /// An entry of a list was removed.
     #[error("`{entry}` is removed")]
     EntryRemoved {
         /// The entry.
         entry: String,
     },
-    /// The last rule is gone.
+    /// The last rule was removed.
     #[error("the last rule is removed, so everything is allowed")]
     LastRule,
     /// A deny rule denies less.

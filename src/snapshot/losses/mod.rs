@@ -1,10 +1,10 @@
 //! Protections that a new configuration removes or weakens.
 //!
-//! [`find_losses`] compares two configurations. It differs from `diff`, which asks what has to be
-//! started again. A change counts as a loss unless it is provably as strict as before, so that a
-//! setting that this module does not know yet errs on the safe side where a whole table is compared
-//! (rules, sandboxes). New servers, clients, profiles and rules are no losses, and a server that is
-//! removed takes its protections with it.
+//! [`find_losses`] compares two configurations. It differs from `diff`, which finds the servers to
+//! restart. A change counts as a loss unless it is provably as strict as before, so that settings
+//! unknown to this module err on the safe side where a whole table is compared (rules, sandboxes).
+//! New servers, clients, profiles and rules are not losses, and a removed server takes its
+//! protections with it.
 
 mod access;
 mod loss;
@@ -30,7 +30,7 @@ pub fn find_losses(before: &Config, after: &Config) -> Vec<ProtectionLoss> {
     losses.0
 }
 
-/// The losses found so far.
+/// Losses found so far.
 #[derive(Default)]
 struct LossList(Vec<ProtectionLoss>);
 

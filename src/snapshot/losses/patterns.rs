@@ -1,9 +1,9 @@
-//! Comparison of what patterns match.
+//! Comparison of the names that patterns match.
 
 use crate::config::Pattern;
 
-/// Returns true if each name that a pattern of `narrow` matches is matched by one of `wide`, as far
-/// as that can be proved. `None` matches everything.
+/// Returns true if each name that a pattern of `narrow` matches is provably matched by one of
+/// `wide`. `None` matches everything.
 pub(super) fn covers_patterns(wide: Option<&[Pattern]>, narrow: Option<&[Pattern]>) -> bool {
     match (wide, narrow) {
         (None, _) => true,
@@ -15,8 +15,8 @@ pub(super) fn covers_patterns(wide: Option<&[Pattern]>, narrow: Option<&[Pattern
     }
 }
 
-/// The wildcards of `narrow` are compared as characters. A star of `wide` takes them with all that
-/// they can be; a question mark would take a star, which can be many characters.
+/// The wildcards of `narrow` are compared as characters. A star of `wide` covers them with all
+/// their matches; a question mark would cover a star, which can match many characters.
 fn covers_pattern(wide: &Pattern, narrow: &Pattern) -> bool {
     let is_comparable = !wide.as_str().contains('?') || !narrow.as_str().contains('*');
     wide == narrow || (is_comparable && wide.matches(narrow.as_str()))

@@ -1,4 +1,4 @@
-//! Rules and profiles: what they select.
+//! Rules and profiles: the elements that they select.
 
 use crate::call::ProfileName;
 use crate::config::{
@@ -45,8 +45,8 @@ fn covers_rule(wide: &RuleConfig, narrow: &RuleConfig) -> bool {
         [&rule.principals, &rule.groups, &rule.scopes, &rule.profiles, &rule.servers]
             .map(Clone::clone)
     };
-    // The rule without the settings that are compared here: one that this function does not know
-    // has to be equal.
+    // The rule without the settings that are compared here: a setting unknown to this function has
+    // to be equal.
     let rest = |rule: &RuleConfig| RuleConfig {
         name: narrow.name.clone(),
         principals: None,
@@ -89,7 +89,7 @@ impl<'a> ElementSelection<'a> {
         if narrow.0.iter().all(Option::is_none) {
             return false;
         }
-        // A kind that is not named is left out.
+        // A kind without patterns is not selected.
         let mut pairs = self.0.iter().zip(&narrow.0);
         pairs.all(|(wide, narrow)| {
             covers_patterns(Some(wide.unwrap_or_default()), Some(narrow.unwrap_or_default()))
@@ -122,7 +122,7 @@ pub(super) fn compare_profiles(before: &Config, after: &Config, losses: &mut Los
     }
 }
 
-/// The entries of `before` that `after` lacks, as losses.
+/// Returns the entries of `before` that `after` lacks, as losses.
 pub(super) fn report_removed<'a, T: PartialEq>(
     before: &'a [T],
     after: &'a [T],

@@ -17,7 +17,7 @@ pub(super) fn is_as_strict(before: &SandboxConfig, after: &SandboxConfig) -> boo
         private_tmp: b.private_tmp || a.private_tmp,
         connect: keep_ports(b.connect.as_ref(), a.connect.as_ref()),
         bind: keep_ports(b.bind.as_ref(), a.bind.as_ref()),
-        // Without a value, the sandbox has scopes where the kernel can.
+        // Without a value, the sandbox has scopes if the kernel supports them.
         scopes: if scope_rank(a.scopes) >= scope_rank(b.scopes) { a.scopes } else { b.scopes },
         syscalls: b.syscalls || a.syscalls,
         memory: lower_limit(b.memory, a.memory),
@@ -31,13 +31,13 @@ pub(super) fn is_as_strict(before: &SandboxConfig, after: &SandboxConfig) -> boo
     tightened == *after
 }
 
-/// `after` if it is a part of `before`, or else `before`.
+/// Returns `after` if it is a subset of `before`, otherwise `before`.
 fn keep_subset<T: Clone + PartialEq>(before: &[T], after: &[T]) -> Vec<T> {
     let is_part = after.iter().all(|one| before.contains(one));
     if is_part { after.to_vec() } else { before.to_vec() }
 }
 
-/// The same for ports, of which `None` means all.
+/// The same for ports; `None` means all.
 fn keep_ports(before: Option<&Vec<usize>>, after: Option<&Vec<usize>>) -> Option<Vec<usize>> {
     match (before, after) {
         (None, after) => after.cloned(),
@@ -46,7 +46,7 @@ fn keep_ports(before: Option<&Vec<usize>>, after: Option<&Vec<usize>>) -> Option
     }
 }
 
-/// The lower of two limits, of which `None` means no limit.
+/// Returns the lower of two limits; `None` means no limit.
 fn lower_limit<T: Ord + Copy>(before: Option<T>, after: Option<T>) -> Option<T> {
     match (before, after) {
         (Some(before), Some(after)) => Some(before.min(after)),

@@ -1,4 +1,4 @@
-//! Servers: pins, scans, questions, interceptors, sandboxes, and which of their elements are shown.
+//! Servers: pins, scans, questions, interceptors, sandboxes, and the selection of their elements.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::sandboxes::is_as_strict;
 
 pub(super) fn compare_interceptors(before: &Config, after: &Config, losses: &mut LossList) {
     for interceptor in &before.interceptors {
-        // One that is removed is missed where a server or a profile named it.
+        // A removed interceptor is reported where a server or a profile named it.
         let new = after.interceptors.iter().find(|new| new.name == interceptor.name);
         if let Some(new) = new {
             compare_interceptor(interceptor, new, losses);
@@ -119,7 +119,8 @@ fn compare_server(server: &ServerConfig, new: &ServerConfig, losses: &mut LossLi
     }
 }
 
-/// An operation that was excluded is offered again, or `include` has another entry.
+/// Returns the loss if an operation that was excluded is offered again, or `include` has another
+/// entry.
 fn lost_operations(was: &OpenApiConfig, is: &OpenApiConfig) -> Option<LossKind> {
     let is_excluded = was.exclude.iter().all(|rule| is.exclude.contains(rule));
     let is_included = was.include.is_empty()
@@ -174,7 +175,7 @@ fn compare_tool(
     }
 }
 
-/// The patterns of `allow`, of which an empty list means all.
+/// Returns the patterns of `allow`; `None` for an empty list, which means all.
 fn shown(tools: &ToolsConfig) -> Option<&[Pattern]> {
     Some(tools.allow.as_slice()).filter(|patterns| !patterns.is_empty())
 }

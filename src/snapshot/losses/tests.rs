@@ -17,8 +17,8 @@ fn assert_losses(before: &str, after: &str, expected: &[&str]) {
     assert_eq!(found, expected, "\n{before}\n→\n{after}");
 }
 
-/// A setting of the server `s`, or of another table, and a weaker one. The stricter direction is no
-/// loss.
+/// Checks a setting of the server `s`, or of another table, and a weaker one. The stricter
+/// direction is not a loss.
 #[track_caller]
 fn assert_weaker(table: &str, strict: &str, weak: &str, expected: &str) {
     let [strict, weak] = [strict, weak].map(|line| format!("{table}\n{line}\n"));
@@ -166,13 +166,13 @@ fn a_rule_that_is_removed_is_a_loss_if_it_denied_or_was_the_last_one() {
     let deny = "[policy.rules.d]\neffect = \"deny\"\ntools = [\"a\"]\n";
     let removed = "policy.rules.d: the deny rule is removed";
     assert_losses(&rules(deny), &rules(""), &[removed]);
-    // The effect is lost with the rest of the file.
+    // Without its effect, the rule allows.
     let allow = &deny.replace("effect = \"deny\"\n", "");
     assert_losses(&rules(deny), &rules(allow), &[removed]);
     let last = "policy.rules: the last rule is removed, so everything is allowed";
     assert_losses(&rules(""), "", &[last]);
     assert_losses(&rules(deny), "", &[last, removed]);
-    // Another rule that denies as much takes its place; an allow rule may go.
+    // Another rule that denies as much replaces it; an allow rule may be removed.
     let wider = "[policy.rules.e]\neffect = \"deny\"\ntools = [\"*\"]\n";
     assert_losses(&rules(deny), &rules(wider), &[]);
     assert_losses(&rules(deny), deny, &[]);
@@ -279,7 +279,7 @@ fn a_gateway_that_checks_less_is_a_loss() {
 #[test]
 fn everyday_changes_are_no_losses() {
     let before = "[servers.a]\ncommand = \"x\"\nconfirm = true\nsandbox = true\n";
-    // A server that goes takes its protections with it.
+    // A removed server takes its protections with it.
     assert_losses(before, "", &[]);
     let more = "[servers.b]\ncommand = \"y\"\n[profiles.p]\n[clients.c]\nkey = \"sha256:";
     let more = format!("{before}rate = \"1/s\"\n{more}{}\"\n", "0".repeat(64));
@@ -291,7 +291,7 @@ fn everyday_changes_are_no_losses() {
     );
 }
 
-/// A client, without which no scope may be needed.
+/// A client, since scopes cannot be required without one.
 const CLIENT: &str = "[clients.c]\ncertificates = [\"CN=c\"]\n[gateway.tls]\ncert = \"a\"\n\
                       key = \"b\"\nclient_ca = \"c\"\n";
 

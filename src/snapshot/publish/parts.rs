@@ -1,4 +1,4 @@
-//! What a snapshot is made of.
+//! Compilation of a snapshot from its parts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct SnapshotParts {
 }
 
 impl SnapshotParts {
-    /// Those of a snapshot, which is made anew with the lists that its servers have now.
+    /// Returns the parts of a snapshot, to compile it again with the current lists of its servers.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let servers = snapshot.servers.iter();
         Self {
@@ -46,7 +46,7 @@ impl SnapshotParts {
         }
     }
 
-    /// Makes the snapshot, and tells what is to be said of its lists.
+    /// Compiles the snapshot. Returns the warnings and the findings about its lists.
     pub(super) fn compile(
         self,
         registry: &LimitRegistry,
@@ -56,7 +56,7 @@ impl SnapshotParts {
         let lists = self.servers.iter();
         let lists: ServerLists =
             lists.filter_map(|(name, server)| Some((name.clone(), server.list()?))).collect();
-        // Read before the lists whose changes it counts.
+        // Read before the lists, so that the version is never newer than they are.
         let lists_version = self.servers.values().map(|server| server.lists_version()).sum();
         let known = self.servers.iter().map(|(name, server)| (name.clone(), server.known_lists()));
         let (screen, news) = definitions.observe_lists(&self.config, &known.collect());
