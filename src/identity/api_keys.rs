@@ -1,9 +1,9 @@
-//! The API keys of `[clients]`, found by their SHA-256.
+//! The API keys of `[clients]`, looked up by their SHA-256.
 //!
-//! Finding a key among thousands costs no more than among two. The first eight bytes of the hash
+//! Lookup among thousands of keys costs no more than among two. The first eight bytes of the hash
 //! select a shelf, and every hash on it is compared in constant time. The time of the selection can
-//! reveal bytes of a hash, from which a key cannot be derived: keys are 256 random bits
-//! (`trunkline key`), not passwords.
+//! reveal bytes of a hash, from which a key cannot be derived: keys are 256 random bits (`trunkline
+//! key`), not passwords.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub(super) struct ApiKeys {
     shelves: HashMap<Shelf, Vec<ApiKey>>,
 }
 
-/// A key, and the client whose key it is.
+/// A key and its client.
 #[derive(Debug)]
 pub struct ApiKey {
     /// The hash of the key.
     pub hash: KeyHash,
     /// The client.
     pub client: Arc<str>,
-    /// What the client is granted, if anything.
+    /// Grants of the client, if there are any.
     pub(super) grants: Option<Arc<Grants>>,
-    /// When the key ends, as time since 1970.
+    /// Expiry of the key, as time since 1970.
     pub expires: Option<Duration>,
     last_use: Arc<LastUse>,
 }
@@ -44,7 +44,7 @@ type LastUse = AtomicU64;
 type Shelf = [u8; 8];
 
 impl ApiKeys {
-    /// Indexes the keys of these clients. Those that were there `before` keep their last use.
+    /// Indexes the keys of these clients. Keys that existed `before` keep their last use.
     pub(super) fn new(clients: &[ClientConfig], ranks: &ScopeRanks, before: &Self) -> Self {
         let mut shelves: HashMap<_, Vec<_>> = HashMap::new();
         for client in clients {
@@ -63,13 +63,13 @@ impl ApiKeys {
         Self { shelves }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no keys.
     pub(super) fn is_empty(&self) -> bool {
         self.shelves.is_empty()
     }
 
-    /// The key of a hash. Compares with every key on the shelf, even after a match, so that the time
-    /// tells nothing.
+    /// Returns the key with this hash. Compares it with every key on the shelf, even after a match,
+    /// so that the time reveals nothing.
     pub(super) fn find(&self, hash: &KeyHash) -> Option<&ApiKey> {
         let mut found = None;
         for key in self.shelves.get(&shelf(hash)).into_iter().flatten() {
@@ -82,20 +82,20 @@ impl ApiKeys {
 }
 
 impl ApiKey {
-    /// Whether the key has ended at this time since 1970.
+    /// Returns true if the key has expired at this time since 1970.
     pub(super) fn is_expired(&self, now: Duration) -> bool {
         self.expires.is_some_and(|end| end <= now)
     }
 
-    /// Records a request with the key at this time since 1970. Writes once a second at most: threads
-    /// share the place.
+    /// Records a request with the key at this time since 1970. Writes at most once a second,
+    /// because threads share the value.
     pub(super) fn record_use(&self, now: Duration) {
         if self.last_use.load(Ordering::Relaxed) != now.as_secs() {
             self.last_use.store(now.as_secs(), Ordering::Relaxed);
         }
     }
 
-    /// When the key was used last, to the second, as time since 1970.
+    /// Returns the time of the last use, to the second, as time since 1970.
     pub fn last_use(&self) -> Option<Duration> {
         Some(self.last_use.load(Ordering::Relaxed)).filter(|at| *at > 0).map(Duration::from_secs)
     }
@@ -113,7 +113,7 @@ fn shelf(hash: &KeyHash) -> Shelf {
     hash.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
-/// Zero for a time before 1970.
+/// Returns zero for a time before 1970.
 fn since_1970(time: jiff::Timestamp) -> Duration {
     time.duration_since(jiff::Timestamp::UNIX_EPOCH).try_into().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Clients that a TLS certificate identifies.
+//! Clients that are identified by a TLS certificate.
 //!
-//! The handshake has verified the certificate: that a CA of `gateway.tls.client_ca` has issued it,
-//! that it is for clients, and that it is valid at this time (`listener`). Here its names lead to a
+//! The handshake has verified that a CA of `gateway.tls.client_ca` has issued the certificate, that
+//! it is for clients, and that it is valid at this time (`listener`). Here its names lead to a
 //! client of `[clients]`.
 
 use std::collections::HashMap;
@@ -24,12 +24,12 @@ use crate::crypto::sha256;
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     names: Vec<CertificateName>,
-    /// When it ends, as time since 1970.
+    /// Its expiry, as time since 1970.
     expires: Duration,
     digest: KeyHash,
 }
 
-/// The certificate is no X.509 certificate.
+/// The certificate is not a valid X.509 certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the client certificate cannot be read")]
 pub struct CertificateError;
@@ -65,18 +65,18 @@ impl ClientCertificate {
         Ok(Self { names, expires: Duration::from_secs(expires), digest })
     }
 
-    /// When it ends, as time since 1970.
+    /// Returns its expiry, as time since 1970.
     pub(super) fn expires(&self) -> Duration {
         self.expires
     }
 
-    /// What tells it from other certificates.
+    /// Returns a short fingerprint.
     pub(super) fn abbreviation(&self) -> String {
         self.digest.abbreviation()
     }
 }
 
-/// The clients of a configuration by the names in their certificates.
+/// Clients of a configuration by the names in their certificates.
 #[derive(Debug, Default)]
 pub(super) struct CertificateNames(HashMap<CertificateName, Arc<CertifiedClient>>);
 
@@ -84,7 +84,7 @@ pub(super) struct CertificateNames(HashMap<CertificateName, Arc<CertifiedClient>
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CertifiedClient {
     pub(super) name: Arc<str>,
-    /// What the client is granted, if anything.
+    /// Grants of the client, if there are any.
     pub(super) grants: Option<Arc<Grants>>,
 }
 
@@ -98,12 +98,12 @@ impl CertificateNames {
         Self(names.collect())
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no clients.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The client of a certificate; `None` if its names are those of none, or of several.
+    /// Returns the client of a certificate; `None` if its names belong to no client, or to several.
     pub(super) fn find(&self, certificate: &ClientCertificate) -> Option<&CertifiedClient> {
         let mut found = certificate.names.iter().filter_map(|name| self.0.get(name));
         let first = found.next()?;
@@ -111,7 +111,8 @@ impl CertificateNames {
     }
 }
 
-/// The whole subject, the most special part first; `None` if it is empty or has values that are no text.
+/// Returns the whole subject, the most specific part first; `None` if it is empty or has values
+/// that are not text.
 fn read_subject(name: &X509Name<'_>) -> Option<SubjectName> {
     let mut parts = Vec::new();
     for part in name.iter_rdn() {
@@ -128,13 +129,13 @@ fn read_subject(name: &X509Name<'_>) -> Option<SubjectName> {
     (!parts.is_empty()).then(|| SubjectName::from_parts(parts))
 }
 
-/// An address in a certificate: four bytes, or sixteen (RFC 5280, 4.2.1.6).
+/// Parses an address in a certificate: four bytes, or sixteen (RFC 5280, 4.2.1.6).
 fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// The most names of one certificate that are looked at.
+/// Limit of one certificate's names that are looked up.
 const MOST_NAMES: usize = 100;
 
 #[cfg(test)]
@@ -179,7 +180,7 @@ mod tests {
                 Some("v6"),
             ),
             (certificate("x", vec![SanType::IpAddress("2001:db8::8".parse().unwrap())]), None),
-            // A kind is part of a name.
+            // The type belongs to a name.
             (certificate("desk.example.com", vec![SanType::DnsName(text("ci"))]), None),
             (certificate("ci", vec![SanType::DnsName(text("desk.example.com"))]), None),
             (certificate("x", vec![]), None),

@@ -1,17 +1,16 @@
-//! From an HTTP request to the principal who sent it.
+//! Authentication: from an HTTP request to its principal.
 //!
-//! A client sends a key, in `X-API-Key` or as `Authorization: Bearer`; the
-//! configuration holds hashes of keys; [`Identity`] finds the client of a key.
-//! A bearer credential may also be a token of one of the configured issuers
-//! ([`tokens`]); its principal is a user. The certificate of a connection may identify a client as
-//! well ([`certificates`]). If neither clients nor issuers are
-//! configured, every request belongs to one anonymous principal. Modules that keep state for a principal (sessions, streams, parked
-//! calls, private caches) ask [`Identity::knows`] and [`Identity::has`] whether
-//! they may still keep it.
+//! A client sends a key, in `X-API-Key` or as `Authorization: Bearer`; the configuration holds
+//! hashes of keys; [`Identity`] finds the client of a key. A bearer credential may also be a token
+//! of one of the configured issuers ([`tokens`]); its principal is a user. The certificate of a
+//! connection may identify a client as well ([`certificates`]). If neither clients nor issuers are
+//! configured, every request belongs to one anonymous principal. Modules that keep state for a
+//! principal (sessions, streams, parked calls, private caches) ask [`Identity::knows`] and
+//! [`Identity::has`] if they may still keep it.
 //!
-//! This module knows who is calling and which profiles they may use, but not
-//! what those profiles contain, which is up to `catalog` and `policy`. It removes
-//! the key from the headers, so that no later module can forward or log it.
+//! This module knows the callers and the profiles that they may use, but not the content of
+//! profiles, which is up to `catalog` and `policy`. It removes the key from the headers, so that no
+//! later module can forward or log it.
 //!
 //! The time is an argument everywhere, as time since 1970.
 
@@ -45,23 +44,23 @@ use certificates::CertificateNames;
 use resource::Resources;
 use tokens::{ScopeRanks, TokenIssuers, Unverified, VerifiedToken};
 
-/// The clients of a configuration, found by their keys, and the issuers of tokens.
+/// Clients of a configuration, looked up by their keys, and the issuers of tokens.
 #[derive(Debug, Default)]
 pub struct Identity {
     keys: ApiKeys,
     certificates: CertificateNames,
-    /// With the profiles that they may use, where these are not all.
+    /// With the profiles that they may use; `None` for all.
     clients: HashMap<Arc<str>, Option<Vec<ProfileName>>>,
     /// With the resources that tokens are for; `None` without issuers.
     tokens: Option<(TokenIssuers, Resources)>,
 }
 
-/// Why the sender of a request is not known.
+/// Reasons for an unknown sender.
 #[derive(Debug)]
 pub enum Unidentified {
-    /// It showed nothing that could be tried, or something that was accepted before.
+    /// It sent no credential to try, or one that was accepted before and is no longer valid.
     Refused(Failure),
-    /// It showed an unknown key, or a token that is not accepted: perhaps a guess.
+    /// It sent an unknown key, or a token that is not accepted: possibly a guess.
     WrongCredential(Failure),
     /// The keys of its token's issuer are being fetched.
     Pending(KeyWait),
@@ -83,7 +82,7 @@ impl From<Unverified> for Unidentified {
     }
 }
 
-/// A principal, and the proof it gave.
+/// A principal, and its proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     principal: Principal,
@@ -106,7 +105,7 @@ enum Proof {
 }
 
 impl Identity {
-    /// The identity of a configuration's clients and issuers, in place of the one `before`.
+    /// Creates the identity of a configuration's clients and issuers, in place of the one `before`.
     pub fn new(config: &Config, before: &Self) -> Self {
         let ranks = Arc::new(ScopeRanks::new(&config.gateway));
         let known = before.tokens.as_ref().map(|(issuers, _)| issuers);
@@ -122,13 +121,13 @@ impl Identity {
         Self { keys, certificates, clients: clients.iter().map(entry).collect(), tokens: None }
     }
 
-    /// Whether everybody is let in, without a name.
+    /// Returns true if every request is admitted anonymously.
     fn is_open(&self) -> bool {
         self.keys.is_empty() && self.certificates.is_empty() && self.tokens.is_none()
     }
 
-    /// The resource of a profile, which tokens name; `None` without issuers. `host` says where the
-    /// gateway is, if the configuration does not.
+    /// Returns the resource of a profile, as tokens name it; `None` without issuers. `host`
+    /// provides the gateway's URL if it is not configured.
     pub fn resource(
         &self,
         profile: &str,
@@ -138,13 +137,13 @@ impl Identity {
         resources.find(profile, host)
     }
 
-    /// The path of the gateway's own URL, where it is not the root; `None` without issuers.
+    /// Returns the path of the gateway's own URL, if it is not the root; `None` without issuers.
     pub fn resource_path(&self) -> Option<&str> {
         self.tokens.as_ref().map(|(_, resources)| resources.base_path())
     }
 
-    /// Where clients log in whose logins the gateway passes on to an issuer; `None` without issuers.
-    /// `host` says where the gateway is, if the configuration does not.
+    /// Returns the login URL of an issuer with logins that the gateway passes on; `None` without
+    /// issuers. `host` provides the gateway's URL if it is not configured.
     pub fn login_url(
         &self,
         issuer: &IssuerName,
@@ -154,25 +153,26 @@ impl Identity {
         resources.login_url(issuer, host)
     }
 
-    /// The issuers of tokens.
+    /// Returns the issuers of tokens.
     pub fn issuers(&self) -> &[Arc<TokenIssuer>] {
         self.tokens.as_ref().map_or(&[], |(issuers, _)| issuers.all())
     }
 
-    /// Who sent a request with these headers, and takes the key or token out of them.
+    /// Identifies the sender of a request with these headers, and removes the key or token from
+    /// them.
     ///
-    /// `X-API-Key` counts where both are there: `Authorization` may then be
-    /// meant for a server (`forward_headers`), and stays unless it holds a
-    /// key of this gateway or a token of its issuers.
+    /// `X-API-Key` takes precedence over `Authorization`, which may then be meant for a server
+    /// (`forward_headers`) and stays unless it holds a key of this gateway or a token of its
+    /// issuers.
     ///
-    /// `admit` says whether something that is not known yet may be tried. Keys of clients, which are found
-    /// by their SHA-256, and tokens that were verified before, which are found by their fingerprint, pass
-    /// without it: a guess would have to meet 256 or 128 random bits.
+    /// `admit` decides if an unknown credential may be tried. Keys of clients, which are looked up
+    /// by their SHA-256, and tokens that were verified before, which are looked up by their
+    /// fingerprint, pass without it: a guess would have to match 256 or 128 random bits.
     ///
     /// # Errors
-    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], where there are
+    /// [`Failure::KeyMissing`], [`Failure::KeyUnknown`] and [`Failure::KeyExpired`], if there are
     /// clients; [`Failure::TokenMissing`], [`Failure::TokenRefused`] and
-    /// [`Failure::IssuerUnavailable`], where there are issuers; and those of `admit`.
+    /// [`Failure::IssuerUnavailable`], if there are issuers; and those of `admit`.
     pub fn identify(
         &self,
         headers: &mut HeaderMap,
@@ -205,9 +205,10 @@ impl Identity {
         Ok(Credential { principal, grants: key.grants.clone(), proof: Proof::Key(hash) })
     }
 
-    /// Who the client of a connection is by its verified certificate; `None` if its names are not
-    /// those of one client. A request with `X-API-Key` says itself who sends it. `Authorization` may
-    /// be meant for a server, and stays unless it holds a key or a token.
+    /// Identifies the client of a connection by its verified certificate; `None` if the
+    /// certificate's names do not lead to exactly one client. `X-API-Key` takes precedence over the
+    /// certificate. `Authorization` may be meant for a server, and stays unless it holds a key or a
+    /// token.
     pub fn identify_certificate(
         &self,
         certificate: &Arc<ClientCertificate>,
@@ -224,8 +225,8 @@ impl Identity {
         Some(Credential { principal, grants: client.grants.clone(), proof })
     }
 
-    /// The token that a request shows, if it was verified before. What is a key is no such token: keys
-    /// are found first, and both are forgotten with their configuration.
+    /// Returns the token of a request, if it was verified before. It cannot be a key: only texts
+    /// that are not keys are verified, and the cache lives as long as the configuration's keys.
     fn recall_token(
         &self,
         shown: &ShownCredential<'_>,
@@ -237,7 +238,7 @@ impl Identity {
         issuers.recall(shown.text, resource.filter(|_| is_bearer)?, now)
     }
 
-    /// Verifies what is not a key.
+    /// Verifies a credential that is not a key.
     fn verify_token(
         &self,
         shown: &ShownCredential<'_>,
@@ -255,8 +256,8 @@ impl Identity {
         }
     }
 
-    /// The key or token of a request. Duplicate headers are refused: an intermediary may have acted
-    /// on another value.
+    /// Returns the key or token of a request. Duplicate headers are refused: an intermediary may
+    /// have acted on another value.
     fn shown_credential<'a>(&self, headers: &'a HeaderMap) -> Result<ShownCredential<'a>, Failure> {
         let takes_tokens = self.tokens.is_some();
         let duplicate = |_| {
@@ -267,7 +268,7 @@ impl Identity {
             }
         };
         let key = single_value(headers, &API_KEY).map_err(duplicate)?;
-        // A token's length is checked where it is parsed.
+        // A token's length is checked by its parser.
         let (name, text) = if let Some(key) = key {
             (API_KEY, Some(key.as_bytes()).filter(|key| !key.is_empty()))
         } else {
@@ -283,7 +284,7 @@ impl Identity {
         }
     }
 
-    /// Removes `Authorization` if it holds a key or token of this gateway, in whatever scheme: it is not
+    /// Removes `Authorization` if it holds a key or token of this gateway, in any scheme: it is not
     /// meant for a server then. Credentials of many parts, each of which would have to be hashed,
     /// are removed as well.
     fn remove_shown_key(&self, headers: &mut HeaderMap) {
@@ -309,11 +310,11 @@ impl Identity {
         }
     }
 
-    /// Whether a credential that was accepted before is still valid.
+    /// Returns true if a credential that was accepted before is still valid.
     pub fn knows(&self, credential: &Credential, now: Duration) -> bool {
         match &credential.proof {
             Proof::Key(hash) => self.keys.find(hash).is_some_and(|key| {
-                // What was granted anew takes effect with the next request, or the next stream.
+                // Changed grants take effect with the next request, or the next stream.
                 *key.client == *credential.principal.as_str()
                     && !key.is_expired(now)
                     && key.grants == credential.grants
@@ -333,7 +334,7 @@ impl Identity {
         }
     }
 
-    /// When a credential ends by itself.
+    /// Returns the expiry of a credential.
     pub fn expiry(&self, credential: &Credential) -> Option<Duration> {
         match &credential.proof {
             Proof::Key(hash) => self.keys.find(hash).and_then(|key| key.expires),
@@ -343,13 +344,13 @@ impl Identity {
         }
     }
 
-    /// The key of this hash.
+    /// Returns the key with this hash.
     pub fn key(&self, hash: &KeyHash) -> Option<&ApiKey> {
         self.keys.find(hash)
     }
 
-    /// Whether the principal still exists, with whatever key: a client's sessions outlive the key
-    /// that they were opened with.
+    /// Returns true if the principal still exists, with any key: a client's sessions outlive the
+    /// key that they were opened with.
     pub fn has(&self, credential: &Credential) -> bool {
         match &credential.principal {
             Principal::Client(name) => self.lists(name),
@@ -361,7 +362,7 @@ impl Identity {
         }
     }
 
-    /// Whether a principal still exists: a client by its name, a user by its issuer's.
+    /// Returns true if a principal still exists: a client by its name, a user by its issuer's.
     pub fn has_principal(&self, principal: &Principal) -> bool {
         match principal {
             Principal::Client(name) => self.lists(name),
@@ -373,12 +374,12 @@ impl Identity {
         }
     }
 
-    /// Whether there is a client of this name.
+    /// Returns true if there is a client of this name.
     pub fn lists(&self, client: &str) -> bool {
         self.clients.contains_key(client)
     }
 
-    /// Whether a principal may use a profile, if there is one of that name.
+    /// Returns true if a principal may use a profile, provided that the profile exists.
     pub fn allows(&self, principal: &Principal, profile: &str) -> bool {
         match principal {
             Principal::Client(name) => self.clients.get(name).is_some_and(|profiles| {
@@ -391,7 +392,8 @@ impl Identity {
         }
     }
 
-    /// Whether a principal was served at a profile: without clients, everybody was.
+    /// Returns true if a principal was served at a profile. Without clients and issuers, every
+    /// anonymous caller was.
     pub fn served(&self, principal: &Principal, profile: &str) -> bool {
         match principal {
             Principal::Client(_) | Principal::User(_) => self.allows(principal, profile),
@@ -401,7 +403,7 @@ impl Identity {
 }
 
 impl Credential {
-    /// Any client of a gateway that requires no key.
+    /// Creates the credential of any client of a gateway that requires no key.
     fn anonymous() -> Self {
         Self::without_grants(Proof::Nothing)
     }
@@ -411,8 +413,8 @@ impl Credential {
         Self { principal, grants, proof: Proof::Token(token) }
     }
 
-    /// The process that started the gateway and talks to it over standard streams: it could read
-    /// the configuration as well.
+    /// Creates the credential of the process that started the gateway and uses it over standard
+    /// streams: it could read the configuration as well.
     pub fn parent() -> Self {
         Self::without_grants(Proof::Parent)
     }
@@ -421,8 +423,8 @@ impl Credential {
         Self { principal: Principal::Anonymous, grants: None, proof }
     }
 
-    /// The kind of proof, and what tells it from others of its kind, without the secret: the first
-    /// digits of a key's or token's SHA-256.
+    /// Returns the kind of proof, and an identifier within that kind that reveals no secret: the
+    /// first digits of a key's or token's SHA-256.
     pub fn describe(&self) -> (&'static str, Option<Arc<str>>) {
         match &self.proof {
             Proof::Nothing => ("none", None),
@@ -435,39 +437,39 @@ impl Credential {
         }
     }
 
-    /// Who it is.
+    /// Returns the principal.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// What the principal was granted, if anything.
+    /// Returns the principal's grants, if there are any.
     pub fn grants(&self) -> Option<&Arc<Grants>> {
         self.grants.as_ref()
     }
 }
 
-/// What a request shows, in which header.
+/// A credential of a request, and its header.
 struct ShownCredential<'a> {
     name: HeaderName,
     text: &'a [u8],
 }
 
-/// The token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case
-/// (RFC 9110, 11.1).
+/// Returns the token of a `Bearer` credential (RFC 6750, 2.1); the scheme in any case (RFC 9110,
+/// 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     let token = token.trim_ascii();
     (scheme.eq_ignore_ascii_case(SCHEME) && !token.is_empty()).then_some(token)
 }
 
-/// The header that carries a key and nothing else.
+/// The header for a key and nothing else.
 pub const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The scheme of a bearer token, with the space behind it.
+/// The scheme of a bearer token, with the space after it.
 const SCHEME: &[u8] = b"Bearer ";
-/// The longest key that is hashed, in bytes.
+/// Limit of the bytes of a key that is hashed.
 const LONGEST: usize = 512;
-/// The most parts of credentials that are looked at.
+/// Limit of the parts of credentials that are checked.
 const MOST_PARTS: usize = 64;
 
 #[cfg(test)]

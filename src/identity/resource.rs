@@ -9,7 +9,7 @@ use url::Url;
 use crate::call::{ProfileName, TokenSource};
 use crate::config::{Config, IssuerConfig, IssuerName, ProfileConfig, ScopeName};
 
-/// An endpoint that needs tokens: `/mcp`, or `/mcp/NAME` for a profile.
+/// An endpoint that requires tokens: `/mcp`, or `/mcp/NAME` for a profile.
 #[derive(Debug)]
 pub struct ProtectedResource {
     /// The profile that it serves.
@@ -18,15 +18,15 @@ pub struct ProtectedResource {
     pub uri: String,
     /// The length of the URI's scheme and host.
     origin: usize,
-    /// Where its clients get tokens.
+    /// The source of its clients' tokens.
     pub source: Arc<TokenSource>,
-    /// The authorization servers whose tokens are accepted there.
+    /// Authorization servers with tokens that are accepted there.
     servers: Vec<String>,
 }
 
 impl ProtectedResource {
-    /// Whether a text is its URI. Scheme and host may be in capitals (MCP 2026-07-28, Authorization,
-    /// "Canonical Server URI"); nothing else is normalised.
+    /// Returns true if a text is its URI. Scheme and host may be in capitals (MCP 2026-07-28,
+    /// Authorization, "Canonical Server URI"); nothing else is normalised.
     pub(super) fn is_named(&self, said: &str) -> bool {
         let (Some((origin, path)), Some((said_origin, said_path))) =
             (self.uri.split_at_checked(self.origin), said.split_at_checked(self.origin))
@@ -36,8 +36,9 @@ impl ProtectedResource {
         path == said_path && origin.eq_ignore_ascii_case(said_origin)
     }
 
-    /// The document of the resource (RFC 9728, 2). `None` without an authorization server: there has
-    /// to be at least one (MCP 2026-07-28, Authorization, "Authorization Server Location").
+    /// Returns the document of the resource (RFC 9728, 2). `None` without an authorization server:
+    /// there has to be at least one (MCP 2026-07-28, Authorization, "Authorization Server
+    /// Location").
     pub fn metadata(&self) -> Option<Value> {
         if self.servers.is_empty() {
             return None;
@@ -56,7 +57,7 @@ impl ProtectedResource {
     }
 }
 
-/// What the resources of a configuration have in common, and those whose URIs are known beforehand.
+/// Common settings of a configuration's resources, and those with URIs that are known in advance.
 #[derive(Debug)]
 pub(super) struct Resources {
     /// `gateway.public_url`.
@@ -73,12 +74,12 @@ struct ResourceIssuer {
     requests: Arc<Vec<(Arc<str>, Arc<str>)>>,
 }
 
-/// Where clients of an issuer log in.
+/// The login server for an issuer's clients.
 #[derive(Debug)]
 enum LoginServer {
     /// At this URL.
     There(String),
-    /// At the gateway, which passes the login on to this issuer.
+    /// The gateway, which passes the login on to this issuer.
     Here(IssuerName),
 }
 
@@ -105,7 +106,7 @@ impl Resources {
         resources
     }
 
-    /// The resource of a profile. Without `public_url`, `host` says where the gateway is.
+    /// Returns the resource of a profile. Without `public_url`, `host` provides the gateway's URL.
     pub(super) fn find(
         &self,
         profile: &str,
@@ -118,13 +119,13 @@ impl Resources {
         Some(Arc::new(self.make(&base, profile)))
     }
 
-    /// The path of `public_url`, without a slash at its end.
+    /// Returns the path of `public_url`, without a slash at its end.
     pub(super) fn base_path(&self) -> &str {
         self.base.as_ref().map_or("", |base| base.path().trim_end_matches('/'))
     }
 
-    /// Where clients log in whose logins the gateway passes on to an issuer: what they know as the
-    /// issuer. `host` says where the gateway is, if the configuration does not.
+    /// Returns the login URL of an issuer with logins that the gateway passes on; clients see it as
+    /// the issuer. `host` provides the gateway's URL if it is not configured.
     pub(super) fn login_url(
         &self,
         issuer: &IssuerName,
@@ -144,7 +145,7 @@ impl Resources {
             issuer.profiles.as_ref().is_none_or(|all| all.iter().any(|it| it.as_str() == profile))
         };
         let issuers: Vec<_> = self.issuers.iter().filter(admits).collect();
-        // A client asks the first of them, unless it is configured otherwise.
+        // A client uses the first issuer, unless it is configured otherwise.
         let requests = issuers.first().map(|issuer| Arc::clone(&issuer.requests));
         let source = TokenSource {
             metadata: (!issuers.is_empty()).then(|| format!("{origin}{WELL_KNOWN}{path}")),
@@ -191,7 +192,7 @@ impl ResourceIssuer {
     }
 }
 
-/// Below which logins are passed on, each issuer's at its name.
+/// Parent path of the logins that are passed on, by the issuer's name.
 pub const LOGIN_PATH: &str = "/login/";
-/// Where the metadata of resources is (RFC 9728, 3.1).
+/// Path of the metadata of resources (RFC 9728, 3.1).
 pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";

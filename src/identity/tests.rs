@@ -203,14 +203,14 @@ fn a_certificate_is_its_clients_until_it_ends_or_the_name_is_taken_away() {
     let credential = found.unwrap();
     assert_eq!(credential.principal().as_str(), "ci");
     assert_eq!(credential.describe().0, "certificate");
-    // What is meant for a server stays, and a key does not.
+    // A header meant for a server stays, and a key does not.
     assert_eq!(shown(&[("authorization", "Bearer for-a-server")], NOW).1, 1);
     assert_eq!(shown(&[("authorization", "Bearer three")], NOW).1, 0);
     assert_eq!(shown(&[("x-api-key", "three")], NOW).0, None);
     let end = known.expiry(&credential).unwrap();
     assert_eq!(shown(&[], end).0, None);
     assert!(known.knows(&credential, NOW) && !known.knows(&credential, end));
-    // With certificates alone, nobody is anonymous.
+    // With certificates alone, no caller is anonymous.
     let alone = identity(&[certified]);
     assert!(identify(&alone, &mut headers(&[])).is_err());
     let renamed = ClientConfig {

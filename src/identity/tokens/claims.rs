@@ -1,4 +1,4 @@
-//! The claims of a token, compared with what its issuer's configuration demands.
+//! Checks of a token's claims against its issuer's configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::identity::resource::ProtectedResource;
 
 use super::jwt::ParsedToken;
 
-/// What the claims of a token say, once they are accepted.
+/// Accepted claims of a token.
 pub(super) struct CheckedClaims {
     pub(super) subject: String,
     pub(super) audiences: Vec<String>,
-    /// From when on the token is refused, as time since 1970.
+    /// The end of the token's validity, as time since 1970.
     pub(super) ends: Duration,
 }
 
@@ -42,15 +42,15 @@ pub(super) fn check(
     if begins > now.saturating_add(config.clock_skew) {
         return Err(TokenFault::NotYetValid);
     }
-    // RFC 7800: a bearer of it proves nothing.
+    // RFC 7800: the token is bound to a key, which a bearer does not prove.
     if claims.contains_key("cnf") {
         return Err(TokenFault::Bound);
     }
-    // RFC 8417, 4.6: a security event, such as a logout token, is no access token.
+    // RFC 8417, 4.6: a security event, such as a logout token, is not an access token.
     if claims.contains_key("events") {
         return Err(TokenFault::Kind);
     }
-    // Keycloak says here what an otherwise equal token is for.
+    // Keycloak states the kind of an otherwise equal token here.
     if token.text_claim("typ").is_some_and(|kind| OTHER_KINDS.contains(&kind)) {
         return Err(TokenFault::Kind);
     }
@@ -58,7 +58,7 @@ pub(super) fn check(
     Ok(CheckedClaims { subject, audiences: words(claims.get("aud"), Separator::None), ends })
 }
 
-/// Whether a token with these audiences is meant for a resource.
+/// Checks that a token with these audiences is meant for a resource.
 ///
 /// # Errors
 /// [`TokenFault::Audience`] and [`TokenFault::Profile`].
@@ -78,26 +78,26 @@ pub(super) fn check_audience(
     if allowed { Ok(()) } else { Err(TokenFault::Profile) }
 }
 
-/// The groups in a token.
+/// Returns the groups in a token.
 pub(super) fn groups(config: &IssuerConfig, claims: &Map<String, Value>) -> BTreeSet<Arc<str>> {
     let claim = config.groups_claim.as_deref().and_then(|path| find_claim(claims, path));
     words(claim, Separator::Space).into_iter().map(Arc::from).collect()
 }
 
-/// The scopes in a token, by the names of its issuer.
+/// Returns the scopes in a token, by the names of its issuer.
 pub(super) fn scopes(config: &IssuerConfig, claims: &Map<String, Value>) -> Vec<String> {
     let claims = config.scope_claims.iter().filter_map(|path| find_claim(claims, path));
     claims.flat_map(|claim| words(Some(claim), Separator::Space)).collect()
 }
 
-/// How the words of one text are separated.
+/// Separator of the words in one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Separator {
     None,
     Space,
 }
 
-/// The texts of a claim: of a list, or of one text.
+/// Returns the texts of a claim that is a list, or one text.
 fn words(claim: Option<&Value>, separator: Separator) -> Vec<String> {
     match claim {
         Some(Value::String(text)) if separator == Separator::Space => {
@@ -112,7 +112,7 @@ fn words(claim: Option<&Value>, separator: Separator) -> Vec<String> {
     }
 }
 
-/// A time in seconds since 1970, possibly with a fraction (RFC 7519, 2, "NumericDate").
+/// Parses a time in seconds since 1970, possibly with a fraction (RFC 7519, 2, "NumericDate").
 fn time_claim(claims: &Map<String, Value>, name: &str) -> Option<Duration> {
     let value = claims.get(name)?;
     match value.as_u64() {
@@ -121,16 +121,17 @@ fn time_claim(claims: &Map<String, Value>, name: &str) -> Option<Duration> {
     }
 }
 
-/// The name of the principal: visible in logs, so without control characters.
+/// Returns the name of the principal. It is visible in logs, so it must not have control
+/// characters.
 fn subject(claims: &Map<String, Value>, claim: &str) -> Option<String> {
     let subject = find_claim(claims, claim)?.as_str()?;
     let usable = (1..=MAX_SUBJECT).contains(&subject.len());
     (usable && !subject.chars().any(char::is_control)).then(|| subject.to_owned())
 }
 
-/// Values of the claim `typ` of tokens that are no access tokens.
+/// Values of the claim `typ` of tokens that are not access tokens.
 const OTHER_KINDS: [&str; 4] = ["ID", "Refresh", "Offline", "Logout"];
-/// The longest name of a principal, in bytes (OpenID Connect Core, 2: 255 for `sub`).
+/// Limit of the bytes of a principal's name (OpenID Connect Core, 2: 255 for `sub`).
 const MAX_SUBJECT: usize = 255;
-/// The most scopes, groups or audiences of a token.
+/// Limit of the scopes, groups or audiences of a token.
 const MOST_WORDS: usize = 512;

@@ -1,4 +1,4 @@
-//! The keys of one issuer as they are known, and when they have to be fetched.
+//! The known keys of one issuer, and the state of fetching them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::config::IssuerConfig;
 
 use super::key_set::KeySet;
 
-/// Where the keys of an issuer are.
+/// The source of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySource {
     /// The place.
     pub place: KeyPlace,
-    /// What the issuer's metadata may have as `issuer`.
+    /// Accepted values of `issuer` in the issuer's metadata.
     pub issuers: Vec<String>,
     /// CA certificates to trust besides the system's.
     pub ca: Option<PathBuf>,
-    /// How often they are fetched again.
+    /// Interval of fetching them again.
     pub refresh: Duration,
 }
 
 /// The place of a key set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// Where the metadata of the first issuer says.
+    /// In the metadata of the first issuer.
     Discovered,
     /// At a URL.
     Url(Url),
@@ -54,31 +54,31 @@ impl KeySource {
 /// The keys of one issuer. They survive reloads that leave their source as it is.
 #[derive(Debug)]
 pub struct IssuerKeys {
-    /// Where they are.
+    /// Their source.
     pub source: KeySource,
     current: ArcSwapOption<KeySet>,
     state: watch::Sender<FetchState>,
     wanted: Arc<Notify>,
-    /// When an unknown key had them fetched last, in seconds since 1970.
+    /// Time of the last fetch for an unknown key, in seconds since 1970.
     asked_at: AtomicU64,
     is_followed: AtomicBool,
 }
 
-/// How fetching the keys goes.
+/// State of fetching the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchState {
-    /// How many fetches have ended.
+    /// Number of fetches that have ended.
     pub rounds: u64,
-    /// Whether one is under way.
+    /// True while a fetch is under way.
     pub is_fetching: bool,
-    /// When keys were fetched last, as time since 1970.
+    /// Time of the last successful fetch, as time since 1970.
     pub fetched_at: Option<Duration>,
-    /// Why the last fetch failed, if it did.
+    /// The fault of the last fetch, if it failed.
     pub fault: Option<Arc<str>>,
 }
 
 impl IssuerKeys {
-    /// Keys that have not been fetched yet, but will be at once.
+    /// Creates an empty set of keys, to be fetched at once.
     pub(super) fn new(source: KeySource) -> Arc<Self> {
         let state = FetchState { is_fetching: true, ..FetchState::default() };
         Arc::new(Self {
@@ -91,32 +91,32 @@ impl IssuerKeys {
         })
     }
 
-    /// Whether they have to be followed by the caller: true once.
+    /// Returns true the first time: the caller has to follow the keys then.
     pub fn begin_following(&self) -> bool {
         !self.is_followed.swap(true, Ordering::AcqRel)
     }
 
-    /// Notified when they have to be fetched now. Does not hold the keys themselves.
+    /// Returns the signal to fetch the keys now. It does not keep the keys alive.
     pub fn wanted(&self) -> Arc<Notify> {
         Arc::clone(&self.wanted)
     }
 
-    /// The keys that were fetched last.
+    /// Returns the keys that were last fetched.
     pub fn current(&self) -> Option<Arc<KeySet>> {
         self.current.load_full()
     }
 
-    /// How fetching them goes.
+    /// Returns the state of fetching them.
     pub fn state(&self) -> FetchState {
         self.state.borrow().clone()
     }
 
-    /// A fetch begins.
+    /// Notes that a fetch begins.
     pub fn fetch_begins(&self) {
         self.state.send_modify(|state| state.is_fetching = true);
     }
 
-    /// A fetch has ended at this time since 1970. Keys stay if there are no newer ones.
+    /// Notes the end of a fetch at this time since 1970. After a failed fetch the keys stay.
     pub fn fetch_ended(&self, fetched: Result<KeySet, Arc<str>>, now: Duration) {
         let fault = match fetched {
             Ok(keys) => {
@@ -138,15 +138,15 @@ impl IssuerKeys {
         });
     }
 
-    /// The fetch that is under way.
+    /// Returns the fetch that is under way.
     pub(super) fn pending(&self) -> Option<KeyWait> {
         let mut ends = self.state.subscribe();
         let is_fetching = ends.borrow_and_update().is_fetching;
         is_fetching.then_some(KeyWait(ends))
     }
 
-    /// Has the keys fetched for a token with an unknown one, unless that happened a moment ago:
-    /// anybody can make such tokens.
+    /// Requests a fetch for a token with an unknown key, unless one happened a moment ago: such
+    /// tokens are easy to forge.
     pub(super) fn ask_again(&self, now: Duration) -> Option<KeyWait> {
         if let Some(wait) = self.pending() {
             return Some(wait);
@@ -170,14 +170,14 @@ impl IssuerKeys {
 pub struct KeyWait(watch::Receiver<FetchState>);
 
 impl KeyWait {
-    /// Waits until the fetch has ended, within bounds.
+    /// Waits until the fetch has ended, within a limit.
     pub async fn wait(mut self) {
         let ended = self.0.wait_for(|state| !state.is_fetching);
         let _ = timeout(PATIENCE, ended).await;
     }
 }
 
-/// The least time between two fetches for unknown keys.
+/// Minimum time between two fetches for unknown keys.
 const REFETCH_FLOOR: Duration = Duration::from_mins(1);
-/// How long a request waits for a fetch.
+/// Limit of a request's wait for a fetch.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 use crate::call::TokenFault;
 use crate::config::TokenAlgorithm;
 
-/// A token before anything of it is believed.
+/// A parsed token that is not verified yet.
 #[derive(Debug)]
 pub(super) struct ParsedToken<'a> {
     header: JoseHeader,
     pub(super) claims: Map<String, Value>,
-    /// What is signed: the first two parts, as they were sent.
+    /// The signed bytes: the first two parts, as sent.
     pub(super) signed: &'a [u8],
     /// The signature, in Base64.
     pub(super) signature: &'a str,
 }
 
-/// The header of a token. A member that is there twice is refused.
+/// The header of a token. A duplicate member is refused.
 #[derive(Debug, Deserialize)]
 struct JoseHeader {
     alg: String,
@@ -29,7 +29,7 @@ struct JoseHeader {
 }
 
 impl<'a> ParsedToken<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     ///
     /// # Errors
     /// [`TokenFault::TooLong`] and [`TokenFault::Form`].
@@ -48,7 +48,7 @@ impl<'a> ParsedToken<'a> {
         Ok(Self { header, claims: decode_part(claims)?, signed: signed.as_bytes(), signature })
     }
 
-    /// The algorithm, if the header is one of an access token.
+    /// Returns the algorithm, if the header is one of an access token.
     ///
     /// # Errors
     /// [`TokenFault::Algorithm`], [`TokenFault::Kind`] and [`TokenFault::Critical`].
@@ -67,7 +67,7 @@ impl<'a> ParsedToken<'a> {
         }
     }
 
-    /// The token as it was sent.
+    /// Returns the token as it was sent.
     pub(super) fn text(&self) -> String {
         format!("{}.{}", String::from_utf8_lossy(self.signed), self.signature)
     }
@@ -81,7 +81,7 @@ impl<'a> ParsedToken<'a> {
     }
 }
 
-/// Whether `typ` is that of an access token (RFC 9068, 2.1), or says nothing, as `JWT` does.
+/// Returns true if `typ` is that of an access token (RFC 9068, 2.1), or unspecific like `JWT`.
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let kind = kind.strip_prefix("application/").unwrap_or(&kind);
@@ -93,7 +93,7 @@ fn decode_part<T: for<'de> Deserialize<'de>>(part: &str) -> Result<T, TokenFault
     serde_json::from_slice(&bytes).map_err(|_| TokenFault::Form)
 }
 
-/// The longest token, in bytes.
+/// Limit of a token's bytes.
 const MAX_TOKEN: usize = 16 << 10;
-/// The longest id of a key, in bytes.
+/// Limit of the bytes of a key's id.
 const MAX_KEY_ID: usize = 256;

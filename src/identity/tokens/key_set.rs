@@ -23,13 +23,13 @@ pub struct KeySet {
 /// One key.
 struct PublicKey {
     id: Option<String>,
-    /// The only algorithm that it is for, if the document says so.
+    /// Its only algorithm, if the document has one.
     algorithm: Option<Algorithm>,
     family: KeyFamily,
     key: DecodingKey,
 }
 
-/// What signatures a key can make.
+/// Families of keys by their signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyFamily {
     Rsa,
@@ -38,7 +38,7 @@ enum KeyFamily {
     Ed25519,
 }
 
-/// Why a document has no keys to verify tokens with.
+/// Reasons for a document to have no keys for verification.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetFault {
     /// Not a JSON object with `keys`.
@@ -52,7 +52,7 @@ pub enum KeySetFault {
         /// The most allowed.
         limit: usize,
     },
-    /// None of the keys is of a kind that can be used.
+    /// None of the keys is of a usable kind.
     #[error("none of its {found} keys is an RSA, P-256, P-384 or Ed25519 key for signatures")]
     NoUsableKey {
         /// The number of keys.
@@ -66,7 +66,8 @@ struct KeyDocument {
 }
 
 impl KeySet {
-    /// Reads a document. Keys of other kinds are left out: an issuer may have them for others.
+    /// Parses a document. Keys of other kinds are ignored: the issuer may use them for other
+    /// purposes.
     ///
     /// # Errors
     /// [`KeySetFault`].
@@ -83,18 +84,18 @@ impl KeySet {
         Ok(Self { keys, digest: sha256(bytes) })
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether both were read from the same bytes.
+    /// Returns true if both were parsed from the same bytes.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 
-    /// Verifies the signature of a token with the key that it names, or, if it names none, with
-    /// those few that may be meant.
+    /// Verifies the signature of a token with the key that it names. If it names none, with the
+    /// first few keys that fit.
     ///
     /// # Errors
     /// [`TokenFault::UnknownKey`], [`TokenFault::Algorithm`] and [`TokenFault::Signature`].
@@ -148,7 +149,7 @@ impl PublicKey {
             AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
                 KeyFamily::Ed25519
             }
-            // A shared secret among them above all.
+            // Above all, this excludes shared secrets.
             _ => return None,
         };
         let algorithm = match common.key_algorithm {
@@ -164,7 +165,7 @@ impl PublicKey {
     }
 }
 
-/// The algorithm in the words of the library, and the keys that it needs.
+/// Returns the library's algorithm, and the family of its keys.
 fn of_crate(algorithm: TokenAlgorithm) -> (Algorithm, KeyFamily) {
     match algorithm {
         TokenAlgorithm::Rs256 => (Algorithm::RS256, KeyFamily::Rsa),
@@ -179,7 +180,7 @@ fn of_crate(algorithm: TokenAlgorithm) -> (Algorithm, KeyFamily) {
     }
 }
 
-/// The most keys of an issuer: the largest providers publish about ten.
+/// Limit of an issuer's keys: the largest providers publish about ten.
 const MOST_KEYS: usize = 100;
-/// The most keys that are tried for a token that names none.
+/// Limit of the keys that are tried for a token that names none.
 const MOST_TRIED: usize = 4;

@@ -1,12 +1,12 @@
 //! Access tokens: signed JWTs of the configured issuers.
 //!
-//! A token is parsed ([`jwt`]), its issuer found, its claims compared with what the issuer's
-//! configuration and the addressed resource demand ([`claims`]), and its signature verified with a
-//! key of the issuer ([`key_set`]). What was verified is remembered by the token's fingerprint
-//! ([`verified`]), until it expires, the configuration changes or the issuer's keys do.
+//! A token is parsed ([`jwt`]) and its issuer found. Its claims are checked against the issuer's
+//! configuration and the addressed resource ([`claims`]), and its signature is verified with a key
+//! of the issuer ([`key_set`]). The result is cached by the token's fingerprint ([`verified`])
+//! until the token expires, or the configuration or the issuer's keys change.
 //!
-//! Nothing is fetched here: [`IssuerKeys`] holds what `upstream` has fetched, and says when it should
-//! be fetched again.
+//! Nothing is fetched here: [`IssuerKeys`] holds the keys that `upstream` has fetched, and signals
+//! when to fetch them again.
 
 mod claims;
 mod issuer_keys;
@@ -34,7 +34,7 @@ pub(super) use scopes::ScopeRanks;
 pub(super) use verified::VerifiedToken;
 use verified::VerifiedTokens;
 
-/// The issuers of a configuration, and the tokens that were verified under it.
+/// Issuers of a configuration, and the tokens that were verified under it.
 #[derive(Debug)]
 pub(super) struct TokenIssuers {
     issuers: Vec<Arc<TokenIssuer>>,
@@ -48,21 +48,21 @@ pub struct TokenIssuer {
     pub config: IssuerConfig,
     /// Its keys, which outlive the configuration.
     pub keys: Arc<IssuerKeys>,
-    /// The base of the resources that its tokens name, if that is configured.
+    /// The configured base of the resources that its tokens name, if there is one.
     base: Option<String>,
     ranks: Arc<ScopeRanks>,
-    /// Whether a server exchanges its tokens, so that their texts are kept.
+    /// True if a server exchanges its tokens, so that their texts are kept.
     keeps_texts: bool,
 }
 
-/// Why a token does not identify its sender.
+/// Reasons for a token not to identify its sender.
 #[derive(Debug)]
 pub(super) enum Unverified {
-    /// It was not tried, or it was verified before, and is not accepted here and now.
+    /// It was not tried, or it was verified before and is not accepted here and now.
     Refused(Failure),
-    /// It is no token that is accepted.
+    /// The token is not acceptable.
     Faulty(TokenFault),
-    /// It may, once the issuer's keys have been fetched.
+    /// It may be acceptable once the issuer's keys have been fetched.
     Pending(KeyWait),
 }
 
@@ -73,8 +73,8 @@ impl From<TokenFault> for Unverified {
 }
 
 impl TokenIssuers {
-    /// The issuers of a configuration, with the keys that were fetched `before`; `None` if there are
-    /// none.
+    /// Creates the issuers of a configuration, with the keys that were fetched `before`; `None` if
+    /// there are none.
     pub(super) fn new(
         config: &Config,
         ranks: &Arc<ScopeRanks>,
@@ -100,12 +100,12 @@ impl TokenIssuers {
         &self.issuers
     }
 
-    /// The issuer of this name.
+    /// Returns the issuer of this name.
     pub(super) fn find(&self, name: &str) -> Option<&Arc<TokenIssuer>> {
         self.issuers.iter().find(|issuer| issuer.config.name.as_str() == name)
     }
 
-    /// Whether a text is a token of one of the issuers, whatever else is wrong with it.
+    /// Returns true if a text is a token of one of the issuers, valid or not.
     pub(super) fn claims_issuer(&self, text: &[u8]) -> bool {
         let parsed = ParsedToken::parse(text).ok();
         parsed.is_some_and(|token| self.issuer_of(&token).is_some())
@@ -116,8 +116,8 @@ impl TokenIssuers {
         self.issuers.iter().find(|issuer| issuer.config.accepts_issuer(said))
     }
 
-    /// The token with this text, if it was verified before with keys that its issuer still has, and what
-    /// is wrong with it here and now. `None` for one that has to be verified.
+    /// Returns the token with this text, if it was verified before with keys that its issuer still
+    /// has, or the reason to refuse it here and now. `None` if it has to be verified.
     pub(super) fn recall(
         &self,
         text: &[u8],
@@ -135,8 +135,8 @@ impl TokenIssuers {
         Some(checked.map(|()| token).map_err(Failure::TokenRefused))
     }
 
-    /// Verifies a token that cannot be recalled for a resource. One that was verified before, with other
-    /// keys, needs no `admit`.
+    /// Verifies a token that cannot be recalled, for a resource. One that was verified before, with
+    /// other keys, needs no `admit`.
     ///
     /// # Errors
     /// [`Unverified`].
@@ -156,13 +156,14 @@ impl TokenIssuers {
         Ok(token)
     }
 
-    /// Whether a token that was verified under an earlier configuration would be accepted still.
+    /// Returns true if a token that was verified under an earlier configuration would still be
+    /// accepted.
     pub(super) fn accepts(&self, token: &VerifiedToken, now: Duration) -> bool {
         let issuer = self.find(token.issuer.config.name.as_str());
         !token.is_expired(now) && issuer.is_some_and(|issuer| issuer.is_same_as(&token.issuer))
     }
 
-    /// Whether the users of a token's issuer are still the same ones.
+    /// Returns true if the users of a token's issuer are still the same.
     pub(super) fn keeps_users(&self, token: &VerifiedToken) -> bool {
         let before = &token.issuer.config;
         self.find(before.name.as_str()).is_some_and(|issuer| {
@@ -171,7 +172,7 @@ impl TokenIssuers {
         })
     }
 
-    /// Whether the issuer of a user may be used at a profile.
+    /// Returns true if the issuer of a user may be used at a profile.
     pub(super) fn allows(&self, who: &Principal, profile: &str) -> bool {
         let issuer = who.issuer().and_then(|name| self.find(name));
         issuer.is_some_and(|issuer| issuer.config.allows_profile(profile))
@@ -179,7 +180,7 @@ impl TokenIssuers {
 }
 
 impl TokenIssuer {
-    /// Whether both accept the same tokens.
+    /// Returns true if both accept the same tokens.
     fn is_same_as(&self, other: &Self) -> bool {
         self.config == other.config && self.base == other.base
     }
@@ -191,7 +192,7 @@ impl TokenIssuer {
         now: Duration,
     ) -> Result<Arc<VerifiedToken>, Unverified> {
         let algorithm = token.check_header(&self.config.algorithms)?;
-        // Before the keys, so that no token that is refused anyway has them fetched.
+        // Before the keys, so that a token that is refused anyway does not cause a fetch.
         let claims = claims::check(&self.config, token, now)?;
         claims::check_audience(&self.config, &claims.audiences, resource)?;
         let Some(keys) = self.keys.current() else {
@@ -212,12 +213,13 @@ impl TokenIssuer {
 }
 
 impl IssuerConfig {
-    /// Whether tokens with this `iss` are its own, compared byte for byte (RFC 9207, RFC 8414).
+    /// Returns true if tokens with this `iss` are its own, compared byte for byte (RFC 9207, RFC
+    /// 8414).
     pub fn accepts_issuer(&self, said: &str) -> bool {
         self.issuer == said || self.issuer_aliases.iter().any(|alias| alias == said)
     }
 
-    /// Whether its users may use a profile.
+    /// Returns true if its users may use a profile.
     pub fn allows_profile(&self, profile: &str) -> bool {
         let listed = self.profiles.as_ref();
         listed.is_none_or(|all| all.iter().any(|one| one.as_str() == profile))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::{GatewayConfig, IssuerConfig, ScopeName};
 
-/// Which scopes each scope implies, directly (`gateway.scopes`).
+/// The scopes that each scope directly implies (`gateway.scopes`).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::identity) struct ScopeRanks(HashMap<Arc<str>, Vec<Arc<str>>>);
 
@@ -16,7 +16,7 @@ impl ScopeRanks {
         Self(ranks.map(|(broad, narrow)| (broad.shared(), shared(narrow))).collect())
     }
 
-    /// These scopes, and all that they imply.
+    /// Returns these scopes, and all that they imply.
     pub(in crate::identity) fn expand(
         &self,
         scopes: impl IntoIterator<Item = Arc<str>>,
@@ -33,7 +33,7 @@ impl ScopeRanks {
     }
 }
 
-/// What the scopes of an issuer's token are called in the gateway.
+/// Maps the scopes of an issuer's token to their names in the gateway.
 pub(super) fn own_names(config: &IssuerConfig, scopes: Vec<String>) -> Vec<Arc<str>> {
     let mut own = Vec::with_capacity(scopes.len());
     for scope in scopes {

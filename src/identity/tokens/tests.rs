@@ -1,4 +1,4 @@
-//! Verification without a network: keys, claims, scopes and the memory of verified tokens.
+//! Verification without a network: keys, claims, scopes and the cache of verified tokens.
 
 use std::cell::Cell;
 
@@ -149,7 +149,7 @@ fn implied_scopes_are_found_through_others_and_in_circles() {
     assert_eq!(all.iter().map(|it| &**it).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
-/// An identity with one issuer whose keys are known, and a token that was verified.
+/// An identity with one issuer with known keys, and a verified token.
 fn verified(lines: &str) -> (Identity, Arc<VerifiedToken>) {
     let issuers = format!("[issuers.idp]\nissuer = \"joe\"\n{lines}");
     let text = issuers.replace("\"joe\"", "\"https://a.test\"\nissuer_aliases = [\"joe\"]");
@@ -295,7 +295,8 @@ fn a_token_is_verified_once_and_known_from_then_on() {
     let first = verify(NOW).unwrap();
     assert!(Arc::ptr_eq(&first, &verify(NOW).unwrap()), "no signature is verified again");
     assert_eq!(asked.get(), 1, "nor does it count as an attempt");
-    // Other keys: verified again, and still no attempt of a stranger.
+    // Other keys: the token is verified again, and still does not count as an unknown sender's
+    // attempt.
     let (other, _) = sign(&claims);
     keys.fetch_ended(fetched(&[public, other]), NOW);
     let again = verify(NOW).unwrap();

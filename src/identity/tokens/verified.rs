@@ -1,12 +1,13 @@
-//! Tokens that were verified, by their fingerprints.
+//! The cache of verified tokens, by fingerprint.
 //!
-//! A fingerprint is a 128-bit SipHash-2-4 under a random key that is made with each configuration and
-//! never leaves the process. SipHash is a pseudorandom function: without the key, to find a text that has
-//! the fingerprint of another one is to forge a message authentication code, with a chance of 2⁻¹²⁸
-//! for each token in the cache and each request. The time of a lookup tells nothing either, since the
-//! sender of a text cannot compute its fingerprint. SHA-256, which needs no key, takes seven times as
-//! many instructions on a processor without instructions for it; it is computed once for each token, for
-//! what the audit log tells of it. The text of the token is not kept.
+//! A fingerprint is a 128-bit SipHash-2-4 under a random key that is made with each configuration
+//! and never leaves the process. SipHash is a pseudorandom function: without the key, finding a
+//! text with the fingerprint of another one amounts to forging a message authentication code, with
+//! a chance of 2⁻¹²⁸ for each token in the cache and each request. The time of a lookup reveals
+//! nothing either, since the sender of a text cannot compute its fingerprint. SHA-256, which needs
+//! no key, takes seven times as many instructions on a processor without instructions for it. It is
+//! computed once for each token, for its identifier in the audit log. The text of the token is not
+//! kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,17 +28,17 @@ use super::jwt::ParsedToken;
 use super::key_set::KeySet;
 use super::scopes::own_names;
 
-/// A token that was verified. Its text is kept only where a server exchanges it.
+/// A verified token. Its text is kept only if a server exchanges it.
 pub(in crate::identity) struct VerifiedToken {
     pub(in crate::identity) principal: Principal,
     pub(in crate::identity) grants: Arc<Grants>,
     pub(in crate::identity) issuer: Arc<TokenIssuer>,
-    /// From when on it is refused, as time since 1970.
+    /// The end of its validity, as time since 1970.
     pub(in crate::identity) ends: Duration,
     audiences: Vec<String>,
     digest: [u8; 32],
     label: Arc<str>,
-    /// The keys with one of which it was verified.
+    /// The key set that verified it.
     keys: Arc<KeySet>,
 }
 
@@ -75,7 +76,7 @@ impl VerifiedToken {
         self.ends <= now
     }
 
-    /// Whether the issuer's keys are still those that it was verified with.
+    /// Returns true if the issuer's keys are still those that verified it.
     pub(super) fn has_current_key(&self) -> bool {
         self.issuer.keys.current().is_some_and(|keys| Arc::ptr_eq(&keys, &self.keys))
     }
@@ -84,7 +85,7 @@ impl VerifiedToken {
         claims::check_audience(&self.issuer.config, &self.audiences, resource)
     }
 
-    /// What tells it from others in the audit log: its issuer, and the first digits of its SHA-256.
+    /// Returns its identifier in the audit log: its issuer, and the first digits of its SHA-256.
     pub(in crate::identity) fn describe(&self) -> &Arc<str> {
         &self.label
     }
@@ -104,15 +105,15 @@ impl fmt::Debug for VerifiedToken {
     }
 }
 
-/// The tokens that were verified under one configuration: as many as fit into [`MOST_BYTES`].
+/// Tokens verified under one configuration: as many as fit into [`MOST_BYTES`].
 pub(super) struct VerifiedTokens {
-    /// Computes fingerprints; `None` if the system has no random bytes for its key, so that nothing is
-    /// remembered.
+    /// Computes fingerprints; `None` if the system has no random bytes for its key, so that nothing
+    /// is cached.
     fingerprints: Option<SipHasher24>,
     shelves: [Mutex<TokenShelf>; SHELVES],
 }
 
-/// What a token is found by.
+/// The key of a token in the cache.
 type Fingerprint = u128;
 
 #[derive(Default)]
@@ -122,7 +123,7 @@ struct TokenShelf {
     bytes: usize,
 }
 
-/// A token with what it takes, about.
+/// A token with its approximate size.
 struct SizedToken {
     token: Arc<VerifiedToken>,
     bytes: usize,
@@ -140,8 +141,8 @@ impl VerifiedTokens {
         place.lock().tokens.get(&fingerprint).map(|sized| Arc::clone(&sized.token))
     }
 
-    /// Remembers a token. Where there is no room, those that have expired are dropped, or else all
-    /// of the shelf: they are verified again.
+    /// Caches a token. If there is no room, expired ones are dropped, or otherwise the whole shelf:
+    /// those are verified again.
     pub(super) fn insert(&self, text: &[u8], token: Arc<VerifiedToken>, now: Duration) {
         let Some((fingerprint, place)) = self.place_of(text) else { return };
         let kept_text = token.grants.token.as_ref().map_or(0, |_| text.len());
@@ -183,9 +184,9 @@ impl fmt::Debug for VerifiedTokens {
     }
 }
 
-/// Each has its own lock, so that threads rarely wait for one another.
+/// Number of shelves. Each has its own lock, so that threads rarely wait for one another.
 const SHELVES: usize = 16;
-/// The most bytes of tokens.
+/// Limit of the bytes of tokens.
 pub(super) const MOST_BYTES: usize = 32 << 20;
-/// What a token takes besides its text.
+/// Memory of a token besides its text.
 const OVERHEAD: usize = 512;
