@@ -1,4 +1,4 @@
-//! Whether a connection does anything: what its time limits are measured by.
+//! Activity of a connection, for its time limits.
 
 use std::{
     convert::Infallible,
@@ -23,11 +23,11 @@ use tower::Service;
 use super::unread::{LARGEST_UNCOUNTED, UnreadPiece, UnwrittenBytes, UnwrittenResponse};
 use crate::downstream::Refused;
 
-/// The requests of one connection, as far as time limits care.
+/// The requests of one connection, as far as time limits are concerned.
 ///
-/// Requests only leave marks here, they wake nobody: the connection looks when a timer that it
-/// set for the earliest possible moment fires, and sets the next one. A busy connection pays two
-/// atomic writes a request and one timer an idle period.
+/// Requests only set flags here and wake no task. The connection checks when its timer for the
+/// earliest possible deadline fires, and sets the next one. A busy connection costs two atomic
+/// writes per request and one timer per idle period.
 #[derive(Debug)]
 pub(super) struct Activity {
     begun: Instant,
@@ -35,24 +35,24 @@ pub(super) struct Activity {
     open: AtomicUsize,
     /// Milliseconds from `begun` to the end of the last request.
     quiet_since: AtomicU64,
-    /// Whether a request was served: until then a stranger holds the connection.
+    /// True once a request was served: until then an unknown client holds the connection.
     known: AtomicBool,
-    /// How many requests were refused since the last one that was served.
+    /// Number of refused requests since the last one that was served.
     refusals: AtomicUsize,
-    /// How many preflights were answered since then.
+    /// Number of answered preflights since then.
     preflights: AtomicUsize,
-    /// Of responses over HTTP/1.1.
+    /// Bytes of responses over HTTP/1.1.
     unwritten: Arc<UnwrittenBytes>,
 }
 
-/// What a connection does when its timer fires.
+/// Actions of a connection when its timer fires.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// No request came in time.
     Never,
     /// Nothing has been in flight for the idle period.
     Idle,
-    /// Look again then.
+    /// Check again at this time.
     Look(Instant),
 }
 
@@ -77,19 +77,19 @@ impl Activity {
         Busy(Arc::clone(self))
     }
 
-    /// Whether no request has come yet.
+    /// Returns true if no request has arrived yet.
     pub(super) fn is_unused(&self) -> bool {
         !self.asked.load(Relaxed)
     }
 
-    /// How many bytes of large responses over HTTP/1.1 are not written yet.
+    /// Returns the bytes of large responses over HTTP/1.1 that are not written yet.
     pub(super) fn unwritten(&self) -> usize {
         self.unwritten.total()
     }
 
     /// Notes that a request was served.
     fn note_served(&self) {
-        // Almost always they are so already: then nothing is written.
+        // These are nearly always set already; avoids the writes then.
         if !self.known.load(Relaxed) {
             self.known.store(true, Relaxed);
         }
@@ -110,14 +110,15 @@ impl Activity {
         self.preflights.fetch_add(1, Relaxed);
     }
 
-    /// Whether so many requests in a row were not served that the connection is closed.
+    /// Returns true if so many requests in a row were not served that the connection has to be
+    /// closed.
     fn is_used_up(&self) -> bool {
         self.refusals.load(Relaxed) >= MOST_REFUSALS
             || self.preflights.load(Relaxed) >= MOST_PREFLIGHTS
     }
 
-    /// What is due at `now`, with `first` for the first request and `idle` between requests. A
-    /// stranger is given no more than `first` for any request.
+    /// Returns the action that is due at `now`, with `first` for the first request and `idle`
+    /// between requests. Until a request was served, `first` also bounds the idle time.
     pub(super) fn due(&self, now: Instant, first: Duration, idle: Duration) -> Due {
         let idle = if self.known.load(Relaxed) { idle } else { idle.min(first) };
         if self.is_used_up() && self.open.load(Relaxed) == 0 {
@@ -135,14 +136,14 @@ impl Activity {
         if deadline <= now { verdict } else { Due::Look(deadline.min(now + idle)) }
     }
 
-    /// Milliseconds since the connection began.
+    /// Returns the milliseconds since the connection began.
     fn age(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 /// A request in flight: held until its response's last byte is handed over, or until it is refused:
-/// a refusal that is left unread keeps no connection open.
+/// an unread refusal does not keep its connection open.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Activity>);
 
@@ -192,7 +193,7 @@ pin_project! {
         #[pin]
         inner: F,
         busy: Option<Busy>,
-        // Answered without a key, unless it is refused.
+        // A preflight is answered without a key, unless it is refused.
         preflight: bool,
     }
 }
@@ -215,7 +216,7 @@ where
                 (false, true) => activity.note_preflight(),
                 (true, _) => activity.note_refused(),
             }
-            // Over HTTP/2 the connection is closed when it is looked at.
+            // Over HTTP/2 the connection is closed at its next check.
             if activity.is_used_up() && unread.is_none() {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
@@ -238,9 +239,9 @@ pin_project! {
         #[pin]
         inner: B,
         busy: Option<Busy>,
-        // Over HTTP/2: what the client has not taken.
+        // Over HTTP/2: the bytes that the client has not taken.
         unread: Option<Arc<UnreadPiece>>,
-        // Over HTTP/1.1: what was ready of a large response from the beginning.
+        // Over HTTP/1.1: the bytes of a large response that were ready at the start.
         unwritten: Option<Arc<UnwrittenResponse>>,
         // The end of the last piece, which is sent on its own.
         end: Option<Bytes>,
@@ -248,7 +249,7 @@ pin_project! {
 }
 
 impl<B: Body<Data = Bytes>> TrackedBody<B> {
-    /// The next frame over HTTP/1.1, whose connection writes it as fast as the client reads.
+    /// Polls the next frame over HTTP/1.1. The connection writes it as fast as the client reads.
     fn poll_unwritten(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -280,7 +281,7 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
         }
         let mut this = self.project();
         let Some(unread) = this.unread else { return Poll::Ready(None) };
-        // Asked for once the client has taken the piece before.
+        // hyper polls once the client has taken the previous piece.
         unread.clear();
         if let Some(end) = this.end.take() {
             unread.offer(end.len(), 0);
@@ -292,8 +293,8 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
         {
             unread.offer(piece.len(), ready_bytes(&*this.inner));
             if this.inner.is_end_stream() && piece.len() > LONGEST_END {
-                // hyper is done with a stream once it has handed over the last piece, however
-                // much of that the client takes. This leaves it little to hand over.
+                // hyper is done with a stream once it has handed over the last piece, even if the
+                // client takes little of it. This leaves only a small piece to hand over.
                 *this.end = Some(piece.split_off(piece.len() - LONGEST_END));
             }
         }
@@ -313,19 +314,19 @@ impl<B: Body<Data = Bytes>> Body for TrackedBody<B> {
     }
 }
 
-/// How many bytes of a body are ready.
+/// Returns the number of ready bytes of a body.
 fn ready_bytes(body: &impl Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// How many requests in a row are refused before the connection is closed: a client may ask without
-/// a key first, and once more with one that has expired.
+/// Limit of refused requests in a row before the connection is closed: a client may first send a
+/// request without a key, and once more with an expired one.
 const MOST_REFUSALS: usize = 3;
-/// How many preflights are answered in a row: a page sends each before a request, perhaps several
-/// at once.
+/// Limit of answered preflights in a row: a page sends each before a request, perhaps several at
+/// once.
 const MOST_PREFLIGHTS: usize = 10;
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// How many bytes of a response over HTTP/2 may be left unread without a limit of time.
+/// Bytes of a response over HTTP/2 that may be left unread without a time limit.
 const LONGEST_END: usize = 1024;
 
 #[cfg(test)]

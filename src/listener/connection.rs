@@ -39,40 +39,40 @@ use super::{
     woken::PollWhenWoken,
 };
 
-/// Why a connection ended otherwise than by agreement.
+/// Reasons for a connection to end abnormally.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
-    /// No whole request came within [`ConnectionLimits::handshake`].
+    /// No whole request arrived within [`ConnectionLimits::handshake`].
     #[error("no request came in time")]
     Unused,
     /// The TLS handshake failed.
     #[error("the TLS handshake failed")]
     Handshake(#[source] io::Error),
-    /// The client's certificate was accepted, and cannot be read.
+    /// The client's certificate was accepted, but cannot be parsed.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The first bytes could not be read.
     #[error("the connection broke before its first request")]
     Broken(#[source] io::Error),
-    /// What came first was no HTTP request, or too large for one.
+    /// The first bytes were not an HTTP request, or too large for one.
     #[error("the first request could not be read")]
     Garbled(#[source] hyper::Error),
-    /// HTTP went wrong, or the client went away in the middle of something.
+    /// An HTTP error, or the client disconnected in the middle of a message.
     #[error("the HTTP connection failed")]
     Http(#[source] hyper::Error),
-    /// The client does not read, and too much waits for it.
+    /// The client does not read, and too many bytes wait for it.
     #[error("too much is left unread")]
     Unread(#[source] BoundReached),
 }
 
 impl ConnectionError {
-    /// Whether the connection ended before it carried a request.
+    /// Returns true if the connection ended before it carried a request.
     pub(super) fn is_unused(&self) -> bool {
         !matches!(self, Self::Http(_) | Self::Unread(_))
     }
 }
 
-/// Which HTTP a connection speaks.
+/// HTTP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     Http1,
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// What comes before the first request: within the time limit, and given up when a drain starts.
+/// Runs a step before the first request, within the time limit. Gives up when a drain starts.
 async fn before<T>(
     deadline: Instant,
     drain: &Drain,
@@ -134,7 +134,7 @@ async fn before<T>(
     }
 }
 
-/// Tells HTTP/2 with prior knowledge (RFC 9113, 3.3) by the first three bytes of its preface; no
+/// Detects HTTP/2 with prior knowledge (RFC 9113, 3.3) by the first three bytes of its preface; no
 /// method of HTTP/1 begins with them. The bytes stay in the socket.
 async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
     let mut start = [0; PREFACE.len()];
@@ -151,25 +151,25 @@ async fn detect(socket: &TcpStream) -> io::Result<Protocol> {
         if !PREFACE.starts_with(seen) {
             return Ok(Protocol::Http1);
         }
-        // `P` or `PR` and no more: a socket is readable as long as anything is in it, so waiting
-        // for readiness would spin. Rare, and bounded by the caller's deadline.
+        // Only `P` or `PR` so far: a socket is readable as long as it has any bytes, so waiting for
+        // readiness would spin. Rare, and bounded by the caller's deadline.
         sleep(nap).await;
         nap = (nap * 2).min(LONGEST_NAP);
     }
 }
 
-/// Why a connection is looked at.
+/// Reasons to check a connection.
 enum Interruption {
     /// A drain has started.
     Drain,
-    /// Something may be due.
+    /// A time limit may have passed.
     Look,
 }
 
-/// A connection whose protocol is known.
+/// A connection with a known protocol.
 struct ClientConnection<'a, F> {
     peer: PeerAddress,
-    /// What the client has identified itself with in the TLS handshake.
+    /// The client's certificate from the TLS handshake.
     certificate: Option<Arc<ClientCertificate>>,
     limits: &'a ConnectionLimits,
     context: Arc<ListenerContext<F>>,
@@ -187,7 +187,7 @@ impl<F> ClientConnection<'_, F> {
         let io = TokioIo::new(io);
         let edge = (self.context.edge)(self.peer);
         let stack = TrackActivity::new(edge, &self.activity);
-        // Every layer of a stack is always ready: there is nothing to wait for before a call.
+        // Every layer of a stack is always ready, so there is no wait before a call.
         let certificate = self.certificate.clone();
         let leaving = match protocol {
             Protocol::Http1 => LeftBody::Dropped,
@@ -201,7 +201,7 @@ impl<F> ClientConnection<'_, F> {
             PollWhenWoken::new(stack.clone().call(request))
         });
         let unread = UnreadBounds::new(self.limits, self.peer, &self.context.unread);
-        // Boxed: a future has room twice for those that it takes in and waits for.
+        // Boxed: a future stores the values that it takes and awaits twice.
         match protocol {
             Protocol::Http1 => {
                 let connection = Box::pin(http1(self.limits).serve_connection(io, service));
@@ -218,9 +218,9 @@ impl<F> ClientConnection<'_, F> {
         }
     }
 
-    /// Polls the connection, and asks it to close when it is idle or a drain starts. One that
-    /// has nothing in flight and still does not close is dropped; what is in flight has all the
-    /// time that the drain leaves it, which the accept loop keeps.
+    /// Polls the connection, and asks it to close when it is idle or a drain starts. One without
+    /// requests in flight that still does not close is dropped. Requests in flight have all the
+    /// time that the drain leaves; the accept loop enforces that.
     async fn drive<C>(
         &self,
         connection: C,
@@ -232,7 +232,7 @@ impl<F> ClientConnection<'_, F> {
     {
         let mut connection = pin!(connection);
         let (mut draining, mut closing, mut look_at) = (false, false, clock::now());
-        // The task of a busy connection runs several times for each request, and is seldom
+        // The task of a busy connection runs several times for each request, and is rarely
         // interrupted.
         let interruption = |draining, at| PollWhenWoken::new(self.interruption(draining, at));
         let mut interrupted = pin!(interruption(draining, look_at));
@@ -270,7 +270,7 @@ impl<F> ClientConnection<'_, F> {
         }
     }
 
-    /// Waits for the next reason to look at the connection, other than its own progress.
+    /// Waits for the next reason to check the connection, other than its own progress.
     async fn interruption(&self, draining: bool, look_at: Instant) -> Interruption {
         tokio::select! {
             biased;
@@ -297,10 +297,10 @@ fn http1(limits: &ConnectionLimits) -> http1::Builder {
     builder
         // A client that closes its side cancels its request: the service's future is dropped.
         .half_close(false)
-        // Twice the bound, so that what is a little over gets an answer that names the bound, and
-        // what is far over is cut off with a bare 431.
+        // Twice the limit, so that a head slightly over it gets an answer that names the limit, and
+        // a much larger one is cut off with a bare 431.
         .max_header_size(limits.header.saturating_mul(2));
-    // Set explicitly, even hyper's own number would cost every request a list on the heap.
+    // Any explicit value, even hyper's default, costs every request a list on the heap.
     if limits.header_lines != HYPER_HEADER_LINES {
         builder.max_headers(limits.header_lines);
     }
@@ -313,10 +313,10 @@ fn http2(limits: &ConnectionLimits, streams: StreamTasks) -> http2::Builder<Stre
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.h2_streams)
-        // What arrives of bodies that nobody reads yet, or will.
+        // Limit the bytes of bodies that arrive before they are read, if ever.
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        // What a client that opens every stream and reads none of them makes the gateway hold.
+        // Limits the memory for a client that opens every stream and reads none of them.
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(header)
         .keep_alive_interval(limits.ping)
@@ -325,16 +325,16 @@ fn http2(limits: &ConnectionLimits, streams: StreamTasks) -> http2::Builder<Stre
 }
 
 const PREFACE: &[u8; 3] = b"PRI";
-/// How many header lines hyper takes where nothing else is set.
+/// hyper's default limit of header lines.
 const HYPER_HEADER_LINES: usize = 100;
-/// How many bytes of each response over HTTP/2 wait for the client, besides the piece at hand.
+/// Bytes of each response over HTTP/2 that wait for the client, besides the current piece.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How many bytes of a body an HTTP/2 client may send ahead.
+/// Bytes of a body that an HTTP/2 client may send ahead.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// How many bytes of all bodies together it may send ahead.
+/// Bytes of all bodies together that it may send ahead.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(50);
 
-/// How long an idle connection may take to say goodbye (HTTP/2: GOAWAY, ping, GOAWAY).
+/// Time limit to close an idle connection (HTTP/2: GOAWAY, ping, GOAWAY).
 const LAST_WORD: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
-//! Cross-origin requests: what a browser is told before a page may read our answers.
+//! Cross-origin requests (CORS): headers that let a page's browser read the responses.
 //!
-//! Only pages that the guard admits get this far. Each gets exactly its own origin back, never
-//! `*`; cookies play no part here, so `Access-Control-Allow-Credentials` is never sent.
+//! Only pages that the guard admits get this far. Each gets exactly its own origin back, never `*`;
+//! cookies play no part here, so `Access-Control-Allow-Credentials` is never sent.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -14,8 +14,8 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use super::edge::EdgeFuture;
 use crate::mcp;
 
-/// Applies CORS to requests that a page sent. Any other request passes by, and its response
-/// carries no header of it.
+/// Applies CORS to requests that a page sent. Other requests pass unchanged, and their responses
+/// carry no CORS header.
 #[derive(Clone)]
 pub(super) struct CorsForPages<S> {
     inner: S,
@@ -57,13 +57,14 @@ fn cors_layer(request: &HeaderMap) -> CorsLayer {
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers(AllowHeaders::list(allowed_headers(request)))
         .expose_headers([mcp::header::SESSION_ID, header::WWW_AUTHENTICATE, header::RETRY_AFTER])
-        // Long enough to spare a page a preflight per call, short enough for a reload.
+        // Long enough to spare a page a preflight per call, short enough to notice a reload.
         .max_age(Duration::from_mins(10))
         .allow_private_network(true)
 }
 
-/// The fixed list, and the parameter headers that a preflight asks for: a tool's schema names them
-/// (MCP 2026-07-28, "Custom Headers from Tool Parameters"), so they cannot be listed beforehand.
+/// Returns the fixed list, and the parameter headers that a preflight requests: a tool's schema
+/// names them (MCP 2026-07-28, "Custom Headers from Tool Parameters"), so they cannot be listed in
+/// advance.
 fn allowed_headers(request: &HeaderMap) -> Vec<HeaderName> {
     let requested = request.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let names = requested.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(','));

@@ -1,8 +1,8 @@
-//! What a request passes between its connection and the service that answers it.
+//! The layers between a connection and the service that answers its requests.
 //!
-//! Both stacks are lists of tower layers, outermost first. A layer decides and nothing else:
-//! [`answer_refusal`] and [`downstream::refusal`] turn what layers refuse into responses. All of
-//! them answer with the same boxed future ([`EdgeFuture`]).
+//! Both stacks are lists of tower layers, outermost first. A layer only decides: [`answer_refusal`]
+//! and [`downstream::refusal`] turn refusals into responses. All layers answer with the same boxed
+//! future ([`EdgeFuture`]).
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -24,7 +24,7 @@ use crate::downstream::{self, Authenticated, McpService, Unauthenticated};
 use crate::identity::KeyWait;
 use crate::mcp::{self, MediaType};
 
-/// The stack for clients of the gateway: MCP behind authentication.
+/// Builds the stack for clients of the gateway: MCP behind authentication.
 pub fn clients<B>(
     settings: LiveSettings,
     peer: PeerAddress,
@@ -35,16 +35,16 @@ where
 {
     let gate = Arc::clone(&mcp);
     let stack = ServiceBuilder::new()
-        // Inside CORS, so that a page may read why it was refused. Before the body is read: a
-        // client without a key costs no more than its head. It also bounds how often an address
-        // may guess keys.
+        // Inside CORS, so that a page may read the reason of a refusal. Before the body is read: a
+        // client without a key costs no more than its head. It also bounds the rate at which an
+        // address may guess keys.
         .layer_fn(|inner| Authenticate { inner, mcp: Arc::clone(&gate), peer })
-        // Size and time of the body: MCP has the whole of it, or nothing.
+        // Limits the size and time of the body: MCP gets the whole body, or nothing.
         .service(service_fn(move |request| -> EdgeFuture<_> { Arc::clone(&mcp).receive(request) }));
     guarded(settings, peer, stack)
 }
 
-/// The stack for operators: the admin pages, which `respond` knows.
+/// Builds the stack for operators: the admin pages, answered by `respond`.
 pub fn operators<B, F>(
     settings: LiveSettings,
     peer: PeerAddress,
@@ -55,14 +55,14 @@ where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
     let service = service_fn(move |request: Request<B>| -> EdgeFuture<_> {
-        // No page reads a body.
+        // Pages do not read bodies.
         let answer = respond(request.map(drop));
         Box::pin(async move { Ok(answer.await) })
     });
     guarded(settings, peer, service)
 }
 
-/// The layers that every request passes before anything acts on it, on either listener.
+/// Builds the layers that every request passes before anything acts on it, on either listener.
 pub fn guarded<B, R>(
     settings: LiveSettings,
     peer: PeerAddress,
@@ -76,15 +76,15 @@ where
     ServiceBuilder::new()
         .layer(RefuseLayer::new(peer, move |request: &Request<B>| {
             let settings = settings.current();
-            // First, because every check behind it reads headers.
+            // First, because every later check reads headers.
             bound_head(request, &settings.limits)?;
-            // Before the guard: a request whose end is unclear cannot be judged.
+            // Before the guard: a request without a clear end cannot be judged.
             refuse_ambiguous_framing(request)?;
             // Before CORS and the service: neither may act for a foreign host or page.
             guard.admit(&settings, request)
         }))
-        // Only pages that the guard admitted get this far. Their preflights end here; requests
-        // that no page sent pass by.
+        // Only pages that the guard admitted get this far. Their preflights end here; requests that
+        // do not come from a page pass unchanged.
         .layer_fn(CorsForPages::new)
         .service(inner)
 }
@@ -106,8 +106,8 @@ impl<S, B, R> Edge<B, R> for S where
 {
 }
 
-/// What every layer of a stack waits for. Boxed, so that a layer that answers for once (a refusal,
-/// a preflight) takes no room in the future of each request.
+/// The future of every layer in a stack. Boxed, so that a layer that rarely answers itself (a
+/// refusal, a preflight) takes no room in the future of each request.
 pub type EdgeFuture<R> = Pin<Box<dyn Future<Output = Result<Response<R>, Infallible>> + Send>>;
 
 /// Answers without waiting.
@@ -115,7 +115,7 @@ fn answer_now<R: Send + 'static>(response: Response<R>) -> EdgeFuture<R> {
     Box::pin(ready(Ok(response)))
 }
 
-/// A layer that refuses what a check refuses.
+/// A layer that applies a check to requests.
 struct RefuseLayer<C> {
     peer: PeerAddress,
     check: C,
@@ -135,7 +135,7 @@ impl<S, C: Clone> Layer<S> for RefuseLayer<C> {
     }
 }
 
-/// Passes a request on, or answers it with the refusal of a check.
+/// Forwards a request, or answers it with the refusal of a check.
 #[derive(Clone)]
 struct Refusing<S, C> {
     inner: S,
@@ -168,9 +168,9 @@ where
     }
 }
 
-/// Passes a request on with the sender that its key or token tells, or answers that it is not
-/// enough. Answers requests for metadata itself, which clients need before they have either, and
-/// has logins passed on, and the pages for people served, whose browsers have neither.
+/// Forwards a request with its authenticated sender, or refuses it. Before authentication, it
+/// answers requests for metadata, which clients need to get a key or token, passed-on logins, and
+/// the pages for people, whose browsers have neither.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,
@@ -202,7 +202,7 @@ where
         if let Some(metadata) = self.mcp.answer_metadata(&request, self.peer) {
             return answer_now(metadata);
         }
-        // What most requests are for, decided by four bytes.
+        // Four bytes recognize most requests.
         if !request.uri().path().starts_with("/mcp") {
             let (mcp, peer) = (Arc::clone(&self.mcp), self.peer);
             if mcp.has_page(request.uri().path()) {
@@ -221,7 +221,7 @@ where
 }
 
 impl<S> Authenticate<S> {
-    /// Passes a request on when the keys have been fetched that its token is verified with.
+    /// Forwards a request once the keys to verify its token have been fetched.
     fn call_later<B>(&self, waiting: (Request<B>, KeyWait)) -> EdgeFuture<downstream::Body>
     where
         S: Service<
@@ -258,16 +258,16 @@ fn bound_head<B>(request: &Request<B>, limits: &ConnectionLimits) -> Result<(), 
     Ok(())
 }
 
-/// The bytes of the target and of every header's name and value, as HTTP/1 writes them.
+/// Returns the bytes of the target and of every header's name and value, as HTTP/1 writes them.
 fn head_size<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |it| it.as_str().len());
     let lines = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     target + lines.sum::<usize>()
 }
 
-/// Refuses transfer codings that hyper takes and another reader of the same bytes may not: more
-/// than one line of them, and any coding but `chunked` (RFC 9112, 6.1 and 11.2). What else is
-/// ambiguous hyper refuses, or answers and closes (a Content-Length beside a transfer coding).
+/// Refuses transfer codings that hyper accepts but another reader of the same bytes may not: more
+/// than one line of them, and any coding but `chunked` (RFC 9112, 6.1 and 11.2). hyper itself
+/// refuses other ambiguities, or answers and closes (a Content-Length beside a transfer coding).
 fn refuse_ambiguous_framing<B>(request: &Request<B>) -> Result<(), GuardRefusal> {
     let codings = mcp::header::single_value(request.headers(), &header::TRANSFER_ENCODING);
     match codings.map_err(|_| GuardRefusal::AmbiguousFraming)? {
@@ -286,7 +286,7 @@ fn answer_refusal<R: From<Bytes>>(refusal: &GuardRefusal) -> Response<R> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, MediaType::JSON);
     if matches!(refusal, GuardRefusal::AmbiguousFraming | GuardRefusal::UnknownCoding) {
-        // Where the next request begins cannot be told.
+        // The start of the next request is unclear.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

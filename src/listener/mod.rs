@@ -2,8 +2,8 @@
 //!
 //! This module accepts connections, has hyper read requests from them, and passes each request
 //! through the tower stack of its listener ([`edge`]). It differs from `downstream`, which answers
-//! MCP requests: nothing here reads a body. Of its own it refuses connections over the limit,
-//! heads that are too large or ambiguous, and hosts and pages that the [`Guard`] does not admit.
+//! MCP requests: nothing here reads a body. It refuses connections over the limit, heads that are
+//! too large or ambiguous, and hosts and pages that the [`Guard`] does not admit.
 //!
 //! Every connection has an end:
 //!
@@ -13,17 +13,17 @@
 //! | sends half a head later on, or nothing more | [`ConnectionLimits::idle`] after the last response |
 //! | disappears without closing, or stops reading its response | [`ConnectionLimits::stall`] later; over HTTP/2 also when a ping stays unanswered |
 //! | leaves a response over HTTP/2 unread | its stream is reset [`ConnectionLimits::stall`] later, or when all of them hold more than [`ConnectionLimits::unread`] |
-//! | comes when all connections are taken, or its address has its share | at once, with a 503 if it speaks in clear |
-//! | is refused, and asks for nothing that is served | after the third refusal, or [`ConnectionLimits::handshake`] after any of them |
+//! | connects when all connections are taken, or its address has used up its share | at once, with a 503 if it does not use TLS |
+//! | is refused, and sends no request that is served | after the third refusal, or [`ConnectionLimits::handshake`] after any of them |
 //! | closes its side, or resets its stream | at once; the service's future and body are dropped |
-//! | is connected when a [`Drain`] starts | after the responses in flight, and the head it is in the middle of, or when the drain's time is up |
+//! | is connected when a [`Drain`] starts | after the responses in flight and the head that it is sending, or when the drain's time is up |
 //!
-//! A client's cancellation reaches the service as a dropped future, so a service spawns what it
-//! must finish.
+//! A client's cancellation reaches the service as a dropped future, so a service spawns work that
+//! it must finish.
 //!
-//! hyper-util's `auto::Builder` is not used: it leaves a connection that sent
-//! one byte open forever, and its timers start after protocol detection. Here detection is a
-//! bounded look at the first three bytes of a plaintext connection, and ALPN under TLS.
+//! hyper-util's `auto::Builder` is not used: it leaves a connection that has sent one byte open
+//! forever, and its timers start after protocol detection. Here detection is a bounded look at the
+//! first three bytes of a plaintext connection, and ALPN under TLS.
 
 mod activity;
 mod connection;
@@ -53,46 +53,47 @@ pub use self::{
     workers::Workers,
 };
 
-/// Why a response's body broke off.
+/// The error of a response body that broke off.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Everything about a listener that a reload may change. The address is not: that takes another
-/// [`Listener`].
+/// Settings of a listener that a reload may change. The address is not one of them: that takes
+/// another [`Listener`].
 #[derive(Debug, Default)]
 pub struct Settings {
     /// In force for connections accepted from now on; `header` for every request.
     pub limits: ConnectionLimits,
     /// In force for every request from now on.
     pub guard: Guard,
-    /// What to encrypt with; `None` serves in clear. In force for connections accepted from now on.
+    /// The certificates for TLS; `None` disables TLS. In force for connections accepted from now
+    /// on.
     pub tls: Option<Certificates>,
 }
 
-/// How much one listener takes.
+/// Limits of one listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at a time. One more is accepted only to be told 503, and closed.
+    /// Connections at a time. Further ones are accepted only to send a 503, and closed.
     pub connections: usize,
-    /// How many of them one IP address may have.
+    /// Connections of one IP address at a time.
     pub connections_each: usize,
     /// Bytes of a request's target and headers together; beyond it the answer is 431.
     pub header: usize,
-    /// How many header lines a request may have; beyond it the answer is 431.
+    /// Header lines of a request; beyond it the answer is 431.
     pub header_lines: usize,
-    /// How long a connection may stay without a request in flight.
+    /// Time limit of a connection without a request in flight.
     pub idle: Duration,
-    /// From accept to the first whole request head, the TLS handshake included.
+    /// Time limit from accept to the first whole request head, the TLS handshake included.
     pub handshake: Duration,
-    /// How long a client may leave what was sent to it unread. Over HTTP/2 also how long it may
-    /// grant no window to a response that waits for one. Zero leaves it to the kernel.
+    /// Time limit for a client to read the bytes sent to it. Over HTTP/2 it also limits the time
+    /// without a window for a response that waits for one. Zero leaves it to the kernel.
     pub stall: Duration,
     /// Bytes of all responses over HTTP/2 that wait for a window.
     pub unread: usize,
-    /// How many of these are for one IP address.
+    /// Bytes of these for one IP address.
     pub unread_each: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub h2_streams: u32,
-    /// How often a silent HTTP/2 client is pinged, and how long it may take to answer.
+    /// Interval of pings to a silent HTTP/2 client, and the time limit of its answer.
     pub ping: Duration,
 }
 
@@ -119,22 +120,22 @@ impl Default for ConnectionLimits {
 pub struct LiveSettings(Arc<ArcSwap<Settings>>);
 
 impl LiveSettings {
-    /// Starts with these.
+    /// Starts with these settings.
     pub fn new(settings: Settings) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(settings)))
     }
 
-    /// Puts other settings in force. Nothing is interrupted.
+    /// Puts new settings in force. Nothing is interrupted.
     pub fn publish(&self, settings: Settings) {
         self.0.store(Arc::new(settings));
     }
 
-    /// The settings in force now, for the moment of a look.
+    /// Returns the current settings, for a short use.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Settings>> {
         self.0.load()
     }
 
-    /// The settings in force now.
+    /// Returns the current settings.
     pub fn load(&self) -> Arc<Settings> {
         self.0.load_full()
     }

@@ -1,8 +1,8 @@
-//! The bodies of requests over HTTP/2 that are answered before they have arrived.
+//! Bodies of HTTP/2 requests that are answered before they have arrived.
 //!
 //! A server that drops the rest of a body resets its stream (RFC 9113, 8.1). Some clients, such as
-//! curl 7.88, lose the complete response with it. So a small body that is under way is read to its end
-//! first, within a time.
+//! curl 7.88, then lose the complete response. So a small body that is under way is read to its end
+//! first, within a time limit.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -23,12 +23,12 @@ pub struct RequestBody {
     leaving: LeftBody,
 }
 
-/// The end of a body that is not read.
+/// Treatment of a body that is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeftBody {
     /// It is dropped: hyper closes the connection if that is needed.
     Dropped,
-    /// A small one is read to its end.
+    /// A small one is drained.
     Drained,
 }
 
@@ -74,7 +74,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// Reads a body to its end, or to the bound.
+/// Reads a body to its end, or to the limit.
 async fn drain_body(mut incoming: Incoming) {
     let mut read = 0;
     while let Some(Ok(frame)) = incoming.frame().await {
@@ -85,7 +85,7 @@ async fn drain_body(mut incoming: Incoming) {
     }
 }
 
-/// The most bytes of a body that are read for nothing.
+/// Limit of the bytes of a body that are drained.
 const MAX_DRAINED: u64 = 64 << 10;
-/// The time in which the rest of a body has to arrive.
+/// Time limit for the rest of a body to arrive.
 const DRAIN_TIME: Duration = Duration::from_secs(1);

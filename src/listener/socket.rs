@@ -35,15 +35,15 @@ use super::{
     workers::{WorkerSlot, Workers},
 };
 
-/// Why no socket could be bound.
+/// Reasons for a failed bind.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address is taken, not ours, or a privileged port.
     #[error("cannot listen on {addr}")]
     Bind {
-        /// What was asked for.
+        /// The requested address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -57,19 +57,19 @@ pub struct Listener {
     workers: Option<Arc<Workers>>,
 }
 
-/// How a drain went.
+/// Result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
     /// Connections that were still open when the drain's time was up.
     pub cut: usize,
 }
 
-/// What a listener has seen.
+/// Counts of a listener's connections.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections open now.
     pub open: Level,
-    /// Connections turned away because all were taken.
+    /// Connections refused because all were taken.
     pub refused: AtomicU64,
     /// Connections that ended without a request: silence, a failed handshake, no HTTP.
     pub unused: AtomicU64,
@@ -79,7 +79,7 @@ impl Listener {
     /// Binds `addr`; port 0 takes a free one.
     ///
     /// # Errors
-    /// [`ListenError::Bind`] with what the system said.
+    /// [`ListenError::Bind`] with the system's error.
     pub async fn bind(addr: SocketAddr) -> Result<Self, ListenError> {
         let fault = |source| ListenError::Bind { addr, source };
         let socket = TcpListener::bind(addr).await.map_err(fault)?;
@@ -87,39 +87,37 @@ impl Listener {
         Ok(Self { socket, addr, counts: Arc::default(), workers: None })
     }
 
-    /// Has connections served on these threads rather than on the one that
-    /// serves the listener.
+    /// Serves connections on these threads instead of the listener's own.
     #[must_use]
     pub fn on(mut self, workers: Arc<Workers>) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Counts the open connections in `open`, which the metrics show.
+    /// Counts the open connections in `open`, for the metrics.
     #[must_use]
     pub fn count_in(mut self, open: Level) -> Self {
         self.counts = Arc::new(Counts { open, ..Counts::default() });
         self
     }
 
-    /// The address that was bound, its port known.
+    /// Returns the bound address, with its port.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// This listener's counts, which outlive it.
+    /// Returns this listener's counts, which outlive it.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
 
     /// Serves until `drain` is over: accepts until it starts, then closes the socket, lets the
-    /// responses in flight finish, and cuts what is left when its time is up.
+    /// responses in flight finish, and cuts the remaining ones when its time is up.
     ///
     /// # Cancel safety
     /// Dropping this future cuts every connection at once.
     ///
-    /// `edge` makes the stack of each connection, which all its requests pass
-    /// ([`super::edge`]).
+    /// `edge` creates the stack of each connection, which all its requests pass ([`super::edge`]).
     pub async fn serve<F, S, R>(self, settings: LiveSettings, edge: F, drain: Drain) -> Drained
     where
         F: Fn(PeerAddress) -> S + Send + Sync + 'static,
@@ -144,7 +142,7 @@ impl Listener {
     }
 }
 
-/// The socket as one of the calling runtime's, if it has come to another.
+/// Registers the socket with the current runtime, if it was moved to another thread.
 fn at(place: Option<&WorkerSlot>, socket: TcpStream) -> io::Result<TcpStream> {
     match place {
         Some(_) => TcpStream::from_std(socket.into_std()?),
@@ -152,7 +150,7 @@ fn at(place: Option<&WorkerSlot>, socket: TcpStream) -> io::Result<TcpStream> {
     }
 }
 
-/// What every connection of a listener shares.
+/// State shared by all connections of a listener.
 pub(super) struct ListenerContext<F> {
     pub(super) edge: F,
     pub(super) settings: LiveSettings,
@@ -161,15 +159,15 @@ pub(super) struct ListenerContext<F> {
     pub(super) drain: Drain,
 }
 
-/// Where connections come in, one by one, and where those too many are turned away.
+/// Accepts connections one by one, and refuses those over the limit.
 struct Door {
     listener: Listener,
     /// The connections of each address.
     addresses: Arc<SharedAmount>,
-    /// Bounds the connections that are being told to go.
+    /// Limits the connections that are being refused.
     refusals: Arc<Semaphore>,
     pause: Backoff,
-    /// Whether the last client was turned away: the log says so once, the counts every time.
+    /// True if the last client was refused: logged once, counted every time.
     is_full: bool,
 }
 
@@ -185,10 +183,10 @@ impl Door {
         }
     }
 
-    /// The next connection. Failures of accept are waited out: while descriptors are used up
-    /// (EMFILE, ENFILE) the kernel keeps the queue, and those that close free some.
+    /// Returns the next connection. Failures of accept are waited out: while descriptors are used
+    /// up (EMFILE, ENFILE) the kernel keeps the queue, and connections that close free some.
     ///
-    /// Cancel safe: a pause that is cut short costs nothing but an early attempt.
+    /// Cancel safe: a cut pause only leads to an early attempt.
     async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.socket.accept().await {
@@ -196,7 +194,7 @@ impl Door {
                     self.pause.reset();
                     return accepted;
                 }
-                // The client was gone before we came to it: its affair.
+                // The client disconnected before it was accepted.
                 Err(fault) if is_clients(&fault) => {}
                 Err(fault) => {
                     let pause = self.pause.next_wait();
@@ -260,8 +258,9 @@ impl Door {
         Ok(ConnectionSlot::new(&self.listener.counts, share))
     }
 
-    /// Says 503 to a client in clear, and nothing under TLS, where a handshake would cost what
-    /// the limit is there to save. Past [`REFUSALS`] at a time, just closes.
+    /// Sends 503 to a client without TLS. Under TLS the connection is just closed, as a handshake
+    /// would cost the resources that the limit protects. The same applies past [`REFUSALS`] at a
+    /// time.
     fn turn_away(&mut self, mut socket: TcpStream, settings: &Settings, reached: BoundReached) {
         self.listener.counts.refused.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.is_full, true) {
@@ -275,7 +274,7 @@ impl Door {
             let told = timeout(REFUSAL, async {
                 socket.write_all(FULL).await?;
                 socket.shutdown().await?;
-                // Closing on bytes unread would reset the connection and lose the answer.
+                // Closing with unread bytes would reset the connection and lose the answer.
                 let mut rest = socket.take(REFUSAL_BYTES);
                 tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
             });
@@ -332,11 +331,11 @@ fn is_clients(fault: &io::Error) -> bool {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many clients are told 503 at a time, for how long, and how much of theirs is read.
+/// Limits of sending 503: clients at a time, time for each, and bytes to read from each.
 const REFUSALS: usize = 32;
 const REFUSAL: Duration = Duration::from_secs(1);
 const REFUSAL_BYTES: u64 = 64 * 1024;
-/// Ends with the connection, so it needs no length.
+/// The connection's end delimits it, so it needs no length.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
     retry-after: 1\r\n\

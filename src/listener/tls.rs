@@ -1,4 +1,4 @@
-//! The certificate that the gateway presents, and those that it asks clients for.
+//! The certificate that the gateway presents, and the certificates that it requires of clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,29 +14,28 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::codec::file::{FileError, MAX_PEM, read_file};
 use crate::config::ClientCertificates;
 
-/// Where the certificate chain and its private key lie, both PEM.
+/// Paths of the certificate chain and its private key, both PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The chain, the server's own certificate first.
     pub cert: PathBuf,
     /// The private key: PKCS#8, PKCS#1 or SEC1, not encrypted.
     pub key: PathBuf,
-    /// The certificates of the CAs whose client certificates are accepted, if clients are asked for
-    /// one.
+    /// CA certificates to verify client certificates, if these are requested.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client needs one.
+    /// Requirement of client certificates.
     pub client_certificates: ClientCertificates,
 }
 
-/// What is wrong with the files.
+/// Faults of the files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// It is not there, may not be read, or is no regular file.
+    /// It does not exist, cannot be read, or is not a regular file.
     #[error("{} cannot be read", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: FileError,
     },
     /// It is not PEM.
@@ -44,7 +43,7 @@ pub enum TlsError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Where it breaks.
+        /// The position and the reason.
         source: pem::Error,
     },
     /// PEM, but no `CERTIFICATE` section.
@@ -66,7 +65,7 @@ pub enum TlsError {
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What rustls said: `KeyMismatch` for a foreign key.
+        /// rustls's error: `KeyMismatch` for a foreign key.
         source: rustls::Error,
     },
     /// The certificates cannot be those of a CA.
@@ -74,15 +73,15 @@ pub enum TlsError {
     ClientCa {
         /// The file.
         file: PathBuf,
-        /// What rustls said.
+        /// rustls's error.
         source: VerifierBuilderError,
     },
-    /// A certificate cannot be read.
+    /// A certificate cannot be parsed.
     #[error("a certificate in {} cannot be read", file.display())]
     BadCa {
         /// The file.
         file: PathBuf,
-        /// What rustls said.
+        /// rustls's error.
         source: rustls::Error,
     },
     /// The provider offers no protocol version: a fault of the build, not of the files.
@@ -90,8 +89,8 @@ pub enum TlsError {
     Unsupported(#[source] rustls::Error),
 }
 
-/// A certificate in use, shared by the connections. A reload loads another one: new handshakes
-/// show it, and open connections stay.
+/// Certificates in use, shared by the connections. A reload loads new ones: new handshakes use
+/// them, and open connections stay.
 #[derive(Debug, Clone)]
 pub struct Certificates {
     config: Arc<ServerConfig>,
@@ -101,8 +100,8 @@ impl Certificates {
     /// Reads the files, at most [`MAX_PEM`] bytes each, and checks that they fit each other.
     ///
     /// # Errors
-    /// [`TlsError`], naming the file. A renewal that is read between its two files is such an error
-    /// ([`TlsError::Unfit`]).
+    /// [`TlsError`], naming the file. If one of the two files is read before its renewal and the
+    /// other one after, that is such an error ([`TlsError::Unfit`]).
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = read_certified_key(files, &provider)?;
@@ -119,13 +118,13 @@ impl Certificates {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// What a handshake needs.
+    /// Returns the configuration for handshakes.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 }
 
-/// What verifies the certificates of clients.
+/// Builds the verifier of client certificates.
 fn client_verifier(
     file: &Path,
     choice: ClientCertificates,

@@ -1,12 +1,12 @@
 //! Responses that their client does not read.
 //!
-//! Over HTTP/2 each response waits for a window of its own, so the kernel does not see which of them
-//! are left unread. A response that has a piece for its client is given so long until the client
-//! takes it; then its stream is reset, and the other streams of the connection go on. Over HTTP/1.1
-//! the kernel gives up a client that takes nothing.
+//! Over HTTP/2 each response waits for a window of its own, so the kernel does not see which of
+//! them are left unread. A client has a limited time to take a piece of a response; then the stream
+//! is reset, and the other streams of the connection continue. Over HTTP/1.1 the kernel closes the
+//! connection of a client that does not read.
 //!
-//! All that waits for clients, over both, may be so many bytes. Of what is more, a stream is reset
-//! or a connection closed.
+//! The bytes that wait for clients, over both, are limited. Over the limit, a stream is reset or a
+//! connection closed.
 
 use std::{
     future::Future,
@@ -29,22 +29,22 @@ use crate::call::Principal;
 use crate::clock;
 use crate::policy::{BoundReached, Holder, Share, ShareBounds, SharedAmount};
 
-/// What a stream has for its client that the client has not taken.
+/// A stream's bytes that the client has not taken.
 #[derive(Debug)]
 pub(super) struct UnreadPiece {
     began: Instant,
-    /// Milliseconds from `began` to when the client was given a piece, and one more; zero while
-    /// nothing waits for it.
+    /// Milliseconds from `began` to the time when the piece was offered, plus one; zero while no
+    /// piece waits.
     since: AtomicU64,
-    /// The bytes of the piece, of the one before it, which may be on its way, and of what is ready
-    /// behind it.
+    /// Bytes of the piece, of the previous one, which may be on its way, and of ready ones after
+    /// it.
     bytes: AtomicUsize,
     /// The bytes of the last piece.
     last: AtomicUsize,
 }
 
 tokio::task_local! {
-    /// The stream whose task is being polled.
+    /// The stream of the task that is being polled.
     static CURRENT: Arc<UnreadPiece>;
 }
 
@@ -58,12 +58,12 @@ impl UnreadPiece {
         })
     }
 
-    /// That of the stream whose task is being polled; `None` over HTTP/1.
+    /// Returns that of the stream with the task being polled; `None` over HTTP/1.
     pub(super) fn of_this_stream() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// Notes that a piece of so many bytes waits for the client, and so many behind it.
+    /// Notes that a piece of this size waits for the client, and this many bytes after it.
     pub(super) fn offer(&self, piece: usize, behind: usize) {
         let age = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let before = self.last.swap(piece, Relaxed);
@@ -71,12 +71,12 @@ impl UnreadPiece {
         self.since.store(age.saturating_add(1), Relaxed);
     }
 
-    /// Notes that the client has taken what it was offered.
+    /// Notes that the client has taken the offered piece.
     pub(super) fn clear(&self) {
         self.since.store(0, Relaxed);
     }
 
-    /// Since when bytes wait for the client, and how many.
+    /// Returns the time since which bytes wait for the client, and their number.
     fn offered(&self) -> Option<(Instant, usize)> {
         let age = self.since.load(Relaxed).checked_sub(1)?;
         Some((self.began + Duration::from_millis(age), self.bytes.load(Relaxed)))
@@ -87,7 +87,7 @@ impl UnreadPiece {
 #[derive(Debug, Default)]
 pub(super) struct UnwrittenBytes(AtomicUsize);
 
-/// Bytes of one response among these, until it has been written or dropped.
+/// Counted bytes of one response, until it has been written or dropped.
 #[derive(Debug)]
 pub(super) struct UnwrittenResponse {
     all: Arc<UnwrittenBytes>,
@@ -101,7 +101,7 @@ struct UnwrittenPiece {
 }
 
 impl UnwrittenBytes {
-    /// Counts the bytes of a response that are ready, if they are many.
+    /// Counts the ready bytes of a response, if it is large.
     pub(super) fn count(self: &Arc<Self>, bytes: usize) -> Option<Arc<UnwrittenResponse>> {
         (bytes > LARGEST_UNCOUNTED).then(|| {
             self.0.fetch_add(bytes, Relaxed);
@@ -109,14 +109,14 @@ impl UnwrittenBytes {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     pub(super) fn total(&self) -> usize {
         self.0.load(Relaxed)
     }
 }
 
 impl UnwrittenResponse {
-    /// The piece, which keeps the response counted.
+    /// Wraps a piece so that the response stays counted until the piece is dropped.
     pub(super) fn hold(self: &Arc<Self>, piece: Bytes) -> Bytes {
         Bytes::from_owner(UnwrittenPiece { piece, _response: Arc::clone(self) })
     }
@@ -134,10 +134,10 @@ impl AsRef<[u8]> for UnwrittenPiece {
     }
 }
 
-/// What the unread responses of one connection are bounded by.
+/// Limits of one connection's unread responses.
 #[derive(Debug)]
 pub(super) struct UnreadBounds {
-    /// How long a piece may be left unread; zero for ever.
+    /// Time limit for a piece to be read; zero disables it.
     stall: Duration,
     holder: Holder,
     unread: Arc<SharedAmount>,
@@ -145,7 +145,8 @@ pub(super) struct UnreadBounds {
 }
 
 impl UnreadBounds {
-    /// Those of a connection from `peer`. `unread` counts the bytes of all connections.
+    /// Creates the limits of a connection from `peer`. `unread` counts the bytes of all
+    /// connections.
     pub(super) fn new(
         limits: &ConnectionLimits,
         peer: PeerAddress,
@@ -160,12 +161,12 @@ impl UnreadBounds {
     }
 }
 
-/// What waits for the client of one connection over HTTP/1.1, or of one stream over HTTP/2.
+/// Bytes that wait for the client of one HTTP/1.1 connection, or of one HTTP/2 stream.
 #[derive(Debug)]
 pub(super) struct UnreadShare {
     bounds: Arc<UnreadBounds>,
     held: Option<(usize, Share)>,
-    /// When it has been too much for too long.
+    /// Ends the time in which the limit may be exceeded.
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
@@ -174,7 +175,8 @@ impl UnreadShare {
         Self { bounds: Arc::clone(bounds), held: None, overdue: None }
     }
 
-    /// Holds so many bytes and no others. Those of one response always fit if nothing else waits.
+    /// Holds this number of bytes in place of the previous ones. A single response always fits if
+    /// nothing else waits.
     fn hold(&mut self, bytes: usize) -> Result<(), BoundReached> {
         if self.held.as_ref().map_or(0, |(held, _)| *held) == bytes {
             return Ok(());
@@ -188,8 +190,8 @@ impl UnreadShare {
         Ok(())
     }
 
-    /// Holds so many bytes; ready when they have been too many for a while. A client that reads
-    /// takes them in less.
+    /// Holds this number of bytes. Ready once they have exceeded the limit for a while: a client
+    /// that reads takes them in less.
     pub(super) fn poll_exceeded(
         &mut self,
         bytes: usize,
@@ -223,7 +225,7 @@ where
 }
 
 pin_project! {
-    /// A stream, which is dropped, and so reset, when its client leaves it unread.
+    /// A stream that is dropped, and thus reset, if its client leaves it unread.
     struct StreamTask<F> {
         #[pin]
         stream: F,
@@ -269,7 +271,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
     }
 }
 
-/// The bytes of a response over HTTP/1.1 that are not counted.
+/// Limit of the bytes of a response over HTTP/1.1 that are not counted.
 pub(super) const LARGEST_UNCOUNTED: usize = 64 * 1024;
-/// How long the responses of a connection over HTTP/1.1 may be too many.
+/// Time for which the responses of an HTTP/1.1 connection may exceed the limit.
 const PATIENCE: Duration = Duration::from_secs(1);

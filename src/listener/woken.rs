@@ -1,8 +1,8 @@
-//! Polls a future only when something has woken it.
+//! Polls a future only when it was woken.
 //!
 //! hyper polls the response of an HTTP/1.1 request whenever the connection's task runs, and wakes
 //! that task once more after a request's body, when it has nothing left to read. The response would
-//! be polled for nothing, through all that it waits for.
+//! be polled in vain, including all the futures that it waits for.
 
 use std::{
     future::Future,
@@ -18,7 +18,7 @@ use futures_util::task::AtomicWaker;
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// A future with a waker of its own, which tells whether polling it can lead anywhere.
+    /// A future with a waker of its own, which shows if a poll can make progress.
     pub(super) struct PollWhenWoken<F> {
         #[pin]
         inner: F,
@@ -27,7 +27,7 @@ pin_project! {
     }
 }
 
-/// What is shared with the wakers of the future.
+/// State shared with the wakers of the future.
 struct Wakes {
     woken: AtomicBool,
     task: AtomicWaker,
@@ -35,7 +35,7 @@ struct Wakes {
 
 impl<F> PollWhenWoken<F> {
     pub(super) fn new(inner: F) -> Self {
-        // Woken at first: a future has to be polled once to wait for anything.
+        // Woken at first: a future has to be polled once to register its waker.
         let wakes = Arc::new(Wakes { woken: AtomicBool::new(true), task: AtomicWaker::new() });
         Self { inner, waker: Waker::from(Arc::clone(&wakes)), wakes }
     }
@@ -46,7 +46,7 @@ impl<F: Future> Future for PollWhenWoken<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        // Before the mark is looked at: a wake that comes between the two wakes the task.
+        // Before the flag is checked: a wake in between then wakes the task.
         this.wakes.task.register(cx.waker());
         if !this.wakes.woken.swap(false, Ordering::AcqRel) {
             return Poll::Pending;

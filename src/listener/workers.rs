@@ -1,8 +1,7 @@
-//! Threads that connections are spread over.
+//! Worker threads that connections are spread over.
 //!
-//! Each has a runtime and sockets of its own, so that a call stays on one core
-//! from the client's request to the client's answer: what it waits for wakes
-//! the thread that it is on, and no other has to be told.
+//! Each has a runtime and sockets of its own, so that a call stays on one core from the client's
+//! request to the client's answer: the events that it waits for wake its own thread and no other.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -14,8 +13,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// The threads. They end when this is dropped, and what still runs on them
-/// ends with them.
+/// The threads. They end when this is dropped, together with the tasks on them.
 #[derive(Debug)]
 pub struct Workers {
     all: Box<[WorkerThread]>,
@@ -24,9 +22,9 @@ pub struct Workers {
 #[derive(Debug)]
 struct WorkerThread {
     runtime: Handle,
-    /// How many connections it has.
+    /// Number of its connections.
     connections: Arc<AtomicUsize>,
-    /// Dropped, it ends.
+    /// Stops the thread when dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,11 +37,10 @@ pub(super) struct WorkerSlot {
 }
 
 impl Workers {
-    /// Starts so many threads; without a number one for each core that this
-    /// process may use.
+    /// Starts this number of threads; by default one for each core that this process may use.
     ///
     /// # Errors
-    /// What the system says where it gives no thread or no descriptor.
+    /// The system's error if it provides no thread or no descriptor.
     pub fn start(threads: Option<NonZeroUsize>) -> io::Result<Self> {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = threads.unwrap_or_else(cores).get();
@@ -51,12 +48,12 @@ impl Workers {
         Ok(Self { all })
     }
 
-    /// No threads: connections are served where the listener is.
+    /// Creates no threads: connections are served on the listener's own.
     pub fn none() -> Self {
         Self { all: Box::default() }
     }
 
-    /// The thread with the fewest connections.
+    /// Returns a place on the thread with the fewest connections.
     pub(super) fn place(&self) -> Option<WorkerSlot> {
         let worker = self.all.iter().min_by_key(|worker| worker.connections.load(Relaxed))?;
         worker.connections.fetch_add(1, Relaxed);
@@ -77,7 +74,7 @@ impl WorkerThread {
                     () = keep_a_timer() => {}
                 }
             });
-            // What blocks, such as looking up a name, holds nothing up.
+            // Blocking work, such as a name lookup, does not delay the end.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(run)?;
@@ -90,7 +87,7 @@ impl WorkerThread {
     }
 }
 
-/// Keeps a timer set that hardly any other is earlier than: a timer that becomes the runtime's
+/// Keeps a timer set that is nearly always the earliest: a timer that becomes the runtime's
 /// earliest makes it write to its own wakeup descriptor, and two timers of every call would.
 async fn keep_a_timer() {
     loop {
@@ -102,7 +99,7 @@ impl Drop for WorkerThread {
     fn drop(&mut self) {
         self.stop.take();
         let thread = self.thread.take();
-        // The last to let go may be one of what runs there.
+        // The last owner may be a task on the thread itself.
         if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

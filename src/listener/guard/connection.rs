@@ -1,4 +1,4 @@
-//! The guard of one connection, which remembers its last verdict.
+//! The guard of one connection, which caches its last verdict.
 //!
 //! Nearly all requests of a connection name the same host and come from no page. Such a request is
 //! judged once: the verdict holds for the same bytes under the same settings.
@@ -21,14 +21,14 @@ pub(in crate::listener) struct ConnectionGuard {
     admitted: Arc<Mutex<Option<AdmittedHost>>>,
 }
 
-/// The Host header of a request that was admitted, and the settings that admitted it.
+/// The Host header of an admitted request, and the settings that admitted it.
 struct AdmittedHost {
     host: HeaderValue,
     settings: Arc<Settings>,
 }
 
 impl ConnectionGuard {
-    /// The guard of a connection to this address.
+    /// Creates the guard of a connection to this address.
     pub(in crate::listener) fn new(local: SocketAddr) -> Self {
         Self { local, admitted: Arc::default() }
     }
@@ -61,7 +61,7 @@ impl ConnectionGuard {
     }
 }
 
-/// The Host header of a request, if nothing else of the request matters to the guard: neither a
+/// Returns the Host header of a request, if the guard's verdict depends on nothing else: neither a
 /// page nor the target names another host.
 fn only_host<B>(request: &Request<B>) -> Option<&HeaderValue> {
     let headers = request.headers();

@@ -1,4 +1,4 @@
-//! What a Host or an Origin header names, read without allocating.
+//! Host and Origin headers, parsed without allocation.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ pub(super) enum RequestedHost<'a> {
 }
 
 impl RequestedHost<'_> {
-    /// Whether this host can only be the machine the client runs on.
+    /// Returns true if this host can only be the client's own machine.
     pub(super) fn is_loopback(self) -> bool {
         match self {
             // RFC 6761, 6.3: `localhost` and everything below it.
@@ -34,7 +34,7 @@ impl PartialEq for RequestedHost<'_> {
     }
 }
 
-/// A host with the port that was written after it, if any.
+/// A host, with its port if there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct HostPort<'a> {
     pub(super) host: RequestedHost<'a>,
@@ -42,7 +42,7 @@ pub(super) struct HostPort<'a> {
 }
 
 impl<'a> HostPort<'a> {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`; `None` for anything else, user
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`; `None` for anything else, user
     /// information (`user@host`) and percent-encoding included.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
@@ -65,7 +65,7 @@ pub(super) struct PageOrigin<'a> {
 }
 
 impl<'a> PageOrigin<'a> {
-    /// Reads `scheme://host[:port]` with nothing after it, as RFC 6454 writes an origin.
+    /// Parses `scheme://host[:port]` with nothing after it, as RFC 6454 writes an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
@@ -75,12 +75,12 @@ impl<'a> PageOrigin<'a> {
         Some(Self { scheme, at: HostPort::parse(rest)? })
     }
 
-    /// The scheme belongs to the web, so that a port left out has a meaning.
+    /// Returns true for a scheme of the web, which has a default port.
     pub(super) fn is_web(&self) -> bool {
         default_port(self.scheme).is_some()
     }
 
-    /// Whether a request to `target` stays within this origin.
+    /// Returns true if a request to `target` stays within this origin.
     pub(super) fn covers(&self, target: HostPort<'_>) -> bool {
         let default = default_port(self.scheme);
         default.is_some()
@@ -98,10 +98,10 @@ impl PartialEq for PageOrigin<'_> {
     }
 }
 
-/// Whether `name` lies below `parent` (`a.example.com` below `example.com`), itself not counted.
+/// Returns true if `name` is a subdomain of `parent` (`a.example.com` of `example.com`).
 pub(super) fn ends_below(name: &str, parent: &str) -> bool {
     let Some(cut) = name.len().checked_sub(parent.len() + 1) else { return false };
-    // Names are ASCII here (`name_or_v4`), so every position is a boundary of characters.
+    // Names are ASCII here (`name_or_v4`), so every position is a character boundary.
     cut > 0
         && name.as_bytes().get(cut) == Some(&b'.')
         && name.get(cut + 1..).is_some_and(|tail| tail.eq_ignore_ascii_case(parent))
@@ -118,13 +118,13 @@ fn name_or_v4(text: &str) -> Option<RequestedHost<'_>> {
     Some(address.map_or(RequestedHost::Name(name), RequestedHost::Address))
 }
 
-/// The port behind a host: `""`, `":"` or `":8080"`.
+/// Parses the port after a host: `""`, `":"` or `":8080"`.
 fn port(text: &str) -> Result<Option<u16>, NotAPort> {
     if matches!(text, "" | ":") {
         return Ok(None);
     }
     match text.strip_prefix(':') {
-        // A number, and nothing else that reads as one.
+        // Digits only: `parse` would accept a sign.
         Some(digits) if !digits.starts_with('+') => digits.parse().map(Some).map_err(|_| NotAPort),
         _ => Err(NotAPort),
     }

@@ -1,15 +1,15 @@
-//! Who may be asked for, and from which page: the Host and Origin guard.
+//! The Host and Origin guard: the hosts that a request may name, and the pages that it may come
+//! from.
 //!
-//! A web page that any browser on this machine opens can send requests to
-//! 127.0.0.1, and a page whose name is rebound to 127.0.0.1 can also read the
-//! answers. Two headers that a page cannot forge give it away: Host still
-//! carries the page's name, and Origin says where the page came from. So Host
-//! must name this machine (or what the operator allows), and Origin, when a
-//! browser sends one, must be a page the operator trusts.
+//! A web page that any browser on this machine opens can send requests to 127.0.0.1, and a page
+//! with a name that is rebound to 127.0.0.1 can also read the answers. Two headers that a page
+//! cannot forge give it away: Host still carries the page's name, and Origin contains the page's
+//! source. So Host must name this machine (or a host that the operator allows), and Origin, when a
+//! browser sends one, must be a page that the operator trusts.
 //!
-//! The judgement is pure: headers and the socket's local address in, an
-//! [`Admission`] or a [`GuardRefusal`] out. MCP 2026-07-28, Streamable HTTP,
-//! "Security Warning"; 2025-11-25, Transports, the same heading.
+//! The judgement is pure: headers and the socket's local address in, an [`Admission`] or a
+//! [`GuardRefusal`] out. MCP 2026-07-28, Streamable HTTP, "Security Warning"; 2025-11-25,
+//! Transports, the same heading.
 
 mod connection;
 mod host;
@@ -28,7 +28,7 @@ use crate::text::clip;
 pub(super) use self::connection::ConnectionGuard;
 use self::host::{HostPort, PageOrigin, RequestedHost, ends_below};
 
-/// The names this gateway answers to and the pages it trusts, beside loopback.
+/// The names that this gateway answers to and the pages that it trusts, besides loopback.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     hosts: Vec<HostRule>,
@@ -36,25 +36,25 @@ pub struct Guard {
     local_pages: LocalPages,
 }
 
-/// Whether any page of this machine may call a gateway on it.
+/// Access of pages on this machine to a gateway on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LocalPages {
-    /// They may, whatever their port: development tools are such pages.
+    /// Any local page may call it, on any port: development tools are such pages.
     #[default]
     Trusted,
-    /// Only those that are named, as any other page.
+    /// Only pages that are configured, like any other page.
     Foreign,
 }
 
-/// What the guard let pass.
+/// A request that the guard admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The trusted page the request came from; `None` when no browser sent it.
+    /// The trusted page that sent the request; `None` if it does not come from a browser's page.
     pub origin: Option<HeaderValue>,
 }
 
-/// Why a request was turned away before anything looked at it. The text is
-/// public: it goes to the client, so it names settings but no allowed value.
+/// Reasons to refuse a request before anything else processes it. The text is public: it goes to
+/// the client, so it names settings but no allowed value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuardRefusal {
     /// RFC 9112, 3.2: HTTP/1.1 needs exactly one Host; HTTP/2 has `:authority`.
@@ -66,16 +66,16 @@ pub enum GuardRefusal {
     /// Not `host` or `host:port`.
     #[error("the Host header is not a host with an optional port")]
     MalformedHost,
-    /// Neither loopback, nor the address the connection came in on, nor allowed.
+    /// Neither loopback, nor the address that the connection came in on, nor allowed.
     #[error("host {0} is not served here: to allow it, add it to `allowed_hosts`")]
     ForeignHost(QuotedExcerpt),
     /// Not one origin; `null` (a sandboxed page, a file, a redirect) included.
     #[error("the Origin header does not name one page's origin, so it cannot be trusted")]
     OpaqueOrigin,
-    /// A page that nobody allowed.
+    /// A page that is not allowed.
     #[error("origin {0} is not trusted: to allow it, add it to `allowed_origins`")]
     ForeignOrigin(QuotedExcerpt),
-    /// More than one Transfer-Encoding header: readers may differ on where the body ends.
+    /// More than one Transfer-Encoding header: readers may disagree about the end of the body.
     #[error("the request has more than one Transfer-Encoding header: send one, `chunked`")]
     AmbiguousFraming,
     /// A transfer coding other than `chunked`.
@@ -114,13 +114,13 @@ pub enum GuardError {
 }
 
 impl Guard {
-    /// A guard that admits loopback, the address a connection came in on, and:
+    /// Creates a guard that admits loopback, the address that a connection came in on, and:
     ///
     /// - `hosts`: `gw.example.com` (any port), `gw.example.com:8443`, `*.example.com`, `10.0.0.7`;
     /// - `origins`: `https://app.example.com`, `vscode-webview://id`.
     ///
     /// # Errors
-    /// Every entry that cannot be used. `*` alone is one: it would put the guard out of work.
+    /// Every entry that cannot be used. `*` alone is one: it would disable the guard.
     pub fn new(hosts: &[String], origins: &[String]) -> Result<Self, Vec<GuardError>> {
         let mut faults = Vec::new();
         let mut guard = Self::default();
@@ -139,7 +139,7 @@ impl Guard {
         if faults.is_empty() { Ok(guard) } else { Err(faults) }
     }
 
-    /// The same guard with another rule for pages of this machine.
+    /// Returns the guard with another rule for pages of this machine.
     #[must_use]
     pub fn with_local_pages(mut self, local_pages: LocalPages) -> Self {
         self.local_pages = local_pages;
@@ -172,15 +172,15 @@ impl Guard {
 
     fn serves(&self, target: HostPort<'_>, local: SocketAddr) -> bool {
         // An address literal that equals the socket's own address is safe: a rebound page has a
-        // name, and a page that was itself loaded from this address is caught by its Origin.
+        // name, and a page that was loaded from this address is caught by its Origin.
         target.host.is_loopback()
             || target.host == RequestedHost::Address(local.ip().to_canonical())
             || self.hosts.iter().any(|rule| rule.matches(target))
     }
 
     fn trusts(&self, page: PageOrigin<'_>, target: HostPort<'_>) -> bool {
-        // A local page may call a local gateway, whatever the ports: the inspector does. Beyond
-        // that a page may call the host that it came from itself, which `serves` has admitted.
+        // A local page may call a local gateway, on any ports: the inspector does. Beyond that a
+        // page may call the host that it came from, which `serves` has admitted.
         let is_local = page.is_web() && page.at.host.is_loopback() && target.host.is_loopback();
         (is_local && self.local_pages == LocalPages::Trusted)
             || page.covers(target)
@@ -189,9 +189,10 @@ impl Guard {
 }
 
 impl GuardRefusal {
-    /// 400 for what is malformed, 403 for what is not allowed, 431 for what is too large.
+    /// Returns 400 for a malformed request, 403 for one that is not allowed, 431 for one that is
+    /// too large.
     ///
-    /// A foreign Host is not 421: that invites the client to ask again on a new connection.
+    /// A foreign Host is not 421: that invites the client to try again on a new connection.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::MissingHost
@@ -208,8 +209,8 @@ impl GuardRefusal {
         }
     }
 
-    /// A JSON-RPC error response without an id, as the specification suggests for a bad Origin:
-    /// the body has not been read, so no request has an id yet.
+    /// Returns a JSON-RPC error response without an id, as the specification suggests for a bad
+    /// Origin: the body has not been read, so no request has an id yet.
     pub fn body(&self) -> Bytes {
         let error = serde_json::json!({
             "jsonrpc": "2.0",
@@ -219,7 +220,7 @@ impl GuardRefusal {
     }
 }
 
-/// The start of something the client sent, for repeating it in a message.
+/// The start of a client's value, to be quoted in a message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QuotedExcerpt(String);
 
@@ -244,11 +245,11 @@ impl fmt::Debug for QuotedExcerpt {
 /// One entry of `allowed_hosts`.
 #[derive(Debug, Clone)]
 enum HostRule {
-    /// This name, at this port if one was written, else at any.
+    /// This name, at this port if there is one, otherwise at any.
     Name(String, Option<u16>),
     /// The same for an address.
     Address(IpAddr, Option<u16>),
-    /// Everything below this name, at any port.
+    /// Every subdomain of this name, at any port.
     Below(String),
 }
 
@@ -283,7 +284,7 @@ impl HostRule {
     }
 }
 
-/// The one host a request names, in its target and its Host header together.
+/// Returns the one host that a request names, in its target and its Host header together.
 fn target<B>(request: &Request<B>) -> Result<HostPort<'_>, GuardRefusal> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let header = hosts.next().map(read_host).transpose()?;
@@ -318,10 +319,10 @@ fn sole_origin(headers: &HeaderMap) -> Result<Option<HeaderValue>, GuardRefusal>
     origin.map(Option::<&HeaderValue>::cloned).map_err(|DuplicateHeader| GuardRefusal::OpaqueOrigin)
 }
 
-/// JSON-RPC 2.0, 5.1: what was sent is not a valid request.
+/// JSON-RPC 2.0, 5.1: the request is not valid.
 const INVALID_REQUEST: i32 = -32600;
 
-/// How many characters of a client's value a message repeats.
+/// Limit of the characters of a client's value in a message.
 const EXCERPT: usize = 100;
 
 #[cfg(test)]
