@@ -23,9 +23,8 @@ use crate::upstream::transport::child::SpawnError;
 use crate::upstream::transport::http::aws::SignatureFault;
 use crate::upstream::transport::openapi::DocumentFault;
 
-/// Reason that a call to a server failed. Cheap to clone, because a lost connection fails many
-/// calls. Rare and large evidence is boxed, because results that may contain an error are moved on
-/// every call.
+/// Error of a call to a server. Cheap to clone, because a lost connection fails many calls. Rare
+/// and large evidence is boxed, because results that may contain an error are moved on every call.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
     /// The child process could not be started.

@@ -25,7 +25,7 @@ use super::credentials::NO_DOCUMENT;
 use super::outbound::{OutboundClient, OutboundFault, OutboundRequest, Remedy, json_object};
 use super::supervisor::shared::ServerContext;
 
-/// Reason that the keys of an issuer cannot be fetched.
+/// Error while fetching the keys of an issuer.
 #[derive(Debug, thiserror::Error)]
 enum KeyFetchFault {
     #[error(transparent)]

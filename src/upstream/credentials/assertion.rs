@@ -26,7 +26,7 @@ pub(super) struct AssertionKey {
     pub(super) algorithm: TokenAlgorithm,
 }
 
-/// Reason that an assertion cannot be signed.
+/// Error while signing an assertion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssertionFault {
     /// There is no private key.

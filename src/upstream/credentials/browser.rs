@@ -31,7 +31,7 @@ pub struct BrowserId([u8; 32]);
 /// State of a known browser.
 #[derive(Clone)]
 pub struct KnownBrowser {
-    /// Which it is.
+    /// Id of the browser.
     pub id: BrowserId,
     /// Owner of the connections that it manages. `None` until its user has agreed to act as an
     /// owner.

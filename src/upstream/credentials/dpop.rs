@@ -26,7 +26,7 @@ pub(in crate::upstream) const DPOP: HeaderName = HeaderName::from_static("dpop")
 /// The header of a nonce (RFC 9449, 8 and 9).
 const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// Reason that a proof cannot be made.
+/// Error while making a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DpopFault {
     /// There is no key, or it cannot sign.

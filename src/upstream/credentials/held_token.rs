@@ -18,7 +18,7 @@ pub(super) enum HeldToken {
     File(PathBuf),
 }
 
-/// Reason that a token of the configuration cannot be used. The texts never contain the token.
+/// Fault in a token of the configuration. The texts never contain the token.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum HeldTokenFault {
     /// The file cannot be read.

@@ -78,7 +78,7 @@ pub(super) enum ClientOrigin {
     Registered(Url),
 }
 
-/// Reason that there is no client.
+/// Error while choosing or registering a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationFault {
     /// The configured client belongs to another authorization server.

@@ -33,7 +33,7 @@ pub struct EmbeddingService {
     max_answer: usize,
 }
 
-/// Reason that there are no vectors. The texts contain nothing from the request or the response.
+/// Error of a request for vectors. The texts contain nothing from the request or the response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbeddingFault {
     /// The connection cannot be opened, or broke off.

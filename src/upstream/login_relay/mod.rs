@@ -82,7 +82,7 @@ struct ServerDocument {
     members: Map<String, Value>,
 }
 
-/// Reason that a login is not forwarded.
+/// Reason to refuse to forward a login.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginRelayFault {
     /// The metadata of the authorization server is not available.

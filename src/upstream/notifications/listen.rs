@@ -44,7 +44,7 @@ pub(in crate::upstream) enum StreamPurpose {
     Unknown,
 }
 
-/// Reason that a stream could not be opened.
+/// Error while opening a stream.
 #[derive(Debug)]
 pub(in crate::upstream) enum StreamRefused {
     /// The server offers no streams, or not for these subscriptions.

@@ -46,7 +46,7 @@ struct TopicState {
     agreed: Option<Bytes>,
 }
 
-/// Reason that a server does not offer a subscription.
+/// Refusal of a subscription by its server.
 #[derive(Debug, Clone)]
 pub enum SubscriptionRefusal {
     /// The server does not offer such subscriptions.

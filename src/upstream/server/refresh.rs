@@ -16,7 +16,7 @@ use super::Server;
 use crate::upstream::owner::ClientDeclaration;
 use crate::upstream::supervisor::state::LifeState;
 
-/// Reason that a server was not listed again.
+/// Error of a refresh that an operator requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
     /// It is marked as failed, or stopped.

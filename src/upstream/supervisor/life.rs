@@ -23,7 +23,7 @@ use crate::upstream::transport::child::Child;
 use crate::upstream::transport::connection::ServerConnection;
 use crate::upstream::{ChildExit, ExitCause, UpstreamError};
 
-/// Reason that an instance stopped running.
+/// End of an instance's run.
 enum LossReason {
     Stopped,
     Idle,

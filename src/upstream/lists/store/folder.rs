@@ -12,7 +12,7 @@ use crate::codec::file::{FileError, read_own_file};
 use crate::codec::own_folder::{DRAFT, OwnFolder, OwnFolderError, place_of};
 use crate::crypto::random_bytes;
 
-/// Reason that a folder cannot be used.
+/// Error while opening a folder.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FolderError {
     #[error(transparent)]

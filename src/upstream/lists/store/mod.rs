@@ -54,7 +54,7 @@ pub struct StoreSettings<'a> {
     pub keys: &'a [Secret],
 }
 
-/// Reason that lists cannot be stored.
+/// Error while opening a store.
 #[derive(Debug, thiserror::Error)]
 #[error("lists are not kept in {}", folder.display())]
 pub struct StoreError {
@@ -63,7 +63,7 @@ pub struct StoreError {
     cause: StoreFault,
 }
 
-/// Reason that a folder or file is not used.
+/// Reason to ignore a folder or file.
 #[derive(Debug, thiserror::Error)]
 enum StoreFault {
     #[error(transparent)]

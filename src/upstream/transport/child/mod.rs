@@ -102,7 +102,7 @@ impl ChildSpec {
     }
 }
 
-/// Reason that a child could not be started.
+/// Error while starting a child.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The program, or its interpreter, does not exist.

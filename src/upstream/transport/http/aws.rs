@@ -22,7 +22,7 @@ use super::client::HttpClient;
 use super::headers::{RequestHeaders, SignableRequest};
 use super::pool::RequestTarget;
 
-/// Reason that a request cannot be signed. The texts contain no header value and no key.
+/// Error while signing a request. The texts contain no header value and no key.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SignatureFault {
     /// A header value is not text.

@@ -40,7 +40,7 @@ type Driver = http1::Connection<GuardedStream, Full<Bytes>>;
 /// The head of a response, and the connection that its body comes on.
 pub(super) type Answered = (Response<Incoming>, Http1Connection);
 
-/// Reason that a request has no response.
+/// Error of a request without a response.
 pub(super) enum Unanswered {
     /// The server has read nothing of the request.
     Unsent(Box<Request<Full<Bytes>>>, TransportError),

@@ -1,8 +1,8 @@
-//! Content codings of responses. The gateway asks for `identity`; gzip and brotli are decoded all the
-//! same, because some servers and proxies ignore `Accept-Encoding`.
+//! Content codings of responses. The gateway requests `identity`. It decodes gzip and brotli
+//! nevertheless, because some servers and proxies ignore `Accept-Encoding`.
 //!
-//! A decoded body is read in small pieces, on demand, so that the bounds of its readers count decoded
-//! bytes: a small response never becomes a large one.
+//! A decoded body is read in small pieces, on demand, so that the limits of its readers count
+//! decoded bytes: a small response never becomes a large one.
 
 use std::fmt;
 use std::io;
@@ -25,8 +25,8 @@ use crate::upstream::UpstreamError;
 use super::TransportError;
 use super::body::ResponseBody;
 
-/// Replaces the body of a response with a content coding by the decoded one. A response with an error
-/// status keeps its body if the coding is unknown: its status is the message.
+/// Replaces the body of a response with a content coding by the decoded one. A response with an
+/// error status keeps its body if the coding is unknown, because its status is the message.
 ///
 /// # Errors
 /// [`UpstreamError::Encoding`] names a coding that is not known, or more than one.

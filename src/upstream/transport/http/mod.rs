@@ -92,7 +92,7 @@ struct HttpShared {
     caller_headers: CallerHeaders,
     inbox: Arc<Inbox>,
     levels: LogLevelControl,
-    /// Reason that the connection is lost. `None` while it is in use.
+    /// Reason for the loss of the connection. `None` while it is in use.
     lost: cell::Sender<Option<UpstreamError>>,
     /// The last error that may indicate a change of the server's era.
     doubts: cell::Sender<Option<UpstreamError>>,

@@ -223,7 +223,7 @@ struct ConnectTimeout {
     limit: Duration,
 }
 
-/// Reason that a request has no complete response.
+/// Error of a request without a complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// No connection could be opened.

@@ -26,7 +26,7 @@ use super::selection::OperationFacts;
 use super::tool_texts::{describe_tool, name_tool, write_annotations};
 use super::tree::{TreeFault, pointer_segment};
 
-/// Reason that a document cannot be used.
+/// Fault that makes a document unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentFault {
     /// It cannot be parsed.

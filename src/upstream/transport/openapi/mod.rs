@@ -97,7 +97,7 @@ struct ApiShared {
     /// Time of the last request for the document. Held during a request, so there is only one at a
     /// time.
     asked_at: tokio::sync::Mutex<Instant>,
-    /// Reason that the document could not be read again. `None` if the last attempt succeeded.
+    /// Error of the last attempt to read the document again. `None` if it succeeded.
     stale: ArcSwapOption<String>,
 }
 

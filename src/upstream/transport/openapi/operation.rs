@@ -42,7 +42,7 @@ pub(super) enum PathPiece {
     Variable(String),
 }
 
-/// Reason that an operation is not offered.
+/// Reason to leave out an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum OperationFault {
     /// A schema cannot be used.

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::text::clip;
 
-/// Reason that a reference cannot be resolved.
+/// Error while resolving a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReferenceFault {
     /// The target does not exist.

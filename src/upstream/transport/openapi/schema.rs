@@ -67,7 +67,7 @@ impl ConvertedSchema {
     }
 }
 
-/// Reason that a schema cannot be used.
+/// Fault that makes a schema unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SchemaFault {
     /// A reference cannot be resolved.

@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::text::{clip, escape_controls, escape_pointer_step};
 
-/// Reason that bytes are not a usable document.
+/// Error while parsing a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TreeFault {
     /// The document is larger than the limit.

@@ -52,7 +52,7 @@ pub(super) struct ChildLink {
     pending: Mutex<HashMap<u64, PendingRequest>>,
     cancelled_calls: CancelledCalls,
     pub(super) ids: RequestIds,
-    /// Reason that the child is lost. `None` while it is in use.
+    /// Reason for the loss of the child. `None` while it is in use.
     closed: watch::Sender<Option<ExitCause>>,
     /// Receives the child's messages outside responses.
     pub(super) inbox: Arc<Inbox>,

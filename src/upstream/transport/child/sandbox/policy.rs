@@ -129,7 +129,7 @@ pub struct UserIds {
     pub group: u32,
 }
 
-/// Reason that a child cannot run in its sandbox.
+/// Error while setting up a child's sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A configured path does not exist, or cannot be opened.

@@ -59,8 +59,8 @@ const PATH_OWNERS: &[c_long] = &[];
 const PATH_MODES: &[c_long] = &[];
 /// Linux 6.6.
 const FCHMODAT2: c_long = 452;
-/// Requests of `ioctl` for an open file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_SETVERSION` in both,
-/// and `FS_IOC_FSSETXATTR`.
+/// Requests of `ioctl` for an open file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_SETVERSION` in
+/// both, and `FS_IOC_FSSETXATTR`.
 const FLAG_REQUESTS: [i32; 5] = [0x4008_6602, 0x4004_6602, 0x4008_7602, 0x4004_7602, 0x401c_5820];
 /// The file is not executable and cannot become so (Linux 6.3).
 const MFD_NOEXEC_SEAL: i32 = 8;
