@@ -124,9 +124,9 @@ pub(in crate::upstream) enum DiscoverVerdict {
     Legacy,
 }
 
-/// Judges the response to `server/discover`. Any response means Legacy, except
-/// a result or an error that only Modern servers send; no single code is looked
-/// for (2026-07-28, stdio, "Backward Compatibility").
+/// Interprets the response to `server/discover`. Any response means Legacy, except a result or an
+/// error that only Modern servers send. No single code decides (2026-07-28, stdio, "Backward
+/// Compatibility").
 pub(in crate::upstream) fn judge_discover(answer: &Answer) -> DiscoverVerdict {
     match answer {
         Answer::Result(result) => judge_result(result),

@@ -137,8 +137,8 @@ fn spawn(executable: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-/// The body of the hidden command `trunkline guardian`: reads `stdin` to its
-/// end, then ends every group that is still registered.
+/// Runs the hidden command `trunkline guardian`: reads `stdin` to its end, then ends every group
+/// that is still registered.
 pub fn run_guardian(mut stdin: impl BufRead) -> ExitCode {
     // A guardian that a signal can end is better than none.
     let _heard = ignore_signals();

@@ -44,10 +44,10 @@ struct Receiving {
 }
 
 impl ResponseBody {
-    /// Reads the part of the body that has arrived with the head. The
-    /// connection returns to `idle` after the whole body, which for a small one
-    /// is at once. After a response with both `Content-Length` and `Transfer-Encoding` it is closed
-    /// (RFC 9112, 6.3): a proxy on the way may disagree about the end of the body.
+    /// Reads the part of the body that has arrived with the head. The connection returns to `idle`
+    /// after the whole body, so at once if the body is small. After a response with both
+    /// `Content-Length` and `Transfer-Encoding` it is closed (RFC 9112, 6.3): a proxy on the way
+    /// may disagree about the end of the body.
     ///
     /// # Errors
     /// [`TransportError`] if the part that was read is malformed.

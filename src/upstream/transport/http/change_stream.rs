@@ -27,11 +27,10 @@ use super::headers::modern_headers;
 use super::reply::{HttpReply, MessageStream, refusal};
 use super::{HttpShared, session};
 
-/// Starts the tasks that listen for changes, until the returned set is dropped.
-/// For an instance of a single client it waits briefly for the stream, so that
-/// server requests on it during the first call are not missed: some servers
-/// begin the response with the first message only. `opening_time` is how
-/// long the server took to open the session.
+/// Starts the tasks that listen for changes, until the returned set is dropped. For an instance of
+/// a single client it waits briefly for the stream, so that server requests on it during the first
+/// call are not missed: some servers begin the response with the first message only. `opening_time`
+/// is the time that the server took to open the session.
 pub(super) async fn start(shared: &Arc<HttpShared>, opening_time: Duration) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (peer, inbox) = (&shared.peer, Arc::clone(&shared.inbox));
@@ -164,8 +163,8 @@ async fn get_on(shared: Arc<HttpShared>, stands: oneshot::Sender<()>) {
     }
 }
 
-/// Opens the stream; `None` if the server offers none. A lost session is
-/// reopened if there was a stream before.
+/// Opens the stream. Returns `None` if the server offers none. A lost session is reopened if there
+/// was a stream before.
 async fn get(
     shared: &Arc<HttpShared>,
     first: bool,
@@ -190,8 +189,7 @@ async fn get(
     }
 }
 
-/// Handles the messages of a stream to its end; returns the response that ends
-/// it.
+/// Handles the messages of a stream to its end, and returns the response that ends it.
 async fn follow(
     shared: &Arc<HttpShared>,
     mut events: MessageStream,

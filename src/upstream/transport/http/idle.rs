@@ -1,7 +1,7 @@
 //! Idle connections.
 //!
-//! Kept by thread, the most recently used first: where each thread has its own
-//! sockets, a call stays on its thread.
+//! They are kept by thread, the most recently used first. If each thread has its own sockets, a
+//! call stays on its thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -390,7 +390,7 @@ impl HttpShared {
         jsonrpc::request_with(id, call.method.as_str(), params)
     }
 
-    /// Sends a call; the future resolves to the head of the response.
+    /// Sends a call. The future resolves to the head of the response.
     fn send(
         self: Arc<Self>,
         id: Id,

@@ -86,19 +86,17 @@ impl ConnectionPool {
         Self { connector, connect_timeout, idle, http2 }
     }
 
-    /// Sends a request to `target` and returns its response when the head has
-    /// arrived.
+    /// Sends a request to `target` and returns its response when the head has arrived.
     ///
-    /// If a connection turns out to be closed before it has taken anything, the
-    /// request is sent on another one; a request that may have reached the
-    /// server is not sent twice.
+    /// If a connection turns out to be closed before it has taken anything, the request is sent on
+    /// another one. A request that may have reached the server is not sent twice.
     ///
     /// # Errors
     /// [`TransportError`].
     ///
     /// # Cancel safety
-    /// Cancelling closes the connection, which the server notices (over HTTP/2,
-    /// the stream is reset).
+    /// Cancelling closes the connection, which the server notices (over HTTP/2, the stream is
+    /// reset).
     pub(super) fn send(
         &self,
         target: &RequestTarget,

@@ -14,7 +14,7 @@ use super::client::HttpClient;
 use super::headers::modern_headers;
 use super::reply::HttpReply;
 
-/// Sends `server/discover`; returns `None` if the server is Legacy.
+/// Sends `server/discover`. Returns `None` if the server is Legacy.
 pub(super) async fn discover(
     client: &HttpClient,
     limit: usize,

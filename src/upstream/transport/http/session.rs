@@ -44,7 +44,7 @@ impl<S> SessionCell<S> {
         self.current.lock().clone()
     }
 
-    /// Replaces the session; returns the previous one.
+    /// Replaces the session, and returns the previous one.
     pub fn replace(&self, open: Arc<S>) -> Option<Arc<S>> {
         let mut current = self.current.lock();
         self.opened.send_modify(|opened| *opened += 1);
@@ -138,8 +138,7 @@ impl LegacySession {
         self.0.current()
     }
 
-    /// Adds the session's headers; returns the session if the server can lose
-    /// it.
+    /// Adds the session's headers. Returns the session if the server can lose it.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) -> Option<Arc<OpenSession>> {
         let open = self.current()?;
         open.add_to(headers);

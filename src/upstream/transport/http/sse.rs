@@ -56,10 +56,9 @@ pub(in crate::upstream) fn choose_fault(
     }
 }
 
-/// Opens a server's stream and waits until it names its URL. Returns the two
-/// ends of the pipe: lines written to the first are posted, and messages are
-/// read from the second. Closing either closes the stream, and with it the
-/// session. The caller bounds the time.
+/// Opens a server's stream and waits until it names its URL. Returns the two ends of the pipe:
+/// lines written to the first are posted, and messages are read from the second. Closing either
+/// closes the stream, and with it the session. The caller sets a time limit.
 pub(in crate::upstream) async fn open(
     client: Arc<HttpClient>,
     config: &ServerConfig,

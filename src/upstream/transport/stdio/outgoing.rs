@@ -137,7 +137,7 @@ impl OutgoingShared {
 }
 
 impl OutgoingLines {
-    /// Writes the queued lines as far as possible; ready when none are left.
+    /// Writes the queued lines as far as possible. Ready when none are left.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(rest) = self.left.get(self.taken..).filter(|rest| !rest.is_empty()) {
             let Some(input) = &mut self.input else { break };
