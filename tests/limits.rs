@@ -1,8 +1,8 @@
-//! Every limit has a test that exceeds it and sees it act.
+//! Every limit has a test that exceeds it and observes its effect.
 //!
 //! The limits are read from the configuration's own JSON Schema: each setting that is a count, a
-//! size, a duration or a rate. A new one without an entry in [`TESTS`] fails here. Limits without
-//! a setting stand in [`FIXED`].
+//! size, a duration or a rate. A new one without an entry in [`TESTS`] fails here. Limits without a
+//! setting are in [`FIXED`].
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "the helpers of a test")]
 
 use std::collections::BTreeSet;
@@ -307,14 +307,14 @@ const TESTS: [(&str, &str, &str); 120] = [
     ("tools.*.timeout", OWN_TOOLS, "a_batch_that_takes_too_long_ends_and_its_calls_are_cancelled"),
 ];
 
-/// Settings that are no number and bound something all the same.
+/// Settings that are not numbers but still limits.
 const CHOICES: [(&str, &str, &str); 1] = [(
     "gateway.reload",
     "tests/cli/serve.rs",
     "a_configuration_is_reloaded_when_it_says_so_and_never_otherwise",
 )];
 
-/// Limits of a connection, some of which have no setting: the field of [`ConnectionLimits`].
+/// Limits of a connection, some of them without a setting: the field of [`ConnectionLimits`].
 const FIXED: [(&str, &str, &str); 11] = [
     ("connections", LISTENER, "one_connection_too_many_is_told_503_and_room_that_is_made_is_used"),
     ("connections_each", LISTENER, "one_address_has_so_many_connections_and_no_more"),
@@ -426,7 +426,7 @@ fn the_reader_of_the_schema_sees_every_kind_of_limit() {
     assert_eq!(test_body("fn helper() {}\n", "helper"), None);
 }
 
-/// Adds every setting below a schema whose value is a number, by its path.
+/// Collects every setting below a schema with a number as its value, by its path.
 fn collect_limits(schema: &Value, path: String, found: &mut BTreeSet<String>) {
     if is_number(schema) {
         found.insert(path);
@@ -441,7 +441,7 @@ fn collect_limits(schema: &Value, path: String, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a value is a whole number, or a whole number and a unit.
+/// Returns true if a value is a whole number, with or without a unit.
 fn is_number(schema: &Value) -> bool {
     let pattern = schema["pattern"].as_str().unwrap_or_default();
     let any = schema["anyOf"].as_array();
@@ -450,7 +450,7 @@ fn is_number(schema: &Value) -> bool {
         || any.is_some_and(|any| any.iter().any(is_number))
 }
 
-/// The attributes and the code of a test, if there is one of this name.
+/// Returns the attributes and the code of the test with this name, if there is one.
 fn test_body<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut items = text.split("\n\n");
     items.find(|item| {
@@ -459,7 +459,7 @@ fn test_body<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether a text gives a setting a value, as TOML or as a field.
+/// Returns true if a text sets a value for a setting, as TOML or as a field.
 fn sets(text: &str, setting: &str) -> bool {
     let given = |end: &str| text.contains(&format!("{setting}{end}"));
     given(" = ") || given(": ") || given(",")

@@ -1,6 +1,6 @@
-//! Tokens and keys, sent wherever clients send them, at the most verbose level of the log: no part of
-//! one is in the log, a span, a metric, the status, an error or the audit log. A test crate of its
-//! own, because a process has one log.
+//! Tokens and keys, sent in all places that clients use, at the most verbose level of the log. No
+//! part of one is in the log, a span, a metric, the status, an error or the audit log. This is a
+//! test crate of its own, because a process has one log.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ use support::{Browser, Gateway, Issuer, OauthServer, Step, Upstream, client_tabl
 const KEY: &str = "key-of-ci-4f1c9a77d2";
 const ENDED_KEY: &str = "key-of-old-0b8e5d31c6";
 
-/// What this process logs at any level, of any crate, from now on.
+/// Captures the log of this process at any level, of any crate, from now on.
 fn capture_log() -> &'static NamedTempFile {
     static LOG: OnceLock<NamedTempFile> = OnceLock::new();
     LOG.get_or_init(|| {
@@ -45,7 +45,7 @@ fn capture_log() -> &'static NamedTempFile {
     })
 }
 
-/// Credentials of every kind: accepted, and refused for each reason.
+/// Returns credentials of every kind: accepted ones, and refused ones for each reason.
 fn credentials(issuer: &Issuer, resource: &str) -> Vec<(&'static str, String)> {
     let token = |more| issuer.token(resource, more);
     let claims = issuer.claims(resource);
@@ -67,7 +67,7 @@ fn credentials(issuer: &Issuer, resource: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The same call with a credential in each place where clients have been seen to put one.
+/// Returns the same call with a credential in each place that clients are known to use.
 fn in_every_place<'a>(client: &'a Client, secret: &str) -> Vec<(&'static str, Ask<'a>)> {
     let ask = || client.ask_call("s__echo", json!({}));
     let bearer = format!("Bearer {secret}");
@@ -88,8 +88,8 @@ fn in_every_place<'a>(client: &'a Client, secret: &str) -> Vec<(&'static str, As
     ]
 }
 
-/// The parts of a credential of which none may be seen: all of it, the parts of a token, and every
-/// piece of its signature.
+/// Returns the parts of a credential that must not be visible: all of it, the parts of a token, and
+/// every piece of its signature.
 fn pieces(secret: &str) -> Vec<&str> {
     let parts = secret.split('.').filter(|part| part.len() >= 16);
     let signature = secret.rsplit('.').next().unwrap_or_default();
@@ -130,7 +130,7 @@ async fn no_part_of_a_key_or_token_is_logged_traced_recorded_or_answered() {
             }
         }
     }
-    // Legacy sessions and streams, with what is accepted.
+    // Legacy sessions and streams, with the accepted credentials.
     for secret in [&secrets[0].1, &secrets[10].1] {
         for (era, client) in gateway.both_as(secret, "/mcp").await {
             client.listen().await;
@@ -146,7 +146,7 @@ async fn no_part_of_a_key_or_token_is_logged_traced_recorded_or_answered() {
     assert!(!spans.is_empty());
     shown.push(("spans", format!("{spans:?} {metrics:?}")));
     let log = std::fs::read_to_string(log.path()).unwrap();
-    // All of it was there to be seen.
+    // All events were logged.
     for word in ["TRACE", "token_refused", "key_unknown", "idp:ann"] {
         assert!(log.contains(word), "{word}");
     }
@@ -165,7 +165,7 @@ async fn no_part_of_a_key_or_token_is_logged_traced_recorded_or_answered() {
     }
 }
 
-/// What an OAuth server and its authorization server are sent, and repeat.
+/// Secrets sent to an OAuth server and its authorization server, which repeat them.
 const TOKEN: &str = "live-token-5d0c1a9be2f7";
 const REFRESH: &str = "refresh-token-77ab03cd91";
 const CLIENT_SECRET: &str = "client-secret-4e21f09a";
@@ -174,7 +174,7 @@ const CODE: &str = "the-code-1";
 /// Status, headers and body.
 type RepeatedAnswer = (u16, Vec<(String, String)>, String);
 
-/// What a server answers to calls with the token, and what its authorization server says.
+/// Returns a server's answers to calls with the token, and its authorization server's answers.
 fn repeated(issuer: &str) -> Vec<RepeatedAnswer> {
     let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     let challenge = format!(
@@ -214,7 +214,8 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
         .await;
     let browser = Browser::of(&gateway);
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
-    // A token endpoint that repeats the code and the client's secret, as a text and as the code.
+    // A token endpoint that repeats the code and the client's secret, as a text and as the error
+    // code.
     let refusal = |error: &str| {
         let text = json!({ "error": error, "error_description": format!("no {error}") });
         Page::new(400, "application/json", text.to_string())
@@ -234,7 +235,7 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
     let page = browser.opens(&server.agrees(&browser.agrees(&link).await)).await;
     assert_eq!(page.status, 200, "{page:?}");
     gateway.ready("s").await;
-    // A JSON-RPC error is the server's own answer, and passes as it is.
+    // A JSON-RPC error is the server's own answer, and passes unchanged.
     let client = gateway.modern();
     server.upstream.does("echo", |call| {
         let sent = call.header("authorization").unwrap_or_default();
@@ -260,7 +261,7 @@ async fn no_live_token_that_a_server_repeats_is_logged_traced_recorded_or_answer
         shown.push(("answer of the gateway", said.body));
         shown.push(("status", gateway.status().await.to_string()));
     }
-    // The refresh token was refused; a login whose revocation is refused.
+    // The refresh token was refused; now a login with a refused revocation.
     *next.lock().unwrap() = None;
     server.gives(TOKEN, json!({ "refresh_token": REFRESH }));
     let link = gateway.server("s").await["login"].as_str().unwrap().to_owned();
@@ -307,7 +308,7 @@ async fn what_a_service_of_embeddings_is_sent_is_in_no_log() {
     let gateway = Gateway::with("s", upstream.http()).toml(&search).start().await;
     gateway.wait_for(|status| status["embeddings"]["vectors"] == 1).await;
     let client = gateway.modern();
-    // The service repeats in a refusal what it was sent.
+    // The service repeats the request in a refusal.
     for answering in [Answering::Rightly, Answering::Status(500)] {
         service.answers(answering);
         client.call("find_tools", json!({ "query": "query-secret-5d90" })).await;

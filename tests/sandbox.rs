@@ -1,5 +1,5 @@
-//! Sandboxes of child processes: what is not allowed fails in the child, what the system cannot
-//! enforce keeps the child from running, and everything else is as without one.
+//! Sandboxes of child processes. A forbidden operation fails in the child, a sandbox that the
+//! system cannot enforce prevents the start of the child, and all else is as without one.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::disallowed_methods,
@@ -50,7 +50,7 @@ use trunkline::upstream::child::{
 
 const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// A sandbox as a configuration has it.
+/// Returns a sandbox from its lines in a configuration.
 fn sandbox(lines: &str) -> SandboxConfig {
     let source = ConfigSource {
         name: "gateway.toml".into(),
@@ -74,7 +74,7 @@ fn python(code: &str, sandbox: Option<SandboxConfig>) -> ChildSpec {
     }
 }
 
-/// What a child prints, and how it ends.
+/// Returns the output of a child, and its exit.
 async fn run(spec: &ChildSpec) -> (String, Option<i32>, String) {
     let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
     let (mut child, stdin, mut stdout) =
@@ -87,7 +87,7 @@ async fn run(spec: &ChildSpec) -> (String, Option<i32>, String) {
     (text.trim().to_owned(), status.code(), child.last_words().join("\n"))
 }
 
-/// What Python prints of an attempt: `done`, or the name of the error.
+/// Returns Python's output for an attempt: `done`, or the name of the error.
 async fn attempt(code: &str, sandbox: SandboxConfig) -> String {
     let code = format!(
         "import os, socket, ctypes, sys, time\n\
@@ -292,7 +292,7 @@ fn what_the_kernel_cannot_enforce_keeps_the_program_from_running() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n");
 }
 
-/// A command on a kernel whose Landlock has another version.
+/// Returns a command on a kernel with another version of Landlock.
 fn on_kernel(abi: u32) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/old_kernel.py")]);

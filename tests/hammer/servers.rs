@@ -1,4 +1,4 @@
-//! The servers: whatever they say of a call carries its mark.
+//! The servers: every message about a call carries its mark.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,29 +14,29 @@ use super::world::{Faults, whose};
 pub struct Server {
     pub name: &'static str,
     pub lines: String,
-    /// How sure it is whose something is that it sends.
+    /// Connection of its messages to calls.
     pub ties: Ties,
     pub legacy: bool,
-    /// Whether each client has a session, or a child, of its own.
+    /// True if each client has a session, or a child, of its own.
     pub own: bool,
     upstream: Upstream,
-    /// When it was lost, each time.
+    /// Times at which it was lost.
     lost: Mutex<Vec<Instant>>,
 }
 
-/// How what a server sends before its answer is tied to a call.
+/// Connection between a server's message before the answer and a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ties {
-    /// By the call's own stream.
+    /// The call's own stream.
     Stream,
-    /// By the child, which is one client's own.
+    /// The child, which belongs to one client.
     Child,
-    /// By nothing: all share the pipes.
+    /// None: all share the pipes.
     Nothing,
 }
 
 impl Server {
-    /// All its connections break, and it forgets its sessions.
+    /// Breaks all its connections, and forgets its sessions.
     pub fn is_lost(&self) {
         self.lost.lock().unwrap().push(Instant::now());
         self.upstream.forget_sessions();
@@ -47,14 +47,14 @@ impl Server {
         self.lost.lock().unwrap().len()
     }
 
-    /// How often it was lost so long ago that its connections of then are gone: on one that is about
-    /// to break a call may still go well.
+    /// Returns the number of losses so long ago that the connections of that time are gone. A call
+    /// on a connection that is about to break may still succeed.
     pub fn times_left_behind(&self) -> usize {
         let lost = self.lost.lock().unwrap();
         lost.iter().filter(|at| at.elapsed() > Duration::from_secs(1)).count()
     }
 
-    /// Whether what it does may still be part of its loss.
+    /// Returns true if its behaviour may still be part of a loss.
     pub fn is_being_lost(&self) -> bool {
         self.times_lost() != self.times_left_behind()
     }
@@ -81,7 +81,7 @@ pub async fn all() -> (Vec<Server>, Arc<Faults>) {
         let guard = Guard { own, sessions: Mutex::default(), faults: Arc::clone(&faults), name };
         acts(&upstream, era == Era::Legacy, Arc::new(guard));
         if ties == Ties::Nothing {
-            // The longer it writes, the more there is that could go astray.
+            // The longer it writes, the more messages could go astray.
             upstream.heeds_no_cancellation();
         }
         let legacy_isolation = if own { "client" } else { "shared" };
@@ -96,7 +96,7 @@ pub async fn all() -> (Vec<Server>, Arc<Faults>) {
     (servers, faults)
 }
 
-/// Sees to it that nobody else is served in one's own session.
+/// Checks that a client's own session serves no other client.
 struct Guard {
     own: bool,
     name: &'static str,
@@ -105,7 +105,7 @@ struct Guard {
 }
 
 impl Guard {
-    /// The mark of a call.
+    /// Returns the mark of a call.
     fn mark(&self, call: &Received) -> String {
         let mark = call.arguments()["mark"].as_str().unwrap().to_owned();
         if self.own {
@@ -152,7 +152,7 @@ fn progress(call: &Received, mark: &str, count: u64) -> Step {
     Step::Send(json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params }))
 }
 
-/// Reports progress and writes lines, as many of each as it is told.
+/// Reports progress and writes lines, `times` of each.
 fn say(call: &Received, mark: &str) -> Vec<Step> {
     let times = call.arguments()["times"].as_u64().unwrap();
     let mut steps = Vec::new();
@@ -166,7 +166,7 @@ fn say(call: &Received, mark: &str) -> Vec<Step> {
     steps
 }
 
-/// Reports progress once, then writes lines. Its answer comes too late, if at all.
+/// Reports progress once, then writes lines. Its answer arrives too late, if at all.
 fn slow(call: &Received, mark: &str) -> Vec<Step> {
     let mut steps = vec![progress(call, mark, 1)];
     for _ in 0..4 {
@@ -177,7 +177,7 @@ fn slow(call: &Received, mark: &str) -> Vec<Step> {
     steps
 }
 
-/// What is asked in a call: one thing or two.
+/// Returns the questions of a call: one or two.
 fn questions(call: &Received, mark: &str) -> Vec<(&'static str, &'static str, Value)> {
     let schema = json!({ "type": "object", "properties": { "mark": { "type": "string" } } });
     let form = json!({ "mode": "form", "message": mark, "requestedSchema": schema });
@@ -210,7 +210,7 @@ fn asking(
     steps
 }
 
-/// The Modern way to ask: the mark is the state, too.
+/// Asks in the Modern way: the mark is the state, too.
 fn require(call: &Received, mark: &str) -> Vec<Step> {
     if let Some(answers) = call.params.get("inputResponses") {
         let state = &call.params["requestState"];
@@ -227,17 +227,17 @@ fn require(call: &Received, mark: &str) -> Vec<Step> {
     vec![progress(call, mark, 1), line(mark), Step::Result(result)]
 }
 
-/// Tells the subscribers of a resource that it has changed.
+/// Notifies the subscribers of a resource about a change.
 fn touches(inner: &Inner, call: &Received) {
     send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Asked);
 }
 
-/// Tells of a resource everybody, asked or not.
+/// Notifies all clients about a resource, subscribed or not.
 fn touches_all(inner: &Inner, call: &Received) {
     send(inner, UPDATED, json!({ "uri": call.arguments()["uri"] }), To::Everybody);
 }
 
-/// Tells the client in whose session this is something that no call asked for.
+/// Sends the client of this session a notification that belongs to no call.
 fn tells(inner: &Inner, call: &Received) {
     let session = call.header("mcp-session-id").unwrap_or_default();
     let params = json!({ "mark": call.arguments()["mark"] });
@@ -249,5 +249,5 @@ fn send(inner: &Inner, method: &str, params: Value, to: To) {
     let _ = inner.tells.send(tell);
 }
 
-/// A notification that the gateway does not know.
+/// A notification with a method unknown to the gateway.
 pub const TOLD: &str = "notifications/of/tomorrow";

@@ -1,5 +1,4 @@
-//! What all players and servers share: the marks, the counts, and the list of
-//! what went wrong.
+//! State shared by all players and servers: the marks, the counts, and the list of faults.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +8,9 @@ use tokio::sync::RwLock;
 
 use super::servers::Server;
 
-/// Whose a call is, in a text: `ann/L1#7` is the seventh call of Ann's client
-/// `L1`. Modern clients of one principal are one client to a server that tells
-/// clients apart: their marks begin alike, with `ann/M`.
+/// Returns the client in a mark: `ann/L1#7` is the seventh call of Ann's client `L1`. Modern
+/// clients of one principal are one client to a server that distinguishes clients: their marks have
+/// the same beginning, `ann/M`.
 pub fn whose(mark: &str) -> &str {
     let client = mark.split('#').next().unwrap();
     match client.find("/M") {
@@ -20,12 +19,12 @@ pub fn whose(mark: &str) -> &str {
     }
 }
 
-/// Whether both marks are of clients of one principal.
+/// Returns true if both marks belong to clients of one principal.
 pub fn is_of_one_principal(mark: &str, other: &str) -> bool {
     mark.split('/').next() == other.split('/').next()
 }
 
-/// What is counted.
+/// Counted events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {
     Answer,
@@ -33,26 +32,26 @@ pub enum Counted {
     Line,
     Progress,
     Update,
-    /// What a server tells the client whose own session it is.
+    /// A server's message to the client of its session.
     Told,
-    /// A call that was given up.
+    /// A cancelled call.
     Cancelled,
-    /// A call that waits for an answer to its question, in vain.
+    /// A call that waits for an answer to its question in vain.
     Abandoned,
-    /// News that did not come the first time, from a server that was never lost.
+    /// An update that did not arrive at the first attempt, from a server that was never lost.
     Late,
-    /// A call of several rounds that lacks progress.
+    /// A call of several rounds without all progress.
     Missing,
-    /// A line of a cancelled call on pipes that all share, which reached another client of the same
-    /// principal: the server had read the cancellation, and went on (decision 26).
+    /// A line of a cancelled call on shared pipes, which reached another client of the same
+    /// principal: the server had read the cancellation, and continued (decision 26).
     Strayed,
-    /// A question that could not be tied to its call.
+    /// A question that could not be assigned to a call.
     Refused,
-    /// A call to a server that was lost.
+    /// A call to a lost server.
     Failure,
-    /// A line on pipes that all share: one that could be tied.
+    /// A line on shared pipes that could be assigned.
     PipeLine,
-    /// An answer to a question on such pipes.
+    /// An answer to a question on shared pipes.
     PipeAnswer,
 }
 
@@ -75,7 +74,7 @@ impl Counted {
         Self::PipeAnswer,
     ];
 
-    /// Whether it is a message that a client received.
+    /// Returns true if it is a message that a client received.
     fn is_message(self) -> bool {
         use Counted::{Answer, Line, Progress, Question, Told, Update};
         matches!(self, Answer | Question | Line | Progress | Update | Told)
@@ -100,24 +99,25 @@ pub struct World {
     messages: u64,
     counts: Counts,
     faults: Arc<Faults>,
-    /// Each client's way to each server: a call that alone may be meant has it alone.
+    /// Each client's lock for each server: a call that must be the only candidate holds it
+    /// exclusively.
     ways: Mutex<HashMap<(String, &'static str), Arc<RwLock<()>>>>,
-    /// The lines of the children that are one client's own.
+    /// Lines of children that belong to one client.
     lines: Mutex<HashMap<String, Lines>>,
 }
 
-/// What became of the lines that are for one client.
+/// Counts of the lines for one client.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Those of calls that were answered.
+    /// Lines of answered calls.
     pub written: u64,
-    /// Those that came.
+    /// Received lines.
     pub heard: u64,
-    /// Those of calls that were given up or lost, at the most.
+    /// Maximum number of lines of cancelled or lost calls.
     pub doubtful: u64,
 }
 
-/// What went wrong.
+/// The faults found.
 #[derive(Default)]
 pub struct Faults(Mutex<Vec<String>>);
 
@@ -137,7 +137,7 @@ impl World {
         self.faults.note(fault);
     }
 
-    /// Fails where anything went wrong.
+    /// Fails if there is any fault.
     #[track_caller]
     pub fn is_sound(&self) {
         let faults = self.faults.0.lock().unwrap();
@@ -145,7 +145,7 @@ impl World {
         assert!(faults.is_empty(), "{} faults, the first: {first:#?}", faults.len());
     }
 
-    /// Whether there is nothing left to do: all is received, or too much is wrong.
+    /// Returns true at the end: all messages are received, or there are too many faults.
     pub fn is_over(&self) -> bool {
         self.messages() >= self.messages || self.faults.0.lock().unwrap().len() >= 10
     }
@@ -162,30 +162,30 @@ impl World {
         Counted::ALL.into_iter().map(|what| (what, self.count(what))).collect()
     }
 
-    /// Notes lines of a child that is one client's own.
+    /// Records lines of a child that belongs to one client.
     pub fn lines(&self, whose: &str, note: impl Fn(&mut Lines)) {
         note(self.lines.lock().unwrap().entry(whose.to_owned()).or_default());
     }
 
-    /// Whether each client heard all that its own children wrote.
+    /// Checks that each client received all lines of its own children.
     #[track_caller]
     pub fn lines_are_whole(&self) {
         for (whose, lines) in &*self.lines.lock().unwrap() {
-            // What is given up may have been the newest call, to which those of
-            // others beside it went.
+            // A cancelled call may have been the newest one, which received the lines of others in
+            // flight.
             let least = lines.written.saturating_sub(lines.doubtful);
             let whole = least..=lines.written + lines.doubtful;
             assert!(whole.contains(&lines.heard), "{whose}: {lines:?}");
         }
     }
 
-    /// How many messages the clients have received.
+    /// Returns the number of messages that the clients have received.
     pub fn messages(&self) -> u64 {
         let all = Counted::ALL.into_iter().filter(|what| what.is_message());
         all.map(|what| self.count(what)).sum()
     }
 
-    /// The way of one client to a server.
+    /// Returns the lock of one client for a server.
     pub fn way(&self, whose: &str, server: &'static str) -> Arc<RwLock<()>> {
         let mut ways = self.ways.lock().unwrap();
         Arc::clone(ways.entry((whose.to_owned(), server)).or_default())

@@ -1,4 +1,4 @@
-//! A client that goes away takes its request back.
+//! A client that disconnects cancels its request.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ use trunkline::listener::{
     ConnectionLimits, Counts, Drained, Listener, LiveSettings, RequestBody, Settings, edge,
 };
 
-/// What the service reports while it works.
+/// Event of the service.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     Entered,
@@ -44,7 +44,7 @@ pub struct Door {
     pub live: LiveSettings,
     pub counts: Arc<Counts>,
     pub release: Arc<Notify>,
-    /// How many bytes `/flood` has handed over.
+    /// Bytes that `/flood` has handed over.
     pub flooded: Arc<AtomicUsize>,
     pub switch: DrainSwitch,
     pub served: JoinHandle<Drained>,
@@ -125,7 +125,7 @@ where
 
 pub async fn read_to_close(socket: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
-    // A reset is a close too; what came before it counts.
+    // A reset is a close too; the bytes before it count.
     let _ = within(socket.read_to_end(&mut text)).await;
     String::from_utf8(text).unwrap()
 }
@@ -134,12 +134,12 @@ pub async fn within<T>(step: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), step).await.expect("in time")
 }
 
-/// A request as HTTP/1 sends it.
+/// Builds an HTTP/1 request.
 pub fn get(path: &str) -> Request<Empty<Bytes>> {
     Request::get(path).header("host", "localhost").body(Empty::new()).unwrap()
 }
 
-/// A request as HTTP/2 sends it.
+/// Builds an HTTP/2 request.
 pub fn get_h2(path: &str) -> Request<Empty<Bytes>> {
     Request::get(format!("http://localhost{path}")).body(Empty::new()).unwrap()
 }
@@ -151,10 +151,10 @@ pub async fn text(response: Response<hyper::body::Incoming>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// `/hold` answers when it is released, `/stream` sends one line and then keeps the body open,
-/// `/flood` never stops sending, `/upload` reads its body, `/echo` answers with what it was sent, `/lines` with a body of
-/// unknown length, `/none` without one, `/breaks` with one that breaks off, and anything else
-/// answers with the protocol it was asked in.
+/// The service. `/hold` answers when it is released, `/stream` sends one line and then keeps the
+/// body open, `/flood` never stops sending, `/upload` reads its body, `/echo` returns the body of
+/// its request, `/lines` a body of unknown length, `/none` no body, `/breaks` a body that breaks
+/// off, and any other path the protocol of the request.
 #[derive(Clone)]
 struct Script {
     report: mpsc::Sender<Event>,
@@ -164,7 +164,7 @@ struct Script {
 
 type Answer = Response<AnyBody>;
 
-/// Any body, and what the edge needs of one.
+/// Any body, with the traits that the edge requires.
 pub struct AnyBody(UnsyncBoxBody<Bytes, io::Error>);
 
 impl AnyBody {
@@ -277,7 +277,7 @@ async fn read(body: RequestBody) -> Result<Bytes, Box<dyn std::error::Error + Se
     Ok(Limited::new(body, LONGEST_ECHO).collect().await?.to_bytes())
 }
 
-/// Reports that the service's future or body was dropped before it was done.
+/// Reports that the service's future or body was dropped before it was complete.
 struct Leaving(mpsc::Sender<Event>);
 
 impl Drop for Leaving {
@@ -288,7 +288,7 @@ impl Drop for Leaving {
 
 struct Stream {
     first: Option<Bytes>,
-    /// Counts what is sent without end.
+    /// Counts the bytes of an endless body.
     flood: Option<Arc<AtomicUsize>>,
     _leaving: Leaving,
 }
@@ -309,7 +309,7 @@ impl Body for Stream {
     }
 }
 
-/// More than any body here.
+/// More than any body in these tests.
 const LONGEST: usize = 64 * 1024;
-/// More than any body that is sent back.
+/// More than any echoed body.
 const LONGEST_ECHO: usize = 4 * 1024 * 1024;

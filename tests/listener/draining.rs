@@ -1,4 +1,4 @@
-//! How the door closes: what runs finishes, what is new is refused, what lingers is cut.
+//! Drain of a listener: running requests finish, new ones are refused, lingering ones are cut off.
 
 use std::time::Duration;
 

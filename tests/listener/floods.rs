@@ -1,5 +1,5 @@
-//! HTTP/2 clients that send frames for their own sake. The connection ends or is slowed down, and nobody
-//! else notices.
+//! HTTP/2 clients that flood with frames. Their connection ends or is slowed down, and other
+//! clients are not affected.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::frames::{
     frame, frame_heads, request,
 };
 
-/// Writes these frames again and again; whether the listener ended the connection before all was written
-/// and read.
+/// Writes these frames repeatedly. Returns true if the listener ended the connection before all
+/// frames were written and read.
 async fn is_ended_by(door: &Door, frames: impl Fn(u32) -> Vec<u8>, times: u32) -> bool {
     let (mut read, mut write) = connect(door).await.into_split();
     let writing = async move {
@@ -67,7 +67,7 @@ async fn rapid_resets_end_the_connection() {
 #[tokio::test]
 async fn headers_that_never_end_end_the_connection() {
     let door = Door::open(Settings::default()).await;
-    // A header's name and value, without indexing, 16 KiB of them in each frame, or nothing at all.
+    // A header's name and value, without indexing, 16 KiB of them in each frame, or an empty frame.
     let mut line = vec![0x00, 1, b'x', 127, 0];
     line.extend([b'y'; 127]);
     for payload in [line.repeat(100), Vec::new()] {
@@ -85,7 +85,7 @@ async fn settings_and_pings_that_nobody_reads_the_answers_of_are_slowed_down() {
     let door = Door::open(Settings::default()).await;
     for flood in [frame(SETTINGS, 0, 0, &[]), frame(PING, 0, 0, &[0; 8])] {
         let mut socket = connect(&door).await;
-        // Far more than the sockets hold: a server that kept every answer would take all of it.
+        // Far more than the sockets hold: a server that kept every answer would accept all of it.
         let many = flood.repeat(10_000);
         let mut taken = 0;
         let writing = async {
@@ -101,5 +101,5 @@ async fn settings_and_pings_that_nobody_reads_the_answers_of_are_slowed_down() {
     }
 }
 
-/// More than two sockets on loopback hold, by far.
+/// Far more than two sockets on loopback hold.
 const MUCH: usize = 256 << 20;

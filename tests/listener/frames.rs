@@ -1,4 +1,4 @@
-//! HTTP/2 as bytes, for clients that no library would play.
+//! HTTP/2 as bytes, for clients that no library would implement.
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -25,7 +25,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The header block of `GET http://localhost` and this path, by the static table of HPACK.
+/// Returns the header block of `GET http://localhost` and this path, by the static table of HPACK.
 pub fn request(path: &str) -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     block.extend(path.as_bytes());
@@ -34,12 +34,12 @@ pub fn request(path: &str) -> Vec<u8> {
     block
 }
 
-/// A connection whose client has sent its preface and empty settings.
+/// Opens a connection, and sends the client's preface and empty settings.
 pub async fn connect(door: &Door) -> TcpStream {
     connect_with(door, &[]).await
 }
 
-/// A connection whose client has sent its preface and these settings.
+/// Opens a connection, and sends the client's preface and these settings.
 pub async fn connect_with(door: &Door, settings: &[u8]) -> TcpStream {
     let mut socket = door.connect().await;
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -47,22 +47,22 @@ pub async fn connect_with(door: &Door, settings: &[u8]) -> TcpStream {
     socket
 }
 
-/// `SETTINGS_INITIAL_WINDOW_SIZE`: how much of each response may be sent at first.
+/// Returns `SETTINGS_INITIAL_WINDOW_SIZE`: the bytes of each response that may be sent at first.
 pub fn initial_window(bytes: u32) -> Vec<u8> {
     [&[0, 4][..], &bytes.to_be_bytes()].concat()
 }
 
-/// A request without a body.
+/// Returns a request without a body.
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &request(path))
 }
 
-/// So much more of a response may be sent, or of all together (stream 0).
+/// Returns a window update: more bytes of a response, or of all together (stream 0).
 pub fn grant(stream: u32, bytes: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
 
-/// The kind and the stream of each whole frame in these bytes.
+/// Returns the kind and the stream of each complete frame in these bytes.
 pub fn frame_heads(mut bytes: &[u8]) -> Vec<(u8, u32)> {
     let mut heads = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(9) {

@@ -1,4 +1,4 @@
-//! Hosts and pages that are not ours, and browsers that are.
+//! Foreign hosts and pages, and permitted browsers.
 
 use http::{Method, Request, StatusCode};
 use http_body_util::Empty;
@@ -120,7 +120,7 @@ async fn every_request_of_a_kept_connection_is_judged() {
     ] {
         assert_eq!(status(host, origin).await, wanted, "{host} {origin:?}");
     }
-    // Tightened, on the same connection: what was admitted a moment ago is foreign now.
+    // Tightened, on the same connection: a host that was admitted before is foreign now.
     assert_eq!(status(named, None).await, 200);
     door.live.publish(Settings::default());
     assert_eq!(status(named, None).await, 403);

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as it comes over the wire: bodies, keeping connections, and what is refused.
+//! HTTP/1.1 on the wire: bodies, persistent connections, and refusals.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_body_is_read_however_it_comes() {
         ("Transfer-Encoding: chunked", format!("493e0\r\n{long}\r\n0\r\n\r\n"), &long),
     ] {
         let text = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n{body}");
-        // All at once, the body behind its head, and in pieces of the size of nothing.
+        // All at once, the body after its head, and in minimal pieces.
         let head = text.len() - body.len();
         for steps in [vec![text.len()], vec![head, text.len()], drops(text.len())] {
             let mut socket = door.connect().await;
@@ -48,7 +48,7 @@ async fn a_body_is_read_however_it_comes() {
     }
 }
 
-/// Where a text is cut so that it comes byte by byte at both ends.
+/// Returns the positions that cut a text so that it arrives byte by byte at both ends.
 fn drops(length: usize) -> Vec<usize> {
     let start = length.min(120);
     (1..start).chain(length.saturating_sub(9).max(start)..=length).collect()
@@ -100,7 +100,7 @@ async fn a_head_that_may_mean_two_things_is_refused() {
     }
 }
 
-/// RFC 9112, 6.3: the transfer coding wins, and nothing behind such a request may be believed.
+/// RFC 9112, 6.3: the transfer coding wins, and bytes after such a request are not trusted.
 #[tokio::test]
 async fn a_body_with_two_framings_is_the_last_of_its_connection() {
     let door = Door::open(Settings::default()).await;
@@ -175,7 +175,7 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told() {
     socket.write_all(b"hello").await.unwrap();
     assert_eq!(answer(&mut socket).await.1, "hello");
 
-    // One that nobody wants the body of is not, and cannot be understood any further.
+    // A connection with an unread body is not kept, and its further bytes are not parsed.
     let unwanted = head.replace("/echo", "/");
     socket.write_all(format!("{unwanted}\r\n\r\n").as_bytes()).await.unwrap();
     let rest = read_to_close(&mut socket).await;
@@ -216,7 +216,7 @@ async fn a_body_that_breaks_off_is_seen_to() {
     let text = "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
     let answer = door.exchange(text).await;
     assert!(answer.contains("no body: error reading a body from connection"), "{answer}");
-    // Towards a client, too: its end is missing.
+    // Towards a client, too: the end of the body is missing.
     let answer = door.exchange("GET /breaks HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(!answer.contains("\r\n0\r\n"), "{answer}");
 }
@@ -239,7 +239,7 @@ async fn what_a_client_asks_ahead_waits_within_bounds() {
     let mut socket = door.connect().await;
     socket.write_all(hold.as_bytes()).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
-    // More than the socket's buffers hold: what is not read stays with the client.
+    // More than the socket's buffers hold: unread bytes stay with the client.
     let (mut read, mut write) = socket.into_split();
     let ahead = tokio::spawn(async move {
         let next = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000_000);
@@ -254,7 +254,7 @@ async fn what_a_client_asks_ahead_waits_within_bounds() {
     ahead.abort();
 }
 
-/// One answer's head and its body, which has a length.
+/// Reads one answer's head and its body, which has a length.
 async fn answer(socket: &mut TcpStream) -> (String, String) {
     let mut seen = Vec::new();
     while !seen.ends_with(b"\r\n\r\n") {

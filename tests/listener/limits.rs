@@ -1,4 +1,4 @@
-//! Connections that do nothing, too much, or come when there is no room.
+//! Connections that are idle, excessive, or arrive when there is no room.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -166,7 +166,8 @@ async fn an_http_2_client_may_send_little_of_what_nobody_reads() {
     }
     let found = |bytes: &[u8]| seen.windows(bytes.len()).any(|window| window == bytes);
     assert!(found(&frames::initial_window(WINDOW)), "of one body: {seen:?}");
-    // Of all bodies together, besides what RFC 9113, 6.9.2, grants every connection.
+    // For all bodies together, in addition to the window that RFC 9113, 6.9.2, grants every
+    // connection.
     assert!(found(&frames::grant(0, WINDOW - 65_535)), "{seen:?}");
 }
 

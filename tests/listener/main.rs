@@ -1,4 +1,4 @@
-//! The front door on real sockets: who is let in, for how long, and how it closes.
+//! The listener on real sockets: admission of clients, time limits, and drain.
 
 #![allow(
     clippy::disallowed_methods,

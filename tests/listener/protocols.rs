@@ -134,8 +134,8 @@ async fn dial(door: &Door, dir: &Path, alpn: &[&[u8]]) -> std::io::Result<TlsStr
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }
 
-/// Posts pieces of a body over HTTP/2 to a path that answers without reading it, and returns how many
-/// pieces were taken after the answer, at most this many.
+/// Posts pieces of a body over HTTP/2 to a path that answers without reading it. Returns the number
+/// of pieces that were accepted after the answer, at most `pieces`.
 async fn post_behind_the_answer(door: &Door, pieces: usize) -> usize {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let frames = futures_util::stream::unfold(receiver, |mut receiver| async {
@@ -168,6 +168,6 @@ async fn an_early_answer_over_http_2_resets_no_small_body() {
     for _ in 0..20 {
         assert_eq!(post_behind_the_answer(&door, 40).await, 40);
     }
-    // Of a body that does not end, no more than 64 KiB and what the windows hold are taken.
+    // Of an endless body, the listener accepts no more than 64 KiB and the contents of the windows.
     assert!(post_behind_the_answer(&door, 100_000).await < 2000);
 }

@@ -1,5 +1,5 @@
-//! HTTP/2 clients that ask for much and take none of it. The client's flow control decides when it is
-//! sent, so the gateway bounds what it holds until then, and for how long.
+//! HTTP/2 clients that request much and read none of it. The client's flow control decides when
+//! data is sent, so the gateway bounds the data that it holds until then, and the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use crate::frames::{
     DATA, HEADERS, RST_STREAM, connect_with, frame_heads, get, grant, initial_window,
 };
 
-/// As many as a client may have open.
+/// Maximum number of open streams of a client.
 const STREAMS: u32 = 128;
 const WIDEST: u32 = (1 << 31) - 1;
 
-/// A client that asks for a response without end on every stream, with so much window for each.
+/// Opens a client that requests an endless response on every stream, with this window for each.
 async fn ask_for_floods(door: &Door, window: u32) -> TcpStream {
     let mut socket = connect_with(door, &initial_window(window)).await;
     if window == WIDEST {
@@ -30,7 +30,7 @@ async fn ask_for_floods(door: &Door, window: u32) -> TcpStream {
     socket
 }
 
-/// How many bytes the listener has taken of the responses, once it takes no more.
+/// Returns the bytes that the listener has taken from the responses, once it takes no more.
 async fn taken_at_rest(door: &Door) -> usize {
     within(async {
         let mut before = usize::MAX;
@@ -53,9 +53,9 @@ async fn what_a_client_does_not_take_is_held_within_bounds_and_others_are_served
     for (window, most) in [
         // A piece of each response.
         (0, streams * 4 * KIB),
-        // What the connection's own window lets through, besides.
+        // In addition, the bytes that the connection's own window lets through.
         (65_535, streams * 4 * KIB + 64 * KIB + streams * 68 * KIB),
-        // Never read: what the kernel holds, and the buffer of each response.
+        // Never read: the kernel's buffers, and the buffer of each response.
         (WIDEST, 16 * KIB * KIB + streams * 68 * KIB),
     ] {
         let door = Door::open(Settings::default()).await;
@@ -75,7 +75,7 @@ async fn a_response_that_its_client_leaves_unread_is_reset() {
         let mut socket = connect_with(&door, &initial_window(window)).await;
         socket.write_all(&get(1, "/flood")).await.unwrap();
         assert_eq!(door.event().await, Event::Entered);
-        // It reads its socket, so that the kernel finds nothing wrong with it.
+        // It reads its socket, so that the kernel detects no fault.
         let mut seen = Vec::new();
         while !frame_heads(&seen).contains(&(RST_STREAM, 1)) {
             assert_ne!(within(socket.read_buf(&mut seen)).await.unwrap(), 0, "window {window}");
@@ -88,7 +88,7 @@ async fn a_response_that_its_client_leaves_unread_is_reset() {
 async fn the_end_of_a_response_that_is_left_unread_is_reset_too() {
     let stall = Duration::from_millis(500);
     let door = Door::with(ConnectionLimits { stall, ..ConnectionLimits::default() }).await;
-    // Enough for the beginning of a response of one piece.
+    // Enough for the beginning of a response in one piece.
     let mut socket = connect_with(&door, &initial_window(1)).await;
     socket.write_all(&get(1, "/large")).await.unwrap();
     assert_eq!(door.event().await, Event::Entered);
@@ -107,7 +107,7 @@ async fn a_client_that_leaves_one_response_unread_keeps_those_that_it_reads() {
         socket.write_all(&get(stream, path)).await.unwrap();
         assert_eq!(door.event().await, Event::Entered);
     }
-    // The first is never granted anything, and the third has no more to say.
+    // The first stream never gets a grant, and the third is complete.
     socket.write_all(&grant(5, 1000)).await.unwrap();
     let mut seen = Vec::new();
     let began = Instant::now();
@@ -152,7 +152,7 @@ async fn ends_that_are_left_unread_keep_no_idle_connection_open() {
     for stream in [1, 3, 5, 7] {
         socket.write_all(&get(stream, "/")).await.unwrap();
     }
-    // Its end is held in memory, and no task waits for it.
+    // Its end is held in memory, without a waiting task.
     let mut seen = Vec::new();
     while within(socket.read_buf(&mut seen)).await.is_ok_and(|read| read > 0) {}
     let answered = frame_heads(&seen).into_iter().filter(|(kind, _)| *kind == HEADERS).count();
@@ -169,7 +169,7 @@ async fn ends_that_are_left_unread_count_among_the_streams_of_their_connection()
     }
     let mut seen = Vec::new();
     read_until(&mut socket, &mut seen, |frames| frames.contains(&(RST_STREAM, 9))).await;
-    // The client takes the end of one, and has room for another.
+    // The client reads the end of one, and has room for another.
     let ends = |frames: &[(u8, u32)]| frames.iter().filter(|it| **it == (DATA, 1)).count();
     let before = ends(&frame_heads(&seen));
     socket.write_all(&grant(1, 1000)).await.unwrap();
@@ -178,7 +178,7 @@ async fn ends_that_are_left_unread_count_among_the_streams_of_their_connection()
     read_until(&mut socket, &mut seen, |frames| frames.contains(&(HEADERS, 11))).await;
 }
 
-/// Reads until the frames that have come are so.
+/// Reads until the received frames satisfy a condition.
 async fn read_until(
     socket: &mut TcpStream,
     seen: &mut Vec<u8>,
@@ -189,7 +189,7 @@ async fn read_until(
     }
 }
 
-/// So many streams for each connection.
+/// Returns limits with this many streams for each connection.
 fn short_streams(most: u32) -> ConnectionLimits {
     ConnectionLimits { h2_streams: most, ..ConnectionLimits::default() }
 }

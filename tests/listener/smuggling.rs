@@ -1,6 +1,6 @@
-//! Requests whose end two readers may see in different places: sent to the listener directly, and through
-//! nginx in front of it. Whatever is not refused is read as the requests that RFC 9112 sees in it, and
-//! nginx and the listener agree where each of them ends.
+//! Requests with ambiguous ends, sent to the listener directly, and through nginx in front of it.
+//! Every request that is not refused is read according to RFC 9112, and nginx and the listener
+//! agree on the end of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,25 +12,25 @@ use trunkline::listener::Settings;
 
 use crate::door::{Door, within};
 
-/// What RFC 9112 makes of the bytes.
+/// Interpretation of the bytes by RFC 9112.
 enum Reading {
-    /// Nothing: a reader that goes on may read another request than the sender's.
+    /// Invalid: a reader that continues may read another request than the sender's.
     Refused,
     /// A body for each request, or a refusal of any of them.
     Bodies(&'static [&'static str]),
     /// Refused, or a request with this body, the last of its connection (RFC 9112, 6.3: a transfer
-    /// coding wins over a length, and nothing behind it may be believed).
+    /// coding wins over a length, and bytes after it are not trusted).
     Last(&'static str),
 }
 
 use Reading::{Bodies, Last, Refused};
 
 const HEAD: &str = "POST /echo HTTP/1.1\r\nHost: localhost\r\n";
-/// Stands behind every case, and is a request only where the case has ended as it should.
+/// Request after every case; it is parsed as a request only if the case has ended correctly.
 const LAST: &str = "GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// Header lines of a POST to `/echo`, its body, and the reading. What begins with a method is a request of
-/// its own.
+/// Returns header lines of a POST to `/echo`, its body, and the reading. A text that begins with a
+/// method is a request of its own.
 fn corpus() -> Vec<(String, Reading)> {
     let chunked = "Transfer-Encoding: chunked\r\n";
     let post = |lines: &str, body: &str| format!("{HEAD}{lines}\r\n{body}");
@@ -42,12 +42,12 @@ fn corpus() -> Vec<(String, Reading)> {
         (post(&format!("{chunked}Content-Length: 6\r\n"), "0\r\n\r\nX"), Last("")),
         (post(&format!("Content-Length: {}\r\n{chunked}", hidden.len()), hidden), Last("")),
         (post(&format!("Content-Length: 3\r\n{chunked}"), abc), Last("abc")),
-        // A second reader may not know the header by this name.
+        // A second reader may interpret the header under this name.
         (post("Transfer_Encoding: chunked\r\nContent-Length: 3\r\n", "abc"), Bodies(&["abc"])),
         (post("X-Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "abc"), Bodies(&["abc"])),
-        // Chunked and something else.
+        // Chunked with another coding.
         (post(&format!("{chunked}{chunked}"), abc), Refused),
-        // Of an empty body, hyper would find the end and go on behind it.
+        // With an empty body, hyper would find the end and continue after it.
         (post(&format!("{chunked}{chunked}"), "0\r\n\r\n"), Refused),
         (post("Transfer-Encoding: gzip, chunked\r\n", abc), Refused),
         (post("Transfer-Encoding: chunked, identity\r\n", abc), Refused),
@@ -57,7 +57,7 @@ fn corpus() -> Vec<(String, Reading)> {
         (post(chunked, "0003\r\nabc\r\n0\r\n\r\n"), Bodies(&["abc"])),
         (post(chunked, "3\r\nabc\r\n0\r\nX: y\r\nContent-Length: 9\r\n\r\n"), Bodies(&["abc"])),
         (post(chunked, "3\nabc\n0\n\n"), Bodies(&["abc"])),
-        // Expectations and bodies where few look for them.
+        // Expectations, and bodies in unusual places.
         (post("Expect: 100-continue\r\nContent-Length: 3\r\n", "abc"), Bodies(&["abc"])),
         (post("Expect: something\r\nContent-Length: 3\r\n", "abc"), Bodies(&["abc"])),
         (
@@ -74,7 +74,7 @@ fn corpus() -> Vec<(String, Reading)> {
         (post("Content-Length: 3\n", "abc"), Bodies(&["abc"])),
         (post("X: y\nTransfer-Encoding: chunked\r\n", abc), Bodies(&["abc"])),
     ];
-    // Lengths that are none.
+    // Invalid lengths.
     for lines in [
         "Content-Length: 3\r\nContent-Length: 4\r\n",
         "Content-Length: 3, 4\r\n",
@@ -106,7 +106,7 @@ fn corpus() -> Vec<(String, Reading)> {
     ] {
         cases.push((post(lines, abc), Refused));
     }
-    // Chunks that are none: whatever stands behind them must not be taken for a request.
+    // Invalid chunks: bytes after them must not be taken for a request.
     for body in [
         "0x3\r\nabc\r\n0\r\n\r\n",
         "+3\r\nabc\r\n0\r\n\r\n",
@@ -147,7 +147,7 @@ async fn no_request_is_read_out_of_another() {
                 assert!(answers.iter().all(Answer::refuses), "{case:?}: {answers:?}");
                 assert_eq!(answers.len(), 1, "refused, then closed; {case:?}: {answers:?}");
                 let [Answer { status, closes, .. }] = answers[..] else { unreachable!() };
-                // A chunk may break when the answer has begun.
+                // A chunk may break after the answer has begun.
                 assert!(status == 200 || closes, "{case:?}: {answers:?}");
             }
             Bodies(bodies) => held_to(&case, &answers, bodies),
@@ -168,8 +168,8 @@ async fn nginx_in_front_ends_each_request_where_the_listener_does() {
         if let Bodies(bodies) = reading {
             held_to(&case, &answers, bodies);
         }
-        // The connection between the two is kept: an answer too many or a request that waits for more
-        // would meet the next client.
+        // The connection between the two is kept: a surplus answer or a waiting request would meet
+        // the next client.
         for turn in 0..2 {
             let body = format!("canary-{number}-{turn}");
             let canary =
@@ -182,7 +182,8 @@ async fn nginx_in_front_ends_each_request_where_the_listener_does() {
     }
 }
 
-/// The answers are to these requests and the last one, in this order, or end with a refusal.
+/// Checks that the answers belong to these requests and the last one, in this order, or end with a
+/// refusal.
 #[track_caller]
 fn held_to(case: &str, answers: &[Answer], bodies: &[&str]) {
     for (place, answer) in answers.iter().enumerate() {
@@ -203,28 +204,29 @@ fn held_to(case: &str, answers: &[Answer], bodies: &[&str]) {
 struct Answer {
     status: u16,
     body: String,
-    /// Whether it says that no other answer follows on its connection.
+    /// True if it announces that no other answer follows on its connection.
     closes: bool,
 }
 
 impl Answer {
-    /// By its status; or by its text, where the body was found to be broken when it was answered already.
+    /// Returns true for a refusal, by its status, or by its text if the body was broken after the
+    /// answer had begun.
     fn refuses(&self) -> bool {
         self.status >= 400 || self.body.starts_with("no body")
     }
 }
 
-/// Sends all of it and reads until the other side closes.
+/// Sends the whole text and reads until the other side closes.
 async fn exchange(address: std::net::SocketAddr, text: &str) -> String {
     let mut socket = within(TcpStream::connect(address)).await.unwrap();
-    // Who refuses the beginning may have closed before the end is written.
+    // A server that refuses the beginning may close before the end is written.
     let _ = within(socket.write_all(text.as_bytes())).await;
     let mut read = Vec::new();
     let _ = within(socket.read_to_end(&mut read)).await;
     String::from_utf8(read).unwrap()
 }
 
-/// The final answers in what came back.
+/// Parses the final answers.
 fn answers(mut text: &str) -> Vec<Answer> {
     let mut answers = Vec::new();
     while let Some((head, rest)) = text.split_once("\r\n\r\n") {
@@ -249,7 +251,8 @@ fn answers(mut text: &str) -> Vec<Answer> {
     answers
 }
 
-/// nginx as people put it in front: connections to the listener kept, bodies passed on.
+/// nginx in a usual configuration as a proxy: persistent connections to the listener, streamed
+/// bodies.
 struct Nginx {
     address: std::net::SocketAddr,
     _process: Child,
@@ -286,7 +289,7 @@ impl Nginx {
 
 fn nginx_program() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian puts it where only root looks.
+    // Debian installs it where only root looks.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
     let mut programs = folders.map(|folder| folder.join("nginx"));
     programs.find(|program| program.is_file()).expect("nginx is installed (Debian: nginx-light)")

@@ -1,4 +1,5 @@
-//! Processes that leave the group and the session of their child: none outlives it, nor the gateway.
+//! Processes that leave the group and the session of their child: none outlives the child or the
+//! gateway.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use trunkline::upstream::child::{Child, Guardian};
 
 use crate::{TRUNKLINE, python, sandbox};
 
-/// Starts a process in a session of its own, whose parent exits, and prints its id.
+/// Starts a process in a session of its own, with a parent that exits, and prints its id.
 const DAEMON: &str = "import os, signal, sys, time\n\
     r, w = os.pipe()\n\
     if os.fork() == 0:\n    \
@@ -24,7 +25,7 @@ const DAEMON: &str = "import os, signal, sys, time\n\
     os.wait()\n\
     print(os.read(r, 99).decode(), flush=True)\n";
 
-/// Forks on and on, each time in a session of its own.
+/// Forks endlessly, each time in a session of its own.
 const CHAIN: &str = "if os.fork() == 0:\n    \
     while True:\n        \
         if os.fork(): os._exit(0)\n        \

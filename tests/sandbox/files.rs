@@ -1,4 +1,4 @@
-//! Files: their metadata, which Landlock does not restrict, programs that are no files, and devices.
+//! Files: their metadata, which Landlock does not restrict, programs without a file, and devices.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! Folders that a child gets because its program starts there: none with files of the gateway.
+//! Folders that a child gets as its program's location: none with files of the gateway.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use trunkline::upstream::child::ChildSpec;
 
 use crate::{TRUNKLINE, run};
 
-/// A folder with a program that prints the files it is given.
+/// A folder with a program that prints the given files.
 struct ProgramFolder {
     folder: TempDir,
     config: PathBuf,
 }
 
 impl ProgramFolder {
-    /// The configuration is in `place`, below the program's folder or not.
+    /// Puts the configuration into `place`, below the program's folder or not.
     fn new(place: &Path, sandbox: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -43,7 +43,7 @@ impl ProgramFolder {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The content of these files, as the child sees it.
+    /// Returns the content of these files, as the child sees it.
     async fn show(&self, files: &[String]) -> String {
         let source = ConfigSource::open(&self.config).unwrap();
         let config = Config::read(&source, &SystemEnvironment).unwrap();

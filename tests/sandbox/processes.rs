@@ -1,4 +1,4 @@
-//! Other processes, first the gateway: a child can neither slow them down nor stop them.
+//! Other processes, first of all the gateway: a child can neither slow them down nor stop them.
 
 use crate::{attempt, sandbox};
 

@@ -1,4 +1,4 @@
-//! The network of a child: nothing reaches it around the ports that Landlock restricts.
+//! The network of a child: no traffic bypasses the ports that Landlock restricts.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! Real programs start in a sandbox with its defaults, and with the folders that they write to. They
-//! are downloaded: that is when they change modes and times.
+//! Real programs start in a sandbox with its defaults, and with the folders that they write to.
+//! They are downloaded first, because downloads change modes and times.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use trunkline::upstream::child::{Child, ChildSpec, Guardian};
 
 use crate::{TRUNKLINE, run};
 
-/// A child as it is configured, in a folder with an empty home.
+/// Returns a configured child, in a folder with an empty home.
 fn child(folder: &Path, lines: &str) -> ChildSpec {
     let text = format!(
         "[servers.s]\n{lines}\ncwd = {folder:?}\npass_env = [\"npm_*\", \"NODE_*\", \"SSL_*\", \"UV_*\", \"HTTP*\", \"http*\", \"NO_PROXY\"]\n\
@@ -25,7 +25,7 @@ fn child(folder: &Path, lines: &str) -> ChildSpec {
     ChildSpec::for_server(&config.servers[0], command)
 }
 
-/// The answer of a server to the request that opens a session.
+/// Returns a server's answer to the request that opens a session.
 async fn initialize(spec: &ChildSpec) -> String {
     let guardian = Guardian::when_needed(Path::new(TRUNKLINE));
     let (child, mut stdin, stdout) =

@@ -1,4 +1,4 @@
-//! Temporary files: they have a bound, and none is left of a gateway that was killed.
+//! Temporary files: their size is limited, and none remains after a gateway was killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,12 +13,12 @@ async fn a_child_whose_temporary_files_grow_beyond_their_bound_is_ended() {
                 data = bytes(1 << 20)\n";
     for code in [
         "[open(f'{folder}/{n}', 'wb').write(data) for n in range(9)]",
-        // Many files without content.
+        // Many empty files.
         "[open(f'{folder}/{n}', 'wb').close() for n in range(2000)]",
-        // Deleted, and still there.
+        // Deleted, and still open.
         "f = open(folder + '/x', 'wb'); os.unlink(folder + '/x'); \
          [f.write(data) for n in range(9)]; f.flush()",
-        // By another process, which has left.
+        // By another process, which has left the group.
         "os.fork() or (os.setsid(), [open(f'{folder}/{n}', 'wb').write(data) for n in range(9)])",
     ] {
         let code = format!("{fill}{code}\ntime.sleep(600)");

@@ -1,4 +1,4 @@
-//! Users of their own, which a gateway that runs as root gives its children.
+//! Separate users for the children of a gateway that runs as root.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use trunkline::upstream::child::{ChildSpec, probe_sandbox};
 
 use crate::{TRUNKLINE, run};
 
-/// Python as a server of this name, with a home in `folder`.
+/// Returns Python as a server of this name, with a home in `folder`.
 fn server(name: &str, range: &str, folder: &Path, code: &str) -> ChildSpec {
     let text = format!(
         "[gateway]\nsandbox_uids = \"{range}\"\nsandbox_dir = {folder:?}\n\
@@ -21,7 +21,7 @@ fn server(name: &str, range: &str, folder: &Path, code: &str) -> ChildSpec {
     ChildSpec { args: vec!["-c".into(), code.into()], ..spec }
 }
 
-/// A folder that other users can pass through.
+/// Returns a folder that other users can traverse.
 fn shared_folder() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

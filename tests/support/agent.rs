@@ -1,4 +1,4 @@
-//! Agents, which list once when they have connected.
+//! Agents, which list once after connecting.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub const AGENTS: [Agent; 4] =
     [Agent::Modern, Agent::Legacy, Agent::ModernOverStdio, Agent::LegacyOverStdio];
 
 impl Agent {
-    /// Those of an era: over HTTP, and over standard streams.
+    /// Returns the agents of an era: over HTTP, and over standard streams.
     pub fn of(era: Era) -> [Self; 2] {
         match era {
             Era::Modern => [Self::Modern, Self::ModernOverStdio],
@@ -26,7 +26,7 @@ impl Agent {
         }
     }
 
-    /// The names that its first list has.
+    /// Returns the names in its first list.
     pub async fn list_tools(self, gateway: &Gateway) -> Vec<String> {
         let mut host = Host::of(gateway, Way::Here);
         let answer = match self {

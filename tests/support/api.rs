@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// A request that arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct ApiCall {
     pub method: String,
@@ -32,7 +32,7 @@ impl ApiCall {
     }
 }
 
-/// What is answered to one path.
+/// Response for one path.
 #[derive(Debug, Clone)]
 pub struct Page {
     status: u16,
@@ -66,10 +66,10 @@ pub struct PlainApi {
 #[derive(Default)]
 struct ApiInner {
     pages: Mutex<HashMap<String, Page>>,
-    /// Pages that are answered once, before those above.
+    /// Pages for one response each, before those above.
     once: Mutex<HashMap<String, VecDeque<Page>>>,
     received: Mutex<Vec<ApiCall>>,
-    /// The token without which every request is refused.
+    /// The required token; requests without it are refused.
     token: Mutex<Option<String>>,
 }
 
@@ -83,19 +83,19 @@ impl PlainApi {
         Self { address, inner, _serving: serving }
     }
 
-    /// A server with this document at `/openapi.json`.
+    /// Starts a server with this document at `/openapi.json`.
     pub async fn with(document: &Value) -> Self {
         let api = Self::start().await;
         api.sets("/openapi.json", Page::json(document));
         api
     }
 
-    /// Sets what is answered to a path.
+    /// Sets the response of a path.
     pub fn sets(&self, path: &str, page: Page) {
         self.inner.pages.lock().unwrap().insert(path.into(), page);
     }
 
-    /// Sets what is answered to a path the next time, before what it answers else.
+    /// Sets the next response of a path, before its usual one.
     pub fn sets_once(&self, path: &str, page: Page) {
         self.inner.once.lock().unwrap().entry(path.into()).or_default().push_back(page);
     }
@@ -105,7 +105,7 @@ impl PlainApi {
         *self.inner.token.lock().unwrap() = Some(format!("Bearer {token}"));
     }
 
-    /// Sets members of the JSON object that is answered to a path.
+    /// Sets members of the JSON object in the response of a path.
     pub fn alters(&self, path: &str, members: &Value) {
         let mut pages = self.inner.pages.lock().unwrap();
         let page = pages.get_mut(path).unwrap();
@@ -124,12 +124,12 @@ impl PlainApi {
         format!("http://{}{path}", self.address)
     }
 
-    /// The line of a configuration that names the document.
+    /// Returns the configuration line with the document's URL.
     pub fn openapi(&self) -> String {
         format!("openapi = \"{}\"\n", self.url("/openapi.json"))
     }
 
-    /// The requests for this path, without its query.
+    /// Returns the requests for this path, without its query.
     pub fn calls(&self, path: &str) -> Vec<ApiCall> {
         let received = self.inner.received.lock().unwrap();
         let is_meant = |call: &&ApiCall| call.target.split('?').next() == Some(path);

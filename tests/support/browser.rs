@@ -1,4 +1,4 @@
-//! A person's browser: keeps the gateway's cookie, and sends the forms of the pages that it has seen.
+//! A person's browser: keeps the gateway's cookie, and sends the forms of pages that it has opened.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -22,12 +22,12 @@ impl Browser {
         Self { client: gateway.plain(), origin, cookie: Mutex::default() }
     }
 
-    /// The cookie that it would send.
+    /// Returns the cookie that it would send.
     pub fn cookie(&self) -> Option<String> {
         self.cookie.lock().unwrap().clone()
     }
 
-    /// Somebody has put this cookie there.
+    /// Replaces its cookie.
     pub fn has(&self, cookie: Option<String>) {
         *self.cookie.lock().unwrap() = cookie;
     }
@@ -38,7 +38,7 @@ impl Browser {
         self.request("GET", path, None, &[]).await
     }
 
-    /// Sends a form to a path, as a page of the gateway does.
+    /// Sends a form to a path, like a page of the gateway.
     pub async fn sends(&self, path: &str, fields: &[(&str, &str)]) -> Said {
         let origin = self.origin.clone();
         let headers = [("origin", &*origin), ("sec-fetch-site", "same-origin")];
@@ -81,7 +81,7 @@ impl Browser {
         said
     }
 
-    /// Opens a link of the gateway and agrees there. Returns the link of the authorization server.
+    /// Opens a link of the gateway and consents. Returns the link of the authorization server.
     pub async fn agrees(&self, link: &str) -> String {
         let page = self.opens(link).await;
         assert_eq!(page.status, 200, "{page:?}");
@@ -94,7 +94,7 @@ impl Browser {
     }
 }
 
-/// The hidden fields of the first form of a page.
+/// Returns the hidden fields of the first form of a page.
 pub fn fields(page: &str) -> HashMap<String, String> {
     let form = page.split("<form").nth(1).unwrap_or_else(|| panic!("no form: {page}"));
     let form = form.split("</form>").next().unwrap();
@@ -106,14 +106,14 @@ pub fn fields(page: &str) -> HashMap<String, String> {
     inputs.map(|input| (attribute(input, "name"), attribute(input, "value"))).collect()
 }
 
-/// The text of an attribute.
+/// Decodes the text of an attribute.
 fn read_html(text: &str) -> String {
     [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
         .into_iter()
         .fold(text.to_owned(), |text, (entity, character)| text.replace(entity, character))
 }
 
-/// Whether a URL is of an origin.
+/// Returns true if a URL has this origin.
 pub fn is_at(url: &str, origin: &str) -> bool {
     Url::parse(url).unwrap().origin() == Url::parse(origin).unwrap().origin()
 }

@@ -1,4 +1,4 @@
-//! An OTLP collector on a loopback port, for tests of what is sent to one.
+//! An OTLP collector on a loopback port, for tests of the gateway's exports.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ pub const ENOUGH: Duration = Duration::from_secs(10);
 
 pub type Received = (http::request::Parts, Bytes);
 
-/// A collector on a loopback port that keeps what it is sent.
+/// A collector on a loopback port that keeps the received telemetry.
 pub struct Collector {
     pub url: String,
     pub received: mpsc::Receiver<Received>,
@@ -70,13 +70,13 @@ impl Collector {
         settings
     }
 
-    /// Everything that came, once nothing more can come.
+    /// Stops the sender, and returns all received telemetry.
     pub async fn all(self, otel: Otel) -> (Vec<Span>, Vec<Metric>) {
         otel.shutdown(ENOUGH).await;
         self.rest().await
     }
 
-    /// Everything that came; its sender has stopped.
+    /// Returns all received telemetry, after the sender has stopped.
     pub async fn rest(mut self) -> (Vec<Span>, Vec<Metric>) {
         self.received.close();
         let (mut spans, mut metrics) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, sender: mpsc::Sender
         }
     });
     let connection = hyper::server::conn::http1::Builder::new();
-    // The gateway may close the connection in whatever way it likes.
+    // The gateway may close the connection in any way.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -127,7 +127,7 @@ pub fn metrics_of(body: Bytes) -> Vec<Metric> {
     resource.scope_metrics.iter().flat_map(|scope| scope.metrics.clone()).collect()
 }
 
-/// An attribute as text; empty when it is not there.
+/// Returns an attribute as text; empty if it is missing.
 pub fn text(attributes: &[KeyValue], key: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key == key);
     match found.and_then(|found| found.value.clone()?.value) {

@@ -1,4 +1,4 @@
-//! Calls in whose course a server asks its client something.
+//! Calls during which a server asks its client.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A service that makes vectors of texts, or does what a test tells it to do instead; and the folder of a
+//! A service that computes vectors of texts, or misbehaves as set by a test; and the folder of a
 //! model.
 
 use std::collections::BTreeMap;
@@ -17,28 +17,28 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// What a service answers.
+/// Behaviour of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answering {
     /// A vector for each text.
     Rightly,
     /// Only this status, with the request's headers and body as its own.
     Status(u16),
-    /// Nothing, ever.
+    /// No response.
     Never,
-    /// A vector too few.
+    /// A missing vector.
     TooFew,
     /// Vectors of another length.
     OtherLength,
-    /// Vectors, and a megabyte more.
+    /// Vectors, and an additional megabyte.
     TooMuch,
-    /// Something else.
+    /// An unrelated answer.
     Nonsense,
-    /// 400 to more than one text, and to each that has this word.
+    /// 400 for more than one text, and for each text with this word.
     Refusing(&'static str),
 }
 
-/// A request that arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub headers: HeaderMap,
@@ -46,14 +46,14 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The texts.
+    /// Returns the texts.
     pub fn texts(&self) -> Vec<&str> {
         let texts = self.body["input"].as_array().unwrap();
         texts.iter().map(|text| text.as_str().unwrap()).collect()
     }
 }
 
-/// A service of embeddings. Its vectors have a dimension for each of the words that a test gives a meaning.
+/// An embeddings service. Its vectors have a dimension for each meaning of the test's words.
 pub struct VectorService {
     pub url: String,
     inner: Arc<ServiceInner>,
@@ -67,7 +67,7 @@ struct ServiceInner {
 }
 
 impl VectorService {
-    /// A service that knows these words, each with the number of what it means.
+    /// Starts a service that knows these words, each with the number of its meaning.
     pub async fn start(words: &[(&'static str, usize)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1/embeddings?key=url-secret", listener.local_addr().unwrap());
@@ -93,7 +93,7 @@ impl VectorService {
         Self { url, inner, _serving: serving }
     }
 
-    /// The section of the configuration that names it.
+    /// Returns the section of the configuration for the service.
     pub fn section(&self, lines: &str) -> String {
         let url = &self.url;
         format!("[search.embeddings]\nurl = \"{url}\"\nmodel_name = \"m-1\"\n{lines}\n")
@@ -103,12 +103,12 @@ impl VectorService {
         *self.inner.answering.lock().unwrap() = answering;
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.inner.asked.lock().unwrap().clone()
     }
 
-    /// All texts so far.
+    /// Returns all texts so far.
     pub fn texts(&self) -> Vec<String> {
         let asked = self.asked();
         asked.iter().flat_map(Asked::texts).map(str::to_owned).collect()

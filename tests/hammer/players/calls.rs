@@ -124,7 +124,7 @@ impl Player {
         Some(answer)
     }
 
-    /// Takes what comes before an answer.
+    /// Checks a message that precedes an answer.
     pub(super) async fn takes(&self, call: &mut Call<'_>, message: &Value) {
         let params = &message["params"];
         match message["method"].as_str().unwrap() {
@@ -163,7 +163,7 @@ impl Player {
         }
     }
 
-    /// How a mark has to begin that comes with a call.
+    /// Returns the beginning of the marks that may arrive with a call.
     pub(super) fn own<'a>(&self, call: &'a Call<'_>, aside: bool) -> &'a str {
         match call.server.ties {
             Ties::Stream if !aside => &call.mark,
@@ -176,7 +176,7 @@ impl Player {
         mark.is_some_and(|mark| mark == own || whose(mark) == own)
     }
 
-    /// Whether a mark is of another client of the same principal.
+    /// Returns true if a mark belongs to another client of the same principal.
     fn has_strayed(&self, call: &Call<'_>, mark: Option<&str>) -> bool {
         let is_of_principal = mark.is_some_and(|mark| is_of_one_principal(mark, &call.mark));
         is_of_principal && !self.is_for(call, mark, false)
@@ -185,7 +185,7 @@ impl Player {
     /// Answers a Legacy server's question, with its own mark.
     pub async fn answers(&self, message: &Value, own: &str) -> Result<(), &'static str> {
         let Some(id) = message.get("id") else {
-            // A server that is lost asks no longer.
+            // A lost server sends no more questions.
             let id = message["params"]["requestId"].to_string();
             let taken_back = message["method"] == "notifications/cancelled"
                 && self.asked.lock().unwrap().remove(&id);
@@ -200,7 +200,7 @@ impl Player {
         if mark == own || whose(mark) == own { Ok(()) } else { Err("a question for another") }
     }
 
-    /// The answers to all that a result asks for, and its state.
+    /// Returns the answers to all questions of a result, and its state.
     pub(super) fn answers_all(&self, call: &Call<'_>, result: &Value) -> (Value, Option<Value>) {
         let mut answers = json!({});
         for (key, question) in result["inputRequests"].as_object().unwrap() {
@@ -216,8 +216,8 @@ impl Player {
         (answers, result.get("requestState").cloned())
     }
 
-    /// A call that asks. What the server was answered it says, and it has to be
-    /// the answer to this very call.
+    /// Makes a call that asks. The server returns the client's answer, which has to be the answer
+    /// to this very call.
     pub(super) async fn asks(
         &self,
         server: &Server,
@@ -230,7 +230,7 @@ impl Player {
         let Ok(Value::Object(said)) = serde_json::from_str(&text) else {
             return self.fault(&format!("{} was not answered", call.mark), &json!(text));
         };
-        // Where all share a stream it is not always sure who is meant.
+        // On a stream that all share, the recipient of a question is not always certain.
         let may_be_refused = match server.ties {
             Ties::Stream => tool == "ask_aside",
             Ties::Child => false,
@@ -253,13 +253,13 @@ impl Player {
     }
 }
 
-/// Whether a question may be of another call of the same client: one that is asked on the stream of
-/// a session, which may still be read after the call that it was asked for was lost.
+/// Returns true if a question may belong to another call of the same client: one that is asked on
+/// the stream of a session, which may still be read after its own call was lost.
 fn may_be_anothers(call: &Call<'_>) -> bool {
     call.tool == "ask_aside" || call.server.is_being_lost()
 }
 
-/// The mark in a question, whatever it asks for.
+/// Returns the mark in a question of any kind.
 fn mark_of(question: &Value) -> Option<&str> {
     let params = &question["params"];
     match question["method"].as_str()? {

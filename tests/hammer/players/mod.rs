@@ -1,4 +1,4 @@
-//! The clients: each looks at the mark of whatever reaches it.
+//! The clients: each checks the mark of every message that it receives.
 
 mod calls;
 
@@ -17,18 +17,18 @@ use crate::servers::{Server, TOLD, Ties};
 use crate::support::{Client, Gateway};
 use crate::world::{Counted, Counts, World, whose};
 
-/// How a client speaks.
+/// Protocol of a client.
 #[derive(Debug, Clone, Copy)]
 pub enum Speaks {
     Modern,
     Legacy(&'static str),
 }
 
-/// A client that looks at all it gets.
+/// A client that checks all its messages.
 pub struct Player {
     pub world: Arc<World>,
     pub client: Client,
-    /// The principal's name and its own.
+    /// Name of the principal and of the client.
     pub name: String,
     pub principal: &'static str,
     pub heard: Heard,
@@ -39,13 +39,13 @@ pub struct Player {
     next: AtomicU64,
     leaving: AtomicBool,
     counts: Counts,
-    /// The ids of what it was asked.
+    /// Ids of the questions that it received.
     asked: Mutex<HashSet<String>>,
-    /// Its calls that were answered, by their servers.
+    /// Its answered calls, by server.
     answered: Mutex<HashMap<&'static str, u64>>,
 }
 
-/// A call as it is made, and what has come of it.
+/// A call, and its results so far.
 struct Call<'a> {
     server: &'a Server,
     tool: &'static str,
@@ -56,17 +56,16 @@ struct Call<'a> {
     lines: u64,
 }
 
-/// How often each server had been lost, a while before, when a call to it went well last.
+/// Number of times that each server had been lost shortly before the last successful call to it.
 type Back = HashMap<&'static str, usize>;
 
-/// Whether no loss of a server explains that a call to it failed.
+/// Returns true if no loss of a server explains the failure of a call to it.
 fn is_unexplained(server: &Server, back: &Back) -> bool {
     server.times_lost() == back.get(server.name).copied().unwrap_or(0)
 }
 
 const ALL: [&str; 6] = ["lh", "ls", "lc", "lp", "mh", "mp"];
-/// Where everybody shares the pipes there should be some calls that nobody
-/// else's are beside.
+/// Servers to draw from. On shared pipes, some calls should be the only ones in flight.
 const LOT: [&str; 14] =
     ["lh", "lh", "lh", "ls", "ls", "ls", "lc", "lc", "lp", "mh", "mh", "mh", "mh", "mp"];
 
@@ -141,7 +140,7 @@ impl Player {
         self.world.add(what);
     }
 
-    /// Listens no longer.
+    /// Stops listening.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         if let Some(listening) = self.listening.lock().unwrap().take() {
@@ -149,7 +148,7 @@ impl Player {
         }
     }
 
-    /// Plays while nobody else does: nothing may be missing then.
+    /// Plays while no other client does: no message may be missing then.
     pub async fn alone(&self) {
         let mut back = HashMap::new();
         for server in &self.world.servers {
@@ -164,7 +163,7 @@ impl Player {
         assert!(self.counts.of(Counted::Update) >= ALL.len() as u64);
     }
 
-    /// Plays until all is over.
+    /// Plays until the run is over.
     pub async fn plays(self: Arc<Self>, hand: u64) {
         let mut dice = Rng::with_seed(10 * self.seed + hand);
         let mut back = HashMap::new();
@@ -173,7 +172,7 @@ impl Player {
         }
     }
 
-    /// One turn.
+    /// Plays one turn.
     async fn turn(&self, dice: &mut Rng, back: &mut Back) {
         let name = LOT[dice.usize(..LOT.len())];
         let server = self.world.servers.iter().find(|server| server.name == name).unwrap();
@@ -190,7 +189,7 @@ impl Player {
             }
             55..78 => {
                 let asks = ["form", "prompt", "both"][dice.usize(..3)];
-                // What is asked on a child's pipes goes to the newest call.
+                // A question on a child's pipes goes to the newest call.
                 let beside = way.read().await;
                 if server.ties == Ties::Child {
                     drop(beside);
@@ -218,14 +217,14 @@ impl Player {
         }
     }
 
-    /// Has a server tell of its own resource, until it hears of it.
+    /// Makes a server send an update of its own resource, until the client receives it.
     async fn touches(&self, server: &Server, back: &mut Back, tool: &'static str) {
         let uri = if tool == "touch" { self.own_uri() } else { self.common_uri() };
         let heard = public(server.name, &uri);
         self.until_heard(server, back, (tool, json!({ "uri": uri })), &heard).await;
     }
 
-    /// Has a server tell what no call asked for.
+    /// Makes a server send a notification that belongs to no call.
     async fn is_told(&self, server: &Server, back: &mut Back) {
         self.until_heard(server, back, ("tell", json!({})), TOLD).await;
     }
@@ -254,7 +253,7 @@ impl Player {
         self.fault("it was never told of", &json!(heard));
     }
 
-    /// Gives a call up once it is under way.
+    /// Cancels a call once it is in progress.
     async fn cancels(&self, server: &Server, back: &mut Back) {
         let ends = json!({ "ends": server.ties == Ties::Nothing });
         let mut call = self.new_call(server, "slow", ends);
@@ -284,7 +283,7 @@ impl Player {
             if message.get("method").is_some() {
                 self.takes(&mut call, &message).await;
             } else if let Some(text) = message["result"]["content"][0]["text"].as_str() {
-                // The answer may have been faster; it is its own then.
+                // The answer may have been faster; it is the call's own then.
                 let may_be = text == call.mark && call.arguments["ends"] == true;
                 if !may_be && server.times_lost() == lost {
                     self.fault("a cancelled call was answered", &message);
@@ -293,7 +292,7 @@ impl Player {
         }
     }
 
-    /// A call that is answered at once, which its server must have been lost for.
+    /// Records a call that was answered at once, which only the loss of its server explains.
     fn did_not_begin(&self, call: &Call<'_>, answer: &Value, back: &Back) {
         self.add(Counted::Failure);
         if is_unexplained(call.server, back) {
@@ -301,7 +300,7 @@ impl Player {
         }
     }
 
-    /// Never answers what it is asked.
+    /// Makes a call, and never answers its question.
     async fn abandons(&self, server: &Server) {
         if self.counts.of(Counted::Abandoned) >= 8 {
             return;
@@ -317,14 +316,14 @@ impl Player {
         }
     }
 
-    /// Of the lines of a call that is not answered some may be missing.
+    /// Records that some lines of an unanswered call may be missing.
     fn is_doubtful(&self, call: &Call<'_>) {
         if call.server.ties == Ties::Child {
             self.world.lines(self.whose(), |lines| lines.doubtful += 8);
         }
     }
 
-    /// It took part in everything, everywhere.
+    /// Checks that it took part in every activity.
     #[track_caller]
     pub fn had_its_share(&self) {
         use Counted::{Answer, Line, Progress, Question, Update};
@@ -339,7 +338,7 @@ impl Player {
     }
 }
 
-/// Sessions of a principal's that come and go.
+/// Opens and closes sessions of a principal.
 pub async fn come_and_go(world: Arc<World>, address: SocketAddr, principal: &'static str) {
     let mut dice = Rng::with_seed(principal.len() as u64 + 1_000);
     let mut number = 0;

@@ -1,18 +1,16 @@
-//! A server that offers one of everything, on the official Rust SDK.
+//! A server with one of every feature, on the official Rust SDK.
 //!
-//! What it offers stands in `everything.json`, as for the other
-//! everything-servers; `everything_server.py` says what that is for. It has one
-//! thing more: the tasks extension ([`tasks`]), with the tools that the official
-//! suite's scenarios for it ask for.
+//! Its features are listed in `everything.json`, as for the other everything-servers;
+//! `everything_server.py` describes its purpose. It has one more feature: the tasks extension
+//! ([`tasks`]), with the tools that the official suite's scenarios for it require.
 //!
 //! ```text
 //! everything_server --port N    http://127.0.0.1:N/mcp; 0 takes a free port
 //! everything_server --stdio
 //! ```
 //!
-//! `--era legacy` or `--era modern` leaves the other era out; `--page-size N`
-//! gives the lists in pages. Over HTTP one line of JSON on standard output says
-//! which port it is, once the socket listens.
+//! `--era legacy` or `--era modern` disables the other era; `--page-size N` returns the lists in
+//! pages. Over HTTP one line of JSON on standard output contains the port, once the socket listens.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +55,7 @@ struct Options {
     stdio: bool,
     #[arg(long, value_enum, default_value = "both")]
     era: Era,
-    /// How many entries a page of a list has; 0: all.
+    /// Number of entries in a page of a list; 0: all.
     #[arg(long, default_value_t = 0)]
     page_size: usize,
 }

@@ -1,4 +1,4 @@
-//! What `everything.json` tells: lists, templates to fill, resources by their URI.
+//! The contents of `everything.json`: lists, templates to fill, resources by their URI.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub struct Offered {
     pub tools: BTreeMap<String, Value>,
     pub prompts: BTreeMap<String, Value>,
-    /// In the file's order.
+    /// Resources in the file's order.
     pub resources: Vec<Value>,
     pub file: Value,
 }
@@ -30,7 +30,7 @@ impl Offered {
         }
     }
 
-    /// Adds a tool or takes it away: one of a name, or the one more.
+    /// Adds or removes a tool: one with a given name, or the additional one.
     pub fn change_tools(&mut self, arguments: &Value) {
         if let Some(name) = arguments["add"].as_str() {
             let about = "Was added while the server ran.";
@@ -53,7 +53,7 @@ impl Offered {
         }
     }
 
-    /// Adds the one more prompt, or takes it away again.
+    /// Adds the additional prompt, or removes it again.
     pub fn change_prompts(&mut self) {
         let added = self.file["added"]["prompt"].clone();
         let name = text(&added["listed"]["name"]);
@@ -62,7 +62,7 @@ impl Offered {
         }
     }
 
-    /// Adds the one more resource, or takes it away again.
+    /// Adds the additional resource, or removes it again.
     pub fn change_resources(&mut self) {
         let added = self.file["added"]["resource"].clone();
         let before = self.resources.len();
@@ -97,19 +97,19 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// A complete result as the SDK has it, from the rest of it.
+/// Converts a value to a complete result of the SDK.
 pub fn complete<T: DeserializeOwned>(mut value: Value) -> Result<T, ErrorData> {
     value["resultType"] = json!("complete");
     typed(value)
 }
 
-/// Something as the SDK has it, from what it is on the wire.
+/// Converts a value in its wire form to a type of the SDK.
 pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value)
         .map_err(|fault| ErrorData::internal_error(fault.to_string(), None))
 }
 
-/// A page of what is listed, under `key`.
+/// Returns a page of the listed elements, under `key`.
 pub fn page<'a>(
     asked: Option<PaginatedRequestParams>,
     size: usize,
@@ -135,7 +135,7 @@ fn cut(listed: &[&Value], begin: usize, size: usize, key: &str) -> Value {
     page
 }
 
-/// `value` with each `{a.b}` in its strings replaced by what `scope` has there.
+/// Returns `value` with each `{a.b}` in its strings replaced by the value in `scope`.
 pub fn fill(value: &Value, scope: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! What `everything.json` tells a tool or a prompt to do: log lines, progress,
-//! questions to the client in rounds, and an answer filled from what was said.
+//! Steps of a tool or a prompt in `everything.json`: log lines, progress, questions to the client
+//! in rounds, and an answer filled from the replies.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::offered::fill;
 use super::server::Everything;
 
-/// A request as far as performing goes.
+/// The parts of a request that the steps use.
 pub struct Asked {
     pub arguments: Map<String, Value>,
     pub responses: Option<InputResponses>,
@@ -23,7 +23,7 @@ pub struct Asked {
 }
 
 pub enum Performed {
-    /// What templates are filled from.
+    /// Values for the templates.
     Scope(Value),
     Required(InputRequiredResult),
 }
@@ -92,7 +92,7 @@ impl Everything {
         }
     }
 
-    /// The answers that the request brought, or the result that asks for those that are missing.
+    /// Returns the answers in the request, or the result that asks for the missing ones.
     fn ask_by_result(
         &self,
         asked: Asked,
@@ -116,7 +116,7 @@ impl Everything {
             for (key, question) in questions.as_object().unwrap() {
                 if !known.contains_key(key) {
                     let mut question = question.clone();
-                    // The Modern era has no use for it.
+                    // The Modern era does not use it.
                     question["params"].as_object_mut().unwrap().shift_remove("elicitationId");
                     missing.insert(key.clone(), super::offered::typed(question)?);
                 }
@@ -130,7 +130,7 @@ impl Everything {
     }
 }
 
-/// A Legacy client's answers.
+/// Asks a Legacy client, and returns its answers.
 async fn ask_now(
     rounds: &Value,
     context: &RequestContext<RoleServer>,
@@ -181,7 +181,7 @@ fn capability(question: &Value) -> &'static str {
     }
 }
 
-/// How severe a level is.
+/// Returns the severity of a level as a rank.
 fn json_rank(level: &LoggingLevel) -> usize {
     const LEVELS: [&str; 8] =
         ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];

@@ -1,4 +1,4 @@
-//! The server's handlers, the tools that need code, and who hears of changes.
+//! The server's handlers, the tools that need code, and the recipients of changes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -29,13 +29,13 @@ use super::Era;
 use super::offered::{Offered, complete, fill, page, text};
 use super::performing::{Asked, Performed, progress};
 
-/// What all sessions and requests share.
+/// State shared by all sessions and requests.
 pub struct Shared {
     era: Era,
     page_size: usize,
     offered: Mutex<Offered>,
     listeners: Mutex<BTreeMap<u64, SubscriptionSink>>,
-    /// How many listeners were acknowledged, and how many of them were added above.
+    /// Number of acknowledged listeners, and number of those added above.
     acknowledged: AtomicU64,
     added: watch::Sender<u64>,
     sessions: Mutex<Vec<(Weak<Session>, Peer<RoleServer>)>>,
@@ -43,7 +43,7 @@ pub struct Shared {
     pub tasks: TaskManager,
 }
 
-/// What a Legacy client has asked for.
+/// Level and subscriptions of a Legacy client.
 pub struct Session {
     level: Mutex<LoggingLevel>,
     subscribed: Mutex<HashSet<String>>,
@@ -59,7 +59,7 @@ pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|v| v.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// A change that is told.
+/// A change to announce.
 #[derive(Clone, Copy)]
 enum Change<'a> {
     Tools,
@@ -93,20 +93,20 @@ impl Shared {
         text(&self.offered.lock().unwrap().file["server"]["name"])
     }
 
-    /// What `everything.json` says of caching, with the rest of a result.
+    /// Adds the caching of `everything.json` to a result.
     fn cached(&self, mut result: Value) -> Value {
         let cache = self.offered.lock().unwrap().file["cache"].clone();
         result.as_object_mut().unwrap().extend(cache.as_object().unwrap().clone());
         result
     }
 
-    /// Waits for the listeners that were acknowledged: the SDK acknowledges a
-    /// subscription before it calls the handler that adds the listener.
+    /// Waits for the acknowledged listeners: the SDK acknowledges a subscription before it calls
+    /// the handler that adds the listener.
     async fn wait_for_listeners(&self) {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         let mut added = self.added.subscribe();
         let all = added.wait_for(|added| *added >= acknowledged);
-        // A client that left before its acknowledgement has no listener.
+        // A client that disconnected before its acknowledgement has no listener.
         let _ = timeout(Duration::from_secs(1), all).await;
     }
 

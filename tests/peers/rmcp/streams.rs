@@ -1,5 +1,5 @@
-//! Leaving a Legacy call's stream: the SDK can do it, but does not tell a
-//! handler which stream is its own. These sessions do.
+//! Closing a Legacy call's stream: the SDK can do it, but does not give a handler access to its own
+//! stream. These sessions do.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager
 
 type Result<T> = std::result::Result<T, <LocalSessionManager as SessionManager>::Error>;
 
-/// The SDK's sessions, whose requests know their streams.
+/// The SDK's sessions, with requests that know their streams.
 pub struct Sessions(LocalSessionManager);
 
 impl Sessions {
-    /// Clients that were left come back soon.
+    /// Creates sessions to which clients reconnect soon after their stream was closed.
     pub fn new() -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.sse_retry = Some(Duration::from_millis(100));
@@ -35,8 +35,8 @@ struct Own {
     number: u64,
 }
 
-/// Ends the call's stream, where it has one that the client can come back to.
-/// Soon: a client that comes after the answer finds no stream here.
+/// Ends the call's stream, if it has one that the client can resume. Soon: a client that reconnects
+/// after the answer finds no stream here.
 pub async fn leave(context: &RequestContext<RoleServer>) {
     if let Some(stream) = context.extensions.get::<Own>() {
         let soon = Some(Duration::from_millis(100));

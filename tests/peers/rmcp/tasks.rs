@@ -1,6 +1,5 @@
-//! The tools of the tasks extension, as the official suite's scenarios for it
-//! ask for them: a call of one becomes a task where the client declared the
-//! extension, and is refused or answered at once where it did not.
+//! The tools of the tasks extension for the official suite's scenarios. A call of one becomes a
+//! task if the client declared the extension, and is otherwise refused or answered at once.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::offered::typed;
 
-/// A tool, what it is about, its arguments, and whether it has to be a task.
+/// A tool, its description, its arguments, and true if it has to be a task.
 type Listed = (&'static str, &'static str, &'static [(&'static str, &'static str)], bool);
 
 const TOOLS: [Listed; 7] = [
@@ -32,7 +31,7 @@ pub fn has(tool: &str) -> bool {
     TOOLS.iter().any(|(name, ..)| *name == tool)
 }
 
-/// As they are listed.
+/// Returns the listed tools.
 pub fn tools() -> Vec<Value> {
     let listed = TOOLS.iter().map(|(name, description, arguments, _)| {
         let properties: serde_json::Map<_, _> = arguments

@@ -1,4 +1,4 @@
-//! One request, as it is going to be sent.
+//! A request before it is sent.
 
 use http::Request;
 use http_body_util::Full;
@@ -61,7 +61,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// With the session's headers.
+    /// Adds the session's headers.
     pub fn of_session(mut self) -> Self {
         if let Kind::Legacy { session, version } = &self.client.kind {
             if let Some(session) = session {
@@ -79,7 +79,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Adds a header once more.
+    /// Adds a header a second time.
     pub fn again(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -115,7 +115,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Sets a member of `_meta`; takes it out where `value` is null.
+    /// Sets a member of `_meta`; removes it if `value` is null.
     pub fn meta(mut self, key: &str, value: Value) -> Self {
         if value.is_null() {
             if let Some(meta) = self.message["params"]["_meta"].as_object_mut() {
@@ -127,7 +127,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Asks for progress.
+    /// Requests progress.
     pub fn token(self, token: Value) -> Self {
         self.meta("progressToken", token)
     }
@@ -138,12 +138,12 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// The message as it would be sent.
+    /// Returns the message to send.
     pub fn message(&self) -> &Value {
         &self.message
     }
 
-    /// Sends it, and reads the head of what comes back.
+    /// Sends the request, and reads the head of the response.
     #[track_caller]
     pub fn send(self) -> impl Future<Output = Reply> {
         within(self.dispatch())

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants said, in either era.
+//! A client that sends exactly the messages of a test, in either era.
 
 mod ask;
 mod reply;
@@ -22,20 +22,20 @@ pub struct Client {
     protocol: Protocol,
     trust: Option<Trust>,
     kind: Kind,
-    /// What it lets servers ask of it.
+    /// Capabilities that it offers to servers.
     pub capabilities: Value,
     /// Its `clientInfo`.
     pub info: Value,
     next_id: AtomicU64,
-    /// Where it sends its messages.
+    /// Path for its messages.
     endpoint: String,
-    /// What it shows with every request.
+    /// Credential of every request.
     credential: Option<(&'static str, String)>,
-    /// The one connection, if there is to be one for everything.
+    /// The persistent connection, if all requests share one.
     kept: Option<Mutex<Option<Wire>>>,
 }
 
-/// How a client opens.
+/// Protocol kind of a client.
 #[derive(Clone)]
 pub enum Kind {
     Plain,
@@ -67,8 +67,8 @@ impl Client {
         Self::new(address, Kind::Plain)
     }
 
-    /// The same client, of whom servers may ask this. A Legacy one opens a
-    /// session of its own for it.
+    /// Returns the client with these capabilities. A Legacy one opens a session of its own for
+    /// them.
     pub async fn offering(mut self, capabilities: Value) -> Self {
         self.capabilities = capabilities;
         self.initialized().await
@@ -79,30 +79,30 @@ impl Client {
         Self::sessionless(address, version).initialized().await
     }
 
-    /// A Legacy client that has no session yet.
+    /// Returns a Legacy client that has no session yet.
     pub fn sessionless(address: SocketAddr, version: &str) -> Self {
         Self::new(address, Kind::Legacy { session: None, version: version.into() })
     }
 
-    /// The same client under this name. A Legacy one says it when it opens its session.
+    /// Returns the client with this name. A Legacy one sends it when it opens its session.
     pub fn named(mut self, name: &str, version: &str) -> Self {
         self.info = json!({ "name": name, "version": version });
         self
     }
 
-    /// The same client with a key.
+    /// Returns the client with a key.
     pub fn key(mut self, key: &str) -> Self {
         self.credential = Some(("authorization", format!("Bearer {key}")));
         self
     }
 
-    /// The same client at another endpoint.
+    /// Returns the client at another endpoint.
     pub fn at(mut self, endpoint: &str) -> Self {
         self.endpoint = endpoint.into();
         self
     }
 
-    /// The same client with a session of its own. Fails where it gets none.
+    /// Returns the client with a session of its own. Fails if it gets none.
     pub async fn initialized(mut self) -> Self {
         let Kind::Legacy { version, .. } = &self.kind else { return self };
         let version = version.clone();
@@ -129,25 +129,25 @@ impl Client {
             .await
     }
 
-    /// The same client over cleartext HTTP/2, on one connection.
+    /// Returns the client over cleartext HTTP/2, on one connection.
     pub fn h2(mut self) -> Self {
         self.protocol = Protocol::Http2;
         self.keep()
     }
 
-    /// The same client over TLS.
+    /// Returns the client over TLS.
     pub fn tls(mut self, trust: Trust) -> Self {
         self.trust = Some(trust);
         self
     }
 
-    /// The same client with one connection for all it says.
+    /// Returns the client with one connection for all requests.
     pub fn keep(mut self) -> Self {
         self.kept = Some(Mutex::new(None));
         self
     }
 
-    /// The same client in another shape, on the same connection.
+    /// Returns the client with another kind, on the same connection.
     pub fn becomes(mut self, kind: Kind) -> Self {
         self.kind = kind;
         self
@@ -161,7 +161,7 @@ impl Client {
         matches!(self.kind, Kind::Modern)
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn session(&self) -> &str {
         match &self.kind {
             Kind::Legacy { session: Some(session), .. } => session,
@@ -169,31 +169,31 @@ impl Client {
         }
     }
 
-    /// Gives its one connection up.
+    /// Closes its one connection.
     pub async fn disconnect(&self) {
         if let Some(kept) = &self.kept {
             kept.lock().await.take();
         }
     }
 
-    /// A request, to be changed before it is sent.
+    /// Returns a request, to be changed before it is sent.
     pub fn ask(&self, method: &str, params: Value) -> Ask<'_> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         Ask::new(self, method, params, id)
     }
 
-    /// A `tools/call`, to be changed before it is sent.
+    /// Returns a `tools/call`, to be changed before it is sent.
     pub fn ask_call(&self, tool: &str, arguments: Value) -> Ask<'_> {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// Answers what it was asked by this id.
+    /// Answers a server's request by its id.
     pub async fn respond(&self, id: &Value, result: Value) {
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
         self.answer(answer).await;
     }
 
-    /// Refuses what it was asked by this id.
+    /// Refuses a server's request by its id.
     pub async fn refuse(&self, id: &Value, error: Value) {
         self.answer(json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
     }
@@ -204,22 +204,22 @@ impl Client {
         assert_eq!(taken.status(), 202);
     }
 
-    /// A plain HTTP request.
+    /// Returns a plain HTTP request.
     pub fn http(&self, method: &str, path: &str) -> Ask<'_> {
         Ask::bare(self, method, path)
     }
 
-    /// Calls a tool; everything that comes back.
+    /// Calls a tool; returns the whole response.
     pub async fn call(&self, tool: &str, arguments: Value) -> Said {
         self.ask_call(tool, arguments).send().await.said().await
     }
 
-    /// Sends a request; everything that comes back.
+    /// Sends a request; returns the whole response.
     pub async fn request(&self, method: &str, params: Value) -> Said {
         self.ask(method, params).send().await.said().await
     }
 
-    /// Reads a resource, whose URI may have any characters.
+    /// Reads a resource with any characters in its URI.
     pub async fn read_resource(&self, uri: &str) -> Said {
         use base64::Engine as _;
         let mut ask = self.ask("resources/read", json!({ "uri": uri }));
@@ -230,7 +230,7 @@ impl Client {
         ask.send().await.said().await
     }
 
-    /// Whether it can subscribe to a resource.
+    /// Returns true if it can subscribe to a resource.
     pub async fn subscribes(&self, uri: &str) -> bool {
         if !self.is_modern() {
             let said = self.request("resources/subscribe", json!({ "uri": uri })).await;
@@ -242,20 +242,20 @@ impl Client {
         first["params"]["notifications"]["resourceSubscriptions"][0] == uri
     }
 
-    /// The tools that it is shown.
+    /// Returns the tools that it sees.
     pub async fn tools(&self) -> Vec<Value> {
         let said = self.request("tools/list", json!({})).await;
         said.result()["tools"].as_array().unwrap_or_else(|| panic!("{said:?}")).clone()
     }
 
-    /// The names of the tools that it is shown.
+    /// Returns the names of the tools that it sees.
     pub async fn tool_names(&self) -> Vec<String> {
         let tools = self.tools().await;
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The stream of change notifications: GET or `subscriptions/listen`, read
-    /// up to its first event.
+    /// Opens the stream of change notifications: GET or `subscriptions/listen`, read up to its
+    /// first event.
     pub async fn listen(&self) -> Reply {
         let mut reply = match &self.kind {
             Kind::Modern => {
@@ -269,12 +269,12 @@ impl Client {
         reply
     }
 
-    /// Goes on with a stream behind an event.
+    /// Resumes a stream after an event.
     pub async fn resume(&self, behind: &str) -> Reply {
         self.get_stream().header("last-event-id", behind).send().await
     }
 
-    /// The GET of a Legacy session's stream.
+    /// Returns the GET of a Legacy session's stream.
     pub fn get_stream(&self) -> Ask<'_> {
         self.http("GET", &self.endpoint).of_session().header("accept", "text/event-stream")
     }

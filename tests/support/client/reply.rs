@@ -1,4 +1,4 @@
-//! What comes back: a JSON message, or events one by one.
+//! Responses: a JSON message, or events one by one.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::wire::Wire;
 use crate::support::within;
 
-/// A response whose body is yet to be read. Dropped, it closes its connection,
-/// or its stream of a shared one.
+/// A response with an unread body. Dropping it closes its connection, or its stream of a shared
+/// connection.
 pub struct Reply {
     head: http::response::Parts,
     body: Incoming,
@@ -28,7 +28,7 @@ pub struct Reply {
 pub enum Piece {
     Comment,
     Message(Value),
-    /// Where to post messages, on the transport of 2024-11-05.
+    /// Address for messages, on the transport of 2024-11-05.
     Endpoint(String),
 }
 
@@ -58,7 +58,7 @@ impl Reply {
         self.header("content-type").is_some_and(|media| media.starts_with("text/event-stream"))
     }
 
-    /// The next piece of an event stream; `None` at its end.
+    /// Returns the next piece of an event stream; `None` at its end.
     #[track_caller]
     pub fn piece(&mut self) -> impl Future<Output = Option<Piece>> {
         within(self.next_piece())
@@ -84,7 +84,7 @@ impl Reply {
         }
     }
 
-    /// The next message, past comments; `None` at the end.
+    /// Returns the next message, past comments; `None` at the end.
     pub async fn message(&mut self) -> Option<Value> {
         loop {
             match self.piece().await? {
@@ -94,7 +94,7 @@ impl Reply {
         }
     }
 
-    /// The id to resume behind.
+    /// Returns the id of the last event, to resume after it.
     #[track_caller]
     pub fn last_id(&self) -> &str {
         self.ids.last().expect("an event with an id")
@@ -140,13 +140,13 @@ fn read_event(event: &str) -> Piece {
     }
 }
 
-/// Everything that came back.
+/// A complete response.
 pub struct Said {
     pub status: u16,
     pub headers: HeaderMap,
-    /// All messages; the answer comes last.
+    /// All messages, ending with the answer.
     pub messages: Vec<Value>,
-    /// The text of a body that is no event stream.
+    /// Text of a body that is not an event stream.
     pub body: String,
     pub streamed: bool,
 }
@@ -156,49 +156,49 @@ impl Said {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// The whole answer.
+    /// Returns the whole answer.
     #[track_caller]
     pub fn answer(&self) -> &Value {
         self.messages.last().unwrap_or_else(|| panic!("no answer: {self:?}"))
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         self.answer().clone()
     }
 
-    /// The answer's result.
+    /// Returns the answer's result.
     #[track_caller]
     pub fn result(&self) -> &Value {
         self.answer().get("result").unwrap_or_else(|| panic!("no result: {self:?}"))
     }
 
-    /// The answer's error.
+    /// Returns the answer's error.
     #[track_caller]
     pub fn error(&self) -> &Value {
         self.answer().get("error").unwrap_or_else(|| panic!("no error: {self:?}"))
     }
 
-    /// The code of the answer's error.
+    /// Returns the code of the answer's error.
     #[track_caller]
     pub fn code(&self) -> i64 {
         self.error()["code"].as_i64().unwrap()
     }
 
-    /// The first text of a tool's result.
+    /// Returns the first text of a tool's result.
     #[track_caller]
     pub fn text(&self) -> &str {
         self.result()["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {self:?}"))
     }
 
-    /// Whether it is a tool result that reports an error.
+    /// Returns true for a tool result that reports an error.
     #[track_caller]
     pub fn is_error(&self) -> bool {
         self.result()["isError"] == true
     }
 
-    /// What came before the answer.
+    /// Returns the messages before the answer.
     pub fn notices(&self) -> &[Value] {
         &self.messages[..self.messages.len().saturating_sub(1)]
     }

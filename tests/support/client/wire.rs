@@ -23,7 +23,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// What a TLS client trusts, and the certificate that it shows.
+/// Trusted roots of a TLS client, and its own certificate.
 #[derive(Clone)]
 pub struct Trust(Arc<RootCertStore>, Option<Arc<ShownCertificate>>);
 
@@ -31,14 +31,14 @@ pub struct Trust(Arc<RootCertStore>, Option<Arc<ShownCertificate>>);
 pub type ShownCertificate = (CertificateDer<'static>, Vec<u8>);
 
 impl Trust {
-    /// The certificates of one CA file.
+    /// Trusts the certificates of one CA file.
     pub fn ca(path: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(path).unwrap()).unwrap();
         Self(Arc::new(roots), None)
     }
 
-    /// The same, of a client that shows a certificate.
+    /// Adds a client certificate.
     pub fn showing(self, certificate: ShownCertificate) -> Self {
         Self(self.0, Some(Arc::new(certificate)))
     }
@@ -90,7 +90,7 @@ impl Wire {
         }
     }
 
-    /// Whether requests go side by side.
+    /// Returns true if requests can run concurrently.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Two(..))
     }
@@ -125,7 +125,7 @@ impl Wire {
     }
 }
 
-/// A TLS handshake that offers one protocol.
+/// Performs a TLS handshake that offers one protocol.
 pub async fn dial(
     socket: TcpStream,
     protocol: Protocol,
