@@ -1,4 +1,4 @@
-//! What an OTLP collector receives from the gateway.
+//! Telemetry that an OTLP collector receives from the gateway.
 #![allow(
     clippy::disallowed_methods,
     reason = "the crate's clock is its own: this measures from outside"

@@ -88,7 +88,7 @@ async fn of_a_hundred_thousand_messages_none_reaches_the_wrong_client() {
     had_enough(&world, &gateway).await;
 }
 
-/// Configures six servers and two clients, with settings that keep no other order.
+/// Configures six servers and two clients.
 fn configuration(world: &World) -> Builder {
     let mut builder = Gateway::alone().gateway("keep_alive = \"5s\"");
     for server in &world.servers {

@@ -169,7 +169,7 @@ async fn answer(
     Ok(Response::builder().status(status).body(Full::from(body)).unwrap())
 }
 
-/// Writes the folder of a model that knows these words, each with the number of what it means.
+/// Writes the folder of a model that knows these words, each with the number of its meaning.
 pub fn write_model(folder: &Path, words: &[(&str, usize)]) {
     std::fs::create_dir_all(folder).unwrap();
     let mut vocabulary = BTreeMap::from([("[UNK]", 0)]);

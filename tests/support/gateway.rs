@@ -1,4 +1,4 @@
-//! A gateway in this process, configured as by a file.
+//! A gateway in this process, configured like by a file.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,17 +24,17 @@ use super::within;
 /// The program under test.
 pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// `[clients.NAME]` with a key and more lines.
+/// Returns `[clients.NAME]` with a key and more lines.
 pub fn client_table(name: &str, key: &str, more: &str) -> String {
     format!("[clients.{name}]\nkey = \"{}\"\n{more}\n", key_digest(key))
 }
 
-/// A key as the configuration has it.
+/// Returns a key in the form of the configuration.
 pub fn key_digest(key: &str) -> String {
     HEXLOWER.encode(&sha256(key.as_bytes()))
 }
 
-/// What a gateway is to be started with.
+/// Settings of a gateway before its start.
 #[derive(Default)]
 pub struct Builder {
     gateway: String,
@@ -45,56 +45,56 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Without a listener for clients, as `trunkline stdio` runs it.
+    /// Starts without a listener for clients, like `trunkline stdio`.
     pub fn for_a_host(mut self) -> Self {
         self.is_for_a_host = true;
         self
     }
 
-    /// A line of `[gateway]`.
+    /// Adds a line of `[gateway]`.
     pub fn gateway(mut self, line: &str) -> Self {
         self.gateway.push_str(line);
         self.gateway.push('\n');
         self
     }
 
-    /// A server: `[servers.NAME]` and what follows, such as
+    /// Adds a server: `[servers.NAME]` and its lines, such as
     /// [`Upstream::http`](super::Upstream::http) and more settings.
     pub fn server(mut self, name: &str, lines: impl AsRef<str>) -> Self {
         let _ = writeln!(self.rest, "\n[servers.{name}]\n{}", lines.as_ref());
         self
     }
 
-    /// Servers, each under its kind's name.
+    /// Adds servers, each under its kind's name.
     pub fn kinds(self, kinds: &[Kind]) -> Self {
         kinds.iter().fold(self, |builder, kind| builder.server(kind.name, &kind.lines))
     }
 
-    /// One of the servers that the program carries, over stdio.
+    /// Adds one of the program's example servers, over stdio.
     pub fn example(self, name: &str) -> Self {
         self.server(name, example(name))
     }
 
-    /// Anything else, after the servers so far.
+    /// Adds any text after the servers so far.
     pub fn toml(mut self, text: &str) -> Self {
         self.rest.push_str(text);
         self.rest.push('\n');
         self
     }
 
-    /// What `${env:NAME}` stands for.
+    /// Sets the value of `${env:NAME}`.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.into(), value.into());
         self
     }
 
-    /// The folder of the configuration; its own temporary one without it.
+    /// Sets the folder of the configuration; by default a temporary one.
     pub fn in_folder(mut self, folder: TempDir) -> Self {
         self.folder = Some(folder);
         self
     }
 
-    /// The text of the configuration.
+    /// Returns the text of the configuration.
     pub fn text(&self) -> String {
         text(&self.gateway, &self.rest)
     }
@@ -107,7 +107,7 @@ impl Builder {
         gateway
     }
 
-    /// Starts and waits for nothing.
+    /// Starts without waiting for servers.
     pub async fn start_at_once(self) -> Gateway {
         let folder = self.folder.unwrap_or_else(|| tempfile::tempdir().unwrap());
         let path = folder.path().join("gateway.toml");
@@ -125,7 +125,7 @@ impl Builder {
 }
 
 fn text(gateway: &str, rest: &str) -> String {
-    // Many tests show wrong keys, all of them from this machine.
+    // Many tests use wrong keys, all of them from this machine.
     let is_set = gateway.contains("failed_logins");
     let attempts = if is_set { "" } else { "failed_logins = \"off\"\n" };
     format!(
@@ -134,12 +134,12 @@ fn text(gateway: &str, rest: &str) -> String {
     )
 }
 
-/// The lines of a server that the program carries.
+/// Returns the lines of one of the program's example servers.
 pub fn example(name: &str) -> String {
     format!("command = {TRUNKLINE:?}\nargs = [\"example\", {name:?}]\n")
 }
 
-/// The system, with some more variables.
+/// The system's environment, with additional variables.
 struct World {
     variables: HashMap<String, String>,
 }
@@ -158,7 +158,7 @@ impl Environment for World {
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub struct Gateway {
     pub running: Running,
     pub reloader: Arc<Reloader>,
@@ -167,56 +167,56 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway without servers.
+    /// Builds a gateway without servers.
     pub fn alone() -> Builder {
         Builder::default()
     }
 
-    /// A gateway with one server.
+    /// Builds a gateway with one server.
     pub fn with(name: &str, lines: impl AsRef<str>) -> Builder {
         Builder::default().server(name, lines)
     }
 
-    /// The folder with its configuration.
+    /// Returns the folder with its configuration.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A Modern client.
+    /// Returns a Modern client.
     pub fn modern(&self) -> Client {
         Client::modern(self.running.address)
     }
 
-    /// A client that says nothing of its era by itself.
+    /// Returns a client without an era of its own.
     pub fn plain(&self) -> Client {
         Client::plain(self.running.address)
     }
 
-    /// A Legacy client of the latest Legacy revision, with a session.
+    /// Returns a Legacy client of the latest Legacy revision, with a session.
     pub async fn legacy(&self) -> Client {
         self.legacy_of("2025-11-25").await
     }
 
-    /// A Legacy client of one revision, with a session.
+    /// Returns a Legacy client of one revision, with a session.
     pub async fn legacy_of(&self, version: &str) -> Client {
         Client::legacy(self.running.address, version).await
     }
 
-    /// A client of each era, with a key, at an endpoint.
+    /// Returns a client of each era, with a key, at an endpoint.
     pub async fn both_as(&self, key: &str, endpoint: &str) -> [(&'static str, Client); 2] {
         let legacy = Client::sessionless(self.running.address, "2025-11-25");
         let modern = self.modern().key(key).at(endpoint);
         [("Modern", modern), ("Legacy", legacy.key(key).at(endpoint).initialized().await)]
     }
 
-    /// A client of each era, at an endpoint.
+    /// Returns a client of each era, at an endpoint.
     pub async fn both_at(&self, endpoint: &str) -> [(&'static str, Client); 2] {
         let legacy = Client::sessionless(self.running.address, "2025-11-25");
         let modern = self.modern().at(endpoint);
         [("Modern", modern), ("Legacy", legacy.at(endpoint).initialized().await)]
     }
 
-    /// A client of each era.
+    /// Returns a client of each era.
     pub async fn both(&self) -> [(&'static str, Client); 2] {
         [("Modern", self.modern()), ("Legacy", self.legacy().await)]
     }
@@ -232,8 +232,8 @@ impl Gateway {
         self.reloader.reload().await
     }
 
-    /// Waits until every eager server has a first verdict, and the list has
-    /// the tools of those that are ready.
+    /// Waits until every eager server has a first state, and the list has the tools of the ready
+    /// ones.
     pub async fn settled(&self) {
         let servers: Vec<_> =
             self.running.gateway.snapshots.load().servers().map(|m| m.server.clone()).collect();
@@ -263,7 +263,7 @@ impl Gateway {
         self.wait_for(|status| of(status, server)["state"] == state).await;
     }
 
-    /// Waits until the list is made of the servers' newest ones.
+    /// Waits until the list contains the servers' newest lists.
     async fn merged(&self) {
         loop {
             let snapshot = self.running.gateway.snapshots.load_full();
@@ -279,7 +279,7 @@ impl Gateway {
         }
     }
 
-    /// Waits until `/status` says something.
+    /// Waits until `/status` satisfies a condition.
     pub async fn wait_for(&self, so: impl Fn(&Value) -> bool) -> Value {
         within(async {
             loop {
@@ -293,36 +293,36 @@ impl Gateway {
         .await
     }
 
-    /// What `/status` says.
+    /// Returns `/status`.
     pub async fn status(&self) -> Value {
         self.admin("/status").await.json()
     }
 
-    /// What `/status` says of one server.
+    /// Returns the part of `/status` about one server.
     pub async fn server(&self, name: &str) -> Value {
         of(&self.status().await, name).clone()
     }
 
-    /// What `/metrics` says.
+    /// Returns `/metrics`.
     pub async fn metrics(&self) -> String {
         self.admin("/metrics").await.body
     }
 
-    /// What the admin listener answers.
+    /// Returns a response of the admin listener.
     pub async fn admin(&self, path: &str) -> Said {
         let client = Client::plain(self.running.admin.unwrap());
         let reply: Reply = client.http("GET", path).send().await;
         reply.said().await
     }
 
-    /// Stops as on SIGTERM; the folder is left.
+    /// Stops as on SIGTERM; the folder is kept.
     pub async fn stop(self) -> TempDir {
         within(self.running.stop()).await;
         self.folder
     }
 }
 
-/// What a status says of one server.
+/// Returns the part of a status about one server.
 pub fn of<'a>(status: &'a Value, name: &str) -> &'a Value {
     let servers = status["servers"].as_array().unwrap();
     servers.iter().find(|server| server["name"] == name).unwrap_or(&Value::Null)

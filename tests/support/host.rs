@@ -1,4 +1,4 @@
-//! A host that speaks to the gateway by lines.
+//! A host that talks to the gateway in lines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use trunkline::upstream::HttpClient;
 
 use super::{Gateway, within};
 
-/// Where a host's lines lead.
+/// Destination of a host's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// To the gateway in the same process.
+    /// The gateway in the same process.
     Here,
-    /// To the same gateway by its URL.
+    /// The same gateway by its URL.
     There,
 }
 
@@ -28,7 +28,7 @@ pub struct Host {
     input: Option<DuplexStream>,
     ended: JoinHandle<BridgeEnd>,
     next_id: u64,
-    /// Messages that came while another was waited for.
+    /// Messages that arrived while the test waited for another.
     passed: Vec<Value>,
 }
 
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// A bridge to a URL.
+    /// Starts a bridge to a URL.
     pub fn at(url: &str) -> Self {
         Self::start(there(url), bounds())
     }
@@ -67,7 +67,7 @@ impl Host {
         self.line(&message.to_string()).await;
     }
 
-    /// The next message, whatever it is; `None` at the end.
+    /// Returns the next message of any kind; `None` at the end.
     pub async fn next(&mut self) -> Option<Value> {
         if !self.passed.is_empty() {
             return Some(self.passed.remove(0));
@@ -80,7 +80,7 @@ impl Host {
         Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}")))
     }
 
-    /// The message that is so; others are kept for later.
+    /// Waits for a matching message; others are kept for later.
     pub async fn wait_for(&mut self, so: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.passed.iter().position(&so) {
             return self.passed.remove(at);
@@ -98,7 +98,7 @@ impl Host {
         self.wait_for(|message| message["id"] == *id && message["method"].is_null()).await
     }
 
-    /// Sends a Legacy request; gives its id.
+    /// Sends a Legacy request; returns its id.
     pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = json!(self.next_id);
         self.next_id += 1;
@@ -139,12 +139,12 @@ impl Host {
         self.notify("notifications/cancelled", json!({ "requestId": id })).await;
     }
 
-    /// Closes the input, as a host does that is done.
+    /// Closes the input, like a host that is finished.
     pub fn close(&mut self) {
         self.input = None;
     }
 
-    /// Everything that still comes, and why nothing more does.
+    /// Returns all remaining messages, and the reason of the end.
     pub async fn rest(mut self) -> (Vec<Value>, BridgeEnd) {
         self.close();
         let mut rest = std::mem::take(&mut self.passed);
@@ -154,7 +154,7 @@ impl Host {
         (rest, within(self.ended).await.unwrap())
     }
 
-    /// Stops reading, as a host does that is gone.
+    /// Stops reading, like a host that has vanished.
     pub async fn vanish(self) -> BridgeEnd {
         drop(self.lines);
         let mut input = self.input.unwrap();

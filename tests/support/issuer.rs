@@ -1,4 +1,4 @@
-//! An authorization server as far as the gateway sees one: metadata, keys, and tokens.
+//! An authorization server as the gateway sees it: metadata, keys, and tokens.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::{Page, PlainApi};
 
-/// A key that signs tokens.
+/// A key for signing tokens.
 pub struct SigningKey {
     pub id: String,
     pub algorithm: Algorithm,
@@ -39,7 +39,7 @@ impl SigningKey {
         Self { id: id.into(), algorithm: Algorithm::EdDSA, key, public }
     }
 
-    /// The public key, as an issuer publishes it.
+    /// Returns the public key, in an issuer's published form.
     pub fn public(&self) -> Value {
         let mut jwk = self.public.clone();
         jwk["kid"] = json!(self.id);
@@ -54,7 +54,7 @@ impl SigningKey {
         header
     }
 
-    /// A token with these claims.
+    /// Returns a token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         self.sign_with(&self.header(), claims)
     }
@@ -64,13 +64,13 @@ impl SigningKey {
     }
 }
 
-/// A token of any header, with any signature.
+/// Returns a token with any header and any signature.
 pub fn forge(header: &Value, claims: &Value, signature: &[u8]) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.{}", part(header), part(claims), URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// The time, in seconds since 1970.
+/// Returns the time, in seconds since 1970.
 pub fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
@@ -82,14 +82,14 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// With metadata and one key.
+    /// Starts with metadata and one key.
     pub async fn start() -> Self {
         let issuer = Self::silent().await;
         issuer.publishes(&[&issuer.key]);
         issuer
     }
 
-    /// With metadata, and no keys yet.
+    /// Starts with metadata, and no keys yet.
     pub async fn silent() -> Self {
         let api = PlainApi::start().await;
         let metadata = json!({ "issuer": api.url(""), "jwks_uri": api.url("/keys") });
@@ -98,39 +98,39 @@ impl Issuer {
         Self { api, key: SigningKey::p256("first") }
     }
 
-    /// What it is called in tokens.
+    /// Returns its name in tokens.
     pub fn url(&self) -> String {
         self.api.url("")
     }
 
-    /// Publishes these keys, and no others.
+    /// Publishes exactly these keys.
     pub fn publishes(&self, keys: &[&SigningKey]) {
         let keys: Vec<_> = keys.iter().map(|key| key.public()).collect();
         self.api.sets("/keys", Page::json(&json!({ "keys": keys })));
     }
 
-    /// How often its keys were fetched.
+    /// Returns the number of times that its keys were fetched.
     pub fn fetches(&self) -> usize {
         self.api.calls("/keys").len()
     }
 
-    /// `[issuers.NAME]` with more lines.
+    /// Returns `[issuers.NAME]` with more lines.
     pub fn table(&self, name: &str, more: &str) -> String {
         format!("[issuers.{name}]\nissuer = \"{}\"\n{more}\n", self.url())
     }
 
-    /// The claims of a token for a resource.
+    /// Returns the claims of a token for a resource.
     pub fn claims(&self, resource: &str) -> Value {
         json!({ "iss": self.url(), "aud": resource, "sub": "ann", "exp": now() + 600 })
     }
 
-    /// A token for a resource, with more claims; `null` removes one.
+    /// Returns a token for a resource, with more claims; `null` removes one.
     pub fn token(&self, resource: &str, more: Value) -> String {
         self.key.sign(&with(self.claims(resource), more))
     }
 }
 
-/// Claims with others, of which `null` removes one.
+/// Returns claims with others added; `null` removes one.
 pub fn with(mut claims: Value, more: Value) -> Value {
     let members = claims.as_object_mut().unwrap();
     for (name, value) in more.as_object().cloned().unwrap_or_else(Map::new) {

@@ -1,5 +1,5 @@
-//! A gateway in this process on real sockets, servers that do what a test
-//! tells them to, and clients of both eras that send what a test wants sent.
+//! A gateway in this process on real sockets, servers with scripted behaviour, and clients of both
+//! eras that send exactly the messages of a test.
 //!
 //! ```text
 //! let files = Upstream::legacy().await;
@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Waits, but not for ever: nothing here takes as long when it works.
+/// Waits with a time limit, which is longer than any successful step here.
 #[track_caller]
 pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
@@ -63,14 +63,14 @@ pub fn within<T>(step: impl Future<Output = T>) -> impl Future<Output = T> {
     }
 }
 
-/// The JSON lines of a file that is being written: the last one may be half there.
+/// Returns the JSON lines of a file that is being written: the last one may be partial.
 pub fn json_lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Looks until it is so.
+/// Polls until a condition is true.
 #[track_caller]
 pub fn until(mut it_is_so: impl FnMut() -> bool) -> impl Future<Output = ()> {
     within(async move {

@@ -1,4 +1,4 @@
-//! A server that asks for OAuth, and its authorization server, which answers as a test says.
+//! A server that requires OAuth, and its scripted authorization server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use url::Url;
 use super::api::{Page, PlainApi};
 use super::upstream::Upstream;
 
-/// The tokens that the server takes, each with its scopes.
+/// Tokens that the server accepts, each with its scopes.
 type Tokens = Arc<Mutex<HashMap<String, Vec<String>>>>;
 
 /// A server behind OAuth.
@@ -23,7 +23,7 @@ pub struct OauthServer {
     bound: Arc<Mutex<BoundTokens>>,
 }
 
-/// Whether the server wants tokens that are bound to a key, and the nonce that proofs must have.
+/// Requirement of tokens that are bound to a key, and the nonce for proofs.
 #[derive(Default)]
 struct BoundTokens {
     wanted: bool,
@@ -31,8 +31,8 @@ struct BoundTokens {
 }
 
 impl OauthServer {
-    /// In front of a server with its usual tools. Every request needs the scope `list`, and a call
-    /// `call` as well.
+    /// Starts in front of a server with its usual tools. Every request needs the scope `list`, and
+    /// a call `call` as well.
     pub async fn before(upstream: Upstream) -> Self {
         let api = PlainApi::start().await;
         let server = Self { upstream, api, tokens: Tokens::default(), bound: Arc::default() };
@@ -83,18 +83,19 @@ impl OauthServer {
         });
     }
 
-    /// The server wants tokens that are bound to a key, and its authorization server can bind them.
+    /// Requires tokens that are bound to a key, which the authorization server can issue from now
+    /// on.
     pub fn binds(&self) {
         self.bound.lock().unwrap().wanted = true;
         self.publishes(json!({ "dpop_signing_alg_values_supported": ["ES256"] }));
     }
 
-    /// The server wants this nonce in proofs from now on; with `*` another one each time.
+    /// Requires this nonce in proofs from now on; with `*` another one each time.
     pub fn wants_nonce(&self, nonce: &str) {
         self.bound.lock().unwrap().nonce = Some(nonce.into());
     }
 
-    /// The identifier of the server.
+    /// Returns the identifier of the server.
     pub fn resource(&self) -> String {
         format!("http://{}/mcp", self.upstream.http_address())
     }
@@ -118,30 +119,31 @@ impl OauthServer {
         self.api.sets("/.well-known/oauth-authorization-server", Page::json(&metadata));
     }
 
-    /// The server takes this token from now on.
+    /// Accepts this token from now on.
     pub fn takes(&self, token: &str, scopes: &[&str]) {
         let scopes = scopes.iter().map(ToString::to_string).collect();
         self.tokens.lock().unwrap().insert(token.into(), scopes);
     }
 
-    /// The server takes this token no more.
+    /// Refuses this token from now on.
     pub fn refuses(&self, token: &str) {
         self.tokens.lock().unwrap().remove(token);
     }
 
-    /// The authorization server gives this token from now on, with more members in its answer.
+    /// Makes the authorization server issue this token from now on, with more members in its
+    /// answer.
     pub fn gives(&self, token: &str, more: Value) {
         let answer = json!({ "access_token": token, "token_type": "Bearer" });
         self.api.sets("/token", Page::json(&super::issuer::with(answer, more)));
     }
 
-    /// The authorization server refuses to give tokens.
+    /// Makes the authorization server refuse to issue tokens.
     pub fn gives_none(&self, error: &str) {
         let answer = json!({ "error": error }).to_string();
         self.api.sets("/token", Page::new(400, "application/json", answer));
     }
 
-    /// The forms that the token endpoint has received.
+    /// Returns the forms that the token endpoint has received.
     pub fn token_requests(&self) -> Vec<HashMap<String, String>> {
         let calls = self.api.calls("/token");
         calls
@@ -150,18 +152,18 @@ impl OauthServer {
             .collect()
     }
 
-    /// The lines of the configuration that reach it.
+    /// Returns the configuration lines for it.
     pub fn lines(&self, server: &str, settings: &str) -> String {
         format!("{}[servers.{server}.oauth]\n{settings}\n", self.upstream.http())
     }
 
-    /// The path at the gateway that the browser comes back to when its user has agreed.
+    /// Returns the path at the gateway to which the browser returns after the user's consent.
     pub fn agrees(&self, link: &str) -> String {
         let iss = self.issuer();
         self.answers(link, &[("code", "the-code-1"), ("iss", &iss)])
     }
 
-    /// The path at the gateway that the browser comes back to with these parameters.
+    /// Returns the path at the gateway to which the browser returns with these parameters.
     pub fn answers(&self, link: &str, parameters: &[(&str, &str)]) -> String {
         let link = Url::parse(link).unwrap();
         let asked: HashMap<_, _> = link.query_pairs().into_owned().collect();
@@ -171,13 +173,13 @@ impl OauthServer {
     }
 }
 
-/// The claims of a proof, as they are.
+/// Returns the claims of a proof, unverified.
 pub fn proof_claims(proof: &str) -> Value {
     let claims = proof.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap()
 }
 
-/// The parameters of a link.
+/// Returns the parameters of a link.
 pub fn parameters(link: &str) -> HashMap<String, String> {
     Url::parse(link).unwrap().query_pairs().into_owned().collect()
 }

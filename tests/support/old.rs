@@ -1,5 +1,5 @@
-//! The transport of 2024-11-05 in front of a scripted server: a stream, an
-//! address to post to, and what can be wrong with either.
+//! The transport of 2024-11-05 in front of a scripted server: a stream, an address for posts, and
+//! the faults of both.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -43,15 +43,15 @@ impl Drop for Old {
 
 struct Shared {
     stdio: SocketAddr,
-    /// What the stream names; `{}` stands for the session.
+    /// Address in the stream, with `{}` for the session.
     endpoint: Mutex<String>,
-    /// What the stream has before that.
+    /// Text of the stream before the address.
     beginning: Mutex<String>,
-    /// How a POST to the stream's own address is refused.
+    /// Status that refuses a POST to the stream's own address.
     refusal: AtomicU16,
-    /// How messages are received, if not with 202.
+    /// Status for received messages, if not 202.
     posted: Mutex<HashMap<String, u16>>,
-    /// Holds a POST back until its request is done.
+    /// True to delay the answer to a POST until its request is answered.
     late: Mutex<bool>,
     answered: Notify,
     sessions: Mutex<HashMap<String, Arc<tokio::sync::Mutex<OwnedWriteHalf>>>>,
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl Old {
-    /// In front of a server.
+    /// Starts in front of a server.
     pub async fn before(upstream: &Upstream) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let shared = Arc::new(Shared {
@@ -103,7 +103,7 @@ impl Old {
         self
     }
 
-    /// Answers posts of one method with a status, and does nothing with them.
+    /// Answers posts of one method with a status, without processing them.
     pub fn answers(&self, method: &str, status: Option<u16>) -> &Self {
         let mut posted = self.shared.posted.lock().unwrap();
         match status {
@@ -114,7 +114,7 @@ impl Old {
         self
     }
 
-    /// Answers the post of a request when the request has been answered.
+    /// Answers the post of a request after the request has been answered.
     pub fn answers_late(&self) -> &Self {
         *self.shared.late.lock().unwrap() = true;
         self
@@ -126,7 +126,7 @@ impl Old {
         self.shared.sessions.lock().unwrap().clear();
     }
 
-    /// How many streams have been opened, and how many posts came to their address.
+    /// Returns the number of opened streams, and the number of posts to their address.
     pub fn seen(&self) -> (usize, usize) {
         let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
         (count(&self.shared.streams), count(&self.shared.attempts))

@@ -1,4 +1,4 @@
-//! A gateway that passes logins on to an authorization server that does not know MCP.
+//! A gateway that relays logins to an authorization server without MCP support.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{Gateway, Issuer, Upstream};
 pub const FORM: &str = "application/x-www-form-urlencoded";
 /// Lines of an issuer with one client for all programs.
 pub const FIXED: &str = "client_id = \"fixed-1\"\ndrop_resource = true\n";
-/// An authorization request as a client makes it, but for `resource`.
+/// A client's authorization request, without `resource`.
 pub const QUERY: &str = "response_type=code&client_id=fixed-1&state=s\
                          &redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcb\
                          &code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM\
@@ -23,7 +23,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// With lines of `[issuers.idp]`, the metadata of the issuer, and other changes of the configuration.
+    /// Starts with lines of `[issuers.idp]`, the metadata of the issuer, and other changes of the
+    /// configuration.
     pub async fn start(
         lines: &str,
         metadata: impl FnOnce(&Issuer) -> Value,

@@ -1,4 +1,4 @@
-//! A receiver of lifecycle events that verifies what it is sent.
+//! A receiver of lifecycle events that verifies their signatures.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ pub const SILENT: u16 = 0;
 /// A status with a body that never ends.
 pub const ENDLESS: u16 = 202;
 
-/// A webhook, which answers with the scripted statuses, and then with 204.
+/// A webhook that answers with the scripted statuses, and then with 204.
 pub struct Webhook {
     address: SocketAddr,
     scheme: &'static str,
@@ -44,12 +44,12 @@ impl Webhook {
         Self::on(down_address())
     }
 
-    /// At an address that refused connections until now.
+    /// Listens at an address that has refused connections until now.
     pub fn on(socket: TcpSocket) -> Self {
         Self::listen(socket, None)
     }
 
-    /// The same with TLS.
+    /// Listens with TLS.
     pub fn with_tls(tls: TlsAcceptor) -> Self {
         Self::listen(down_address(), Some(tls))
     }
@@ -65,7 +65,7 @@ impl Webhook {
         Self { address, scheme, statuses, received }
     }
 
-    /// The section of the configuration that sends events here.
+    /// Returns the section of the configuration that sends events here.
     pub fn section(&self) -> String {
         event_section(self.scheme, self.address)
     }
@@ -75,12 +75,12 @@ impl Webhook {
         self
     }
 
-    /// Forgets what it was sent.
+    /// Drops the received events.
     pub fn forget(&mut self) {
         while self.received.try_recv().is_ok() {}
     }
 
-    /// The next event, with its signature verified.
+    /// Returns the next event, with its signature verified.
     pub async fn next(&mut self) -> Value {
         let (head, body) = within(self.received.recv()).await.unwrap();
         let text = |name: &str| head.headers[name].to_str().unwrap();
@@ -96,7 +96,7 @@ impl Webhook {
         event
     }
 
-    /// The next event of a type; others are passed over.
+    /// Returns the next event of a type; others are skipped.
     pub async fn next_of(&mut self, kind: &str) -> Value {
         loop {
             let event = self.next().await;
@@ -107,21 +107,21 @@ impl Webhook {
     }
 }
 
-/// The section of the configuration that sends events to an address.
+/// Returns the section of the configuration that sends events to an address.
 pub fn event_section(scheme: &str, address: SocketAddr) -> String {
     let port = address.port();
     let host = if scheme == "https" { "localhost" } else { "127.0.0.1" };
     format!("[events]\nurl = \"{scheme}://{host}:{port}/hook\"\nsecret = \"whsec_{KEY}\"\n")
 }
 
-/// A socket whose address refuses connections until it listens.
+/// Returns a socket at an address that refuses connections until it listens.
 pub fn down_address() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     socket
 }
 
-/// A certificate for `localhost` that its own file vouches for: the acceptor, and the file.
+/// Returns a self-signed certificate for `localhost`: the acceptor, and the file.
 pub fn own_certificate(folder: &Path) -> (TlsAcceptor, PathBuf) {
     let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let file = folder.join("hook.pem");
@@ -136,7 +136,7 @@ pub fn own_certificate(folder: &Path) -> (TlsAcceptor, PathBuf) {
     (TlsAcceptor::from(Arc::new(served.unwrap())), file)
 }
 
-/// What a webhook answers, and where it notes what it is sent.
+/// Scripted answers of a webhook, and the channel for its requests.
 #[derive(Clone)]
 struct HookAnswers {
     statuses: Arc<Mutex<VecDeque<u16>>>,

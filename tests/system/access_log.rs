@@ -1,12 +1,12 @@
-//! The access log of the built program: one line for each call, however it ends, and no secret in any
-//! output, with everything logged.
+//! The access log of the built program: one line for each call with any outcome, and no secret in
+//! any output, with all log levels on.
 
 use serde_json::{Value, json};
 
 use super::process::{Process, eventually};
 use super::support::{Client, Step, Upstream, client_table};
 
-/// Part of every secret below. None is in any output.
+/// Part of every secret below, which must not appear in any output.
 const SECRET: &str = "S3CRET";
 
 fn configuration(modern: &Upstream, legacy: &Upstream) -> String {
@@ -24,7 +24,7 @@ fn configuration(modern: &Upstream, legacy: &Upstream) -> String {
     )
 }
 
-/// The access log's lines of tool calls, as (tool, outcome, reason).
+/// Returns the access log's lines of tool calls, as (tool, outcome, reason).
 fn calls(log: &str) -> Vec<(String, String, String)> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -34,7 +34,7 @@ fn calls(log: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-// The process is waited for by the thread that starts it: the servers are served by another.
+// The thread that starts the process waits for it: another one serves the servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_has_one_line_and_no_output_has_a_secret() {
     let (modern, legacy) = (Upstream::modern().await, Upstream::legacy().await);
@@ -47,7 +47,7 @@ async fn every_call_has_one_line_and_no_output_has_a_secret() {
         upstream.does("begins", |_| vec![Step::Progress(1), Step::Never]);
         upstream.does("never", |_| vec![Step::Never]);
     }
-    // Large enough to be passed on before it is whole.
+    // Large enough to be forwarded before it is complete.
     modern.does("large", |_| vec![Step::text("result-S3CRET".repeat(50_000))]);
     modern.does("asks", |_| {
         let form = json!({ "mode": "form", "message": "S3CRET?", "requestedSchema": { "type": "object", "properties": {} } });

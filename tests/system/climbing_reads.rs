@@ -1,5 +1,6 @@
 //! A profile's resource patterns in front of a server on the official TypeScript SDK, which deletes
-//! tabs and line ends from URIs: what the gateway lets pass, the server reads elsewhere.
+//! tabs and line ends from URIs: the server may read another resource than the one that the gateway
+//! permits.
 
 use super::peers::file;
 use super::support::Gateway;

@@ -1,4 +1,4 @@
-//! Servers that ask for OAuth, on the official SDKs, with a real authorization server; and a person
+//! Servers on the official SDKs that require OAuth, with a real authorization server; and a person
 //! who manages the logins with a browser.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn authorization_server(ttl: u64) -> HttpServer {
     HttpServer::announcing(command.args([script, "--ttl".into(), ttl.to_string()]))
 }
 
-/// The guarded servers: on FastMCP, and on the TypeScript SDK.
+/// Starts the guarded servers: on FastMCP, and on the TypeScript SDK.
 fn guarded_servers(issuer: &HttpServer) -> [(&'static str, HttpServer); 2] {
     let issuer = format!("http://127.0.0.1:{}", issuer.port);
     file("node_modules/.installed-from");
@@ -42,7 +42,7 @@ async fn gateway((issuer, server): (&HttpServer, &HttpServer), settings: &str) -
         .await
 }
 
-/// Opens a link and goes wherever it leads, as a person does who agrees to everything.
+/// Opens a link and follows it, like a person who consents to everything.
 async fn log_in(gateway: &Gateway, link: &str) {
     let browser = Browser::of(gateway);
     let mut place = browser.agrees(link).await;
@@ -88,7 +88,7 @@ async fn log_in_as_operator(gateway: &Gateway) {
 async fn servers_of_the_sdks_see_each_users_own_grant() {
     let issuer = authorization_server(3600);
     for (name, server) in guarded_servers(&issuer) {
-        // Whether the operator has logged in or not.
+        // With and without a login of the operator.
         for operators in 0..2 {
             let gateway = gateway((&issuer, &server), "").await;
             for _ in 0..operators {
@@ -135,7 +135,7 @@ async fn tokens_of_real_servers_are_renewed_in_mid_session() {
     }
 }
 
-/// A headless Chromium.
+/// Returns a headless Chromium.
 #[track_caller]
 fn chromium() -> PathBuf {
     let names = ["chromium-headless-shell", "chromium", "google-chrome"];

@@ -1,4 +1,4 @@
-//! Lists with 200 flaws, as the official SDKs of both languages and both eras read them.
+//! Lists with 200 flaws, as read by the official SDKs of both languages and both eras.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const DRIVERS: [Driver; 6] = [
     Driver { program: ".venv-v2/bin/python", script: "clients/py_v2.py", era: "modern" },
 ];
 
-/// Values that are wrong in most places.
+/// Returns values that are wrong in most places.
 fn wrong() -> Vec<Value> {
     vec![
         json!(null),
@@ -26,7 +26,7 @@ fn wrong() -> Vec<Value> {
     ]
 }
 
-/// The flaws of a kind: the member that is replaced, as a JSON pointer, and its value.
+/// Returns the flaws of a kind: the replaced member, as a JSON pointer, and its value.
 fn flaws(places: &[&'static str]) -> Vec<(&'static str, Value)> {
     let mut all = Vec::new();
     for place in places {
@@ -84,7 +84,7 @@ const TEMPLATE: [&str; 7] = [
     "/annotations/lastModified",
 ];
 
-/// Entries with a flaw each, and a valid one before each fifth.
+/// Returns entries with a flaw each, and a valid one before each fifth.
 fn entries(places: &[&'static str], entry: impl Fn(&str) -> Value) -> Vec<Value> {
     let mut all = Vec::new();
     for (number, (place, value)) in flaws(places).into_iter().enumerate() {
@@ -119,7 +119,7 @@ fn tool(name: &str) -> Value {
     })
 }
 
-/// Schemas that are not valid 2020-12, or that only Modern clients accept.
+/// Returns schemas that are not valid 2020-12, or that only Modern clients accept.
 fn tools_with_other_schemas() -> Vec<Value> {
     let inputs = [
         json!({ "minimum": 1, "exclusiveMinimum": true }),
@@ -201,7 +201,7 @@ async fn the_real_sdks_read_lists_with_200_flaws_and_see_every_entry() {
                     let public = shown["name"].as_str().unwrap();
                     assert!(public.ends_with(name), "{label} {member} {public} {name}");
                     assert_eq!(shown["description"], "kept", "{label} {member} {name}");
-                    // A model API gets the schema as it is.
+                    // A model API gets the schema unchanged.
                     let is_object = |schema: &Value| schema["type"] == "object";
                     assert!(
                         member != "tools" || is_object(&shown["inputSchema"]),

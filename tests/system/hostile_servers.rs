@@ -1,5 +1,5 @@
-//! Servers that misbehave, in every way that the fixtures know, over both
-//! transports and in both eras: each spoils its own call and nothing else.
+//! Servers that misbehave, in all ways of the fixtures, over both transports and in both eras: each
+//! fails only its own calls.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,28 +12,28 @@ use super::peers::HttpServer;
 use super::process::{Process, TRUNKLINE, Tag, eventually};
 use super::support::{Client, Said};
 
-/// A way to misbehave, and how a call of it ends.
+/// A kind of misbehaviour, and the outcome of its call.
 struct Mode {
     name: &'static str,
     args: &'static [&'static str],
-    /// Other settings than the rest have.
+    /// Settings that differ from the others.
     settings: &'static str,
     ends: Ends,
-    /// What becomes of calls of the same server's good tool meanwhile.
+    /// Outcome of concurrent calls to the same server's good tool.
     others: Others,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
-    /// With the answer: what was wrong with it does not matter.
+    /// With the answer: the fault has no effect.
     Well,
-    /// With a tool result that reports an error, in which these words are.
+    /// With a tool result that reports an error with these words.
     Badly(&'static str),
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Others {
-    /// They have their answers.
+    /// They get their answers.
     Served,
     /// The process, or its only pipe, is gone or blocked: they wait or fail, too.
     Concerned,
@@ -46,10 +46,10 @@ const fn mode(name: &'static str, ends: Ends, others: Others) -> Mode {
     Mode { name, args: &[], settings: "", ends, others }
 }
 
-/// Of servers that never answer: short, because the test waits for it.
+/// Settings of servers that never answer: short, because the test waits for the timeout.
 const SHORT: &str = "timeout = \"4s\"\n";
 
-/// One that ends by the call's timeout.
+/// Returns a mode that ends by the call's timeout.
 const fn silent(name: &'static str, others: Others) -> Mode {
     Mode { settings: SHORT, ..mode(name, Badly("did not respond within"), others) }
 }
@@ -107,7 +107,7 @@ const HTTP: [Mode; 25] = [
 ];
 
 impl Mode {
-    /// A name that fits a configuration.
+    /// Returns a name that is valid in a configuration.
     fn server(&self) -> String {
         let args: String = self.args.iter().filter(|arg| arg.contains("back")).copied().collect();
         format!("{}{args}", self.name)
@@ -156,7 +156,7 @@ async fn clients(gateway: &Process) -> [(&'static str, Client); 2] {
     ]
 }
 
-/// What is wrong with how a call ended.
+/// Returns the difference from the expected outcome.
 fn judge(said: &Said, ends: Ends) -> Result<(), String> {
     let result = &said.answer()["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
@@ -167,7 +167,7 @@ fn judge(said: &Said, ends: Ends) -> Result<(), String> {
     }
 }
 
-/// Calls the bad tool, and good ones beside it and after it.
+/// Calls the bad tool, and good ones during and after it.
 async fn misbehave(client: &Client, mode: &Mode) -> Vec<String> {
     let (name, mut faults) = (mode.server(), Vec::new());
     let tool = |tool: &str| format!("{name}__{tool}");
@@ -193,8 +193,8 @@ async fn misbehave(client: &Client, mode: &Mode) -> Vec<String> {
         faults.push(format!("{name}: {fault}"));
     }
     faults.extend(good.into_iter().flatten().chain(healthy));
-    // What the fixture still has to say may take the next answers with it; the
-    // server comes back by itself, or is brought back.
+    // The fixture's remaining messages may affect the next answers. The server recovers by itself,
+    // or is restarted.
     let until = Instant::now() + Duration::from_secs(15);
     while let Some(fault) = client.call_good(&tool("good")).await {
         if Instant::now() > until || mode.others == Served {
@@ -210,7 +210,7 @@ trait CallGood {
 }
 
 impl CallGood for Client {
-    /// Calls a tool that works; says what is wrong if it does not.
+    /// Calls a working tool; returns the fault if it fails.
     async fn call_good(&self, tool: &str) -> Option<String> {
         let said = self.call(tool, json!({})).await;
         let result = &said.answer()["result"];
@@ -219,7 +219,7 @@ impl CallGood for Client {
     }
 }
 
-/// Has every mode misbehave at once, for a client of each era.
+/// Makes all modes misbehave at once, for a client of each era.
 async fn all_misbehave(modes: &[Mode], gateway: &Process) {
     let names: Vec<String> = modes.iter().map(Mode::server).collect();
     let mut ready: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -279,8 +279,7 @@ async fn hostile_modern_http_servers_spoil_their_own_calls_alone() {
     hostile_http_servers("modern").await;
 }
 
-/// The first 100 MB of an answer that has no end to speak of cost the gateway
-/// no more than what it may hold of one.
+/// The first 100 MB of an endless answer cost the gateway no more than its limit for one answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_of_100_mb_costs_what_the_limit_allows() {
     let tag = Tag::new();
@@ -313,7 +312,7 @@ async fn an_answer_of_100_mb_costs_what_the_limit_allows() {
         }
     }
     let most = gateway.memory("VmHWM");
-    // Four at once, with buffers that grow by doubling; less than one whole answer.
+    // Four at once, with buffers that grow by doubling; less than one complete answer.
     assert!(most < before + 90 * 1024, "from {before} to {most} KiB");
 }
 
@@ -321,7 +320,7 @@ fn http_mode(name: &str) -> &'static Mode {
     HTTP.iter().find(|mode| mode.name == name).unwrap()
 }
 
-/// Sends a call by hand; everything that comes until the connection's end.
+/// Sends a call without a library; returns all bytes until the connection's end.
 fn call_by_hand(gateway: &Process, tool: &str) -> String {
     use std::io::{Read as _, Write as _};
     let meta = json!({
@@ -343,7 +342,7 @@ fn call_by_hand(gateway: &Process, tool: &str) -> String {
     socket.write_all(head.as_bytes()).unwrap();
     socket.write_all(body.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A connection that is cut may say so by a reset.
+    // A closed connection may appear as a reset.
     let _ = socket.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -362,7 +361,7 @@ async fn an_answer_that_turns_out_too_large_is_cut_and_never_looks_whole() {
     assert!(call_by_hand(&gateway, "big__good").ends_with('}'));
 }
 
-/// What a server that misbehaves before it is ready becomes.
+/// Servers that misbehave before they are ready, and true for those that become ready.
 const AT_START: [(&str, bool); 17] = [
     ("garbage", true),
     ("half", false),
@@ -383,8 +382,8 @@ const AT_START: [(&str, bool); 17] = [
     ("deaf", true),
 ];
 
-/// Every child that misbehaves in its handshake, and one that works, which must
-/// not notice.
+/// Starts every child that misbehaves in its handshake, and one that works, which must not be
+/// affected.
 async fn misbehaving_at_start(era: &str) {
     let tag = Tag::new();
     let mut servers = String::new();
@@ -440,7 +439,7 @@ async fn modern_children_that_misbehave_at_start_delay_nobody() {
     misbehaving_at_start("modern").await;
 }
 
-/// A Legacy server that takes `server/discover` badly is a Legacy server.
+/// A Legacy server that mishandles `server/discover` is served as a Legacy server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_legacy_child_may_take_the_probe_as_badly_as_it_likes() {
     let tag = Tag::new();

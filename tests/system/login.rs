@@ -1,7 +1,7 @@
-//! Clients of the official SDKs log in with no help: a real authorization server on loopback
-//! (`oidc-provider`), and a follower of redirects as the only human. They find the authorization
-//! server by the gateway's metadata, register, prove possession of their code (PKCE), get more
-//! scopes when a call needs them, and renew tokens that expire in mid-session.
+//! Clients of the official SDKs log in without help: a real authorization server on loopback
+//! (`oidc-provider`), and a follower of redirects in place of the person. They find the
+//! authorization server by the gateway's metadata, register, prove possession of their code (PKCE),
+//! get more scopes when a call needs them, and renew tokens that expire during a session.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::process::Command;
 use super::peers::{HttpServer, file};
 use super::support::{Gateway, Step, Upstream};
 
-/// A client: its program, and what comes before the URL.
+/// A client: its program, and its arguments before the URL.
 struct LoginClient {
     name: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    /// What it has to do before it can get more scopes.
+    /// Steps that it requires before it can get more scopes.
     before_step_up: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ const CLIENTS: [LoginClient; 5] = [
         name: "TypeScript 1.x",
         program: NODE,
         arguments: &["clients/login_ts.mjs", "v1"],
-        // With a refresh token, this SDK renews the token for the scopes that it has, and gives up.
+        // With a refresh token, this SDK renews the token for its present scopes, and stops.
         before_step_up: &["forget-refresh"],
     },
     LoginClient {
@@ -65,22 +65,23 @@ const MCP_REMOTE: LoginClient = LoginClient {
     before_step_up: &[],
 };
 
-/// The same without a session, and so without a stream that would ask for a login beside a call: the
-/// two spoil each other's.
+/// The same without a session, and so without a stream that would request a login beside a call:
+/// the two interfere with each other.
 const MCP_REMOTE_MODERN: LoginClient = LoginClient {
     name: "mcp-remote, Modern",
     arguments: &["clients/login_remote.mjs", "auto"],
     ..MCP_REMOTE
 };
 
-/// The authorization server, whose tokens last so long.
+/// Starts the authorization server, with tokens of this lifetime.
 fn authorization_server(ttl: Duration) -> HttpServer {
     let mut command = std::process::Command::new(file(NODE));
     command.args([file("authorization_server.mjs"), "--ttl".into(), ttl.as_secs().to_string()]);
     HttpServer::announcing(&mut command)
 }
 
-/// The authorization server, which does not know MCP: it refuses `resource`, and registers nobody.
+/// Starts the authorization server without MCP support: it refuses `resource`, and registers no
+/// client.
 fn authorization_server_without_mcp(ttl: Duration) -> HttpServer {
     let mut command = std::process::Command::new(file(NODE));
     let arguments = ["--ttl".into(), ttl.as_secs().to_string(), "--without-mcp".into()];
@@ -88,15 +89,17 @@ fn authorization_server_without_mcp(ttl: Duration) -> HttpServer {
     HttpServer::announcing(&mut command)
 }
 
-/// A gateway whose profile needs `mcp:read`, and whose tool `write` needs `mcp:write` too.
+/// Starts a gateway with a profile that requires `mcp:read`, and a tool `write` that requires
+/// `mcp:write` too.
 ///
-/// It accepts tokens for two seconds more than clients use them: a client whose stream ends before
-/// its own clock says that the token has expired logs in instead of renewing it.
+/// It accepts tokens for two seconds longer than clients use them. If a client's stream ended
+/// before the token expires on its own clock, the client would log in instead of renewing the
+/// token.
 async fn gateway(upstream: &Upstream, server: &HttpServer) -> Gateway {
     gateway_with(upstream, server, "").await
 }
 
-/// The same with more lines for the issuer.
+/// Starts the same with more lines for the issuer.
 async fn gateway_with(upstream: &Upstream, server: &HttpServer, issuer_lines: &str) -> Gateway {
     upstream.does("write", |_| vec![Step::text("done")]);
     let lines = upstream.http() + "tools.write.scopes = [\"mcp:write\"]";
@@ -109,7 +112,7 @@ async fn gateway_with(upstream: &Upstream, server: &HttpServer, issuer_lines: &s
         .await
 }
 
-/// What a client prints that goes through these steps.
+/// Returns the output of a client that performs these steps.
 async fn run(client: &LoginClient, gateway: &Gateway, steps: &[&str]) -> Vec<Value> {
     file("node_modules/.installed-from");
     let [script, rest @ ..] = client.arguments else { panic!() };
@@ -126,7 +129,7 @@ async fn run(client: &LoginClient, gateway: &Gateway, steps: &[&str]) -> Vec<Val
     lines
 }
 
-/// How often what happened at the authorization server.
+/// Returns the counts of events at the authorization server.
 async fn counts(server: &HttpServer) -> Value {
     let address = format!("127.0.0.1:{}", server.port).parse().unwrap();
     super::support::Client::plain(address).http("GET", "/counts").send().await.said().await.json()
@@ -186,8 +189,8 @@ async fn clients_log_in_and_renew_at_a_server_that_does_not_know_mcp() {
     .await;
 }
 
-/// Has a client call before and after its token expires, and tells what the authorization server
-/// counted.
+/// Makes a client call before and after its token expires, and returns the counts of the
+/// authorization server.
 async fn outlives_its_token(client: &LoginClient, server: &HttpServer, lines: &str) -> Value {
     let upstream = Upstream::modern().await;
     let gateway = gateway_with(&upstream, server, lines).await;
@@ -206,15 +209,15 @@ async fn a_revoked_login_ends_with_its_token() {
         let upstream = Upstream::modern().await;
         let server = authorization_server(LIFETIME);
         let gateway = gateway(&upstream, &server).await;
-        // Between the calls the token expires, and the authorization server knows the grant no longer:
-        // the client has to log in again, which the follower does.
+        // Between the calls the token expires, and the authorization server forgets the grant: the
+        // client has to log in again, through the follower.
         let steps = ["s__echo", "revoke", UNTIL_EXPIRED, "s__echo"];
         let lines = run(client, &gateway, &steps).await;
         let name = client.name;
         let called: Vec<_> = lines.iter().filter(|line| line["called"].is_string()).collect();
         assert_eq!(called.len(), 2, "{name}: {lines:?}");
-        // A client whose stream ends with its token asks for that too, each time that it opens the
-        // stream again, and drops what it gets.
+        // A client with a stream that ends with its token requests a login for that too, each time
+        // that it opens the stream again, and drops the result.
         let asked = lines.last().unwrap()["asked"].as_array().unwrap().len();
         assert!(matches!(asked, 2..=5), "{name}: {lines:?}");
         let counts = counts(&server).await;
@@ -243,12 +246,12 @@ async fn clients_step_up_at_a_server_that_does_not_know_mcp() {
     }
 }
 
-/// How long tokens last: long enough for a client to start and to call on a busy machine.
+/// Lifetime of tokens: long enough for a client to start and to call on a busy machine.
 const LIFETIME: Duration = Duration::from_secs(8);
-/// A step that waits until a token has expired at the gateway as well, and until a client has opened
-/// its stream again, which ends with the token. Clients do not expect that a stream and a call renew
-/// their token at the same time: each would use the same refresh token.
+/// A step that waits until a token has expired at the gateway as well, and until a client has
+/// opened its stream again, which ends with the token. Clients do not expect that a stream and a
+/// call renew their token at the same time: each would use the same refresh token.
 const UNTIL_EXPIRED: &str = "wait:14000";
-/// The settings for an authorization server that does not know MCP.
+/// Settings for an authorization server without MCP support.
 const ADAPTED: &str = "client_id = \"fixed-client\"\ndrop_resource = true\n\
                        audience = [\"api://gateway\"]\n";

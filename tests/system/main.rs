@@ -1,12 +1,11 @@
-//! The whole gateway, as the built program, among real and hostile peers.
+//! The whole gateway, as the built program, with real and hostile peers.
 //!
-//! `real_peers` puts the official SDKs' clients in front of one gateway and
-//! real servers behind it; `hostile_servers` puts misbehaving ones there;
-//! `shapes` imports what other systems have configured and calls as they do;
-//! `apis` reads OpenAPI documents of others and calls servers that parse what the gateway sends;
-//! `reload` changes the configuration under load; `soak` does everything at once,
-//! for as long as it is told. What they need beyond the build is installed by `tests/peers/setup.sh` and
-//! `tests/apis/setup.sh`; without it they fail and say so.
+//! `real_peers` puts the official SDKs' clients in front of one gateway and real servers behind it;
+//! `hostile_servers` uses misbehaving ones; `shapes` imports configurations of other systems and
+//! calls like them; `apis` reads foreign OpenAPI documents and calls servers that parse the
+//! gateway's requests; `reload` changes the configuration under load; `soak` does everything at
+//! once for a configured time. `tests/peers/setup.sh` and `tests/apis/setup.sh` install their
+//! requirements beyond the build; without those the tests fail with a message.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The transport of 2024-11-05, with official SDKs on both ends: clients that
-//! still speak it in front, servers that still do behind.
+//! The transport of 2024-11-05, with official SDKs on both ends: clients that still speak it in
+//! front, servers that still do behind.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ async fn old_clients_and_old_servers_meet_each_other_and_new_ones() {
     let mut python = Command::new(file(".venv-v1/bin/python"));
     let python = HttpServer::announcing(python.args([&file("legacy_server.py"), "--sse", "0"]));
     let typescript = HttpServer::reference("sse");
-    // The one is found out, the other is said.
+    // The transport is detected for the first, and configured for the second.
     let servers = format!(
         "\n[servers.py]\nurl = \"http://127.0.0.1:{}/sse\"\n\
          \n[servers.ts]\nurl = \"http://127.0.0.1:{}/sse\"\ntransport = \"sse\"\n",

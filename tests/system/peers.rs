@@ -1,4 +1,4 @@
-//! What `tests/peers` holds, found and started.
+//! Finds and starts the programs of `tests/peers`.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
 }
 
-/// A peer's file, which `setup.sh` installs or the repository has.
+/// Returns a peer's file, installed by `setup.sh` or part of the repository.
 #[track_caller]
 pub fn file(path: &str) -> String {
     let file = folder().join(path);
@@ -27,9 +27,9 @@ pub fn file(path: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// How far a call was told to be. A server that has just met its client may ask
-/// for its roots in any call, and an SDK that answers tells of it by progress of
-/// its own: that is not the server's.
+/// Returns the progress values of a call. A server that has just met its client may ask for its
+/// roots in any call, and an SDK reports its answer as progress of its own. Such progress is not
+/// the server's, and is omitted.
 pub fn progress_of(result: &Value) -> Vec<f64> {
     let told = result["progress"].as_array().into_iter().flatten();
     let is_own = |one: &&Value| {
@@ -39,12 +39,12 @@ pub fn progress_of(result: &Value) -> Vec<f64> {
     told.filter(|one| !is_own(one)).filter_map(|one| one["progress"].as_f64()).collect()
 }
 
-/// A reference server's program.
+/// Returns a reference server's program.
 pub fn reference(name: &str) -> String {
     file(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))
 }
 
-/// A server on loopback, for as long as the value lives.
+/// A server on loopback, for the lifetime of the value.
 pub struct HttpServer {
     child: Child,
     pub port: u16,
@@ -72,7 +72,7 @@ impl HttpServer {
         Self::reference("streamableHttp")
     }
 
-    /// The same on the transport of that name. It has to be told its port.
+    /// Starts the same with this transport. The server needs its port as a parameter.
     pub fn reference(transport: &str) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -114,7 +114,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Goes through the steps; gives a line for connecting, and one for each.
+    /// Performs the steps; returns a line for connecting, and one for each step.
     pub async fn run(&self, url: &str, steps: &[Value]) -> Vec<Value> {
         let program = if self.program == "node" { "node".into() } else { file(self.program) };
         file("node_modules/.installed-from");
@@ -132,7 +132,7 @@ impl Driver {
         let output = child.wait_with_output().await.unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        // A driver that ran out of time has told what it came to.
+        // A driver that ran out of time has printed its results so far.
         let is_over = output.status.success() || output.status.code() == Some(124);
         assert!(is_over, "{} {}: {}\n{said}", self.script, self.era, output.status);
         told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

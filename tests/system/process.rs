@@ -1,4 +1,4 @@
-//! The built program as a process of its own, as an operator runs it.
+//! The built program as a separate process, run like by an operator.
 #![allow(dead_code, reason = "not every test crate uses all of it")]
 
 use std::fs::File;
@@ -15,8 +15,8 @@ use tempfile::TempDir;
 /// The program under test.
 pub const TRUNKLINE: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// A gateway in a process of its own, with its configuration and its log in a
-/// folder of its own. Dropped, it is killed, and its guardian ends its children.
+/// A gateway as a separate process, with its configuration and its log in a folder of its own.
+/// Dropping it kills the process, and its guardian ends its children.
 pub struct Process {
     child: Child,
     folder: TempDir,
@@ -30,26 +30,26 @@ impl Process {
         Self::start_in(tempfile::tempdir().unwrap(), servers)
     }
 
-    /// The same with files of the test's own in the folder.
+    /// Starts the same with the test's own files in the folder.
     pub fn start_in(folder: TempDir, servers: &str) -> Self {
         std::fs::write(folder.path().join("gateway.toml"), text(servers)).unwrap();
         let path = folder.path().join("gateway.toml");
         Self::start_with(folder, &path, &[])
     }
 
-    /// The same with a configuration that is where the test put it.
+    /// Starts the same with a configuration at a path of the test.
     pub fn start_with(folder: TempDir, config: &Path, options: &[&str]) -> Self {
         let mut command = Command::new(TRUNKLINE);
         command.args(["serve", "--config"]).arg(config).args(options).env_remove("TRUNKLINE_LOG");
         Self::start_command(folder, command)
     }
 
-    /// The same with a working directory and variables of the test's own.
+    /// Starts the same with the test's own working directory and variables.
     pub fn start_command(folder: TempDir, command: Command) -> Self {
         Self::start_with_stdout(folder, command, Stdio::null())
     }
 
-    /// The same with standard output of the test's own.
+    /// Starts the same with the test's own standard output.
     pub fn start_with_stdout(folder: TempDir, mut command: Command, stdout: Stdio) -> Self {
         let log = File::create(folder.path().join("log")).unwrap();
         let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().unwrap();
@@ -60,17 +60,17 @@ impl Process {
         process
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The reading end of its standard output, if that is a pipe.
+    /// Returns the reading end of its standard output, if that is a pipe.
     pub fn take_stdout(&mut self) -> ChildStdout {
         self.child.stdout.take().unwrap()
     }
 
-    /// The address behind some words in the log.
+    /// Returns the address after some words in the log.
     fn told(&mut self, words: &str) -> SocketAddr {
         let mut found = None;
         eventually(&format!("the log says {words:?}"), || {
@@ -95,17 +95,17 @@ impl Process {
         self.folder.path().join("gateway.toml")
     }
 
-    /// Everything it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// What `/status` says.
+    /// Returns `/status`.
     pub fn status(&self) -> Value {
         serde_json::from_str(&self.operator("/status")).unwrap()
     }
 
-    /// What the admin listener answers.
+    /// Returns a response of the admin listener.
     pub fn operator(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(self.admin).unwrap();
         let host = self.admin;
@@ -115,7 +115,7 @@ impl Process {
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
-    /// What `/status` says of one server.
+    /// Returns the part of `/status` about one server.
     pub fn server(&self, name: &str) -> Value {
         let status = self.status();
         let servers = status["servers"].as_array().unwrap();
@@ -143,15 +143,14 @@ impl Process {
         assert!(ready, "not all of {names:?} are ready: {seen}");
     }
 
-    /// A line of `/proc/PID/status`, in KiB: `VmRSS` is its memory, `VmHWM` the
-    /// most that it ever was.
+    /// Returns a line of `/proc/PID/status`, in KiB: `VmRSS` is its memory, `VmHWM` the peak.
     pub fn memory(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let found = status.lines().find_map(|other| other.strip_prefix(&format!("{line}:")));
         found.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// How many of its threads have a name that begins like this.
+    /// Counts its threads with a name that begins like this.
     pub fn threads(&self, name: &str) -> usize {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let names =
@@ -159,7 +158,7 @@ impl Process {
         names.filter(|found| found.as_ref().is_ok_and(|found| found.starts_with(name))).count()
     }
 
-    /// How many files and sockets it has open.
+    /// Counts its open files and sockets.
     pub fn files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
@@ -169,7 +168,7 @@ impl Process {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for its exit.
     pub fn ended(&mut self) -> ExitStatus {
         let mut status = None;
         eventually("the gateway ends", || {
@@ -179,8 +178,7 @@ impl Process {
         status.unwrap()
     }
 
-    /// Puts another configuration in the place of the present one, in one step,
-    /// as editors do.
+    /// Replaces the configuration in one step, like an editor.
     pub fn replace_config(&self, servers: &str) {
         let new = self.folder.path().join("gateway.toml.new");
         std::fs::write(&new, text(servers)).unwrap();
@@ -207,8 +205,8 @@ impl Drop for Process {
     }
 }
 
-/// A configuration with these servers (and, before the first of them, further
-/// lines of `[log]`).
+/// Returns a configuration with these servers (and, before the first of them, further lines of
+/// `[log]`).
 pub fn text(servers: &str) -> String {
     format!(
         "[gateway]\nlisten = \"127.0.0.1:0\"\ndrain = \"2s\"\n\n[admin]\nlisten = \"127.0.0.1:0\"\n\n\
@@ -216,8 +214,8 @@ pub fn text(servers: &str) -> String {
     )
 }
 
-/// Processes that a test's servers are or have started: the servers get the tag
-/// in their environment, and pass it on.
+/// Tag for the processes that a test's servers are or have started: the servers get the tag in
+/// their environment, and pass it on.
 pub struct Tag(String);
 
 impl Tag {
@@ -225,12 +223,12 @@ impl Tag {
         Self(format!("{}-{:x}", std::process::id(), fastrand::u64(..)))
     }
 
-    /// The setting that gives it to a server.
+    /// Returns the setting that gives it to a server.
     pub fn env(&self) -> String {
         format!("{TAG} = {:?}", self.0)
     }
 
-    /// Who has it and is alive.
+    /// Returns the living processes with the tag.
     pub fn processes(&self) -> Vec<i32> {
         let wanted = format!("{TAG}={}", self.0);
         let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -243,7 +241,7 @@ impl Tag {
         processes.collect()
     }
 
-    /// Waits until nobody has it.
+    /// Waits until no process has the tag.
     #[track_caller]
     pub fn gone(&self) {
         let mut left = Vec::new();
@@ -255,13 +253,13 @@ impl Tag {
     }
 }
 
-/// Looks until it is so; fails after a while.
+/// Polls until a condition is true; fails after a while.
 #[track_caller]
 pub fn eventually(what: &str, it_is_so: impl FnMut() -> bool) {
     assert!(holds_within(Duration::from_mins(1), it_is_so), "never came true: {what}");
 }
 
-/// Looks until it is so, for so long at most.
+/// Polls until a condition is true, with a time limit.
 pub fn holds_within(limit: Duration, mut it_is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !it_is_so() {

@@ -15,13 +15,13 @@ use super::process::{Process, TRUNKLINE, Tag};
 use super::rmcp_client;
 use super::rmcp_server::RustServer;
 
-/// A server behind the gateway, and what can be asked of it.
+/// A server behind the gateway, and its features.
 struct Server {
     name: &'static str,
     /// Its table in the configuration.
     toml: String,
     call: Asked,
-    /// With what it reports.
+    /// A call, and the progress that it reports.
     progress: Can<(Asked, &'static [f64])>,
     cancel: Can<Cancel>,
     changes: Can<&'static str>,
@@ -34,16 +34,16 @@ struct Asked {
     says: &'static str,
 }
 
-/// What a server offers, or why it cannot.
+/// A feature of a server, or the reason that it is missing.
 type Can<T> = Result<T, &'static str>;
 
-/// How it shows that a server has noticed a cancellation.
+/// Evidence that a server has noticed a cancellation.
 enum Cancel {
     /// A line in the cancellation log.
     Log,
-    /// The Rust server tells.
+    /// A record of the Rust server.
     Told,
-    /// It does not show it: the client's side and the call after it are checked.
+    /// None: the client's side and the call after it are checked.
     Unseen(&'static str, Value),
 }
 
@@ -56,7 +56,7 @@ fn asked(tool: &'static str, arguments: Value, says: &'static str) -> Asked {
     Asked { tool, arguments, says }
 }
 
-/// A server with `add`, `slow` and a tool that changes the list.
+/// Returns a server with `add`, `slow` and a tool that changes the list.
 fn growing(name: &'static str, toml: String, cancel: Cancel, grow: &'static str) -> Server {
     let slow = json!({ "steps": 3, "delay_ms": 20 });
     Server {
@@ -89,7 +89,7 @@ fn quick(name: &'static str, toml: String, call: Asked) -> Server {
     Server { name, toml, call, progress: Err(QUICK), cancel: Err(QUICK), changes: Err(FIXED) }
 }
 
-/// Everything that runs behind the gateway.
+/// All servers behind the gateway.
 struct Behind {
     servers: Vec<Server>,
     log: PathBuf,
@@ -206,7 +206,7 @@ fn clients() -> Vec<Client> {
     ]
 }
 
-/// What a cell of the table is about.
+/// Subject of a column of the table.
 #[derive(Clone, Copy, PartialEq)]
 enum Column {
     List,
@@ -224,14 +224,14 @@ const COLUMNS: [(Column, char); 5] = [
     (Column::Changes, 'N'),
 ];
 
-/// The steps of one client, and which server's which column each belongs to.
+/// The steps of one client, with the server and the column of each.
 struct Script {
     steps: Vec<Value>,
     owners: Vec<(usize, Column)>,
 }
 
 impl Script {
-    /// Everything but the changes of the list.
+    /// Returns all steps but the changes of the list.
     fn of(client: &Client, servers: &[Server]) -> Self {
         let mut script = Self { steps: Vec::new(), owners: Vec::new() };
         for (index, server) in servers.iter().enumerate() {
@@ -240,7 +240,7 @@ impl Script {
         script
     }
 
-    /// The changes of the list.
+    /// Returns the steps that change the list.
     fn of_changes(client: &Client, servers: &[Server]) -> Self {
         let mut script = Self { steps: Vec::new(), owners: Vec::new() };
         for (index, server) in servers.iter().enumerate() {
@@ -284,7 +284,7 @@ impl Script {
             step["after_progress"] = json!(1);
             step["settle_ms"] = json!(50);
             self.push((index, Column::Cancel), step);
-            // The server lives on.
+            // The server continues to work.
             self.push(
                 (index, Column::Cancel),
                 call(server, server.call.tool, &server.call.arguments),
@@ -293,12 +293,12 @@ impl Script {
     }
 }
 
-/// The step that calls a server's tool by its public name.
+/// Returns the step that calls a server's tool by its public name.
 fn call(server: &Server, tool: &str, arguments: &Value) -> Value {
     json!({ "op": "call", "name": format!("{}__{tool}", server.name), "arguments": arguments })
 }
 
-/// Why a step's line is not what it should be.
+/// Checks a step's line; the error is the difference from the expected one.
 fn judge(column: Column, server: &Server, step: &Value, line: &Value) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{what}: {line}"));
     if line["ok"] != true {
@@ -330,7 +330,7 @@ fn judge(column: Column, server: &Server, step: &Value, line: &Value) -> Result<
     }
 }
 
-/// Whether the server noticed the cancellation; it may be a moment behind.
+/// Waits until the server has noticed the cancellation, which may take a moment.
 async fn noticed(behind: &Behind, server: &Server, client: &Client) -> Result<(), String> {
     let label = format!("{}-by-{}", server.name, client.name);
     for _ in 0..500 {
@@ -350,7 +350,7 @@ async fn noticed(behind: &Behind, server: &Server, client: &Client) -> Result<()
     Err("the server did not notice the cancellation".into())
 }
 
-/// What a client did, and what came of it: a line for connecting, then one a step.
+/// A client's steps and their results: a line for connecting, then one a step.
 struct Run {
     script: Script,
     lines: Vec<Value>,
@@ -365,7 +365,7 @@ impl Run {
     }
 }
 
-/// The table, and everything that failed.
+/// The table, and all failures.
 #[derive(Default)]
 struct Table {
     rows: Vec<Vec<String>>,
@@ -473,7 +473,7 @@ async fn every_client_uses_every_server_through_one_gateway() {
         }
     });
     runs.extend(join_all(everything).await);
-    // One after another, so that each hears of its own change.
+    // One after another, so that each is notified of its own change.
     for (client, run) in clients.iter().zip(&mut runs) {
         let script = Script::of_changes(client, &behind.servers);
         let lines = client.run(&url, &script.steps).await;

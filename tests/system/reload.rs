@@ -1,7 +1,7 @@
-//! The configuration changes while clients call without pause. What is not
-//! concerned does not notice, and nothing is left behind.
+//! The configuration changes while clients call without pause. Unaffected parts do not notice, and
+//! no process or file is left behind.
 //!
-//! `TRUNKLINE_SOAK=2000` makes the soak as many reloads long.
+//! `TRUNKLINE_SOAK=2000` sets the number of reloads of the soak.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -35,13 +35,13 @@ pub(super) fn generation(gateway: &Process) -> u64 {
     gateway.status()["configuration"]["generation"].as_u64().unwrap()
 }
 
-/// Waits until the configuration is the `expected`-th.
+/// Waits until the configuration with this number runs.
 #[track_caller]
 pub(super) fn loaded(gateway: &Process, expected: u64) {
     eventually(&format!("configuration {expected} runs"), || generation(gateway) >= expected);
 }
 
-/// The servers that no reload touches, and a tool of each.
+/// Returns the servers that no reload affects, and a tool of each.
 fn steady(tag: &Tag, http: &HttpServer) -> String {
     example("clock", "clock", &tag.env(), "")
         + &example("notes", "notes", &tag.env(), "")
@@ -56,12 +56,12 @@ const STEADY: [(&str, &str); 5] = [
     ("notes__search", r#"{"query":"none"}"#),
 ];
 
-/// The servers of the `n`-th configuration besides the steady ones: renamed,
-/// added, removed, started anew, with other tool rules. Two to four of them.
+/// Returns the servers of the `n`-th configuration besides the steady ones: renamed, added,
+/// removed, restarted, with other tool rules. Two to four of them.
 pub(super) fn unsteady(n: u64, tag: &Tag) -> String {
     // Renamed, every time.
     let mut servers = example(&format!("renamed-{}", n % 7), "clock", &tag.env(), "");
-    // Kept, with other rules for its tools; started anew every fifth time.
+    // Kept, with other rules for its tools; restarted every fifth time.
     let env = format!("{}, ROUND = \"{}\"", tag.env(), n / 5);
     let rules = match n % 3 {
         0 => format!("tools.delete = {{ description = \"{n}\" }}\n"),
@@ -79,7 +79,7 @@ pub(super) fn unsteady(n: u64, tag: &Tag) -> String {
     servers
 }
 
-/// How many processes the `n`-th configuration has, the steady ones included.
+/// Returns the number of processes of the `n`-th configuration, including the steady ones.
 fn processes(n: u64) -> usize {
     2 + 2 + usize::from(n.is_multiple_of(2))
 }
@@ -107,7 +107,7 @@ impl Load {
         load
     }
 
-    /// Stops; gives what went wrong.
+    /// Stops; returns the number of calls and the faults.
     async fn stop(self) -> (u64, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         let faults = self.tasks.join_all().await.concat();
@@ -134,7 +134,7 @@ async fn call_on(
         }
         calls.fetch_add(1, Ordering::Relaxed);
         turn += 1;
-        // What changes may fail; it must be told, and must not hang.
+        // A call to a changing server may fail; it must be answered, and must not hang.
         if turn.is_multiple_of(20) {
             let _ = client.call("ruled__list", json!({})).await.answer();
         }
@@ -142,8 +142,8 @@ async fn call_on(
     faults
 }
 
-/// Puts a configuration in place as Kubernetes does: a link to a link to a
-/// folder, of which the middle one is swapped.
+/// Installs a configuration like Kubernetes: a link to a link to a folder, with a swap of the
+/// middle one.
 fn swap_links(folder: &Path, n: u64, text: &str) {
     let data = folder.join(format!("..{n}"));
     std::fs::create_dir(&data).unwrap();
@@ -210,7 +210,7 @@ async fn clients_of_untouched_servers_do_not_notice_200_reloads() {
     });
     assert!(hot < warm.0 + warm.0 / 2 + 16 * 1024, "memory grew from {} to {hot} KiB", warm.0);
     eventually("no file or socket is left open", || gateway.files() <= warm.1);
-    // Streams and sessions have lived through it all.
+    // Streams and sessions have survived all reloads.
     gateway.replace_config(&(servers(reloads) + &example("last", "clock", &tag.env(), "")));
     loaded(&gateway, reloads + 2);
     for stream in &mut streams {
@@ -223,7 +223,7 @@ async fn clients_of_untouched_servers_do_not_notice_200_reloads() {
     tag.gone();
 }
 
-/// Reads what has come so far, which is list-changed and nothing else.
+/// Reads the messages so far, which are list-changed notifications only.
 async fn drain(stream: &mut Reply) {
     while let Ok(message) = tokio::time::timeout(Duration::ZERO, stream.message()).await {
         let message = message.expect("an open stream");
@@ -243,7 +243,7 @@ async fn clients_are_told_of_another_list_and_of_nothing_else() {
     let configurations = [
         "rate = \"500/s\"\n",
         "timeout = \"7s\"\n",
-        // Started anew, with the same list.
+        // Restarted, with the same list.
         "start_timeout = \"20s\"\n",
         "tools.add = { name = \"first\" }\n",
         "tools.add = { name = \"first\", rate = \"5/s\" }\n",
@@ -263,7 +263,7 @@ async fn clients_are_told_of_another_list_and_of_nothing_else() {
             }
         }
     }
-    // The streams end, and nothing else was on them.
+    // The streams end, and had no other messages.
     gateway.signal(Signal::TERM);
     for mut stream in streams {
         while let Some(message) = stream.message().await {
@@ -296,7 +296,7 @@ async fn a_faulty_configuration_changes_nothing_and_every_fault_is_told() {
     assert_eq!(generation(&gateway), 1);
     assert_eq!(gateway.server("notes")["pid"], child);
     assert!(!client.call("notes__list", json!({})).await.is_error());
-    // No file at all is a fault, too, and the way back is open.
+    // A missing file is a fault, too, and a later file is loaded again.
     std::fs::remove_file(gateway.config()).unwrap();
     eventually("the missing file is told", || {
         last(&gateway)["faults"].to_string().contains("cannot read")
@@ -317,7 +317,7 @@ fn a_gateway_that_is_killed_leaves_no_orphan() {
         "\n[servers.deaf]\ncommand = \"python3\"\nargs = [{hostile:?}, \"--mode\", \"deaf\"]\nenv = {{ {} }}\n",
         tag.env()
     );
-    // A child with a child of its own, as `npx` and `uvx` have.
+    // A child with a child of its own, like those of `npx` and `uvx`.
     let shell = format!(
         "\n[servers.shell]\ncommand = \"sh\"\nargs = [\"-c\", '\"{TRUNKLINE}\" example clock; exit']\nenv = {{ {} }}\n",
         tag.env()
@@ -364,7 +364,7 @@ async fn a_commands_new_output_is_sent_without_a_lost_call() {
     call_until("Bearer first-token").await;
     std::fs::write(&token, "second-token\n").unwrap();
     call_until("Bearer second-token").await;
-    // A command that fails changes nothing.
+    // A failing command has no effect.
     std::fs::write(&script, "echo no session >&2; exit 1\n").unwrap();
     eventually("the failure is told", || gateway.log().contains("no session"));
     call_until("Bearer second-token").await;

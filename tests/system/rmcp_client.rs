@@ -1,7 +1,6 @@
-//! A client on the Rust SDK, which goes through the same steps as the drivers
-//! of the other SDKs and gives the same lines (`tests/peers/README.md`); and a
-//! step of its own, `call_task`, for the extension: those of the SDKs 1.x are for
-//! the experimental tasks of 2025-11-25.
+//! A client on the Rust SDK, which performs the same steps as the drivers of the other SDKs and
+//! returns the same lines (`tests/peers/README.md`); and a step of its own, `call_task`, for the
+//! extension: those of the SDKs 1.x are for the experimental tasks of 2025-11-25.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -24,7 +23,7 @@ use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData,
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-/// What the client has been told and asked; each change wakes who waits.
+/// Messages and requests that the client received; each change wakes the waiting tasks.
 #[derive(Clone)]
 struct Ears {
     heard: watch::Sender<Heard>,
@@ -44,7 +43,7 @@ impl Ears {
         self.heard.send_modify(|heard| *heard.changes.entry(kind.into()).or_default() += 1);
     }
 
-    /// Waits for something to be so.
+    /// Waits until a condition is true.
     async fn until(&self, so: impl FnMut(&Heard) -> bool) {
         let _ = self.heard.subscribe().wait_for(so).await;
     }
@@ -155,7 +154,7 @@ impl ClientHandler for Ears {
     }
 }
 
-/// What a user would put into a form.
+/// Fills a form like a user.
 fn filled(schema: &Value) -> Value {
     let fields = schema["properties"].as_object().into_iter().flatten();
     let fill = |(name, field): (&String, &Value)| {
@@ -173,13 +172,13 @@ struct Client {
     service: RunningService<RoleClient, Ears>,
     ears: Ears,
     is_modern: bool,
-    /// What goes into the `_meta` of calls.
+    /// Members for the `_meta` of calls.
     meta: Mutex<JsonObject>,
 }
 
 type Outcome = Result<Value, String>;
 
-/// Goes through the steps; gives a line for connecting, and one for each.
+/// Performs the steps; returns a line for connecting, and one for each step.
 pub async fn run(era: &str, url: &str, steps: &[Value]) -> Vec<Value> {
     let mut lines = Vec::new();
     let client = match connect(era, url).await {
@@ -295,7 +294,7 @@ impl Client {
         }
     }
 
-    /// A request as it is on the wire: the SDK's own ways would answer some from a cache.
+    /// Sends a request in its wire form: the SDK's own methods would answer some from a cache.
     async fn ask(&self, method: &str, params: Value) -> Outcome {
         let request = json!({ "method": method, "params": params });
         let request: ClientRequest = serde_json::from_value(request).map_err(told)?;
@@ -381,15 +380,15 @@ impl Client {
         let result = loop {
             tokens.push(json!(handle.progress_token).to_string());
             let result = json!(handle.await_response().await.map_err(told)?);
-            // A Legacy server that has just met this client asks for its roots
-            // in whatever call is under way.
+            // A Legacy server that has just met this client asks for its roots in any call in
+            // flight.
             if result["inputRequests"].is_null() {
                 break result;
             }
             handle = self.begin(&with_roots(step, &result)?).await?;
         };
-        // The SDK handles each notification in a task of its own, so that
-        // they overtake one another, and the result them.
+        // The SDK handles each notification in a task of its own, so that they overtake one
+        // another, and the result overtakes them.
         let heard = |heard: &Heard| -> usize {
             tokens.iter().filter_map(|token| heard.progress.get(token)).map(Vec::len).sum()
         };
@@ -398,7 +397,7 @@ impl Client {
         Ok(json!({ "result": result, "progress": progress }))
     }
 
-    /// Has the call become a task, and waits for its result.
+    /// Makes the call as a task, and waits for its result.
     async fn call_task(&self, step: &Value) -> Outcome {
         let begun = self.service.call_tool_once(self.params(step)?).await.map_err(told)?;
         let CallToolResponse::Task(begun) = begun else {
@@ -441,7 +440,7 @@ impl Client {
     }
 }
 
-/// The step once more, with the roots that were asked for.
+/// Returns the step again, with the requested roots.
 fn with_roots(step: &Value, asked: &Value) -> Outcome {
     let requests = asked["inputRequests"].as_object();
     let requests = requests.filter(|asked| asked.values().all(|it| it["method"] == "roots/list"));

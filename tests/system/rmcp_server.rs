@@ -1,5 +1,4 @@
-//! A server on the Rust SDK, with the tools that the Python ones have, over
-//! HTTP in this process.
+//! A server on the Rust SDK, with the tools of the Python ones, over HTTP in this process.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The server, for as long as the value lives.
+/// The server, for the lifetime of the value.
 pub struct RustServer {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -57,7 +56,7 @@ impl RustServer {
         Self { address, shared, task }
     }
 
-    /// The labels of the calls that it gave up.
+    /// Returns the labels of its cancelled calls.
     pub fn cancelled(&self) -> Vec<String> {
         self.shared.cancelled.lock().unwrap().clone()
     }

@@ -51,7 +51,7 @@ async fn skills_reach_a_host_as_their_server_sent_them() {
     gateway.stop().await;
 }
 
-/// What a host makes of all skills.
+/// Returns a host's result for all skills.
 async fn host(gateway: &Gateway, era: &str) -> Value {
     let url = format!("http://{}/mcp", gateway.running.address);
     let mut command = Command::new("node");

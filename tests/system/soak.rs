@@ -1,10 +1,9 @@
-//! Everything at once, for long: sessions that come and go, calls, questions in
-//! the middle of calls, subscriptions, servers that are lost or killed, and
-//! reloads. No call to a server that nothing disturbs may fail, and neither
-//! memory nor descriptors may grow.
+//! Everything at once, for long: sessions that begin and end, calls, questions during calls,
+//! subscriptions, servers that are lost or killed, and reloads. No call to an undisturbed server
+//! may fail, and memory and descriptors must not grow.
 //!
-//! A test run plays it for a few seconds. For an hour, with 500 sessions and 200
-//! reloads, as a release build:
+//! A test run plays it for a few seconds. For an hour, with 500 sessions and 200 reloads, as a
+//! release build:
 //!
 //! ```sh
 //! TRUNKLINE_SOAK_MINUTES=60 cargo test --release --test system soak -- --nocapture
@@ -26,7 +25,7 @@ use super::support::upstream::news::{Tell, To, UPDATED};
 use super::support::upstream::{Era, Received};
 use super::support::{Client, Reply, Step, Upstream};
 
-/// How much is done, and for how long.
+/// Amount and duration of the load.
 #[derive(Debug, Clone, Copy)]
 struct SoakPlan {
     lasts: Duration,
@@ -56,14 +55,14 @@ impl SoakPlan {
     }
 }
 
-/// What the sessions share.
+/// State shared by the sessions.
 #[derive(Default)]
 struct Tally {
     over: AtomicBool,
     calls: AtomicU64,
     dialogues: AtomicU64,
     updates: AtomicU64,
-    /// Updates that came only when the resource had changed once more.
+    /// Updates that arrived only after a further change of the resource.
     late: AtomicU64,
     sessions: AtomicU64,
     /// Calls to servers that were lost at the time.
@@ -81,12 +80,12 @@ impl Tally {
     }
 }
 
-/// One session, or one Modern client, and what it does in turn.
+/// One session, or one Modern client, with its actions in turn.
 struct Visitor {
     number: usize,
     client: Client,
-    /// The same client with a connection for each request: a stream would hold
-    /// up everything else on a connection that is kept.
+    /// The same client with a connection for each request: a stream would block all other requests
+    /// on a persistent connection.
     aside: Client,
     tally: Arc<Tally>,
 }
@@ -100,7 +99,7 @@ impl Visitor {
             2 => Client::sessionless(gateway.address, "2025-06-18"),
             _ => Client::sessionless(gateway.address, "2025-11-25"),
         };
-        // The revision of March 2025 knows no elicitation.
+        // The revision of March 2025 has no elicitation.
         let offers = if number % 4 == 1 { json!({}) } else { json!({ "elicitation": {} }) };
         let client = plain.offering(offers.clone()).await.keep();
         let mut aside = Client::plain(gateway.address).becomes(client.kind());
@@ -167,7 +166,7 @@ impl Visitor {
         Tally::add(&self.tally.dialogues);
     }
 
-    /// Subscribes to a resource of its own, and changes it until it hears of it.
+    /// Subscribes to a resource of its own, and changes it until an update arrives.
     async fn hear_of_a_resource(&self, turn: usize) {
         let server = if turn % 40 < 20 { "modern" } else { "legacy" };
         let native = format!("mem://visitor/{}", self.number);
@@ -225,7 +224,7 @@ impl Visitor {
     }
 }
 
-/// Reads a stream until it tells of a resource; false where it ends before.
+/// Reads a stream until it has an update of a resource; returns false if the stream ends before.
 async fn update_of(stream: &mut Reply, uri: &str) -> bool {
     while let Some(message) = stream.message().await {
         if message["method"] == UPDATED && message["params"]["uri"] == *uri {
@@ -235,7 +234,7 @@ async fn update_of(stream: &mut Reply, uri: &str) -> bool {
     false
 }
 
-/// Tools of servers that nothing disturbs.
+/// Tools of undisturbed servers.
 const STEADY: [(&str, &str); 5] = [
     ("clock__now", r#"{"zone":"Europe/Berlin"}"#),
     ("notes__list", "{}"),
@@ -244,7 +243,7 @@ const STEADY: [(&str, &str); 5] = [
     ("clock__search", r#"{"query":"Paris"}"#),
 ];
 
-/// A scripted server that asks and tells.
+/// Starts a scripted server that sends questions and notifications.
 async fn scripted(era: Era) -> Upstream {
     let upstream = Upstream::start(era).await;
     upstream.keeps_nothing();
@@ -278,7 +277,7 @@ fn ask_for_name(call: &Received, era: Era) -> Vec<Step> {
     }
 }
 
-/// The process of a server that is a child, if it runs.
+/// Kills the process of a server that is a child, if it runs.
 fn kill_child(gateway: &Process, name: &str) {
     let pid = gateway.server(name)["pid"].as_i64();
     if let Some(pid) = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
@@ -287,7 +286,7 @@ fn kill_child(gateway: &Process, name: &str) {
     }
 }
 
-/// What the gateway held at a time: KiB of memory, and descriptors.
+/// Resources of the gateway at a time: KiB of memory, and descriptors.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     memory: u64,
@@ -299,7 +298,7 @@ impl Held {
         Self { memory: gateway.memory("VmRSS"), files: gateway.files() }
     }
 
-    /// The medians of some samples.
+    /// Returns the medians of some samples.
     fn median(samples: &[Self]) -> Self {
         let mut memory: Vec<_> = samples.iter().map(|sample| sample.memory).collect();
         let mut files: Vec<_> = samples.iter().map(|sample| sample.files).collect();
@@ -309,7 +308,7 @@ impl Held {
     }
 }
 
-/// A session that is followed by another until all is over.
+/// Runs sessions one after another until the end.
 async fn come_and_go(gateway: Arc<Process>, number: usize, plan: SoakPlan, tally: Arc<Tally>) {
     while !tally.over.load(Ordering::Relaxed) {
         let visitor = Visitor::enter(&gateway, number, &tally).await;
@@ -327,7 +326,7 @@ async fn a_gateway_under_everything_at_once_fails_no_call_and_does_not_grow() {
     let [legacy, modern] = [scripted(Era::Legacy).await, scripted(Era::Modern).await];
     let shaken = Upstream::legacy().await;
     shaken.keeps_nothing();
-    // For the gateway all sessions are one client's: they have no key, and one address.
+    // For the gateway all sessions belong to one client: they have no key, and one address.
     let limits = format!("\n[gateway.limits]\nparked_each = {}\n", 2 * plan.sessions);
     let servers = |n: u64| {
         limits.clone()

@@ -1,5 +1,5 @@
-//! Generated spellings of URIs in front of servers on the official SDKs: what they serve of a denied
-//! resource or template without rules is not served under rules, and what is allowed is.
+//! Generated spellings of URIs in front of servers on the official SDKs. A denied resource or
+//! template that they serve without rules is not served under rules, and allowed ones are.
 
 use fastrand::Rng;
 use serde_json::json;
@@ -11,7 +11,7 @@ mod respelled;
 
 use respelled::{expand, extend, pick, respell};
 
-/// The reads at each of the four servers.
+/// Number of reads at each of the four servers.
 const CASES_EACH: usize = 500;
 
 const RESOURCES: [&str; 6] = [
@@ -41,7 +41,7 @@ effect = "deny"
 when = "item.native in ['https://example.com/secret', 'note://h/secret']"
 "#;
 
-/// Templates that every SDK can serve, in the order in which they are tried.
+/// Templates that every SDK can serve, in matching order.
 const TEMPLATES: [&str; 5] = [
     "db://Prod/{id}",
     "db://{table}/{id}",
@@ -49,7 +49,7 @@ const TEMPLATES: [&str; 5] = [
     "https://{host}/{x}",
     "file:///{name}",
 ];
-/// Those with values of several segments, which the Python SDK 1.x cannot serve.
+/// Templates with values of several segments, which the Python SDK 1.x cannot serve.
 const WIDE: [&str; 3] = ["db://{+all}", "file:///{+path}", "https://{+rest}"];
 
 /// One server on an official SDK.
@@ -74,7 +74,7 @@ impl SdkServer {
         Self { sdk: environment, templates: [&TEMPLATES[..], more].concat(), command, args }
     }
 
-    /// Its lines in the configuration.
+    /// Returns its lines in the configuration.
     fn lines(&self) -> String {
         let offered = json!({ "resources": RESOURCES, "templates": self.templates });
         let args = [&self.args[..], &[offered.to_string()]].concat();
@@ -82,7 +82,7 @@ impl SdkServer {
     }
 }
 
-/// The element that a server serves for a URI; `None` if the read is refused.
+/// Returns the element that a server serves for a URI; `None` if the read is refused.
 async fn serve(client: &Client, native: &str) -> Option<String> {
     let said = client.read_resource(&format!("mcp://s/{native}")).await.answer().clone();
     Some(said["result"]["contents"][0]["text"].as_str()?.to_owned())
@@ -116,8 +116,8 @@ async fn compare(server: &SdkServer, seed: u64) -> usize {
             |one: &Option<String>| one.as_deref().is_some_and(|it| DENIED.contains(&it));
         assert!(!is_denied(&with), "{context}");
         denied += usize::from(is_denied(&without));
-        // A listed resource is served in every spelling in which its server serves it, and in others its
-        // server's own bytes are sent.
+        // A listed resource is served in every spelling that its server accepts; in other
+        // spellings, the server receives its own bytes.
         let is_listed = without.as_deref().is_some_and(|it| RESOURCES.contains(&it));
         let is_plain = uri == of && is_canonical(&of) && !is_like_denied(&of);
         if !is_denied(&without) && (is_listed || is_plain) {
@@ -131,13 +131,13 @@ async fn compare(server: &SdkServer, seed: u64) -> usize {
     denied
 }
 
-/// Returns true if a URI is written as the WHATWG URL standard writes it.
+/// Returns true if a URI has the form of the WHATWG URL standard.
 fn is_canonical(uri: &str) -> bool {
     url::Url::parse(uri).is_ok_and(|url| url.as_str() == uri)
 }
 
-/// Returns true if a URI can be one of something denied at some server, or has no value where all but the
-/// Python SDK 2.x need one.
+/// Returns true if a URI may lead to a denied element at some server, or lacks a value that all
+/// SDKs but the Python SDK 2.x require.
 fn is_like_denied(uri: &str) -> bool {
     let uri = uri.to_ascii_lowercase();
     let is_denied = ["db://prod", "https://a.example/"].iter().any(|start| uri.starts_with(start));

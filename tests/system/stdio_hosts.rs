@@ -1,5 +1,4 @@
-//! Hosts on the official SDKs that start the gateway as a process, and what a
-//! shell sees of it.
+//! Hosts on the official SDKs that start the gateway as a process, and its behaviour in a shell.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use super::peers::{Driver, file, reference};
 use super::process::{Process, TRUNKLINE, Tag};
 use super::rmcp_client;
 
-/// A host, and the era that it is to speak.
+/// A host, and its era.
 type Host = (Option<(&'static str, &'static str)>, &'static str);
 
 const HOSTS: [Host; 8] = [
@@ -30,7 +29,7 @@ async fn run(host: Host, target: &str, steps: &[Value]) -> Vec<Value> {
     }
 }
 
-/// Two servers of each era.
+/// Returns two servers of each era.
 fn servers(tag: &Tag) -> String {
     let env = tag.env();
     let everything = reference("server-everything");
@@ -45,8 +44,8 @@ fn servers(tag: &Tag) -> String {
 
 fn config(folder: &Path, servers: &str) -> String {
     let path = folder.join("gateway.toml");
-    // Addresses that nobody can listen on: nothing is to be opened. Lists are kept here, not in the
-    // user's cache; the first of them takes a while on a machine that is busy with other tests.
+    // Unusable addresses: no port may be opened. Lists are kept here, not in the user's cache; the
+    // first of them takes a while on a machine that is busy with other tests.
     let text = format!(
         "[gateway]\nlisten = \"127.0.0.1:1\"\nstate_dir = \"state\"\nlist_wait = \"30s\"\n[admin]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\naccess = false\n{servers}"
     );
@@ -78,7 +77,7 @@ fn judge(host: Host, way: &str, lines: &[Value]) {
         assert!(names.contains(&json!(name)), "{host:?} {way}: {name} in {names:?}");
     }
     assert!(lines[2]["result"].to_string().contains("Echo: hello"), "{host:?} {way}");
-    // An SDK may lose the one that comes together with the answer.
+    // An SDK may lose a notification that arrives together with the answer.
     let progress = lines[4]["result"]["progress"].as_array().unwrap();
     assert!(!progress.is_empty(), "{host:?} {way}");
     assert_eq!(lines[5]["result"]["cancelled"], true, "{host:?} {way}");
@@ -109,7 +108,7 @@ async fn every_sdks_host_uses_a_gateway_that_runs_elsewhere() {
     for host in HOSTS {
         let mut lines = run(host, &target, &steps).await;
         judge(host, "by its URL", &lines);
-        // For the next one it is new again.
+        // For the next host the tool is new again.
         let shrink = json!({ "op": "call", "name": "python__test_trigger_tool_change", "arguments": { "remove": "grown" } });
         lines = run(host, &target, &[shrink]).await;
         assert_eq!(lines[1]["ok"], true, "{host:?}: {lines:?}");

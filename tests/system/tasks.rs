@@ -1,8 +1,7 @@
-//! Tasks with official SDKs on both ends. Behind is the reference server, whose
-//! research only comes as a task (2025-11-25) and may ask what is meant; in
-//! front are clients that know such tasks, that know the extension, and that
-//! know neither. The extension's own server is in the matrix and in the
-//! official suite.
+//! Tasks with official SDKs on both ends. Behind is the reference server. Its research is available
+//! only as a task (2025-11-25) and may ask for clarification. In front are clients with such tasks,
+//! clients with the extension, and clients with neither. The extension's own server is in the
+//! matrix and in the official suite.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use super::rmcp_client;
 const TOOL: &str = "simulate-research-query";
 const SERVERS: [&str; 2] = ["child", "web"];
 
-/// A client, its era, and whether it has tasks of either form.
+/// A client, its era, and true if it supports tasks of either form.
 const CLIENTS: [(&str, &str, &str, bool); 7] = [
     ("node", "clients/ts_v1.mjs", "legacy", true),
     (".venv-v1/bin/python", "clients/py_v1.py", "legacy", true),
@@ -33,7 +32,7 @@ fn steps(op: &str) -> Vec<Value> {
     SERVERS.iter().flat_map(|server| [step(server, false), step(server, true)]).collect()
 }
 
-/// Each research was made, and where it was ambiguous the client was asked.
+/// Checks that each research was completed, and that the client was asked if it was ambiguous.
 #[track_caller]
 fn judge(who: &str, lines: &[Value], is_task: bool) {
     assert_eq!(lines.len(), 1 + 2 * SERVERS.len(), "{who}: {lines:#?}");

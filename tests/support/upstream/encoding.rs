@@ -1,4 +1,4 @@
-//! Responses with a content coding that was not asked for.
+//! Responses with an unrequested content coding.
 
 use ::http::Response;
 use ::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -19,7 +19,7 @@ pub async fn encode(coding: &str, text: &[u8]) -> Bytes {
     [beginning, end].concat().into()
 }
 
-/// Encodes a response, each piece as soon as it comes.
+/// Encodes a response, each piece as soon as it arrives.
 pub(super) fn encoded(coding: &'static str, response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     head.headers.remove(CONTENT_LENGTH);

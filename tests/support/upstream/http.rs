@@ -110,7 +110,7 @@ async fn answer(
 }
 
 impl Inner {
-    /// Refuses a Legacy request whose session is not there.
+    /// Refuses a Legacy request with an unknown session.
     fn refusal(&self, received: &Received) -> Option<Response<Body>> {
         if self.era == Era::Modern || received.method == "initialize" {
             return None;
@@ -141,7 +141,7 @@ fn whole(inner: &Inner, asked: &Received) -> Response<Body> {
     response
 }
 
-/// Notes that the gateway gave a call up, unless it was answered.
+/// Records that the gateway cancelled a call, unless it was answered.
 struct Unanswered {
     inner: Arc<Inner>,
     call: Option<Received>,
@@ -187,14 +187,14 @@ async fn call(inner: Arc<Inner>, call: Received) -> Response<Body> {
     on(inner, Rest { call, steps, unanswered })
 }
 
-/// What is left of a call whose connection was closed.
+/// The remaining steps of a call after its connection was closed.
 pub struct Rest {
     call: Received,
     steps: Peekable<IntoIter<Step>>,
     unanswered: Unanswered,
 }
 
-/// Goes on with a call on this connection.
+/// Continues a call on this connection.
 fn on(inner: Arc<Inner>, rest: Rest) -> Response<Body> {
     let events = stream::unfold(Some(rest), move |rest| {
         let inner = Arc::clone(&inner);
@@ -232,7 +232,7 @@ fn on(inner: Arc<Inner>, rest: Rest) -> Response<Body> {
     streamed(StreamBody::new(events).boxed_unsync())
 }
 
-/// Goes on with the call that was closed with that event.
+/// Continues the call that was closed with that event.
 fn resume(inner: &Arc<Inner>, last: &str) -> Response<Body> {
     let number = last.strip_prefix("closed-").and_then(|number| number.parse::<usize>().ok());
     let rest = number.and_then(|number| inner.closed.lock().unwrap()[number].take());

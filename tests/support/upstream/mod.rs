@@ -1,5 +1,5 @@
-//! A server that does what a test tells it to: of either era, over HTTP and
-//! stdio at once, with a record of all that it was sent.
+//! A scripted server: of either era, over HTTP and stdio at once, with a record of all received
+//! messages.
 
 pub mod encoding;
 mod http;
@@ -36,10 +36,10 @@ pub enum Era {
 /// A status, headers and a body.
 pub type Canned = (u16, Vec<(String, String)>, String);
 
-/// Judges a request over HTTP; `None` lets it pass.
+/// Check of a request over HTTP; `None` admits it.
 pub type RequestGuard = Arc<dyn Fn(&Received) -> Option<Canned> + Send + Sync>;
 
-/// A server of one era that can be reached both ways.
+/// A server of one era with both transports.
 pub struct Upstream {
     pub inner: Arc<Inner>,
     http: SocketAddr,
@@ -59,51 +59,51 @@ pub struct Inner {
     pub tools: Mutex<Vec<String>>,
     pub page: Mutex<Option<usize>>,
     behaviours: Mutex<HashMap<String, Behaviour>>,
-    /// What is done for methods other than `tools/call`.
+    /// Behaviour for methods other than `tools/call`.
     methods: Mutex<HashMap<String, Behaviour>>,
     received: Mutex<Vec<Received>>,
-    /// Whether what was received is kept for the test to look at.
+    /// True to keep received messages for the test.
     keeps: AtomicBool,
-    /// Whether a child goes on with what was cancelled.
+    /// True for a child that continues cancelled calls.
     pub deaf: AtomicBool,
-    /// What it was answered, by the ids of what it asked.
+    /// Answers that it received, by the ids of its requests.
     pub answers: Mutex<BTreeMap<String, Value>>,
-    /// Counts what was received.
+    /// Counts received messages.
     news: watch::Sender<usize>,
-    /// What it tells outside of its answers.
+    /// Messages outside of its answers.
     pub tells: broadcast::Sender<Tell>,
-    /// Streams on which that goes.
+    /// Streams for these messages.
     pub watchers: watch::Sender<usize>,
     pub audience: Mutex<HashMap<u64, Audience>>,
-    /// The resources that Legacy sessions, or children, are subscribed to.
+    /// Resources that Legacy sessions, or children, are subscribed to.
     pub subscribed: Mutex<HashMap<String, HashSet<String>>>,
-    /// The resources that nobody can subscribe to.
+    /// Resources without subscriptions.
     pub unknown: Mutex<HashSet<String>>,
     pub capabilities: Mutex<Value>,
-    /// Lists besides that of the tools, by the member of their results.
+    /// Lists other than the tools, by the member of their results.
     pub lists: Mutex<HashMap<String, Vec<Value>>>,
     pub gate: Semaphore,
-    /// Calls whose connections were closed, to be resumed.
+    /// Calls with closed connections, to be resumed.
     pub closed: Mutex<Vec<Option<http::Rest>>>,
     pub sessions: Mutex<HashSet<String>>,
     pub session_numbers: AtomicU64,
-    /// How a session that is not there is refused.
+    /// Refusal of an unknown session.
     pub lost: Mutex<(u16, Value)>,
-    /// Answered to every request, whatever it is.
+    /// Response for every request.
     pub refuse: Mutex<Option<Canned>>,
-    /// Refuses some requests over HTTP.
+    /// Check that refuses some requests over HTTP.
     pub guard: Mutex<Option<RequestGuard>>,
-    /// The content coding of all responses over HTTP.
+    /// Content coding of all responses over HTTP.
     pub coding: Mutex<Option<&'static str>>,
     pub version: Mutex<String>,
     /// Its name in its `serverInfo`.
     pub name: Mutex<String>,
     pub instructions: Mutex<Option<String>>,
     pub list_ttl: Mutex<Option<u64>>,
-    /// Ends every connection there is.
+    /// Ends all connections.
     cut: watch::Sender<u64>,
     pub starts: AtomicUsize,
-    /// What it does for those who open in Legacy, if it speaks both eras.
+    /// Its behaviour for Legacy clients, if it speaks both eras.
     legacy_side: Mutex<Option<Arc<Inner>>>,
 }
 
@@ -116,18 +116,18 @@ impl Upstream {
         Self::start(Era::Legacy).await
     }
 
-    /// One of each era.
+    /// Starts one server of each era.
     pub async fn both() -> [Self; 2] {
         [Self::modern().await, Self::legacy().await]
     }
 
-    /// A server with the tools `echo`, `count`, `hold` and `fail`.
+    /// Starts a server with the tools `echo`, `count`, `hold` and `fail`.
     pub async fn start(era: Era) -> Self {
         let listeners = [listener(0).await, listener(0).await];
         Self::on(era, listeners)
     }
 
-    /// The same at an address of its own over HTTP, as soon as that is free.
+    /// Starts the same at an address of its own over HTTP, as soon as that is free.
     pub async fn at(era: Era, address: SocketAddr) -> Self {
         let http = within(async {
             loop {
@@ -151,12 +151,12 @@ impl Upstream {
         Self { inner, http, stdio, tasks }
     }
 
-    /// The lines of the configuration that reach it over HTTP.
+    /// Returns the configuration lines for it over HTTP.
     pub fn http(&self) -> String {
         format!("url = \"http://{}/mcp\"\n", self.http)
     }
 
-    /// Where its lines can be reached without a child.
+    /// Returns the address of its lines without a child.
     pub fn stdio_address(&self) -> SocketAddr {
         self.stdio
     }
@@ -165,30 +165,30 @@ impl Upstream {
         self.http
     }
 
-    /// The lines of the configuration that reach it as a child process: one
-    /// that does nothing but carry its standard streams here.
+    /// Returns the configuration lines for it as a child process that only connects its standard
+    /// streams to this server.
     pub fn stdio(&self) -> String {
         let script = self.program();
         format!("command = \"bash\"\nargs = [\"-c\", {script:?}]\nstop_timeout = \"500ms\"\n")
     }
 
-    /// The lines of a Bash script that does so.
+    /// Returns the lines of a Bash script for such a process.
     pub fn program(&self) -> String {
         stdio::carrier(self.stdio.port())
     }
 
-    /// Both ways, each with its name.
+    /// Returns both transports, each with its name.
     pub fn ways(&self) -> [(&'static str, String); 2] {
         [("http", self.http()), ("stdio", self.stdio())]
     }
 
-    /// Another list, as raw JSON texts. Says nothing of it.
+    /// Replaces the list, given as raw JSON texts, without a notification.
     pub fn set_tools<T: Into<String>>(&self, tools: impl IntoIterator<Item = T>) -> &Self {
         *self.inner.tools.lock().unwrap() = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    /// One more tool, and what it does.
+    /// Adds a tool with its behaviour.
     pub fn tool(
         &self,
         tool: &Value,
@@ -200,7 +200,7 @@ impl Upstream {
         self
     }
 
-    /// One more tool that takes anything.
+    /// Adds a tool that accepts any arguments.
     pub fn does(
         &self,
         name: &str,
@@ -209,31 +209,31 @@ impl Upstream {
         self.tool(&tool(name), does)
     }
 
-    /// Speaks Legacy as well, and is then this other server.
+    /// Speaks Legacy as well, in which case it behaves like `other`.
     pub fn speaks_legacy_as(&self, other: &Self) -> &Self {
         *self.inner.legacy_side.lock().unwrap() = Some(Arc::clone(&other.inner));
         self
     }
 
-    /// Has another name in its `serverInfo`.
+    /// Sets another name in its `serverInfo`.
     pub fn calls_itself(&self, name: &str) -> &Self {
         *self.inner.name.lock().unwrap() = name.into();
         self
     }
 
-    /// Says that it writes a log.
+    /// Declares the logging capability.
     pub fn logs(&self) -> &Self {
         self.inner.capabilities.lock().unwrap()["logging"] = json!({});
         self
     }
 
-    /// Keeps no record of what it is sent: for tests that send very much.
+    /// Keeps no record of received messages, for tests with very many.
     pub fn keeps_nothing(&self) -> &Self {
         self.inner.keeps.store(false, Ordering::Relaxed);
         self
     }
 
-    /// Goes on with a call that is cancelled, as a child.
+    /// Continues cancelled calls, as a child.
     pub fn heeds_no_cancellation(&self) -> &Self {
         self.inner.deaf.store(true, Ordering::Relaxed);
         self
@@ -245,7 +245,7 @@ impl Upstream {
         self
     }
 
-    /// Lets so many `Hold`s go on.
+    /// Releases this many `Hold`s.
     pub fn release(&self, holds: usize) {
         self.inner.gate.add_permits(holds);
     }
@@ -256,20 +256,20 @@ impl Upstream {
         self.inner.subscribed.lock().unwrap().clear();
     }
 
-    /// How it refuses a session that it does not have.
+    /// Sets the refusal of unknown sessions.
     pub fn refuses_lost_sessions_with(&self, status: u16, body: Value) -> &Self {
         *self.inner.lost.lock().unwrap() = (status, body);
         self
     }
 
-    /// Answers every HTTP request like this from now on; like before with `None`.
+    /// Sets the response for every HTTP request from now on; `None` restores the usual ones.
     pub fn answers(&self, what: Option<(u16, &str)>) -> &Self {
         *self.inner.refuse.lock().unwrap() =
             what.map(|(status, body)| (status, Vec::new(), body.to_owned()));
         self
     }
 
-    /// Has each request over HTTP judged first: what is refused is answered like this.
+    /// Checks each request over HTTP first; the check's response refuses it.
     pub fn guards(
         &self,
         guard: impl Fn(&Received) -> Option<Canned> + Send + Sync + 'static,
@@ -278,39 +278,39 @@ impl Upstream {
         self
     }
 
-    /// Encodes all responses over HTTP, whatever was asked for.
+    /// Encodes all responses over HTTP, independent of the request.
     pub fn encodes_with(&self, coding: &'static str) -> &Self {
         *self.inner.coding.lock().unwrap() = Some(coding);
         self
     }
 
-    /// Breaks every connection off, as a crash does.
+    /// Breaks all connections, like a crash.
     pub fn crash(&self) {
         self.inner.close();
     }
 
-    /// How often it was started as a child process.
+    /// Returns the number of starts as a child process.
     pub fn starts(&self) -> usize {
         self.inner.starts.load(Ordering::SeqCst)
     }
 
-    /// Everything that it was sent.
+    /// Returns all received messages.
     pub fn received(&self) -> Vec<Received> {
         self.inner.received.lock().unwrap().clone()
     }
 
-    /// What it was sent of one method. `GET`, `DELETE` and `closed` (the
-    /// gateway gave a call's stream up) count as methods.
+    /// Returns the received messages of one method. `GET`, `DELETE` and `closed` (the gateway
+    /// closed a call's stream) count as methods.
     pub fn all(&self, method: &str) -> Vec<Received> {
         self.received().into_iter().filter(|received| received.method == method).collect()
     }
 
-    /// The calls that it was sent.
+    /// Returns the received calls.
     pub fn calls(&self) -> Vec<Received> {
         self.all("tools/call")
     }
 
-    /// Waits until it was sent so many of a method; the last of them.
+    /// Waits until this many messages of a method were received; returns the last of them.
     #[track_caller]
     pub fn heard(&self, method: &str, times: usize) -> impl Future<Output = Received> {
         let (inner, method) = (Arc::clone(&self.inner), method.to_owned());
@@ -329,7 +329,7 @@ impl Upstream {
     }
 }
 
-/// A tool that takes anything, as it stands in a list.
+/// Returns the list entry of a tool that accepts any arguments.
 pub fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
 }
@@ -399,7 +399,7 @@ impl Inner {
         self.news.send_modify(|count| *count += 1);
     }
 
-    /// The server that a client who opened in Legacy, or not, talks to.
+    /// Returns the server for a client that opened in Legacy, or not.
     fn side(self: &Arc<Self>, is_legacy: bool) -> Arc<Self> {
         let legacy = self.legacy_side.lock().unwrap().clone().filter(|_| is_legacy);
         legacy.unwrap_or_else(|| Arc::clone(self))
@@ -409,7 +409,7 @@ impl Inner {
         self.cut.send_modify(|count| *count += 1);
     }
 
-    /// Done when the connections of now are to be broken off.
+    /// Completes when the current connections should be broken.
     pub async fn cut(&self) {
         let _ = self.cut.subscribe().changed().await;
     }
@@ -430,7 +430,7 @@ impl Inner {
     }
 }
 
-/// Counts somebody who listens for changes.
+/// Counts one listener for changes.
 pub struct Watching(Arc<Inner>);
 
 impl Watching {
@@ -446,19 +446,19 @@ impl Drop for Watching {
     }
 }
 
-/// A moment that is long for a test and nothing for a deadline.
+/// A time that is long for a test and short for a deadline.
 pub const MOMENT: Duration = Duration::from_millis(150);
 
-/// A server and how it is reached.
+/// A server with its transport.
 pub struct Kind {
-    /// Which kind it is; the server's name, too.
+    /// Name of the kind, which is also the server's name.
     pub name: &'static str,
     pub upstream: Upstream,
-    /// The lines of the configuration that reach it.
+    /// Configuration lines for it.
     pub lines: String,
 }
 
-/// A server of each era over each transport.
+/// Returns a server of each era over each transport.
 pub async fn every_kind() -> Vec<Kind> {
     let mut kinds = Vec::new();
     for (name, era) in [

@@ -1,4 +1,4 @@
-//! What a scripted server tells outside of its answers, and to whom.
+//! Messages of a scripted server outside of its answers, and their recipients.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,36 +21,36 @@ pub const TASK: &str = "notifications/tasks";
 pub struct Tell {
     pub method: String,
     pub params: Value,
-    /// Who is told.
+    /// The recipients.
     pub to: To,
     /// For a request to the client of one session: its id, and the session.
     pub asks: Option<(Value, String)>,
 }
 
-/// Who is told something.
+/// Recipients of a message.
 #[derive(Debug, Clone)]
 pub enum To {
-    /// Every stream that asked for it.
+    /// Every subscribed stream.
     Asked,
-    /// The streams of one session, or of one child, that asked for it.
+    /// The subscribed streams of one session, or of one child.
     In(String),
-    /// Everybody, asked or not.
+    /// All streams, subscribed or not.
     Everybody,
 }
 
-/// One stream of a server's.
+/// One stream of a server.
 pub struct Listener {
     number: u64,
     inner: Arc<Inner>,
     /// The session, or the child, that it belongs to.
     session: String,
-    /// The id of the `subscriptions/listen` that opened it, and what it agreed to.
+    /// Id of the `subscriptions/listen` that opened it, and the agreed filter.
     subscription: Option<(Value, Value)>,
     tells: broadcast::Receiver<Tell>,
     _watching: Watching,
 }
 
-/// What a test sees of a stream.
+/// A stream as a test sees it.
 #[derive(Debug, Clone)]
 pub struct Audience {
     pub session: String,
@@ -58,12 +58,12 @@ pub struct Audience {
 }
 
 impl Listener {
-    /// The stream of a Legacy session, or of a Legacy child.
+    /// Opens the stream of a Legacy session, or of a Legacy child.
     pub fn legacy(inner: &Arc<Inner>, session: &str) -> Self {
         Self::new(inner, session, None)
     }
 
-    /// The stream that a `subscriptions/listen` opens.
+    /// Opens the stream of a `subscriptions/listen`.
     pub fn modern(inner: &Arc<Inner>, listen: &Received) -> Self {
         let agreed = inner.agreed(&listen.params["notifications"]);
         let id = listen.id.clone().unwrap_or_default();
@@ -89,14 +89,14 @@ impl Listener {
         }
     }
 
-    /// What it says first.
+    /// Returns its first message.
     pub fn first(&self) -> Option<Value> {
         let (_, agreed) = self.subscription.as_ref()?;
         let params = json!({ "notifications": agreed });
         Some(self.message("notifications/subscriptions/acknowledged", params))
     }
 
-    /// The next thing that it has to say.
+    /// Returns the next message to send.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             let tell = self.tells.recv().await.ok()?;
@@ -138,7 +138,7 @@ impl Drop for Listener {
 }
 
 impl Inner {
-    /// What of a filter is agreed to.
+    /// Returns the agreed part of a filter.
     fn agreed(&self, filter: &Value) -> Value {
         let mut agreed = filter.clone();
         let unknown = self.unknown.lock().unwrap();
@@ -170,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// `resources/subscribe` and `resources/unsubscribe`.
+    /// Handles `resources/subscribe` and `resources/unsubscribe`.
     pub fn subscribe(&self, asked: &Received) -> Result<String, Value> {
         let uri = asked.params["uri"].as_str().unwrap_or_default().to_owned();
         if self.unknown.lock().unwrap().contains(&uri) {
@@ -189,17 +189,17 @@ impl Inner {
 }
 
 impl Upstream {
-    /// Says that its list of tools has changed. Waits until somebody hears it.
+    /// Announces a change of its list of tools. Waits for a subscribed stream.
     pub async fn announce(&self) {
         self.tell(TOOLS, json!({})).await;
     }
 
-    /// Says that a resource has changed. Waits until somebody hears it.
+    /// Announces a change of a resource. Waits for a subscribed stream.
     pub async fn update(&self, uri: &str) {
         self.tell(UPDATED, json!({ "uri": uri })).await;
     }
 
-    /// Tells something to every stream that asked for it. Waits until one has.
+    /// Sends a notification to every subscribed stream. Waits until there is one.
     pub async fn tell(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
         within(async {
@@ -211,25 +211,25 @@ impl Upstream {
         self.tell_anyway(method, tell.params);
     }
 
-    /// Tells something to every stream that asked for it, if any did.
+    /// Sends a notification to every subscribed stream, if any.
     pub fn tell_anyway(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Asked, asks: None };
         let _ = self.inner.tells.send(tell);
     }
 
-    /// Tells something to everybody, asked or not.
+    /// Sends a notification to all streams, subscribed or not.
     pub fn tell_all(&self, method: &str, params: Value) {
         let tell = Tell { method: method.into(), params, to: To::Everybody, asks: None };
         let _ = self.inner.tells.send(tell);
     }
 
-    /// Tells something to the streams of one session, or of one child, that asked for it.
+    /// Sends a notification to the subscribed streams of one session, or of one child.
     pub fn tell_in(&self, session: &str, method: &str, params: Value) {
         let to = To::In(session.into());
         let _ = self.inner.tells.send(Tell { method: method.into(), params, to, asks: None });
     }
 
-    /// The sessions, or children, that are subscribed to a resource.
+    /// Returns the sessions, or children, that are subscribed to a resource.
     pub fn sessions_subscribed_to(&self, uri: &str) -> Vec<String> {
         let subscribed = self.inner.subscribed.lock().unwrap();
         let all = subscribed.iter().filter(|(_, uris)| uris.contains(uri));
@@ -241,13 +241,13 @@ impl Upstream {
         audience.values().any(|a| self.inner.wants(&a.session, a.filter.as_ref(), tell))
     }
 
-    /// The filters of the open streams of a Modern server.
+    /// Returns the filters of the open streams of a Modern server.
     pub fn filters(&self) -> Vec<Value> {
         let audience = self.inner.audience.lock().unwrap();
         audience.values().filter_map(|audience| audience.filter.clone()).collect()
     }
 
-    /// The resources that it was asked to tell of, of all sessions, in order.
+    /// Returns the subscribed resources of all sessions, in order.
     pub fn subscriptions(&self) -> Vec<String> {
         let mut all: Vec<String> = match self.inner.era {
             Era::Modern => {
@@ -264,20 +264,20 @@ impl Upstream {
         all
     }
 
-    /// What it can do, as it says itself.
+    /// Sets its declared capabilities.
     pub fn can(&self, capabilities: Value) -> &Self {
         *self.inner.capabilities.lock().unwrap() = capabilities;
         self
     }
 
-    /// Another list of some kind: the member of its result, such as `prompts`.
+    /// Replaces a list of some kind: the member of its result, such as `prompts`.
     pub fn lists(&self, member: &str, items: impl IntoIterator<Item = Value>) -> &Self {
         let items = items.into_iter().collect();
         self.inner.lists.lock().unwrap().insert(member.into(), items);
         self
     }
 
-    /// Resources of these URIs, and all capabilities to do with them.
+    /// Lists resources of these URIs, with all related capabilities.
     pub fn resources(&self, uris: &[&str]) -> &Self {
         self.can(json!({
             "tools": { "listChanged": true },
@@ -288,7 +288,7 @@ impl Upstream {
         self.lists("resources", uris.iter().map(resource))
     }
 
-    /// Refuses to tell of these resources.
+    /// Refuses subscriptions to these resources.
     pub fn refuses_to_tell_of(&self, uris: &[&str]) -> &Self {
         let uris: HashSet<String> = uris.iter().map(|uri| (*uri).to_owned()).collect();
         *self.inner.unknown.lock().unwrap() = uris;

@@ -1,6 +1,5 @@
-//! What a scripted server offers besides tools: prompts, resources, templates
-//! and completion. Everything it answers says what it was asked, in its own
-//! names and URIs.
+//! Features of a scripted server besides tools: prompts, resources, templates and completion. Each
+//! answer contains its request, in the server's own names and URIs.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use super::script::{Received, Step};
 use super::{Era, Inner, Upstream};
 
-/// The capabilities of a server that offers everything.
+/// Returns the capabilities of a server with all features.
 pub fn everything() -> Value {
     json!({
         "tools": { "listChanged": true },
@@ -21,9 +20,9 @@ pub fn everything() -> Value {
 }
 
 impl Upstream {
-    /// Offers the prompt `greet`, the resources `file:///a.txt` and `b://2`, the
-    /// template `db://{table}/{id}`, completion of what it has, and a tool
-    /// `link` whose result points at resources.
+    /// Offers the prompt `greet`, the resources `file:///a.txt` and `b://2`, the template
+    /// `db://{table}/{id}`, completion of their names, and a tool `link` with a result that refers
+    /// to resources.
     pub fn offers_everything(&self) -> &Self {
         self.can(everything());
         self.lists("prompts", [prompt("greet")]);
@@ -56,13 +55,13 @@ impl Upstream {
         self.does(calls, move |_| vec![Step::text(format!("{said} of the app"))])
     }
 
-    /// What it tells models of itself.
+    /// Sets its instructions for models.
     pub fn instructs(&self, text: &str) -> &Self {
         *self.inner.instructions.lock().unwrap() = Some(text.into());
         self
     }
 
-    /// What it does first when it is asked for its tools.
+    /// Sets its first steps for a request of its tools.
     pub fn before_tools(&self, steps: impl IntoIterator<Item = Step>) -> &Self {
         let (inner, steps) = (Arc::downgrade(&self.inner), Vec::from_iter(steps));
         self.when_asked("tools/list", move |asked| {
@@ -71,7 +70,7 @@ impl Upstream {
         })
     }
 
-    /// What it does when it is asked by a method other than `tools/call`.
+    /// Sets its behaviour for a method other than `tools/call`.
     pub fn when_asked(
         &self,
         method: &str,
@@ -95,7 +94,7 @@ pub fn template(uri: &str) -> Value {
     json!({ "name": uri, "uriTemplate": uri })
 }
 
-/// A tool result with URIs wherever they can be.
+/// Returns a tool result with URIs in all possible places.
 fn links() -> Value {
     json!({
         "content": [
@@ -115,7 +114,7 @@ fn get(asked: &Received) -> Step {
     ] }))
 }
 
-/// What a resource is; those under `file:///missing` are not there.
+/// Returns the content of a resource; those under `file:///missing` do not exist.
 pub fn read(asked: &Received, modern: bool) -> Step {
     let uri = asked.params["uri"].as_str().unwrap();
     if uri.starts_with("file:///missing") {
@@ -132,12 +131,12 @@ pub fn read(asked: &Received, modern: bool) -> Step {
 }
 
 impl Inner {
-    /// Whether a test has said what a request does.
+    /// Returns true if a test has scripted the request.
     pub fn is_scripted(&self, asked: &Received) -> bool {
         asked.method == "tools/call" || self.methods.lock().unwrap().contains_key(&asked.method)
     }
 
-    /// A list of some kind, or the page of it that the cursor says.
+    /// Returns a list of some kind, or the page of it at the cursor.
     pub fn other_list(&self, member: &str, cursor: Option<&str>) -> String {
         let items = self.lists.lock().unwrap().get(member).cloned().unwrap_or_default();
         let from: usize = cursor.unwrap_or("0").parse().unwrap();

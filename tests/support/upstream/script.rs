@@ -1,4 +1,4 @@
-//! What a scripted server says to what it is asked.
+//! Responses of a scripted server.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,38 +11,37 @@ use serde_json::{Value, json};
 use super::news::{Tell, To};
 use super::{Era, Inner};
 
-/// What a call does, from what was received.
+/// Steps of a call, for its received message.
 pub type Behaviour = Arc<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
 
-/// What a server does next in the course of a call.
+/// Next step of a server during a call.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// Reports progress, if the call asks for it.
+    /// Reports progress, if the call requests it.
     Progress(u32),
     /// Sends any message on the call's stream.
     Send(Value),
     /// Sends any text on the call's stream.
     SendText(String),
-    /// Asks its client something: a request, under an id made of the call's
-    /// and this key (Legacy).
+    /// Sends its client a request, under an id made of the call's and this key (Legacy).
     Ask(&'static str, &'static str, Value),
     /// The same, on the stream of the call's session instead of its own (HTTP).
     AskAside(&'static str, &'static str, Value),
-    /// Waits for the answer to what was asked under this key.
+    /// Waits for the answer to the request with this key.
     Await(&'static str),
-    /// No longer wants to know.
+    /// Cancels the request with this key.
     TakeBack(&'static str),
-    /// Answers with a text: what the client answered, by the keys.
+    /// Answers with a text: the client's answers, by the keys.
     Answers,
     /// Opens the call's stream without a message (HTTP).
     Open,
-    /// Answers as if nothing were scripted (HTTP).
+    /// Answers as without a script (HTTP).
     Usual,
     /// Waits for [`Upstream::release`](super::Upstream::release).
     Hold,
     /// Waits.
     Pause(Duration),
-    /// Waits for ever.
+    /// Waits forever.
     Never,
     /// Answers with a result.
     Result(Value),
@@ -52,23 +51,23 @@ pub enum Step {
     Error(Value),
     /// Answers with an HTTP status (HTTP).
     Status(u16, Vec<(&'static str, String)>, String),
-    /// Closes the connection, to be asked again after so many milliseconds; the
-    /// rest goes on the connection that resumes it (HTTP).
+    /// Closes the connection, with a retry after this many milliseconds; the rest continues on the
+    /// connection that resumes it (HTTP).
     Close(u64),
-    /// Breaks off: ends the response, or the child.
+    /// Breaks the call off: ends the response, or the child.
     Break,
 }
 
-/// A message, as it came.
+/// A received message.
 #[derive(Debug, Clone)]
 pub struct Received {
     pub method: String,
     pub params: Value,
     pub id: Option<Value>,
-    /// The text as it came.
+    /// The original text.
     pub text: String,
     pub headers: HeaderMap,
-    /// A number that nothing else has that was received.
+    /// A number that is unique among the received messages.
     pub number: u64,
 }
 
@@ -87,7 +86,7 @@ impl Received {
         }
     }
 
-    /// The id of what a call asks under a key.
+    /// Returns the id of a call's request with a key.
     pub fn question(&self, key: &str) -> Value {
         json!(format!("{}/{key}", self.number))
     }
@@ -113,7 +112,7 @@ impl Received {
     }
 }
 
-/// A text result.
+/// Returns a text result.
 pub fn text(text: impl Into<String>) -> Value {
     json!({ "content": [{ "type": "text", "text": text.into() }] })
 }
@@ -124,7 +123,7 @@ impl Step {
         Self::Result(text(said))
     }
 
-    /// The message that this step writes to a call, if it writes one.
+    /// Returns the message that this step writes to a call, if any.
     pub fn message(&self, call: &Received, inner: &Inner) -> Option<String> {
         let era = inner.era;
         let id = call.id.clone().unwrap_or_default();
@@ -179,9 +178,9 @@ impl Step {
     }
 }
 
-/// What every scripted server can do: `echo` says its arguments, `count`
-/// reports progress 1, 2 and 3 on the way, `hold` waits to be released, `fail`
-/// reports an error to the model.
+/// Returns the tools of every scripted server: `echo` returns its arguments, `count` reports
+/// progress 1, 2 and 3 on the way, `hold` waits to be released, `fail` reports an error to the
+/// model.
 pub fn first_tools() -> [(&'static str, Behaviour); 4] {
     let one = |step: Step| vec![step];
     [
@@ -206,7 +205,7 @@ pub fn first_tools() -> [(&'static str, Behaviour); 4] {
 }
 
 impl Inner {
-    /// What it was answered to what a call asked, by the keys.
+    /// Returns the answers to a call's requests, by their keys.
     pub fn answers_to(&self, call: &Received) -> Value {
         let own = call.question("");
         let own = own.as_str().unwrap();
@@ -218,7 +217,7 @@ impl Inner {
         Value::Object(answers.collect())
     }
 
-    /// Waits for the answer to what a call asked.
+    /// Waits for the answer to a call's request.
     async fn answered(&self, call: &Received, key: &str) {
         let mut news = self.news.subscribe();
         let id = call.question(key);
@@ -227,7 +226,7 @@ impl Inner {
         }
     }
 
-    /// Does a step that is not written.
+    /// Performs a step that writes no message.
     pub async fn wait(&self, step: &Step, call: &Received) {
         match step {
             Step::Hold => self.gate.acquire().await.unwrap().forget(),
@@ -250,7 +249,7 @@ impl Inner {
         }
     }
 
-    /// The answer to whatever is no call; `None` for what this era does not know.
+    /// Returns the answer to a message other than a call; `None` for methods unknown in this era.
     pub fn answer(&self, asked: &Received) -> Result<String, Value> {
         let info = json!({ "name": *self.name.lock().unwrap(), "version": "1.2.3" });
         let capabilities = self.capabilities.lock().unwrap().clone();

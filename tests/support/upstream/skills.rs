@@ -1,4 +1,4 @@
-//! What a scripted server offers as skills (extension `io.modelcontextprotocol/skills`).
+//! Skills of a scripted server (extension `io.modelcontextprotocol/skills`).
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ impl Upstream {
     }
 }
 
-/// The entry of a skill in this directory.
+/// Returns the entry of a skill in this directory.
 pub fn skill(directory: &str) -> Value {
     let name = directory.rsplit('/').next().unwrap();
     let file = |path: &str| {
@@ -71,7 +71,7 @@ pub fn skill(directory: &str) -> Value {
     })
 }
 
-/// The entry of a skill as clients see it.
+/// Returns the entry of a skill as clients see it.
 pub fn shown(directory: &str, prefix: &str) -> Value {
     let mut entry = skill(directory);
     let put = |uri: &mut Value| *uri = json!(format!("{prefix}{}", uri.as_str().unwrap()));

@@ -1,4 +1,4 @@
-//! The standard streams of a child process, carried here by a small one.
+//! The standard streams of a child process, connected to this server by a small script.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use super::news::Listener;
 use super::script::{Received, Step};
 use super::{Era, Inner};
 
-/// A script that connects its standard streams with a port, and ends when
-/// either side does.
+/// Returns a script that connects its standard streams with a port, and exits when either side
+/// does.
 pub fn carrier(port: u16) -> String {
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port} 4<&0; \
@@ -50,7 +50,7 @@ async fn child(inner: &Arc<Inner>, socket: TcpStream, number: usize) {
     let mut first = Some(first);
     let mut tasks = JoinSet::new();
     let running: Mutex<HashMap<String, AbortHandle>> = Mutex::default();
-    // What an HTTP server knows by a header: whose request it is.
+    // The counterpart of an HTTP server's header: the sender of a request.
     let mut headers = ::http::HeaderMap::new();
     let session = format!("child-{number}");
     headers.insert("mcp-session-id", session.parse().unwrap());

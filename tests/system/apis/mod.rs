@@ -1,4 +1,4 @@
-//! Plain HTTP APIs of others: published documents, and servers that judge what the gateway sends.
+//! Foreign plain HTTP APIs: published documents, and servers that check the gateway's requests.
 //!
 //! `tests/apis` holds both; its `setup.sh` installs them.
 
@@ -7,7 +7,7 @@ mod servers;
 
 use std::path::{Path, PathBuf};
 
-/// A file of `tests/apis`, which `setup.sh` installs or the repository has.
+/// Returns a file of `tests/apis`, installed by `setup.sh` or part of the repository.
 #[track_caller]
 fn file(path: &str) -> PathBuf {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apis").join(path);

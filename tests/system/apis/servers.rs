@@ -1,4 +1,4 @@
-//! Calls to real servers, which parse what the gateway sends by their own documents.
+//! Calls to real servers, which parse the gateway's requests by their own documents.
 
 use std::process::Command;
 

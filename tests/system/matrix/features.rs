@@ -1,10 +1,10 @@
-//! The features: for each the steps that use it, and what has to come of them.
+//! The features: for each the steps that use it, and the expected results.
 
 use serde_json::{Value, json};
 
 use crate::peers::progress_of;
 
-/// What a client sees of a server's names: as they are, or as the gateway has them.
+/// A server's names in a client's view: unchanged, or as renamed by the gateway.
 pub struct Names {
     pub server: Option<&'static str>,
 }
@@ -19,14 +19,14 @@ impl Names {
     }
 }
 
-/// Who uses what: makes labels that no other run has.
+/// A combination of client and server, which makes labels unique to a run.
 pub struct Use<'a> {
     pub names: Names,
     pub client: &'a str,
     pub server: &'a str,
 }
 
-/// What a step gave, with connecting before all of a feature's own.
+/// Results of the steps, and of the connection before them.
 pub struct Told<'a> {
     pub connected: &'a Value,
     pub lines: &'a [Value],
@@ -72,7 +72,7 @@ fn everything() -> Value {
     serde_json::from_str(include_str!("../../peers/everything.json")).unwrap()
 }
 
-/// The names or URIs of what `everything.json` has of a kind.
+/// Returns the names or URIs of one kind in `everything.json`.
 fn offered(kind: &str, key: &str) -> Vec<String> {
     let everything = everything();
     let each = everything[kind].as_array().unwrap().iter();
@@ -82,7 +82,7 @@ fn offered(kind: &str, key: &str) -> Vec<String> {
 // --- Judging -----------------------------------------------------------------------
 
 impl Told<'_> {
-    /// The result of a step that went well.
+    /// Returns the result of a successful step.
     fn result(&self, step: usize) -> Result<&Value, String> {
         let line = self.lines.get(step).ok_or("the driver did not come to it")?;
         if line["ok"] == true { Ok(&line["result"]) } else { Err(format!("failed: {line}")) }
@@ -135,7 +135,8 @@ fn every_tool(on: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     has_all(&offered("tools", "name"), &told.result(0)?["tools"], "name", Names::name, &on.names)
 }
 
-/// All of them, over pages. Some SDKs walk them by themselves and do not say how many there were.
+/// Checks that all are listed, over pages. Some SDKs iterate pages by themselves and do not report
+/// their number.
 fn several_pages(on: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     every_tool(on, told)?;
     let result = told.result(0)?;
@@ -164,7 +165,7 @@ fn three_steps(_: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     says(&result["result"], "done after 3 steps")
 }
 
-/// What the server writes into its log when it notices.
+/// Returns the text that the server logs when it notices the cancellation.
 pub fn cancel_label(on: &Use<'_>) -> String {
     let direct = if on.names.server.is_none() { "-directly" } else { "" };
     format!("{}-by-{}{direct}", on.server, on.client)
@@ -176,7 +177,7 @@ fn cancel(on: &Use<'_>) -> Vec<Value> {
     step["op"] = json!("call_cancel");
     step["after_progress"] = json!(1);
     step["settle_ms"] = json!(50);
-    // The server lives on.
+    // The server continues to work.
     vec![step, call(on).remove(0)]
 }
 
@@ -307,7 +308,7 @@ fn linked(on: &Use<'_>, told: &Told<'_>) -> Result<(), String> {
     told.result(1).map(drop)
 }
 
-// --- What clients are asked and told ----------------------------------------------------
+// --- Requests and notifications to clients -----------------------------------------------
 
 fn complete(on: &Use<'_>) -> Vec<Value> {
     let prompt = on.names.name("test_prompt_with_arguments");

@@ -1,11 +1,11 @@
-//! All that MCP can carry, by all clients and with all servers: features ×
-//! client SDK and era × server SDK, era and transport. Prints a table.
+//! All features of MCP, by all clients and with all servers: features × client SDK and era × server
+//! SDK, era and transport. Prints a table.
 //!
-//! The servers are the everything-servers, each of one era alone. First the
-//! drivers and the servers among themselves: what holds there must hold through
-//! one gateway in front of all servers, whatever the eras. What cannot hold
-//! stands in [`EMPTY`] with its reason, and fails when it does. What happens
-//! around calls and lists is in [`situations`], with scripted peers.
+//! The servers are the everything-servers, each of one era alone. First the drivers run directly
+//! against the servers: a feature that works there must work through one gateway in front of all
+//! servers, in all combinations of eras. An impossible combination is in [`EMPTY`] with its reason,
+//! and fails when it works. Events around calls and lists are in [`situations`], with scripted
+//! peers.
 
 mod features;
 mod situations;
@@ -77,11 +77,11 @@ struct Server {
     name: &'static str,
     era: Era,
     command: Vec<String>,
-    /// Where it listens, if it does.
+    /// Its HTTP server, if it has one.
     http: Option<HttpServer>,
 }
 
-/// SDK, era, over HTTP, and the name of all that.
+/// SDK, era, true for HTTP, and the name of the combination.
 const SERVERS: [(&str, Era, bool, &str); 12] = [
     ("py", Era::Legacy, true, "py-legacy-http"),
     ("py", Era::Legacy, false, "py-legacy-stdio"),
@@ -118,7 +118,7 @@ impl Server {
         Self { name, era, command, http }
     }
 
-    /// Its table in the gateway's configuration.
+    /// Returns its table in the gateway's configuration.
     fn toml(&self, env: &str) -> String {
         match &self.http {
             Some(http) => format!("url = {:?}\n", http.url()),
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// The everything-server on the Rust SDK, which cargo builds beside the tests.
+/// Returns the everything-server on the Rust SDK, which cargo builds with the tests.
 fn rust_server() -> String {
     let tests = std::env::current_exe().unwrap();
     let server = tests.parent().unwrap().parent().unwrap().join("examples/everything_server");
@@ -138,8 +138,8 @@ fn rust_server() -> String {
     server.to_str().unwrap().to_owned()
 }
 
-/// A cell that stays empty, and why: client, server and feature, each `*` or a
-/// part of the name.
+/// A cell that stays empty, with the reason: client, server and feature, each `*` or a part of the
+/// name.
 struct Empty(&'static str, &'static str, &'static str, &'static str);
 
 const EMPTY: [Empty; 3] = [
@@ -153,7 +153,7 @@ const EMPTY: [Empty; 3] = [
     Empty("rmcp-modern", "rs-legacy", TASKS, "the extension is of the Modern era"),
 ];
 
-/// Whether a part of the table is in a name; `!` turns it around.
+/// Returns true if a name contains a part; `!` negates it.
 fn fits(part: &str, name: &str) -> bool {
     match part.strip_prefix('!') {
         Some(part) => !fits(part, name),
@@ -168,7 +168,7 @@ fn reason(client: &Client, on: &Use<'_>, feature: &Feature) -> Option<&'static s
     EMPTY.iter().find(fitting).map(|Empty(.., reason)| *reason)
 }
 
-/// Whether the driver has a step of this kind at all.
+/// Returns true if the driver has a step of this kind.
 fn can_ask(client: &Client, feature: &Feature) -> bool {
     feature.name != TASKS || client.driver.is_none()
 }
@@ -180,25 +180,25 @@ enum Cell {
     Failed(String),
 }
 
-/// The cells of a client: for each server, for each feature of a round.
+/// Cells of a client: for each server, for each feature of a round.
 type Cells = Vec<Vec<Cell>>;
 
-/// The features in two rounds. What a shared Legacy child asks soon after one
-/// client took a call back could be about that call, and is asked of nobody
-/// else: so all clients have done the rest before any of them cancels.
+/// Returns the features in two rounds. A request of a shared Legacy child soon after a cancellation
+/// could belong to the cancelled call, and is not forwarded to other clients. So all clients
+/// complete the other features before any of them cancels.
 fn rounds() -> [Vec<&'static Feature>; 2] {
     let (last, first) = FEATURES.iter().partition(|feature| feature.name == CANCEL);
     [first, last]
 }
 
-/// The cells of both rounds, in the order of the features.
+/// Returns the cells of both rounds, in the order of the features.
 fn in_order([first, last]: [Vec<Cell>; 2]) -> Vec<Cell> {
     let (mut first, mut last) = (first.into_iter(), last.into_iter());
     let next = |feature: &Feature| if feature.name == CANCEL { last.next() } else { first.next() };
     FEATURES.iter().map(next).map(Option::unwrap).collect()
 }
 
-/// One driver's run over some servers, with the features of a round.
+/// Runs one driver over some servers, with the features of a round.
 async fn run(
     client: &Client,
     servers: &[&Server],
@@ -258,7 +258,7 @@ async fn run(
     cells
 }
 
-/// Whether the server noticed the cancellation; it may be a moment behind.
+/// Waits until the server has logged the cancellation, which may take a moment.
 async fn noticed(log: &Path, label: &str) -> Result<(), String> {
     let line = format!("cancelled slow {label}");
     for _ in 0..500 {
@@ -271,7 +271,7 @@ async fn noticed(log: &Path, label: &str) -> Result<(), String> {
     Err("the server did not notice the cancellation".into())
 }
 
-/// Prints the rows, and gives what failed in them.
+/// Prints the rows, and returns their failures.
 fn print(title: &str, rows: &[(String, Vec<Cell>)]) -> Vec<String> {
     let mut text = format!("\n{title}\n\n|");
     for (at, feature) in FEATURES.iter().enumerate() {
@@ -321,7 +321,7 @@ async fn every_driver_has_every_feature_of_its_own_eras_servers() {
         .map(|server| Server::start(server, &log))
         .collect();
     let clients = clients();
-    // A server tells all its clients of a change: one client at a time, but two servers.
+    // A server notifies all its clients about a change: one client at a time, but two servers.
     let each = stream::iter(&servers).map(|server| async {
         let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
         for client in clients.iter().filter(|client| client.era == server.era) {
@@ -337,7 +337,7 @@ async fn every_driver_has_every_feature_of_its_own_eras_servers() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A gateway with all servers behind it, for some of the clients.
+/// Starts a gateway with all servers behind it, for some of the clients.
 async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
     let folder = tempfile::tempdir().unwrap();
     let log = log_in(folder.path());
@@ -347,7 +347,7 @@ async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
     for server in &servers {
         write!(toml, "\n[servers.{}]\n{}", server.name, server.toml(&env)).unwrap();
     }
-    // More than one page of each list, for the clients to walk.
+    // More than one page of each list, for clients that iterate pages.
     let config = text(&toml).replacen("[gateway]\n", "[gateway]\npage_size = 50\n", 1);
     let path = folder.path().join("gateway.toml");
     std::fs::write(&path, config).unwrap();
@@ -372,8 +372,8 @@ async fn lane(clients: &[&Client], tag: &Tag) -> Vec<(String, Vec<Cell>)> {
 async fn every_client_has_every_feature_of_every_server() {
     let tag = Tag::new();
     let clients = clients();
-    // A server tells all its clients of a change, so clients come one after another; but there may
-    // be two gateways, each with servers of its own.
+    // A server notifies all its clients about a change, so clients run one after another. Two
+    // gateways may run at once, each with servers of its own.
     let (first, second): (Vec<_>, Vec<_>) =
         clients.iter().enumerate().partition(|(at, _)| at % 2 == 0);
     let lanes =

@@ -1,8 +1,8 @@
-//! Situations: what clients of both eras see of servers of both eras, whatever happens around
-//! them. Prints a table.
+//! Situations: servers of both eras as seen by clients of both eras, during events around their
+//! messages. Prints a table.
 //!
-//! The servers are scripted, and each gateway runs in this process. A cell that stays empty has
-//! its reason in [`SITUATIONS`].
+//! The servers are scripted, and each gateway runs in this process. A cell that stays empty has its
+//! reason in [`SITUATIONS`].
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::upstream::Era;
 use crate::support::upstream::skills::{TEXT, shown};
 use crate::support::{Agent, Client, Gateway, Step, Upstream, client_table};
 
-/// The era of the clients, and that of the servers.
+/// Era of the clients, and era of the servers.
 #[derive(Debug, Clone, Copy)]
 struct Pairing {
     client: Era,
@@ -35,7 +35,7 @@ struct Situation {
     name: &'static str,
     /// Fails by a panic.
     play: fn(Pairing) -> BoxFuture<'static, ()>,
-    /// Why there is nothing to play.
+    /// Reason that the combination is not tested.
     empty: fn(Pairing) -> Option<&'static str>,
 }
 
@@ -122,7 +122,7 @@ fn panic_text(fault: JoinError) -> String {
     text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned()
 }
 
-/// A client of this era; with the key `key`, where clients have keys.
+/// Returns a client of this era; with the key `key`, where clients have keys.
 async fn client(gateway: &Gateway, era: Era) -> Client {
     match era {
         Era::Modern => gateway.modern().key("key"),
@@ -133,7 +133,8 @@ async fn client(gateway: &Gateway, era: Era) -> Client {
     }
 }
 
-/// The lines of a server as a child process, whose era is known: its children can be counted.
+/// Returns the lines of a server as a child process with a known era, so that its children can be
+/// counted.
 fn child_of_known_era(upstream: &Upstream) -> String {
     let era = format!("{:?}", upstream.inner.era).to_lowercase();
     upstream.stdio() + &format!("era = \"{era}\"\n")
@@ -160,7 +161,7 @@ async fn share_child_after_cancellation(on: Pairing) {
     }
     upstream.heard("notifications/cancelled", 1).await;
     if on.server == Era::Legacy {
-        // Its answer comes before whatever the server writes afterwards.
+        // Its answer precedes all later messages of the server.
         upstream.heard("ping", 1).await;
     }
     let ask = second.ask_call("s__log", json!({}));
@@ -224,8 +225,8 @@ async fn count_children_of_three_sets(on: Pairing) {
         assert_eq!(able.tool_names().await.len(), 4);
         clients.push((name, able));
     }
-    // A Legacy server is told by its handshake what its clients can do, a Modern one with each
-    // request. To look, there is one more Legacy child for all sets, which has ended.
+    // A Legacy server receives its client's capabilities in its handshake, a Modern one with each
+    // request. To compare lists, there was one more Legacy child for all sets, which has ended.
     gateway.wait_for(|status| status["servers"][0]["instance_count"] == 0).await;
     let (looked, for_each) = if on.server == Era::Legacy { (2, 1) } else { (1, 0) };
     assert_eq!(upstream.starts(), looked);
@@ -297,7 +298,7 @@ async fn use_app(on: Pairing) {
         assert_eq!(interface, "ui://app/main", "{way}");
         let read = client.read_resource(interface).await;
         assert_eq!(read.result()["contents"][0]["uri"], interface, "{way}");
-        // The app knows nothing of the gateway.
+        // The app does not know the gateway.
         let said = client.call("refresh", json!({})).await;
         assert_eq!(said.text(), "refresh of the app", "{way}");
     }
@@ -309,7 +310,7 @@ async fn read_cache_hints(on: Pairing) {
         upstream.can(json!({ "tools": {} }));
         *upstream.inner.list_ttl.lock().unwrap() = Some(ttl);
     }
-    // A Legacy server has none: the gateway looks again after a minute.
+    // A Legacy server sends none: the gateway lists again after a minute.
     let least = if on.server == Era::Modern { 7_000 } else { 60_000 };
     for (table, scope) in [(String::new(), "public"), (client_table("one", "key", ""), "private")] {
         let gateway = Gateway::with("short", short.http()).server("long", long.stdio());

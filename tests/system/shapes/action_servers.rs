@@ -1,6 +1,6 @@
-//! A framework of agents whose tools are action servers: plain HTTP APIs that describe themselves by
-//! OpenAPI, at one of four paths, and may want a bearer token. An agent has the actions of the server
-//! that its file names, and gets others while it runs.
+//! A framework of agents with action servers as tools: plain HTTP APIs that describe themselves by
+//! OpenAPI, at one of four paths, and may require a bearer token. An agent has the actions of the
+//! server in its file, and gets others while it runs.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn actions() -> Value {
     serde_json::from_str(&fixture("systems/email_actions.json")).unwrap()
 }
 
-/// An action server that wants a bearer token for all that it has.
+/// Starts an action server that requires a bearer token for all requests.
 async fn email_server() -> PlainApi {
     let api = PlainApi::with(&actions()).await;
     api.sets("/send-email", Page::json(&json!({ "result": "Email sent successfully" })));
@@ -23,7 +23,8 @@ async fn email_server() -> PlainApi {
     api
 }
 
-/// The framework's file with servers: the documentation's one, with a token, or another.
+/// Returns the framework's file with servers: the one in the documentation, with a token, or
+/// another.
 fn servers(name: &str, url: &str, token: &str) -> String {
     let file = fixture("import/agents/action_servers.json");
     let mut file: Value = serde_json::from_str(&file).unwrap();
@@ -35,7 +36,7 @@ fn servers(name: &str, url: &str, token: &str) -> String {
     file.to_string()
 }
 
-/// The framework's files, of which `agent_configs` has one agent.
+/// Returns the framework's files, with one agent in `agent_configs`.
 fn project(api: &PlainApi) -> Project {
     let project = Project::new("list_wait = \"10s\"");
     project.has("action_servers.json", &servers("email_mcp", &api.url(""), "email-token"));
@@ -45,7 +46,7 @@ fn project(api: &PlainApi) -> Project {
     project
 }
 
-/// A worker agent, which has the profile of its name.
+/// Returns a worker agent, which has the profile of its name.
 fn worker(gateway: &Process, name: &str) -> Client {
     Client::modern(gateway.address).at(&format!("/mcp/{name}"))
 }
@@ -59,7 +60,7 @@ async fn an_agent_finds_its_actions_and_their_servers_get_what_it_extracts() {
     let tools = bob.tools().await;
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["email_mcp__send-email", "email_mcp__read-emails"]);
-    // What a model selects by, and what it extracts values by.
+    // The texts by which a model selects a tool, and extracts values.
     assert_eq!(tools[1]["description"], "Read emails\n\nRetrieve and read emails from inbox");
     let limit = &tools[1]["inputSchema"]["properties"]["limit"];
     assert_eq!(limit["description"], "Maximum number of items to return (e.g., 5, 10, 20)");
@@ -142,13 +143,13 @@ async fn an_agent_gets_actions_while_the_gateway_runs() {
     let refused = frank.call("email_mcp__send-email", json!({ "to": "a" })).await;
     assert_eq!(refused.error()["code"], -32602, "it is bob's");
 
-    // The action server learns something new, and is asked for it.
+    // The action server gets a new action, and a refresh is requested.
     let mut more = actions();
     let mut delete = more["paths"]["/send-email"].clone();
     delete["post"]["operationId"] = json!("delete-email");
     more["paths"]["/delete-email"] = delete;
     calendar.sets("/openapi.json", Page::json(&more));
-    // A document that was just read is not read again.
+    // A recently read document is not read again.
     let added = within(async {
         loop {
             let report = refresh(&gateway, "calendar", "").await.json();

@@ -1,5 +1,5 @@
-//! AVA, a voice agent: tools by names that every provider of voices accepts, a list of tools for each
-//! context, one field of a result to speak, and something to say while a call is slow.
+//! AVA, a voice agent: tool names that every provider of voices accepts, a list of tools for each
+//! context, one field of a result to speak, and a text to speak while a call is slow.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Project, fixture, refresh};
 use crate::process::Process;
 use crate::support::{Client, Said};
 
-/// A call of AVA in a context, by the Python SDK of its time.
+/// Opens AVA's session in a context, with the version of its Python SDK.
 async fn open(gateway: &Process) -> Client {
     let client = Client::sessionless(gateway.address, "2025-06-18");
     client.at("/mcp/aviation_support").initialized().await
@@ -17,7 +17,7 @@ async fn get_atis(client: &Client, icao: &str) -> Said {
     client.call("mcp_aviation_atis_get_atis", json!({ "icao": icao })).await
 }
 
-/// The project with AVA's configuration, whose times are short, and its server.
+/// Returns the project with AVA's configuration, with short times, and its server.
 fn project(change: impl FnOnce(String) -> String) -> Project {
     let project = Project::new(
         "name_format = \"mcp_{server}_{tool}\"\nname_case = \"snake\"\nlist_wait = \"20s\"",
@@ -48,7 +48,7 @@ async fn a_context_has_its_tools_by_safe_names_and_one_field_of_each_result_is_s
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["mcp_aviation_atis_get_atis", "mcp_aviation_atis_get_metar"]);
     assert_eq!(tools[0]["description"], "Get current ATIS for an airport");
-    // The allow-list holds for calls as well, whatever a provider attempts.
+    // The allow-list applies to calls as well, whatever a provider attempts.
     let refused = call.call("mcp_aviation_atis_get_runway", json!({ "icao": "KSFO" })).await;
     assert_eq!(refused.error()["message"], "unknown tool: mcp_aviation_atis_get_runway");
 
@@ -81,7 +81,7 @@ async fn a_slow_call_is_announced_a_hanging_one_ends_and_a_crash_is_followed_by_
     gateway.ready(&["aviation_atis"]);
     assert!(!get_atis(&call, "KSFO").await.is_error(), "it was started again");
 
-    // What AVA's metrics and its pages for status and tests say.
+    // The values of AVA's metrics and of its pages for status and tests.
     let metrics = gateway.operator("/metrics");
     for line in [
         "trunkline_tool_calls_total{server=\"aviation_atis\",tool=\"get_atis\",outcome=\"ok\"} 2",

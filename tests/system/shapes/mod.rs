@@ -1,8 +1,8 @@
-//! The systems that the gateway replaces or stands behind: the configuration that the documentation
-//! of each gives is imported, the program serves the result, and a client calls as that system does.
+//! Systems that the gateway replaces or supports. The configuration in the documentation of each is
+//! imported, the program serves the result, and a client calls like that system.
 //!
-//! Where a system's configuration names a program that cannot be had, a script of that name carries its
-//! standard streams to a scripted server; the other programs and the configurations are in
+//! If a system's configuration names an unavailable program, a script of that name connects its
+//! standard streams to a scripted server. The other programs and the configurations are in
 //! `tests/fixtures`.
 
 mod action_servers;
@@ -23,7 +23,7 @@ use super::peers::file;
 use super::process::{Process, TRUNKLINE};
 use super::support::{Client, Said};
 
-/// A configuration or a program, after a system's documentation.
+/// Returns a configuration or a program, modelled on a system's documentation.
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     std::fs::read_to_string(path).unwrap()
@@ -33,13 +33,13 @@ fn fixture(name: &str) -> String {
 /// name.
 struct Project {
     folder: PathBuf,
-    /// Until the gateway has it.
+    /// Owner of the folder until the gateway takes it.
     guard: Option<TempDir>,
     variables: Vec<(&'static str, String)>,
 }
 
 impl Project {
-    /// With the operator's own settings of `[gateway]`.
+    /// Creates a project with the operator's own settings of `[gateway]`.
     fn new(gateway: &str) -> Self {
         let guard = tempfile::tempdir().unwrap();
         let folder = guard.path().to_owned();
@@ -58,37 +58,37 @@ impl Project {
         self.folder.join(name)
     }
 
-    /// Writes a file, and the folders that it needs.
+    /// Writes a file, and creates its folders.
     fn has(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// A program in `PATH`: a Bash script.
+    /// Adds a program to `PATH`: a Bash script.
     fn has_program(&self, name: &str, script: &str) {
         let name = format!("bin/{name}");
         self.has(&name, &format!("#!/usr/bin/env bash\n{script}\n"));
         std::fs::set_permissions(self.path(&name), Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A Python in `PATH` that has the SDK 1.x.
+    /// Adds a Python with the SDK 1.x to `PATH`.
     fn has_python(&self, name: &str) {
         self.has_program(name, &format!("exec {} \"$@\"", file(".venv-v1/bin/python")));
     }
 
-    /// A variable of the operator's environment.
+    /// Sets a variable of the operator's environment.
     fn sets(&mut self, name: &'static str, value: &str) {
         self.variables.push((name, value.to_owned()));
     }
 
-    /// Lines that the operator adds to `gateway.toml`.
+    /// Adds lines to `gateway.toml`.
     fn adds(&self, lines: &str) {
         let mut config = std::fs::File::options().append(true).open(self.path("gateway.toml"));
         writeln!(config.as_mut().unwrap(), "\n{lines}").unwrap();
     }
 
-    /// What the operator writes behind a line of `gateway.toml`.
+    /// Adds lines after a line of `gateway.toml`.
     #[track_caller]
     fn adds_behind(&self, line: &str, more: &str) {
         let text = self.config();
@@ -113,20 +113,20 @@ impl Project {
         command
     }
 
-    /// `trunkline import FILE --write`.
+    /// Runs `trunkline import FILE --write`.
     #[track_caller]
     fn imports(&self, name: &str) {
         let output = self.command(&["import", name, "--write"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// `trunkline serve`. The folder is the gateway's from now on.
+    /// Runs `trunkline serve`. The gateway owns the folder from now on.
     fn serves(&mut self) -> Process {
         Process::start_command(self.guard.take().unwrap(), self.command(&["serve"]))
     }
 }
 
-/// Has a server listed anew, by the admin listener; for one client with a query.
+/// Makes the gateway list a server again, by the admin listener; for one client with a query.
 async fn refresh(gateway: &Process, server: &str, query: &str) -> Said {
     let admin = Client::plain(gateway.admin);
     let said = admin.http("POST", &format!("/servers/{server}/refresh{query}")).send().await;

@@ -1,5 +1,5 @@
-//! OpenLegion: each agent has its servers, child processes that nothing else shares a fault with, and
-//! a tool keeps its name unless another one has it already.
+//! OpenLegion: each agent has its own servers, child processes with independent faults, and a tool
+//! keeps its name unless another one has it already.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -9,13 +9,14 @@ use crate::peers::file;
 use crate::process::{Process, Tag, eventually};
 use crate::support::{Client, Step, Upstream};
 
-/// An agent of the documentation's example, at its own endpoint.
+/// Returns an agent of the documentation's example, at its own endpoint.
 async fn agent(gateway: &Process, name: &str) -> Client {
     let client = Client::sessionless(gateway.address, "2025-06-18");
     client.at(&format!("/mcp/{name}")).initialized().await
 }
 
-/// A stand-in for `mcp-server-sqlite` with a tool that has the name of a skill that every agent has.
+/// Starts a stand-in for `mcp-server-sqlite` with a tool that has the name of a skill of every
+/// agent.
 async fn database() -> Upstream {
     let database = Upstream::legacy().await;
     database.set_tools(Vec::<String>::new());
@@ -25,8 +26,8 @@ async fn database() -> Upstream {
     database
 }
 
-/// The documentation's agents, two more with the documentation's example of a server and with two
-/// servers that have the same tools, and the programs of all.
+/// Returns the documentation's agents, two more with the documentation's example of a server and
+/// with two servers that have the same tools, and the programs of all.
 fn project(analytics: &Upstream, drafts: &Upstream, tag: &Tag) -> Project {
     let project = Project::new(
         "naming = \"first\"\nname_format = \"mcp_{server}_{tool}\"\n\
@@ -76,7 +77,7 @@ async fn every_agent_has_the_tools_of_its_own_servers_by_the_names_that_openlegi
     let said = analyst.call("mcp_sqlite_exec_command", json!({})).await;
     assert_eq!((said.text(), drafts.calls().len()), ("of the server", 0));
 
-    // Another agent's server of that name is another one.
+    // Another agent's server of that name is a separate one.
     let writer = agent(&gateway, "writer").await;
     let said = writer.call("read_query", json!({ "query": "b" })).await;
     assert_eq!((said.text(), drafts.calls().len()), ("\"b\"", 1));

@@ -1,6 +1,6 @@
-//! SignalWire's AI agent: Streamable HTTP by POSTs that accept JSON alone, at 2025-06-18. It discovers
-//! everything at the start of a session, has a resource's text as a variable by the resource's name,
-//! and never lists again.
+//! SignalWire's AI agent: Streamable HTTP by POSTs that accept JSON alone, at 2025-06-18. It
+//! discovers everything at the start of a session, has a resource's text as a variable with the
+//! resource's name, and never lists again.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Does what SignalWire does at the start of a session.
+    /// Performs SignalWire's steps at the start of a session.
     async fn discovers(gateway: &Process) -> Self {
         let client = open_session(gateway).await;
         let mut agent = Self { client, data: BTreeMap::new(), functions: BTreeMap::new() };
@@ -42,7 +42,7 @@ impl Agent {
         agent
     }
 
-    /// One attempt, whose answer has to be one JSON body.
+    /// Makes one attempt, which must return one JSON body.
     async fn request(&self, method: &str, params: Value) -> Said {
         let said = self.client.ask(method, params).accept("application/json").send().await;
         let said = said.said().await;
@@ -51,7 +51,7 @@ impl Agent {
         said
     }
 
-    /// What the model is told of a call: the texts, joined by line ends, or the error's message.
+    /// Returns the model's view of a call: the texts, joined by line ends, or the error's message.
     async fn calls(&self, function: &str, arguments: Value) -> String {
         let params = json!({ "name": function, "arguments": arguments });
         let said = self.request("tools/call", params).await;
@@ -84,7 +84,7 @@ async fn open_session(gateway: &Process) -> Client {
 
 const VERSION: &str = "2025-06-18";
 
-/// A server as SignalWire's customers run them.
+/// Starts a server like those of SignalWire's customers.
 async fn crm() -> Upstream {
     let crm = Upstream::legacy().await;
     *crm.inner.version.lock().unwrap() = VERSION.into();
@@ -122,7 +122,8 @@ fn lookup() -> Value {
     })
 }
 
-/// A server with resources: one, and two templates of which the configuration binds one entirely.
+/// Starts a server with one resource and two templates; the configuration binds one of the
+/// templates completely.
 async fn knowledge() -> Upstream {
     let knowledge = Upstream::modern().await;
     knowledge.set_tools(Vec::<String>::new()).can(everything());
@@ -148,7 +149,7 @@ async fn knowledge() -> Upstream {
     knowledge
 }
 
-/// The gateway on the imported document, with a third server that nobody can reach.
+/// Starts the gateway on the imported document, with a third server that is unreachable.
 fn serve(crm: &Upstream, knowledge: &Upstream, down: &str) -> (Project, Process) {
     let mut project = Project::new(
         "naming = \"first\"\nreserved_names = [\"sidecar_skip\"]\nlist_wait = \"10s\"",

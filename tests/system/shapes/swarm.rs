@@ -1,6 +1,7 @@
-//! A library for swarms of agents, in which an MCP lists, has and calls tools for a client, renews what
-//! one client or all of them have cached, gives up a call by its signal, and tells of all that by
-//! callbacks. It has no configuration: an adapter keeps a session for each of its clients.
+//! A library for swarms of agents, with an MCP object for each client. It lists, looks up and calls
+//! tools, renews the cache of one client or of all, cancels a call by its signal, and reports
+//! events by callbacks. It has no configuration: an adapter keeps a session for each of its
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::support::upstream::tool;
 use crate::support::webhook::{Webhook, own_certificate};
 use crate::support::{Client, Reply, Said, Step, Upstream, client_table, within};
 
-/// The library's MCP of one client: its session, and the tools that it has cached.
+/// The library's MCP of one client: its session, and its cached tools.
 struct ClientMcp {
     client: Client,
     stream: Reply,
@@ -22,7 +23,7 @@ struct ClientMcp {
 }
 
 impl ClientMcp {
-    /// `onInit`: the client's session, with what it can do.
+    /// `onInit`: opens the client's session, with its capabilities.
     async fn open(gateway: &Process, id: &str, capabilities: Value, profile: &str) -> Self {
         let client = Client::sessionless(gateway.address, "2025-11-25").key(&format!("{id}-key"));
         let client = client.at(&format!("/mcp/{profile}")).offering(capabilities).await;
@@ -48,12 +49,12 @@ impl ClientMcp {
         self.cache.contains_key(tool)
     }
 
-    /// `callTool`; the parameters of the call that are the library's own stay with it.
+    /// `callTool`; the library's own parameters of the call stay with it.
     async fn call(&self, tool: &str, params: Value) -> Said {
         self.client.call(tool, params).await
     }
 
-    /// Renews the cache when the gateway says so.
+    /// Renews the cache after the gateway's notification.
     async fn updated(&mut self) {
         let told = within(self.stream.message()).await.unwrap();
         assert_eq!(told["method"], "notifications/tools/list_changed");
@@ -61,7 +62,7 @@ impl ClientMcp {
     }
 }
 
-/// A server whose tools depend on what its client can do, and have a version.
+/// Starts a server with tools that depend on its client's capabilities, and have a version.
 async fn versioned() -> (Upstream, Arc<AtomicUsize>) {
     let upstream = Upstream::legacy().await;
     let version = Arc::new(AtomicUsize::new(0));
@@ -75,7 +76,7 @@ async fn versioned() -> (Upstream, Arc<AtomicUsize>) {
     (upstream, version)
 }
 
-/// A gateway whose events go to the library by HTTPS.
+/// Starts a gateway that sends its events to the library by HTTPS.
 fn serve(first: &Upstream, second: &Upstream, hook: &Webhook, trust: &std::path::Path) -> Process {
     let mut project = Project::new("naming = \"first\"\nlist_wait = \"10s\"");
     project.sets("SSL_CERT_FILE", trust.to_str().unwrap());
@@ -105,7 +106,7 @@ async fn tools_are_listed_called_and_renewed_for_one_client_and_for_all() {
     assert_eq!(ann.list(), ["echo", "hold", "own0", "search"]);
     assert_eq!(bob.list(), ["base0", "echo", "hold", "search"]);
     assert!(ann.has("own0") && !bob.has("own0"));
-    // Each tool is called at the MCP that has it.
+    // Each tool is called at its own MCP.
     assert_eq!(ann.call("search", json!({ "q": "x" })).await.text(), "\"x\"");
     assert_eq!(ann.call("echo", json!({ "a": 1 })).await.text(), "{\"a\":1}");
 

@@ -9,7 +9,7 @@ pub(super) fn pick<'t>(rng: &mut Rng, all: &[&'t str]) -> &'t str {
     all[rng.usize(..all.len())]
 }
 
-/// Returns a spelling of a URI that some server reads as the same.
+/// Returns a spelling of a URI that some server reads as the same resource.
 pub(super) fn respell(rng: &mut Rng, uri: &str) -> String {
     let mut out = uri.to_owned();
     for _ in 0..rng.usize(..4) {
@@ -26,7 +26,7 @@ pub(super) fn extend(rng: &mut Rng, uri: &str) -> String {
         // A full stop is any character in a regular expression, and the one before `?` is optional.
         2 => uri.replacen('.', "-", 1),
         3 => uri.replacen("f?", "", 1),
-        // Less than a whole code.
+        // Part of a percent code.
         4 => uri.replacen('%', "%%", 1),
         5 => uri.rsplit_once('/').map_or_else(|| uri.to_owned(), |(path, _)| format!("{path}/")),
         _ => uri.replacen('%', "%25", 1),
@@ -61,7 +61,7 @@ fn respell_once(rng: &mut Rng, uri: &str) -> String {
 
 /// Writes one letter or digit in percent-encoding.
 fn encode(rng: &mut Rng, text: &str) -> String {
-    // Not within a code that is there already.
+    // Outside of existing percent codes.
     let is_free = |at: usize| !text[..at].chars().rev().take(2).any(|before| before == '%');
     let places = text.char_indices().filter(|(at, it)| it.is_alphanumeric() && is_free(*at));
     let places: Vec<_> = places.collect();
