@@ -1,5 +1,5 @@
 //! `/definitions`: the digest of every definition that servers list, under an entity tag, so that a
-//! program that watches them is told at once that nothing has changed.
+//! program that polls them gets a short answer while nothing has changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct DefinitionDigestStatus {
     pub name: String,
     /// SHA-256 of its canonical form.
     pub sha256: String,
-    /// Whether clients do not see it.
+    /// True if clients do not see it.
     pub held: bool,
 }
 
@@ -40,7 +40,7 @@ struct DefinitionsPage {
     definitions: Vec<DefinitionDigestStatus>,
 }
 
-/// The definitions in all lists of a server, each form once.
+/// Returns the definitions in all lists of a server, each form once.
 pub(super) fn definition_digests(
     snapshot: &Snapshot,
     member: &SnapshotServer,
@@ -64,20 +64,20 @@ pub(super) fn definition_digests(
     lists.iter().flat_map(of_list).collect()
 }
 
-/// A server's own name for a page: clipped, and without characters that a reader does not see.
+/// Returns a server's own name for a page: clipped, and without invisible characters.
 pub(super) fn shown_name(native: &NativeName) -> String {
     escape_invisible(&escape_controls(clip(native.as_str(), LONGEST_NAME)))
 }
 
-/// The page, or `304 Not Modified` for a client that has it. In which order servers list makes no
-/// difference.
+/// Returns the page, or `304 Not Modified` for a client that has it. The order in which servers
+/// list makes no difference.
 pub(super) fn answer_definitions(
     headers: &HeaderMap,
     mut definitions: Vec<DefinitionDigestStatus>,
 ) -> Response<Full<Bytes>> {
     definitions.sort();
     let page = DefinitionsPage { definitions };
-    // The tag is of the content, and not of the spaces in it.
+    // The tag identifies the content, regardless of whitespace.
     let tag = entity_tag(&serde_json::to_vec(&page).unwrap_or_default());
     let mut response = json(StatusCode::OK, &page);
     if has_tag(headers, &tag) {
@@ -87,7 +87,7 @@ pub(super) fn answer_definitions(
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     let headers = response.headers_mut();
-    // It may be stored, and is asked for again each time.
+    // May be stored, but has to be revalidated each time.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(ETAG, tag);
@@ -95,24 +95,24 @@ pub(super) fn answer_definitions(
     response
 }
 
-/// A strong entity tag (RFC 9110, 8.8.3).
+/// Returns a strong entity tag (RFC 9110, 8.8.3).
 fn entity_tag(content: &[u8]) -> String {
     quoted_tag(&sha256(content))
 }
 
-/// A digest as an entity tag.
+/// Returns a digest as an entity tag.
 pub(super) fn quoted_tag(digest: &[u8]) -> String {
     format!("\"{}\"", HEXLOWER.encode(digest))
 }
 
-/// Whether a client has the page with this tag (RFC 9110, 13.1.2: weak comparison).
+/// Returns true if a client has the page with this tag (RFC 9110, 13.1.2: weak comparison).
 fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
     let mut known = values.flat_map(|value| value.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
 
-/// The longest name on a page, in bytes.
+/// Limit of the bytes of a name on a page.
 const LONGEST_NAME: usize = 256;
 
 #[cfg(test)]

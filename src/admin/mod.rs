@@ -1,4 +1,4 @@
-//! What operators and their probes ask of the gateway.
+//! The admin interface for operators and their probes.
 //!
 //! | path | answer |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `POST /servers/NAME/refresh` | lists a server anew, for all clients or for `?client=NAME` |
 //!
 //! Pages are read only; a refresh is the one request that acts. [`respond`] is a function from a
-//! request and a [`StatusSource`] to a response, without socket or clock. It differs from `listener`,
-//! which owns the sockets and decides who may connect, and from `telemetry`, which records. No page
-//! holds a secret: the configuration is named by path and digest, never shown, and [`ServerStatus`]
-//! has no field for an address with credentials, a header or an environment.
+//! request and a [`StatusSource`] to a response, without socket or clock. It differs from
+//! `listener`, which owns the sockets and admits connections, and from `telemetry`, which records.
+//! No page holds a secret: the configuration is named by path and digest, never shown, and
+//! [`ServerStatus`] has no field for an address with credentials, a header or an environment.
 
 mod definitions;
 mod ready;
@@ -60,13 +60,14 @@ pub trait StatusSource: Send + Sync {
     /// Every definition that servers list.
     fn definitions(&self) -> Vec<DefinitionDigestStatus>;
 
-    /// The tokens of all tools. What was not counted yet is counted, which takes up to some seconds.
+    /// Returns the tokens of all tools. Counts those that were not counted yet, which takes up to
+    /// some seconds.
     async fn tools(&self) -> ToolsPage;
 
     /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
     fn metrics(&self) -> String;
 
-    /// Has a server listed anew, for all clients or for one.
+    /// Makes a server list again, for all clients or for one.
     ///
     /// # Errors
     /// [`RefreshRefusal`].
@@ -77,7 +78,7 @@ pub trait StatusSource: Send + Sync {
     ) -> Result<RefreshReport, RefreshRefusal>;
 }
 
-/// Answers a request on the admin listener, whatever its body.
+/// Answers a request on the admin listener, regardless of its body.
 pub async fn respond(request: &Request<()>, source: &dyn StatusSource) -> Response<Full<Bytes>> {
     match refreshed_server(request.uri().path()) {
         Some(server) => answer_refresh(server, request, source).await,
@@ -180,7 +181,7 @@ fn page(
     response
 }
 
-/// RFC 9110, "HEAD": the same headers, the length among them.
+/// Removes the body for HEAD, and keeps the headers, including the length (RFC 9110, "HEAD").
 fn without_body(response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.map(|_| Full::default())
 }

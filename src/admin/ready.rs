@@ -1,29 +1,27 @@
-//! Whether clients should be sent to this gateway.
+//! Readiness: decides if clients should be routed to this gateway.
 //!
-//! Ready means: a configuration runs, the gateway is not draining, every eager
-//! server has had its first verdict (it became ready or failed once) or
-//! [`VERDICT_GRACE`] has passed, and not all servers are down. A server that is
-//! down while others work is a reason that is told, not one that counts: the
-//! others' tools are better than none. With all of them down the gateway can
-//! do nothing that another replica could not do better. A gateway without
-//! servers is ready: that is what it was asked to be. An issuer of tokens whose
-//! keys are not known is a reason that is told: it would be the same elsewhere.
+//! Ready means: a configuration runs, the gateway is not draining, every eager server has had its
+//! first verdict (it became ready or failed once) or [`VERDICT_GRACE`] has passed, and not all
+//! servers are down. A server that is down while others work is reported as a reason, but does not
+//! count: the others' tools are better than none. With all of them down, another replica may do
+//! better. A gateway without servers is ready, as configured. An issuer of tokens without known
+//! keys is reported as a reason, but does not count: it would be the same elsewhere.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::status::{GatewayState, IssuerStatus, ServerStart, ServerState, ServerStatus, Status};
 
-/// How long after the start of the process eager servers may take to their
-/// first verdict before the gateway is ready without them.
+/// Time limit from the start of the process for the first verdicts of eager servers; after it, the
+/// gateway is ready without them.
 pub const VERDICT_GRACE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The answer of `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Readiness {
-    /// Whether clients should come.
+    /// True if clients should be routed here.
     pub ready: bool,
-    /// Why not; or, when ready, which servers are missing all the same.
+    /// The reasons if not ready; otherwise the servers that are missing all the same.
     pub reasons: Vec<String>,
 }
 
@@ -60,25 +58,25 @@ fn awaits_verdict(server: &ServerStatus) -> bool {
     server.start == ServerStart::Eager && server.first_verdict_at.is_none()
 }
 
-/// Ready, or made ready by the first call.
+/// Returns true if the server is ready, or a call would make it ready.
 fn can_take_calls(server: &ServerStatus) -> bool {
     match server.state {
         ServerState::Ready => true,
         ServerState::Idle => !awaits_verdict(server),
-        // Woken by a call, it makes that call wait, no more. An eager one without
-        // an error was idle for want of calls; one with an error is coming back.
+        // Woken by a call, it only makes that call wait. An eager one without an error was stopped
+        // for lack of calls; one with an error is recovering.
         ServerState::Connecting => {
             server.start == ServerStart::Lazy
                 || (!awaits_verdict(server) && server.last_error.is_none())
         }
-        // Clients use their own accounts, and log in as they need it.
+        // Clients use their own accounts, and log in as needed.
         ServerState::Backoff | ServerState::Login | ServerState::Failed => server.own_accounts_only,
         ServerState::Stopping => false,
     }
 }
 
-/// Without the error, which may quote what a server wrote: probes are often less protected than
-/// `/status`.
+/// Describes the server without its error, which may quote the server's text: probes are often less
+/// protected than `/status`.
 fn reason(server: &ServerStatus) -> String {
     let ServerStatus { name, state, since, .. } = server;
     format!("{name}: {} since {}", state.as_str(), whole_seconds(*since))

@@ -1,4 +1,4 @@
-//! Why an instance of a server is there, in words.
+//! The reason for an instance of a server, in words.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::call::Principal;
 use crate::text::clip;
 use crate::upstream::{ClientDeclaration, InstanceScope, InstanceView};
 
-/// The reason of an instance.
+/// Returns the reason for an instance.
 pub(super) fn instance_reason(view: &InstanceView) -> String {
     if view.owner.is_main() {
         return "main".to_owned();
@@ -28,7 +28,7 @@ pub(super) fn instance_reason(view: &InstanceView) -> String {
     }
 }
 
-/// What the clients that share an instance have in common.
+/// Describes the clients that share an instance.
 fn shared_reason(told: &ClientDeclaration) -> String {
     let capabilities = capability_names(&told.capabilities);
     if let Some(account) = &told.account {
@@ -41,7 +41,7 @@ fn shared_reason(told: &ClientDeclaration) -> String {
     }
 }
 
-/// The names of capabilities, with those of their parts: `elicitation(form, url), roots`.
+/// Returns the names of capabilities, with those of their parts: `elicitation(form, url), roots`.
 fn capability_names(capabilities: &[u8]) -> String {
     let declared: Map<String, Value> = serde_json::from_slice(capabilities).unwrap_or_default();
     let mut names = String::new();
@@ -55,7 +55,7 @@ fn capability_names(capabilities: &[u8]) -> String {
     clip(&names, LONGEST).to_owned()
 }
 
-/// The most bytes of names: clients make up those of extensions.
+/// Limit of the bytes of names: clients choose those of extensions.
 const LONGEST: usize = 256;
 
 #[cfg(test)]

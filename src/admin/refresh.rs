@@ -12,14 +12,14 @@ use serde_json::json;
 
 use super::{StatusSource, json as answer_json};
 
-/// What a refresh has changed.
+/// Changes found by a refresh.
 #[derive(Debug, Clone, Serialize)]
 pub struct RefreshReport {
     /// The server.
     pub server: String,
-    /// The client whose lists were requested; `None` for those of all clients.
+    /// The client with the refreshed lists; `None` for all clients.
     pub client: Option<String>,
-    /// Whether a list differs from before; clients are notified of it.
+    /// True if a list has changed; clients are notified of it.
     pub changed: bool,
     /// The differences, by the kind of the list.
     pub lists: BTreeMap<&'static str, ChangedElements>,
@@ -30,13 +30,13 @@ pub struct RefreshReport {
 pub struct ChangedElements {
     /// New ones.
     pub added: Vec<String>,
-    /// Those that are gone.
+    /// Removed ones.
     pub removed: Vec<String>,
     /// Those with another definition.
     pub changed: Vec<String>,
 }
 
-/// Why nothing was refreshed.
+/// Reasons to refuse a refresh.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshRefusal {
     /// The configuration has no such server.
@@ -45,12 +45,12 @@ pub enum RefreshRefusal {
     /// The configuration has no such client.
     #[error("unknown client")]
     UnknownClient,
-    /// The server did not list.
+    /// The server could not be listed.
     #[error(transparent)]
     Unavailable(#[from] crate::upstream::RefreshError),
 }
 
-/// The server in the path of a refresh.
+/// Returns the server in the path of a refresh.
 pub(super) fn refreshed_server(path: &str) -> Option<&str> {
     let name = path.strip_prefix("/servers/")?.strip_suffix("/refresh")?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
@@ -84,7 +84,7 @@ pub(super) async fn answer_refresh(
     }
 }
 
-/// The query has a parameter that a refresh does not have.
+/// The query has an unknown parameter.
 struct UnknownParameter;
 
 fn named_client(query: &str) -> Result<Option<Cow<'_, str>>, UnknownParameter> {

@@ -1,4 +1,4 @@
-//! How the running gateway stands, in the words of `/status`.
+//! The state of the running gateway, as `/status` reports it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ use super::{
     ToolsPage,
 };
 
-/// Looks at the gateway whenever somebody asks.
+/// Reports the gateway's state on request.
 pub struct StatusReport {
     gateway: Arc<Gateway>,
     mcp: Arc<McpService>,
@@ -59,12 +59,12 @@ struct ConfigurationNotes {
 }
 
 impl StatusReport {
-    /// A report on a gateway that has just started.
+    /// Creates a report on a gateway that has just started.
     pub fn new(gateway: Arc<Gateway>, mcp: Arc<McpService>) -> Arc<Self> {
         Arc::new(Self { gateway, mcp, started_at: Timestamp::now(), notes: Mutex::default() })
     }
 
-    /// Notes which file the configuration came from, and its [`ConfigSource::digest`].
+    /// Notes the file that the configuration came from, and its [`ConfigSource::digest`].
     ///
     /// [`ConfigSource::digest`]: crate::config::ConfigSource::digest
     pub fn loaded(&self, path: &Path, digest: String) {
@@ -176,7 +176,7 @@ impl StatusSource for StatusReport {
 }
 
 impl StatusReport {
-    /// The server, and the sessions of the client, that a refresh is for.
+    /// Returns the server, and the sessions of the client, that a refresh is for.
     fn refreshed(
         &self,
         server: &str,
@@ -201,7 +201,7 @@ impl StatusReport {
     }
 }
 
-/// A server, and the clients whose lists are meant, unless all are.
+/// A server, and the clients to refresh; `None` for all.
 type RefreshTarget = (Arc<Server>, Option<Vec<Arc<Client>>>);
 
 fn client(snapshot: &Snapshot, client: &ClientConfig) -> ClientStatus {
@@ -302,7 +302,7 @@ fn server(
     }
 }
 
-/// What is not enforced of its sandbox.
+/// Describes the parts of its sandbox that are not enforced.
 fn sandbox_warning(member: &SnapshotServer) -> Option<String> {
     sandbox_gap(&member.config).map(str::to_owned)
 }
@@ -417,11 +417,11 @@ fn etag(snapshot: &Snapshot, kind: Kind) -> (&'static str, String) {
     (kind.member(), quoted_tag(snapshot.plain.catalog.list(kind).digest()))
 }
 
-/// One digest over all lists.
+/// Returns one digest over all lists.
 fn digest_of(catalog: &Catalog) -> String {
     let all = Kind::ALL.map(|kind| *catalog.list(kind).digest());
     HEXLOWER.encode(&sha256(&all.concat()))
 }
 
-/// The most definitions of a server that the status names.
+/// Limit of a server's definitions in the status.
 const MOST_FINDINGS: usize = 100;

@@ -1,4 +1,4 @@
-//! What `/status` tells, field by field. Times are RFC 3339, in UTC.
+//! The fields of `/status`. Times are RFC 3339, in UTC.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::ProfileTokenStatus;
 use crate::telemetry::metrics::ReloadOutcome;
 
-/// How things stand at one moment.
+/// The gateway's state at one time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     /// The gateway's version.
     pub version: &'static str,
-    /// When this status was taken.
+    /// Time of this status.
     pub now: Timestamp,
-    /// When the process started.
+    /// Start of the process.
     pub started_at: Timestamp,
-    /// What the gateway as a whole is doing.
+    /// State of the gateway as a whole.
     pub state: GatewayState,
     /// The running configuration; `None` before the first.
     pub configuration: Option<ConfigurationStatus>,
@@ -37,34 +37,34 @@ pub struct Status {
     pub audit: Option<AuditStatus>,
     /// Every server of the configuration, in file order.
     pub servers: Vec<ServerStatus>,
-    /// The tokens of profiles as they were counted last; empty before that, which is when `/tools` is
-    /// asked for, or at once if a profile has a `budget`.
+    /// The tokens of profiles as last counted. Empty before the first count, which happens when
+    /// `/tools` is requested, or at once if a profile has a `budget`.
     pub profiles: Vec<ProfileTokenStatus>,
-    /// The vectors that search by meaning compares; `None` if search goes by words alone.
+    /// Vectors for search by meaning; `None` if search uses words alone.
     pub embeddings: Option<EmbeddingsStatus>,
 }
 
-/// The vectors that search by meaning compares.
+/// Vectors for search by meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EmbeddingsStatus {
     /// `model` or `service`.
     pub source: &'static str,
-    /// How many dimensions they have; `None` before the first answer of a service.
+    /// Number of dimensions; `None` before the first answer of a service.
     pub dimensions: Option<usize>,
-    /// How many there are.
+    /// Number of vectors.
     pub vectors: usize,
-    /// How many definitions wait for theirs. Meanwhile search goes by words.
+    /// Number of definitions that wait for theirs. Meanwhile search uses words.
     pub waiting: usize,
-    /// Why the last request to the service failed; `None` if it did not.
+    /// The fault of the last request to the service; `None` if it succeeded.
     pub error: Option<String>,
 }
 
 /// The audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditStatus {
-    /// Records that were written.
+    /// Number of records that were written.
     pub written: u64,
-    /// Records that were lost.
+    /// Number of records that were lost.
     pub dropped: u64,
     /// Bytes of records that wait to be written.
     pub queued_bytes: usize,
@@ -72,7 +72,7 @@ pub struct AuditStatus {
     pub last_seq: u64,
     /// The hash of the last record, if records are chained.
     pub last_hash: Option<String>,
-    /// Why the last record could not be written; `None` if it was.
+    /// The fault of the last record; `None` if it was written.
     pub error: Option<String>,
 }
 
@@ -81,38 +81,38 @@ pub struct AuditStatus {
 pub struct IssuerStatus {
     /// Its name in the configuration.
     pub name: String,
-    /// How many of its keys are known; 0 before they were fetched, when no token can be verified.
+    /// Number of its known keys; 0 before they were fetched, when no token can be verified.
     pub keys: usize,
-    /// When they were fetched last.
+    /// Time of the last successful fetch.
     pub fetched_at: Option<Timestamp>,
-    /// Why the last fetch failed; the keys stay then.
+    /// The fault of the last fetch; the keys stay then.
     pub error: Option<String>,
-    /// Why logins that the gateway passes on cannot be, as far as was tried.
+    /// The reason that the gateway cannot pass on logins, if an attempt has failed.
     pub login_error: Option<String>,
 }
 
-/// What the gateway as a whole is doing.
+/// States of the gateway as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewayState {
     /// There is no running configuration yet.
     Starting,
-    /// Calls are taken.
+    /// Accepts calls.
     Ready,
-    /// Calls in flight finish, new ones are not taken.
+    /// Calls in flight finish, new ones are refused.
     Draining,
 }
 
-/// The configuration that runs.
+/// The running configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConfigurationStatus {
-    /// The file it came from.
+    /// The file that it came from.
     pub path: String,
-    /// A digest of its text, in hexadecimal digits: tells replicas apart.
+    /// A digest of its text, in hexadecimal digits: distinguishes replicas.
     pub digest: String,
-    /// When it was loaded.
+    /// Time when it was loaded.
     pub loaded_at: Timestamp,
-    /// 1 for the first, one more for each that replaced another.
+    /// Number of configurations loaded so far, including this one.
     pub generation: u64,
     /// The last attempt to replace it.
     pub last_reload: Option<ReloadStatus>,
@@ -121,16 +121,16 @@ pub struct ConfigurationStatus {
 /// An attempt to replace the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReloadStatus {
-    /// When it was made.
+    /// Time of the attempt.
     pub at: Timestamp,
-    /// What became of it.
+    /// Outcome of the attempt.
     pub outcome: ReloadOutcome,
-    /// Everything that is wrong with the text, with line and key.
+    /// All faults of the text, with line and key.
     pub faults: Vec<String>,
-    /// The protections that it removes or weakens, with their keys. A configuration that was refused
-    /// for them does not take effect.
+    /// The protections that it removes or weakens, with their keys. A configuration that was
+    /// refused for them does not take effect.
     pub losses: Vec<String>,
-    /// The way to have a refused configuration take effect.
+    /// The ways to make a refused configuration take effect.
     pub accept: Option<String>,
 }
 
@@ -146,36 +146,36 @@ pub struct ClientStatus {
 /// A client's key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyStatus {
-    /// The first hexadecimal digits of its SHA-256: tells a client's keys apart.
+    /// The first hexadecimal digits of its SHA-256: distinguishes a client's keys.
     pub sha256: String,
-    /// From when on it is refused.
+    /// Time of its expiry.
     pub expires_at: Option<Timestamp>,
-    /// When this process saw it last, to the second.
+    /// Time of the last use in this process, to the second.
     pub last_used_at: Option<Timestamp>,
 }
 
 /// The merged catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CatalogStatus {
-    /// How many tools there are, before profiles narrow them.
+    /// Number of tools, before profiles narrow them.
     pub tools: usize,
-    /// How many prompts.
+    /// Number of prompts.
     pub prompts: usize,
-    /// How many resources.
+    /// Number of resources.
     pub resources: usize,
-    /// How many resource templates.
+    /// Number of resource templates.
     pub templates: usize,
-    /// How many skills.
+    /// Number of skills.
     pub skills: usize,
-    /// A digest of the lists, in hexadecimal digits: tells replicas apart.
+    /// A digest of the lists, in hexadecimal digits: distinguishes replicas.
     pub digest: String,
     /// An entity tag for each list, in quotes: a digest of it as clients without a profile see it.
     pub etags: BTreeMap<&'static str, String>,
-    /// When one of the lists changed last.
+    /// Time of the last change of a list.
     pub changed_at: Option<Timestamp>,
 }
 
-/// How a server is reached.
+/// Transport to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerTransport {
@@ -197,7 +197,7 @@ pub enum ServerEra {
     Modern,
 }
 
-/// When a server is started.
+/// Time at which a server is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerStart {
@@ -207,21 +207,21 @@ pub enum ServerStart {
     Lazy,
 }
 
-/// What a server is doing.
+/// States of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// Not started: it is lazy, or was stopped for want of calls.
+    /// Not started: it is lazy, or was stopped for lack of calls.
     Idle,
     /// Started, not yet ready.
     Connecting,
-    /// Takes calls.
+    /// Accepts calls.
     Ready,
     /// Down; will be tried again at `next_retry_at`.
     Backoff,
-    /// It asks for a login: see `login`.
+    /// It requires a login: see `login`.
     Login,
-    /// Down, and too often: left alone until its `restart_window` is over or the configuration
+    /// Down, too often: not restarted until its `restart_window` is over or the configuration
     /// changes.
     Failed,
     /// Removed from the configuration; its last calls finish.
@@ -229,7 +229,7 @@ pub enum ServerState {
 }
 
 impl ServerState {
-    /// The name as `/status` writes it.
+    /// Returns the name as `/status` writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -243,63 +243,63 @@ impl ServerState {
     }
 }
 
-/// How one server stands.
+/// The state of one server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerStatus {
     /// Its name in the configuration.
     pub name: String,
-    /// How it is reached.
+    /// Transport to it.
     pub transport: ServerTransport,
-    /// When it is started.
+    /// Time at which it is started.
     pub start: ServerStart,
-    /// The era of its first instance, once the probe knows.
+    /// The era of its first instance, once detected.
     pub era: Option<ServerEra>,
     /// All eras that it is known to speak.
     pub eras: Vec<ServerEra>,
     /// The protocol version spoken with it.
     pub protocol_version: Option<String>,
-    /// What it says it is.
+    /// Its description of itself.
     pub server_info: Option<ServerInfo>,
-    /// What it is doing.
+    /// Its state.
     pub state: ServerState,
-    /// Since when.
+    /// Start of this state.
     pub since: Timestamp,
-    /// When it first became ready or first failed; `None` until then. Never
-    /// taken back, so that a restart does not make the gateway unready.
+    /// Time when it first became ready or first failed; `None` until then. Never reset, so that a
+    /// restart does not make the gateway unready.
     pub first_verdict_at: Option<Timestamp>,
-    /// What went wrong last, even when it is well again.
+    /// The last error, even if it has recovered since.
     pub last_error: Option<LastError>,
-    /// Where the operator logs in to it, if it asks for a login.
+    /// Login link for the operator, if it requires a login.
     pub login: Option<String>,
-    /// Whether the gateway has no account at it, and clients use their own.
+    /// True if the gateway has no account at it, and clients use their own.
     pub own_accounts_only: bool,
-    /// How many of its tools are in the catalog.
+    /// Number of its tools in the catalog.
     pub tools: usize,
     /// The tokens of their definitions, by estimate; `None` before they are counted.
     pub tool_tokens: Option<usize>,
-    /// How often it was started again after it went away.
+    /// Number of restarts after it went away.
     pub restarts: u32,
-    /// Calls it is working on.
+    /// Calls in flight.
     pub in_flight: usize,
-    /// Calls that wait for their turn.
+    /// Calls that wait for a slot.
     pub queued: usize,
     /// Its circuit breaker; `None` if it has none.
     pub breaker: Option<BreakerStatus>,
     /// The child's process id.
     pub pid: Option<u32>,
-    /// When a server in backoff will be tried again.
+    /// Time of the next attempt of a server in backoff.
     pub next_retry_at: Option<Timestamp>,
-    /// What is odd but does not stop it: tools left out, and why.
+    /// Irregularities that do not stop it: tools left out, and the reasons.
     pub warnings: Vec<String>,
-    /// Which of its definitions clients see.
+    /// Screening of its definitions.
     pub definitions: DefinitionStatus,
-    /// How many lines it printed to standard output that are no messages.
+    /// Number of lines on standard output that are not messages.
     pub stdout_lines: u64,
-    /// Whether its lists depend on what clients can do.
+    /// Dependence of its lists on client capabilities.
     pub lists_by_capabilities: ListDependenceStatus,
-    /// How many instances it has besides the first, which all the rest is about.
+    /// Number of instances besides the first, which all other fields describe.
     pub instance_count: usize,
-    /// The first, and the others that have been there longest.
+    /// The first instance, and the oldest others.
     pub instances: Vec<InstanceStatus>,
 }
 
@@ -310,26 +310,26 @@ pub struct BreakerStatus {
     pub state: &'static str,
     /// Failures since the last call that succeeded, while it is closed.
     pub failures: usize,
-    /// Until when calls are refused, while it is open.
+    /// End of the time in which calls are refused, while it is open.
     pub until: Option<Timestamp>,
 }
 
-/// What is remarkable about a server's definitions.
+/// Screening of a server's definitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DefinitionStatus {
-    /// Whether the server is trusted.
+    /// True if the server is trusted.
     pub trusted: bool,
-    /// What happens to definitions that change: `off`, `warn` or `hold`.
+    /// Action for definitions that change: `off`, `warn` or `hold`.
     pub pins: &'static str,
-    /// What happens to definitions in which a scan finds something: `off`, `warn` or `hold`.
+    /// Action for definitions with scan findings: `off`, `warn` or `hold`.
     pub scan: &'static str,
-    /// Why its accepted definitions cannot be used, if they cannot.
+    /// The reason that its accepted definitions cannot be used, if there is one.
     pub fault: Option<String>,
-    /// How many clients do not see until they are approved.
+    /// Number of definitions that clients do not see until they are approved.
     pub held: usize,
-    /// How many are reported only.
+    /// Number of definitions that are reported only.
     pub reported: usize,
-    /// The first of both.
+    /// The first of both kinds.
     pub found: Vec<DefinitionFinding>,
 }
 
@@ -342,73 +342,73 @@ pub struct DefinitionFinding {
     pub name: String,
     /// SHA-256 of its canonical form.
     pub sha256: String,
-    /// Whether clients do not see it.
+    /// True if clients do not see it.
     pub held: bool,
     /// The reasons.
     pub reasons: Vec<String>,
 }
 
-/// Whether a server's lists depend on what clients can do, so that each set of capabilities is
-/// listed by an instance of its own. It is found out for child processes.
+/// Dependence of a server's lists on client capabilities. If they depend on them, each set of
+/// capabilities is listed by an instance of its own. Detected for child processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ListDependenceStatus {
-    /// What is known.
+    /// The finding.
     pub verdict: DependenceFinding,
-    /// Since when, possibly an earlier run.
+    /// Time of the finding, possibly in an earlier run.
     pub since: Option<Timestamp>,
 }
 
-/// What is known of how lists depend on capabilities.
+/// Findings about the dependence of lists on capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DependenceFinding {
-    /// Nothing.
+    /// Not known yet.
     Unknown,
     /// All clients have the same lists.
     No,
-    /// Clients may have other lists.
+    /// Clients may have different lists.
     Yes,
 }
 
-/// How one instance of a server stands: a child, or a session with it.
+/// The state of one instance of a server: a child, or a session with it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InstanceStatus {
-    /// Why it is there, in words: `main`, `client capabilities: elicitation(form), roots`,
+    /// The reason for it, in words: `main`, `client capabilities: elicitation(form), roots`,
     /// `client ci's own`.
     pub reason: String,
-    /// The era that is spoken with it; `None` while the first is not connected.
+    /// The era that is spoken with it; `None` before the first is connected.
     pub era: Option<ServerEra>,
-    /// Whose it is.
+    /// Its owner.
     pub owner: InstanceOwner,
-    /// Which client's, where it is one's own.
+    /// The client that owns it, if there is one.
     pub client: Option<String>,
-    /// What the server was told that its clients can do.
+    /// The client capabilities that the gateway declared to the server.
     pub capabilities: serde_json::Value,
-    /// What it is doing.
+    /// Its state.
     pub state: ServerState,
-    /// Since when.
+    /// Start of this state.
     pub since: Timestamp,
-    /// Calls it is working on.
+    /// Calls in flight.
     pub in_flight: u32,
     /// The child's process id.
     pub pid: Option<u32>,
-    /// What went wrong last, even when it is well again.
+    /// The last error, even if it has recovered since.
     pub last_error: Option<LastError>,
 }
 
-/// Whose an instance of a server is.
+/// Owners of a server's instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstanceOwner {
-    /// All clients' that can do the same.
+    /// All clients with the same capabilities.
     Shared,
-    /// One Legacy session's.
+    /// One Legacy session.
     Session,
-    /// One client's that has no session.
+    /// One client without a session.
     Client,
 }
 
-/// What a server says it is.
+/// A server's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServerInfo {
     /// Its own name.
@@ -417,11 +417,11 @@ pub struct ServerInfo {
     pub version: String,
 }
 
-/// Something that went wrong.
+/// The last error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LastError {
-    /// When.
+    /// Time of the error.
     pub at: Timestamp,
-    /// What, in a sentence without secrets.
+    /// A sentence without secrets.
     pub message: String,
 }

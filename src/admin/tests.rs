@@ -116,7 +116,7 @@ fn status(servers: Vec<ServerStatus>) -> Status {
     }
 }
 
-/// Status, headers and body of an answer.
+/// Sends a request. Returns the status, headers and body of the answer.
 fn ask(method: &str, path: &str, status: Status) -> (http::response::Parts, String) {
     let request = http::Request::builder().method(method).uri(path).body(()).unwrap();
     let told = Told(status);

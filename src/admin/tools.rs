@@ -7,7 +7,7 @@ use crate::snapshot::{ProfileTokens, TokenReport};
 /// The page.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolsPage {
-    /// What the numbers are.
+    /// Explanation of the numbers.
     pub estimate: &'static str,
     /// The tokens of all tools.
     pub tokens: usize,
@@ -24,13 +24,13 @@ pub struct ToolsPage {
 pub struct ProfileTokenStatus {
     /// Its name.
     pub name: String,
-    /// How clients come to its tools: `all`, `search`, `auto` or `code`.
+    /// Discovery of its tools: `all`, `search`, `auto` or `code`.
     pub discovery: &'static str,
-    /// How many tools it has.
+    /// Number of its tools.
     pub tools: usize,
     /// The tokens of their whole definitions.
     pub all_tokens: usize,
-    /// How many tools a client lists of which nothing is known.
+    /// Number of tools in the list for a client with unknown capabilities.
     pub listed: usize,
     /// The tokens of these.
     pub listed_tokens: usize,
@@ -43,7 +43,7 @@ pub struct ProfileTokenStatus {
 pub struct ServerTokenStatus {
     /// Its name.
     pub name: String,
-    /// How many tools it has.
+    /// Number of its tools.
     pub tools: usize,
     /// The tokens of their definitions.
     pub tokens: usize,
@@ -61,7 +61,7 @@ pub struct ToolTokenStatus {
 }
 
 impl ToolsPage {
-    /// The page of a report.
+    /// Builds the page of a report.
     pub fn of(report: &TokenReport) -> Self {
         let servers = report.servers.iter().map(|server| ServerTokenStatus {
             name: server.name.to_string(),
@@ -83,7 +83,7 @@ impl ToolsPage {
     }
 }
 
-/// The tokens of a profile, for a page.
+/// Returns the tokens of a profile, for a page.
 pub(super) fn profile_status(profile: &ProfileTokens) -> ProfileTokenStatus {
     ProfileTokenStatus {
         name: profile.name.to_string(),
