@@ -1,4 +1,4 @@
-//! Client abilities: which server requests a client can answer.
+//! Client abilities: the server requests that a client can answer.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use crate::jsonrpc::{MAX_CLIENT_DEPTH, parse_strict};
 use crate::mcp::meta::TASKS;
 use crate::mcp::{Era, ProtocolVersion};
 
-/// A client's capabilities, normalized: two clients that can do the same have
-/// equal abilities, whatever their era and the order of their keys.
+/// A client's capabilities, normalized: clients with the same capabilities have equal abilities,
+/// regardless of their era and the order of their keys.
 ///
-/// Servers receive exactly these capabilities; lists that depend on client
-/// capabilities are kept once per value of this type.
+/// Servers receive exactly these capabilities; lists that depend on client capabilities are kept
+/// once per value of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -32,13 +32,13 @@ pub struct Abilities {
     pub url: bool,
     /// `roots/list`.
     pub roots: bool,
-    /// Task support: the extension `io.modelcontextprotocol/tasks`, which no
-    /// Legacy version has.
+    /// Task support: the extension `io.modelcontextprotocol/tasks`, which is absent from all Legacy
+    /// versions.
     pub tasks: bool,
 }
 
 impl Abilities {
-    /// No abilities: what the gateway declares in requests of its own.
+    /// Returns no abilities: the gateway declares these in its own requests.
     pub fn none() -> Self {
         Self {
             raw: Bytes::from_static(b"{}"),
@@ -51,18 +51,17 @@ impl Abilities {
         }
     }
 
-    /// Reads a client's raw `capabilities`. A value that is not an object
-    /// counts as no capabilities; extensions of more than [`MOST`] bytes are
-    /// ignored.
+    /// Parses a client's raw `capabilities`. A value that is not an object counts as no
+    /// capabilities; extensions of more than [`MOST`] bytes are ignored.
     pub fn parse(raw: &[u8]) -> Self {
         Self::of(raw, ProtocolVersion::LATEST_MODERN)
     }
 
-    /// Reads the capabilities of a client that speaks this version.
-    /// Capabilities that the version does not define are ignored.
+    /// Parses the capabilities of a client that speaks this version. Capabilities that the version
+    /// does not define are ignored.
     ///
-    /// A Modern client sends the same capabilities with every request, so each
-    /// thread caches the latest results.
+    /// A Modern client sends the same capabilities with every request, so each thread caches the
+    /// latest results.
     pub fn of(raw: &[u8], version: ProtocolVersion) -> Self {
         if raw == b"{}" {
             return Self::none();
@@ -85,7 +84,7 @@ impl Abilities {
     }
 
     fn read(raw: &[u8], version: ProtocolVersion) -> Self {
-        // Of capabilities with duplicate keys none count: a server could read another of them.
+        // Capabilities with duplicate keys are ignored: a server could read another of them.
         let mut said = match parse_strict(raw, MAX_CLIENT_DEPTH as usize) {
             Ok(Value::Object(said)) => said,
             _ => Map::new(),
@@ -155,29 +154,29 @@ impl Abilities {
         }
     }
 
-    /// The same abilities, with task support.
+    /// Adds task support.
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         Self { raw: add_tasks(&self.raw), tasks: true, ..self.clone() }
     }
 
-    /// Whether there are no abilities at all.
+    /// Returns true if there are no abilities at all.
     pub fn are_none(&self) -> bool {
         self.raw == "{}"
     }
 
-    /// Whether the client can answer any server request.
+    /// Returns true if the client can answer any server request.
     pub fn any(&self) -> bool {
         self.sampling || self.form || self.url || self.roots
     }
 
-    /// The capabilities object that servers receive.
+    /// Returns the capabilities object that servers receive.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 }
 
-/// Raw capabilities with task support.
+/// Adds task support to raw capabilities.
 pub(super) fn add_tasks(capabilities: &[u8]) -> Bytes {
     let mut said: Map<String, Value> = serde_json::from_slice(capabilities).unwrap_or_default();
     let extensions = said.entry("extensions").or_insert_with(|| json!({}));
@@ -194,11 +193,11 @@ thread_local! {
     static LAST: RefCell<VecDeque<CachedAbilities>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The most bytes of each of `sampling`, `experimental`, `extensions` and `tasks`.
+/// Limit of the bytes of each of `sampling`, `experimental`, `extensions` and `tasks`.
 const MOST: usize = 4096;
-/// How many results a thread caches.
+/// Limit of the results that a thread caches.
 const REMEMBERED: usize = 8;
-/// The most bytes of raw capabilities that are cached.
+/// Limit of the bytes of raw capabilities that are cached.
 const MOST_REMEMBERED: usize = 1024;
 
 #[cfg(test)]

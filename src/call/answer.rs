@@ -9,7 +9,7 @@ use crate::jsonrpc::{ObjectError, Payload, Response, Spot, object, string};
 
 use super::QuestionsFault;
 
-/// Why an answer is invalid.
+/// Faults of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerFault {
     /// The result is not an object, or has a duplicate of a member that the
@@ -39,14 +39,14 @@ impl From<QuestionsFault> for AnswerFault {
 /// A server's answer.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// A result: the request succeeded, or the result says why it did not.
+    /// A result: the request succeeded, or the result describes the error.
     Result(ResultBody),
     /// A JSON-RPC error, which is forwarded to the client unchanged.
     Error(ErrorBody),
 }
 
 impl Answer {
-    /// Reads the payload of a response.
+    /// Parses the payload of a response.
     ///
     /// # Errors
     /// [`AnswerFault`] if the payload is malformed.
@@ -57,7 +57,7 @@ impl Answer {
         }
     }
 
-    /// Its raw bytes.
+    /// Returns its raw bytes.
     pub fn raw(&self) -> &Bytes {
         match self {
             Self::Result(result) => &result.raw,
@@ -65,7 +65,7 @@ impl Answer {
         }
     }
 
-    /// The same answer in the bytes that `keep` returns for its own.
+    /// Replaces the answer's bytes by the ones that `keep` returns for them.
     #[must_use]
     pub fn map_raw(mut self, keep: impl FnOnce(Bytes) -> Bytes) -> Self {
         let raw = match &mut self {
@@ -86,7 +86,7 @@ impl Answer {
     }
 }
 
-/// The raw `content` of a tool's result that is one text.
+/// Builds the raw `content` of a tool's result that is one text.
 pub fn text_content(text: &str) -> String {
     format!("[{{\"type\":\"text\",\"text\":{}}}]", string(text))
 }
@@ -130,7 +130,7 @@ pub struct ResultBody {
 }
 
 impl ResultBody {
-    /// Reads a result.
+    /// Parses a result.
     ///
     /// # Errors
     /// [`AnswerFault::Result`] if it is not an object.
@@ -138,7 +138,7 @@ impl ResultBody {
         Self::read(raw.into())
     }
 
-    /// Reads a result that came in a message.
+    /// Parses the result in a message.
     ///
     /// # Errors
     /// As for [`ResultBody::parse`].
@@ -156,19 +156,19 @@ impl ResultBody {
         Ok(Self { kind, kind_span, meta, is_error, is_transient, sender, raw: payload.into() })
     }
 
-    /// The same result, of a server that may answer otherwise if it is called again soon. For
-    /// servers that do not speak MCP: their statuses become results.
+    /// Marks a result as transient: the server may answer otherwise soon. For servers that do not
+    /// speak MCP: their statuses become results.
     #[must_use]
     pub fn marked_transient(self) -> Self {
         Self { is_transient: true, ..self }
     }
 
-    /// Whether the server may answer otherwise if it is called again soon.
+    /// Returns true if another call soon may have another result.
     pub fn is_transient(&self) -> bool {
         self.is_transient
     }
 
-    /// The same sender's result with other content.
+    /// Replaces the content of the result; its sender stays.
     ///
     /// # Errors
     /// [`AnswerFault::Result`] if it is not an object.
@@ -176,34 +176,33 @@ impl ResultBody {
         Ok(Self { sender: self.sender.clone(), ..Self::parse(raw)? })
     }
 
-    /// The whole object.
+    /// Returns the whole object.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The kind of result.
+    /// Returns the kind of result.
     pub fn kind(&self) -> &ResultType {
         &self.kind
     }
 
-    /// The span of the value of `resultType`, if present.
+    /// Returns the span of the value of `resultType`, if present.
     pub fn kind_span(&self) -> Option<Range<usize>> {
         self.kind_span.clone()
     }
 
-    /// The span of `_meta`, if present: an object, if the server conforms to
-    /// the specification.
+    /// Returns the span of `_meta`, if present: an object, if the server conforms to the
+    /// specification.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.meta.clone()
     }
 
-    /// The raw `serverInfo` of the server that sent the result, if a server
-    /// did.
+    /// Returns the raw `serverInfo` of the server that sent the result, if a server did.
     pub fn sender(&self) -> Option<&Bytes> {
         self.sender.as_ref()
     }
 
-    /// Whether this is a tool result that reports an error.
+    /// Returns true for a tool result that reports an error.
     pub fn is_error(&self) -> bool {
         self.is_error
     }
@@ -225,7 +224,7 @@ struct WireError {
 }
 
 impl ErrorBody {
-    /// Reads an error.
+    /// Parses an error.
     ///
     /// # Errors
     /// [`AnswerFault::Error`] if it has no integer `code`.
@@ -234,23 +233,23 @@ impl ErrorBody {
         Ok(Self { code: wire.code, message: wire.message, raw })
     }
 
-    /// The whole object.
+    /// Returns the whole object.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// The error's code.
+    /// Returns the error's code.
     pub fn code(&self) -> i64 {
         self.code
     }
 
-    /// The error's message.
+    /// Returns the error's message.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// The members that are read from a result, in this order.
+/// Members that are read from a result, in this order.
 const MEMBERS: [&str; 3] = ["resultType", "_meta", "isError"];
 
 #[cfg(test)]

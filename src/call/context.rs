@@ -13,7 +13,7 @@ use crate::telemetry::audit::{AuditNotes, ConfirmationNote, DecidingRule};
 use super::abilities::add_tasks;
 use super::{Abilities, Grants, ProfileName, SentResults, TokenSource};
 
-/// Who is calling. Nothing is shared between two principals.
+/// The authenticated caller. Two principals share no state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// Any client of a gateway that requires no credentials.
@@ -26,7 +26,7 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// The principal's name in logs.
+    /// Returns the principal's name in logs.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Anonymous => "anonymous",
@@ -34,7 +34,7 @@ impl Principal {
         }
     }
 
-    /// The issuer of a user.
+    /// Returns the issuer of a user.
     pub fn issuer(&self) -> Option<&str> {
         match self {
             Self::User(name) => name.split_once(':').map(|(issuer, _)| issuer),
@@ -50,28 +50,28 @@ pub struct PeerAddress {
     pub addr: SocketAddr,
     /// The gateway's own address that the client connected to.
     pub local: SocketAddr,
-    /// Whether the connection is encrypted.
+    /// True if the connection is encrypted.
     pub tls: bool,
-    /// Whether the client is the parent process, over standard streams. Both
-    /// addresses are then loopback.
+    /// True if the client is the parent process, over standard streams. Both addresses are then
+    /// loopback.
     pub stdio: bool,
 }
 
 impl PeerAddress {
-    /// The parent process.
+    /// Returns the address of the parent process.
     pub fn parent() -> Self {
         let here = SocketAddr::from(([127, 0, 0, 1], 0));
         Self { addr: here, local: here, tls: false, stdio: true }
     }
 
-    /// The client's address with its port, if there is a socket.
+    /// Returns the client's address with its port, if there is a socket.
     pub fn socket(&self) -> Option<SocketAddr> {
         (!self.stdio).then_some(self.addr)
     }
 }
 
-/// What the client declares: with each request (Modern), or once, when it opens
-/// its session (Legacy).
+/// A client's declarations: with each request (Modern), or once, when it opens its session
+/// (Legacy).
 #[derive(Debug, Clone)]
 pub struct Client {
     /// The protocol version that the client speaks.
@@ -81,26 +81,25 @@ pub struct Client {
     /// The client's raw capabilities.
     pub capabilities: Bytes,
     abilities: OnceLock<Abilities>,
-    /// Whether the client's calls wait for the end of what runs as a task.
+    /// True if the client's calls wait for the end of their tasks.
     awaits_tasks: bool,
 }
 
 impl Client {
-    /// A client with these declarations.
+    /// Creates a client with these declarations.
     pub fn new(version: ProtocolVersion, info: Option<Bytes>, capabilities: Bytes) -> Self {
         Self { version, info, capabilities, abilities: OnceLock::new(), awaits_tasks: false }
     }
 
-    /// The same client with task support (extension
-    /// `io.modelcontextprotocol/tasks`), which the gateway provides in its
-    /// place.
+    /// Adds task support (extension `io.modelcontextprotocol/tasks`), which the gateway provides on
+    /// behalf of the client.
     #[must_use]
     pub fn with_tasks(&self) -> Self {
         let abilities = OnceLock::from(self.abilities().with_tasks());
         Self { capabilities: add_tasks(&self.capabilities), abilities, ..self.clone() }
     }
 
-    /// The same client without task support, whose calls wait for the end of what runs as a task.
+    /// Removes task support. The client's calls wait for the end of their tasks.
     #[must_use]
     pub fn awaiting_tasks(&self) -> Self {
         if !self.abilities().tasks {
@@ -115,19 +114,20 @@ impl Client {
         Self { awaits_tasks: true, ..Self::new(self.version, self.info.clone(), capabilities) }
     }
 
-    /// Whether a call waits for the end of a task of a Modern server, whose result it is answered
-    /// with: those of Legacy clients do, which have no other way, and those that were told to.
+    /// Returns true if a call waits for the end of a Modern server's task and is answered with its
+    /// result. Calls of Legacy clients do, which have no alternative, and those of
+    /// [`Self::awaiting_tasks`].
     pub fn awaits_tasks(&self) -> bool {
         self.awaits_tasks || self.version.era() == Era::Legacy
     }
 
-    /// The same client as a server sees it that is not told what clients can do.
+    /// Removes the capabilities, for servers that must not learn them.
     #[must_use]
     pub fn without_capabilities(&self) -> Self {
         Self::new(self.version, self.info.clone(), Bytes::from_static(b"{}"))
     }
 
-    /// The name and version of its software, as it says; empty if it does not.
+    /// Returns the name and version of the client's software, as declared; empty if missing.
     pub fn name_and_version(&self) -> (String, String) {
         let info: Value = self
             .info
@@ -138,7 +138,7 @@ impl Client {
         (text("name"), text("version"))
     }
 
-    /// Which server requests the client can answer.
+    /// Returns the server requests that the client can answer.
     pub fn abilities(&self) -> &Abilities {
         self.abilities.get_or_init(|| Abilities::of(&self.capabilities, self.version))
     }
@@ -158,18 +158,18 @@ pub struct Trace {
     pub sent: Option<(String, Option<String>)>,
 }
 
-/// The endpoint of a request: determines what the client can see.
+/// The endpoint of a request: determines the elements that the client can see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// The profile whose URL was used; none for `/mcp` itself.
+    /// The profile of the URL; none for `/mcp` itself.
     pub profile: Option<ProfileName>,
-    /// How the URL's query narrows the profile, if it does: the same text for
-    /// all equivalent queries.
+    /// The narrowing of the profile by the URL's query, if there is one: the same text for all
+    /// equivalent queries.
     pub narrowing: Option<Arc<str>>,
 }
 
 impl Endpoint {
-    /// The profile's name in logs and metrics.
+    /// Returns the profile's name in logs and metrics.
     pub fn profile(&self) -> &str {
         self.profile.as_ref().map_or(ProfileName::DEFAULT, ProfileName::as_str)
     }
@@ -178,19 +178,19 @@ impl Endpoint {
 /// The context of one call.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Who is calling.
+    /// The authenticated caller.
     pub principal: Principal,
-    /// What the principal was granted, if anything.
+    /// Grants of the principal, if there are any.
     pub grants: Option<Arc<Grants>>,
-    /// Where the client gets a token with more scopes; `None` where no issuers are configured.
+    /// Source of tokens with more scopes; `None` without issuers.
     pub tokens: Option<Arc<TokenSource>>,
     /// The endpoint of the request.
     pub endpoint: Endpoint,
     /// The id of the Legacy session of the call, generated by the gateway; none
     /// for Modern clients.
     pub session: Option<Arc<str>>,
-    /// The large results that were sent in the session; none for Modern clients, and for calls whose
-    /// results the client does not see.
+    /// The large results sent in the session; none for Modern clients, and for calls with results
+    /// that the client does not see.
     pub sent: Option<Arc<SentResults>>,
     /// The address of the client.
     pub address: IpAddr,
@@ -198,7 +198,7 @@ pub struct Context {
     pub peer: Option<SocketAddr>,
     /// The transport of the request: `http1`, `http2`, `stdio`.
     pub transport: &'static str,
-    /// What the client declares about itself.
+    /// The client's declarations.
     pub client: Arc<Client>,
     /// The minimum level of log notifications that the client requested: with
     /// the request (Modern) or for its session (Legacy).
@@ -215,7 +215,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Tells the audit log which rule decides about this call. The first one counts, and
+    /// Notes in the audit log the rule that decides about this call. The first one counts, and
     /// `say` is called only if there is an audit log.
     #[inline]
     pub fn decided_by(&self, say: impl FnOnce() -> DecidingRule) {
@@ -224,7 +224,7 @@ impl Context {
         }
     }
 
-    /// Tells the audit log which rule permits this call, unless another check refuses it.
+    /// Notes in the audit log the rule that permits this call, unless another check refuses it.
     #[inline]
     pub fn permitted_by(&self, say: impl FnOnce() -> DecidingRule) {
         if let Some(notes) = &self.audit {
@@ -232,7 +232,7 @@ impl Context {
         }
     }
 
-    /// Tells the audit log which rule has changed this call, unless another check refuses it.
+    /// Notes in the audit log the rule that has changed this call, unless another check refuses it.
     pub fn changed_by(&self, say: impl FnOnce() -> DecidingRule) {
         if let Some(notes) = &self.audit {
             notes.set_change(say());
@@ -246,14 +246,15 @@ impl Context {
         }
     }
 
-    /// Tells the audit log what the user was asked about this call, or has answered.
+    /// Notes in the audit log that the user was asked about this call, or has answered.
     pub fn note_confirmation(&self, note: ConfirmationNote) {
         if let Some(notes) = &self.audit {
             notes.set_confirmation(note);
         }
     }
 
-    /// Copies what the context shares with the body of its request, for a stream that outlives it.
+    /// Copies the bytes that the context shares with the body of its request, for a stream that
+    /// outlives it.
     #[must_use]
     pub fn detach(self) -> Self {
         let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
@@ -263,10 +264,9 @@ impl Context {
         Self { client: Arc::new(client), progress_token, ..self }
     }
 
-    /// The minimum level of log notifications that the client receives; none if
-    /// it receives none. If it set no level, a Legacy client receives `info`
-    /// and above (2025-11-25, Logging, "Setting Log Level", leaves the choice
-    /// to the server), a Modern client none.
+    /// Returns the minimum level of log notifications that the client receives; `None` if it
+    /// receives none. By default, a Legacy client receives `info` and above (2025-11-25, Logging,
+    /// "Setting Log Level", leaves the choice to the server), a Modern client none.
     pub fn hears(&self) -> Option<LogLevel> {
         let unasked = match self.client.version.era() {
             Era::Legacy => Some(LogLevel::Info),

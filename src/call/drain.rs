@@ -15,7 +15,7 @@ pub fn drain() -> (DrainSwitch, Drain) {
     (DrainSwitch(sender), Drain(receiver))
 }
 
-/// Starts a drain. Dropping it starts none.
+/// Starts a drain. Dropping it does not start one.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<Option<Instant>>);
 

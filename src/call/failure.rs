@@ -1,9 +1,7 @@
-//! The gateway's one outward error type, and the whole table of codes, statuses
-//! and labels.
+//! The gateway's one outward error type, with the whole table of codes, statuses and labels.
 //!
-//! Every module has errors of its own; a client receives one of these. The public
-//! text names nothing that the client may not know to exist; the log has the
-//! details for the operator.
+//! Every module has errors of its own; a client receives one of these. The public text reveals
+//! nothing that is hidden from the client; the log has the details for the operator.
 
 mod interceptor;
 mod request;
@@ -31,7 +29,7 @@ use crate::mcp::ProtocolVersion;
 
 use super::ServerName;
 
-/// Who caused a failure.
+/// The party that caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The client sent an invalid or disallowed request.
@@ -42,7 +40,7 @@ pub enum Blame {
     Gateway,
 }
 
-/// Why a call has no response from its server.
+/// Reasons for a call to have no response from its server.
 ///
 /// Rare and large evidence is boxed: results that may hold a failure are moved on every call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,54 +60,54 @@ pub enum Failure {
     /// A header contradicts the body, or is missing.
     #[error("header mismatch: {0}")]
     HeaderMismatch(Box<HeaderFault>),
-    /// A version the gateway does not speak.
+    /// A version that the gateway does not speak.
     #[error("unsupported protocol version {requested:?}")]
     UnsupportedVersion {
-        /// The version asked for.
+        /// The requested version.
         requested: String,
     },
     /// The method does not exist.
     #[error("method not found: {method}")]
     MethodNotFound {
-        /// The method asked for.
+        /// The requested method.
         method: String,
     },
     /// The tool does not exist, or this principal may not use it: the same for
     /// both.
     #[error("unknown tool: {name}")]
     UnknownTool {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// The tool left the lists a moment ago, and this principal could see it until then.
     #[error("the tool {name} is no longer available: list the tools again")]
     DepartedTool {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// A meta-tool was asked to call what it cannot call.
+    /// A meta-tool cannot call the requested tool.
     #[error(transparent)]
     MetaCallRefused(#[from] MetaCallRefusal),
     /// The prompt does not exist, or this principal may not use it.
     #[error("unknown prompt: {name}")]
     UnknownPrompt {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// The resource does not exist, or this principal may not read it.
     #[error("Resource not found")]
     UnknownResource {
-        /// The URI asked for.
+        /// The requested URI.
         uri: String,
     },
     /// The task does not exist, or belongs to another principal: the same for
     /// both.
     #[error("unknown or expired task: {id}")]
     UnknownTask {
-        /// The id asked for.
+        /// The requested id.
         id: String,
     },
-    /// This principal may use what it asks for, but not with these arguments.
+    /// This principal may use the requested element, but not with these arguments.
     #[error("this call is not allowed: it may be with other arguments")]
     CallDenied,
     /// The user has to agree to the call, and has not.
@@ -130,25 +128,25 @@ pub enum Failure {
     /// The maximum number of sessions is open.
     #[error("too many open sessions, the limit is {limit}: try again later")]
     TooManySessions {
-        /// How many may be open.
+        /// Limit of open sessions.
         limit: usize,
     },
     /// The maximum number of streams is open.
     #[error("too many open streams, the limit is {limit}: try again later")]
     TooManyStreams {
-        /// How many may be open.
+        /// Limit of open streams.
         limit: usize,
     },
     /// The maximum number of subscriptions is reached.
     #[error("too many subscriptions, the limit is {limit}: unsubscribe from some resources first")]
     TooManySubscriptions {
-        /// How many there may be.
+        /// Limit of subscriptions.
         limit: usize,
     },
     /// The resource's server offers no notifications of changes.
     #[error("no server offers subscriptions for this resource: {uri}")]
     NoUpdates {
-        /// The URI asked for.
+        /// The requested URI.
         uri: String,
     },
     /// A key is required and the request has none.
@@ -157,7 +155,7 @@ pub enum Failure {
     /// The key belongs to no client.
     #[error("unknown key")]
     KeyUnknown,
-    /// The key's time is over.
+    /// The key has expired.
     #[error("the key has expired")]
     KeyExpired,
     /// A token or a key is required and the request has none.
@@ -172,7 +170,7 @@ pub enum Failure {
     /// The principal lacks a scope.
     #[error("{0}")]
     ScopesNeeded(Box<NeededScopes>),
-    /// The server is told a claim of the caller's token, which has none that it could be told.
+    /// The server needs a claim that the caller's token lacks.
     #[error("the call was not made: the caller has no token with a usable claim {claim:?}")]
     ClaimNeeded {
         /// The claim.
@@ -185,7 +183,7 @@ pub enum Failure {
     /// The body is larger than allowed.
     #[error("the request body is larger than {limit} bytes")]
     BodyTooLarge {
-        /// The most bytes allowed.
+        /// Limit of the body's bytes.
         limit: usize,
     },
     /// The media type of the body is not JSON.
@@ -194,7 +192,7 @@ pub enum Failure {
     /// An interceptor refused the call, or withholds its result.
     #[error(transparent)]
     Intercepted(Box<InterceptorRefusal>),
-    /// An interceptor without which the call is not made, or its result not shown, does not answer.
+    /// A required interceptor does not answer, so the call is not made, or its result not shown.
     #[error(transparent)]
     InterceptorDown(Box<InterceptorOutage>),
     /// A limit is reached.
@@ -202,10 +200,10 @@ pub enum Failure {
     OverLimit {
         /// The limit's name.
         limit: String,
-        /// How long to wait before another attempt.
+        /// Time to wait before another attempt.
         retry_after: Duration,
     },
-    /// The request was served, but too much waits to be read for its answer to be kept.
+    /// The request was served, but its answer was dropped because too many bytes wait to be read.
     #[error("the answer was dropped: unread answers reach the limit {limit}")]
     AnswerDropped {
         /// The limit's name.
@@ -223,7 +221,7 @@ pub enum Failure {
     ServerDown {
         /// The server.
         server: ServerName,
-        /// What is wrong with it.
+        /// The fault of the server.
         fault: Box<ServerFault>,
     },
     /// The user has to log in to the server.
@@ -234,7 +232,7 @@ pub enum Failure {
     LoginNeeded {
         /// The server.
         server: ServerName,
-        /// Where the user logs in.
+        /// The login link for the user.
         link: Arc<str>,
     },
     /// Too many calls of the server have failed, and none is sent for a while.
@@ -245,7 +243,7 @@ pub enum Failure {
     BreakerOpen {
         /// The server.
         server: ServerName,
-        /// How long to wait before another attempt.
+        /// Time to wait before another attempt.
         retry_after: Duration,
     },
     /// The server exited, or the connection to it was lost, during the call.
@@ -253,7 +251,7 @@ pub enum Failure {
     ServerBroke {
         /// The server.
         server: ServerName,
-        /// What happened.
+        /// The fault of the server.
         fault: Box<ServerFault>,
     },
     /// The server took too long.
@@ -261,7 +259,7 @@ pub enum Failure {
     ServerTimeout {
         /// The server.
         server: ServerName,
-        /// How long the gateway waited.
+        /// The time that the gateway waited.
         after: Duration,
     },
     /// The server sent an invalid response.
@@ -269,10 +267,10 @@ pub enum Failure {
     BadAnswer {
         /// The server.
         server: ServerName,
-        /// What is wrong with it.
+        /// The fault of the response.
         fault: Box<ServerFault>,
     },
-    /// The server needs input that the client declared no capability for.
+    /// The server requests input that the client has not declared the capability for.
     #[error("the server requests input that this client does not support: {needed}")]
     InputNeeded {
         /// The capability that the client would need.
@@ -284,16 +282,16 @@ pub enum Failure {
         /// The capability that the client would need.
         needed: NeededCapability,
     },
-    /// The client declined to give the input.
+    /// The client declined to provide the input.
     #[error("the client refused the input that the server requested: {0}")]
     InputRefused(InputRefusal),
-    /// The client did not give the input in time.
+    /// The client did not provide the input in time.
     #[error("the client did not provide the input that the server requested within {}", seconds(*after))]
     InputTimeout {
-        /// How long the gateway waited.
+        /// The time that the gateway waited.
         after: Duration,
     },
-    /// The server asked for input too many times.
+    /// The server requested input too many times.
     #[error("the server {server} requested input more than {limit} times in one call")]
     InputEndless {
         /// The server.
@@ -313,7 +311,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The `data` member of the JSON-RPC error, if there is one.
+    /// Returns the `data` member of the JSON-RPC error, if there is one.
     pub fn data(&self) -> Option<Value> {
         match self {
             Self::UnsupportedVersion { requested } => Some(json!({
@@ -337,27 +335,27 @@ impl Failure {
         }
     }
 
-    /// The failure of a client without the tasks extension.
+    /// Returns the failure of a client without the tasks extension.
     pub fn tasks_needed() -> Self {
         Self::CapabilityNeeded { needed: NeededCapability::Tasks }
     }
 
-    /// The failure of a server that is unavailable.
+    /// Returns the failure of a server that is unavailable.
     pub fn server_down(server: ServerName, fault: ServerFault) -> Self {
         Self::ServerDown { server, fault: Box::new(fault) }
     }
 
-    /// The failure of a server that failed during a call.
+    /// Returns the failure of a server that failed during a call.
     pub fn server_broke(server: ServerName, fault: ServerFault) -> Self {
         Self::ServerBroke { server, fault: Box::new(fault) }
     }
 
-    /// The failure of a server that sent an invalid response.
+    /// Returns the failure of a server that sent an invalid response.
     pub fn bad_answer(server: ServerName, fault: ServerFault) -> Self {
         Self::BadAnswer { server, fault: Box::new(fault) }
     }
 
-    /// The same failure without the words of a server that it quotes.
+    /// Removes the server's text that the failure quotes.
     #[must_use]
     pub fn without_quotes(self) -> Self {
         let bare = |fault: Box<ServerFault>| Box::new(fault.without_quotes());
@@ -369,7 +367,7 @@ impl Failure {
         }
     }
 
-    /// The value of `Retry-After`.
+    /// Returns the value of `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::OverLimit { retry_after, .. } => Some(*retry_after),
@@ -381,7 +379,7 @@ impl Failure {
         }
     }
 
-    /// The JSON-RPC error object.
+    /// Builds the JSON-RPC error object.
     pub fn to_error(&self) -> Vec<u8> {
         let mut error = json!({ "code": self.wire().code, "message": self.to_string() });
         if let (Some(data), Some(object)) = (self.data(), error.as_object_mut()) {
@@ -390,9 +388,9 @@ impl Failure {
         error.to_string().into_bytes()
     }
 
-    /// The tool result for a failure that a model can correct or work around: a
-    /// server's failure, its own arguments, or input that was refused or late.
-    /// `None` if the failure is a protocol error.
+    /// Builds the tool result for a failure that a model can correct or work around: a server's
+    /// failure, its own arguments, or input that was refused or late. `None` if the failure is a
+    /// protocol error.
     pub fn to_tool_result(&self) -> Option<Vec<u8>> {
         let for_the_model = self.wire().blame == Blame::Server
             || matches!(
@@ -412,7 +410,7 @@ impl Failure {
     }
 }
 
-/// A tool result that reports an error in a text for the model.
+/// Builds a tool result that reports an error in a text for the model.
 pub fn tool_error(text: &str) -> Vec<u8> {
     json!({ "content": [{ "type": "text", "text": text }], "isError": true })
         .to_string()

@@ -1,4 +1,4 @@
-//! What a principal was granted beside its name: groups, scopes and the claims of its token.
+//! Grants of a principal besides its name: groups, scopes and the claims of its token.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::text::clip;
 
-/// What the credential of a principal says of it, and what `[clients.NAME]` adds.
+/// Facts from the credential of a principal, and the additions of `[clients.NAME]`.
 ///
-/// Rules of `policy` read it; nothing of it is sent to a server unless the configuration says so.
+/// Rules of `policy` read them. They are sent to a server only if so configured.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     /// The groups that the principal belongs to.
@@ -21,8 +21,8 @@ pub struct Grants {
     pub scopes: BTreeSet<Arc<str>>,
     /// The claims of a verified token; empty for any other credential.
     pub claims: Map<String, Value>,
-    /// The verified token itself, where a server's authorization server is given it in exchange
-    /// for another; else `None`.
+    /// The verified token itself, if it is exchanged at a server's authorization server; otherwise
+    /// `None`.
     pub token: Option<CallerToken>,
 }
 
@@ -34,17 +34,17 @@ pub struct CallerToken {
 }
 
 impl CallerToken {
-    /// A token with its SHA-256.
+    /// Creates a token with its SHA-256.
     pub fn new(text: String, digest: [u8; 32]) -> Self {
         Self { text: text.into(), digest }
     }
 
-    /// The token itself: for the authorization server that exchanges it, never for a log.
+    /// Returns the token itself: for the authorization server that exchanges it, never for a log.
     pub fn expose(&self) -> &str {
         self.text.expose_secret()
     }
 
-    /// Its SHA-256.
+    /// Returns its SHA-256.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -65,8 +65,9 @@ impl fmt::Debug for CallerToken {
 }
 
 impl Grants {
-    /// Who acts for the principal (RFC 8693, 4.1): the current actor first, then those before it, of
-    /// whom the claim `act` of each tells. Those beyond [`MOST_ACTORS`] are left out.
+    /// Returns the actors for the principal (RFC 8693, 4.1): the current one first, then its
+    /// predecessors, each from the `act` claim of its successor. Those beyond [`MOST_ACTORS`] are
+    /// left out.
     pub fn actors(&self) -> impl Iterator<Item = &str> {
         let acts = successors(self.claims.get("act"), |act| act.get("act"));
         acts.take_while(|act| act.is_object()).take(MOST_ACTORS).map(|act| {
@@ -76,7 +77,8 @@ impl Grants {
     }
 }
 
-/// A claim by its name, or else by a path of names with dots: names of claims may contain dots.
+/// Finds a claim by its name, or otherwise by a dotted path of names: names of claims may contain
+/// dots.
 pub fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     if let Some(claim) = claims.get(path) {
         return Some(claim);
@@ -85,11 +87,11 @@ pub fn find_claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a 
     rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
 }
 
-/// The most actors of a principal.
+/// Limit of the actors of a principal.
 const MOST_ACTORS: usize = 8;
-/// The longest name of an actor, in bytes: as of a principal.
+/// Limit of the bytes of an actor's name: the same as of a principal.
 const MAX_ACTOR: usize = 255;
-/// An actor of which a token tells no name.
+/// The name of an actor without one in the token.
 const UNNAMED_ACTOR: &str = "unknown";
 
 #[cfg(test)]

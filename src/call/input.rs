@@ -12,7 +12,7 @@ use crate::mcp::question::{ELICITATION, ROOTS, SAMPLING};
 
 use super::{Abilities, AnswerFault, NeededCapability, ResultBody, ResultType};
 
-/// Why a result is not a valid `InputRequiredResult`.
+/// Faults of an `InputRequiredResult`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuestionsFault {
     /// A value that must be an object is not.
@@ -39,7 +39,7 @@ pub enum QuestionsFault {
     /// Too many input requests.
     #[error("{found} input requests, the limit is {limit}")]
     TooMany {
-        /// How many there are.
+        /// The number found.
         found: usize,
         /// The maximum.
         limit: usize,
@@ -56,19 +56,19 @@ pub struct Question {
 }
 
 impl Question {
-    /// The bytes of its method and params.
+    /// Returns the bytes of its method and params.
     pub fn size(&self) -> usize {
         self.method.len() + self.params.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The same, without the message that it came in.
+    /// Copies it out of the message that it came in.
     #[must_use]
     pub fn detach(mut self) -> Self {
         self.params = self.params.map(|params| Bytes::copy_from_slice(&params));
         self
     }
 
-    /// Reads a member of `inputRequests`; `source` contains it.
+    /// Parses a member of `inputRequests`; `source` contains it.
     ///
     /// # Errors
     /// [`QuestionsFault`] if it is not an object, or has no method.
@@ -84,20 +84,20 @@ impl Question {
         Ok(question)
     }
 
-    /// Whether the params have a duplicate key: the client could read another form of the request
-    /// than the one that [`Self::missing_capability`] judges.
+    /// Returns true if the params have a duplicate key: the client could read another form of the
+    /// request than the one that [`Self::missing_capability`] judges.
     pub fn is_ambiguous(&self) -> bool {
         let members = self.params.as_deref().map(Members::parse);
         matches!(members, Some(Err(JsonError::DuplicateKey { .. })))
     }
 
-    /// Whether Legacy clients can be sent requests of this method.
+    /// Returns true if Legacy clients support requests of this method.
     pub fn is_known(&self) -> bool {
         matches!(self.method.as_str(), SAMPLING | ELICITATION | ROOTS)
     }
 
-    /// The capability that a client with these abilities lacks to answer this;
-    /// `None` if it lacks none, or the method is unknown.
+    /// Returns the capability that a client with these abilities lacks to answer this; `None` if it
+    /// lacks none, or the method is unknown.
     pub fn missing_capability(&self, abilities: &Abilities) -> Option<NeededCapability> {
         let member =
             |key| self.params.as_deref().and_then(|raw| Members::parse(raw).ok()?.find(key));
@@ -115,7 +115,7 @@ impl Question {
         }
     }
 
-    /// What a server is told if its client lacks this capability.
+    /// Returns the error text for a server if its client lacks this capability.
     pub fn not_offered(&self, missing: NeededCapability) -> String {
         let (method, part) = (&self.method, missing.part());
         format!(
@@ -135,7 +135,7 @@ pub struct Asked {
 }
 
 impl ResultBody {
-    /// Reads the input requests, if the result has any.
+    /// Parses the input requests, if the result has any.
     ///
     /// # Errors
     /// [`AnswerFault::Questions`] if it is not a valid `InputRequiredResult`.
@@ -196,5 +196,5 @@ impl fmt::Display for Question {
     }
 }
 
-/// The most pending input requests of one call.
+/// Limit of the pending input requests of one call.
 pub const MOST_QUESTIONS: usize = 32;

@@ -3,7 +3,7 @@
 /// A meta-tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetaTool {
-    /// Finds tools by what they do.
+    /// Finds tools by description.
     Find,
     /// Describes tools in full.
     Describe,
@@ -13,7 +13,7 @@ pub enum MetaTool {
     RunCode,
 }
 
-/// What a call may do, by the hints of its tool.
+/// Effect that a call may have, by the hints of its tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallIntent {
     /// It changes nothing.
@@ -25,7 +25,7 @@ pub enum CallIntent {
 }
 
 impl MetaTool {
-    /// All of them.
+    /// All meta-tools.
     pub const ALL: [Self; 7] = [
         Self::Find,
         Self::Describe,
@@ -36,12 +36,12 @@ impl MetaTool {
         Self::RunCode,
     ];
 
-    /// The tool with this name.
+    /// Returns the tool with this name.
     pub fn with_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Its name for clients.
+    /// Returns its name for clients.
     pub fn name(self) -> &'static str {
         match self {
             Self::Find => "find_tools",
@@ -52,8 +52,8 @@ impl MetaTool {
         }
     }
 
-    /// Whether clients that search have it: with a tool for each intent of a call, or with one for all
-    /// calls.
+    /// Returns true if clients with search have it: with one tool for each intent of a call, or one
+    /// for all calls.
     pub fn is_for_search(self, by_intent: bool) -> bool {
         match self {
             Self::Find | Self::Describe => true,
@@ -64,7 +64,7 @@ impl MetaTool {
 }
 
 impl CallIntent {
-    /// The meta-tool for calls of this intent.
+    /// Returns the meta-tool for calls of this intent.
     pub fn tool_name(self) -> &'static str {
         match self {
             Self::Read => "call_tool_read",

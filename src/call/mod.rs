@@ -1,10 +1,10 @@
-//! The internal language: what a call is between `downstream`, which receives
-//! it, and `upstream`, which sends it.
+//! The internal language: the form of a call between `downstream`, which receives it, and
+//! `upstream`, which sends it.
 //!
-//! A call is always Modern in shape: it carries its principal, its protocol
-//! version and its client's capabilities, and depends on no connection and no
-//! session. Payloads stay the bytes that were received; spans locate the members
-//! that are read or rewritten. This module makes no decisions and does no I/O.
+//! A call is always Modern in shape: it carries its principal, its protocol version and its
+//! client's capabilities, and depends on no connection and no session. Payloads stay the bytes that
+//! were received; spans locate the members that are read or rewritten. This module makes no
+//! decisions and does no I/O.
 
 mod abilities;
 mod answer;
@@ -59,12 +59,11 @@ use crate::mcp::Method;
 /// server.
 pub type Edits = [(Range<usize>, Bytes)];
 
-/// A map keyed by names from a configuration or from a server's list.
+/// A map with keys from a configuration or from a server's list.
 ///
-/// Names from clients are only looked up, or belong to those who have logged in,
-/// so no client can fill a map with colliding names. To stop servers from doing so, each process draws its own
-/// random seed; a cryptographic hash is not needed, and costs several times as
-/// much.
+/// Names from clients are only looked up, or belong to clients that have logged in, so no client
+/// can fill a map with colliding names. To stop servers from doing so, each process draws its own
+/// random seed; a cryptographic hash is not needed, and costs several times as much.
 pub type Named<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// One client request inside the gateway.

@@ -1,5 +1,5 @@
-//! Server, public, native and profile names, each with its own type, so that
-//! the compiler tells them apart.
+//! Server, public, native and profile names, each with its own type, so that the compiler
+//! distinguishes them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-/// Why a text is not a valid server name.
+/// Faults of a server name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerNameError {
     /// The name is the empty string.
@@ -16,7 +16,7 @@ pub enum ServerNameError {
     /// The name has more than [`ServerName::MAX_LEN`] bytes.
     #[error("a server name has at most {max} characters, this one has {len}", max = ServerName::MAX_LEN)]
     TooLong {
-        /// How many bytes it has.
+        /// The number of bytes.
         len: usize,
     },
     /// A character outside `[a-zA-Z0-9_-]`.
@@ -46,7 +46,7 @@ impl ServerName {
     /// Validates a name.
     ///
     /// # Errors
-    /// [`ServerNameError`] says which rule the text breaks.
+    /// [`ServerNameError`] with the rule that the text breaks.
     pub fn new(text: &str) -> Result<Self, ServerNameError> {
         if text.is_empty() {
             return Err(ServerNameError::Empty);
@@ -65,7 +65,7 @@ impl ServerName {
         Ok(Self(text.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -84,7 +84,7 @@ macro_rules! text_name {
                 Self(text.into())
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -119,7 +119,7 @@ impl ProfileName {
         if valid { Ok(Self(text.into())) } else { Err(ProfileNameError) }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

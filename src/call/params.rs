@@ -1,4 +1,4 @@
-//! A request's params: the bytes, and the spans of the members that matter.
+//! A request's params: the bytes, and the spans of the relevant members.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::ParamsFault;
 #[derive(Debug, Clone)]
 pub struct Params(Arc<ParsedParams>);
 
-/// Behind an `Arc`, because params are moved many times, and kept where a call
-/// may have to be made again.
+/// Behind an `Arc`, because params are moved many times, and kept for calls that may have to be
+/// made again.
 #[derive(Debug, Clone)]
 struct ParsedParams {
     payload: Payload,
@@ -33,16 +33,16 @@ struct ParsedParams {
 }
 
 impl Params {
-    /// Reads params; absent ones are `{}`.
+    /// Parses params; absent ones are `{}`.
     ///
     /// # Errors
-    /// [`ParamsFault`] if the params are not an object, or a member that the
-    /// gateway reads is a duplicate or has the wrong type.
+    /// [`ParamsFault`] if the params are not an object, or a member that the gateway reads is a
+    /// duplicate or has the wrong type.
     pub fn parse(raw: Option<Bytes>) -> Result<Self, ParamsFault> {
         Self::read(raw.map(Payload::from))
     }
 
-    /// Reads params that came in a message.
+    /// Parses the params in a message.
     ///
     /// # Errors
     /// As for [`Params::parse`].
@@ -82,83 +82,83 @@ impl Params {
         })))
     }
 
-    /// The params, as received.
+    /// Returns the params, as received.
     pub fn raw(&self) -> &Bytes {
         self.0.payload.raw()
     }
 
-    /// `name`, unescaped.
+    /// Returns `name`, unescaped.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// The span of `name`, with its quotes.
+    /// Returns the span of `name`, with its quotes.
     pub fn name_span(&self) -> Option<Range<usize>> {
         self.0.name.as_ref().map(|(_, spot)| spot.span())
     }
 
-    /// `uri`, unescaped.
+    /// Returns `uri`, unescaped.
     pub fn uri(&self) -> Option<&str> {
         self.0.uri.as_ref().map(|(uri, _)| uri.as_str())
     }
 
-    /// The span of `uri`, with its quotes.
+    /// Returns the span of `uri`, with its quotes.
     pub fn uri_span(&self) -> Option<Range<usize>> {
         self.0.uri.as_ref().map(|(_, spot)| spot.span())
     }
 
-    /// `taskId`, unescaped.
+    /// Returns `taskId`, unescaped.
     pub fn task(&self) -> Option<&str> {
         self.0.task.as_ref().map(|(task, _)| task.as_str())
     }
 
-    /// The span of `taskId`, with its quotes.
+    /// Returns the span of `taskId`, with its quotes.
     pub fn task_span(&self) -> Option<Range<usize>> {
         self.0.task.as_ref().map(|(_, spot)| spot.span())
     }
 
-    /// `level` of `logging/setLevel`, unescaped.
+    /// Returns `level` of `logging/setLevel`, unescaped.
     pub fn level(&self) -> Option<&str> {
         self.0.level.as_deref()
     }
 
-    /// `requestState`, unescaped.
+    /// Returns `requestState`, unescaped.
     pub fn state(&self) -> Option<&str> {
         self.0.state.as_ref().map(|(state, _)| state.as_str())
     }
 
-    /// The span of `requestState`, with its quotes.
+    /// Returns the span of `requestState`, with its quotes.
     pub fn state_span(&self) -> Option<Range<usize>> {
         self.0.state.as_ref().map(|(_, spot)| spot.span())
     }
 
-    /// The span of the raw `ref` of `completion/complete`.
+    /// Returns the span of the raw `ref` of `completion/complete`.
     pub fn reference_span(&self) -> Option<Range<usize>> {
         self.0.reference.map(Spot::span)
     }
 
-    /// The span of the raw `inputResponses`.
+    /// Returns the span of the raw `inputResponses`.
     pub fn responses_span(&self) -> Option<Range<usize>> {
         self.0.responses.map(Spot::span)
     }
 
-    /// `cursor`, unescaped.
+    /// Returns `cursor`, unescaped.
     pub fn cursor(&self) -> Option<&str> {
         self.0.cursor.as_deref()
     }
 
-    /// The raw `arguments`.
+    /// Returns the raw `arguments`.
     pub fn arguments(&self) -> Option<&[u8]> {
         self.raw().get(self.0.arguments?.span())
     }
 
-    /// The span of the raw `arguments`.
+    /// Returns the span of the raw `arguments`.
     pub fn arguments_span(&self) -> Option<Range<usize>> {
         self.0.arguments.map(Spot::span)
     }
 
-    /// The same params with other arguments, the span that was replaced, and the length of what
-    /// replaced it.
+    /// Returns the params with other arguments, the span that was replaced, and the length of the
+    /// replacement.
     ///
     /// # Errors
     /// [`ParamsFault`] if the new arguments are not an object.
@@ -166,7 +166,7 @@ impl Params {
         &self,
         arguments: &[u8],
     ) -> Result<(Self, Range<usize>, usize), ParamsFault> {
-        // Arguments that are `null` count as absent, and have their place.
+        // Arguments that are `null` count as absent, and have a span.
         let [present] = self.0.payload.members(&["arguments"])?;
         let (span, member) = match present.map(Spot::span) {
             Some(span) => (span, arguments.to_vec()),
@@ -177,7 +177,7 @@ impl Params {
         Ok((Self::parse(Some(params))?, span, length))
     }
 
-    /// The place of a new first member, and its text.
+    /// Returns the position of a new first member, and its text.
     fn new_member(&self, name: &str, value: &[u8]) -> (Range<usize>, Vec<u8>) {
         let open = self.raw().iter().position(|byte| *byte == b'{').unwrap_or_default();
         let rest = self.raw().get(open + 1..).unwrap_or_default().trim_ascii_start();
@@ -185,23 +185,22 @@ impl Params {
         (open + 1..open + 1, [b"\"", name.as_bytes(), b"\":", value, comma].concat())
     }
 
-    /// The outline of `arguments`, if it was recorded when the message was
-    /// read.
+    /// Returns the outline of `arguments`, if it was recorded when the message was parsed.
     pub fn arguments_parts(&self) -> Option<OutlineParts<'_>> {
         self.0.payload.parts_at(self.0.arguments?)
     }
 
-    /// The raw `notifications` filter of `subscriptions/listen`.
+    /// Returns the raw `notifications` filter of `subscriptions/listen`.
     pub fn notifications(&self) -> Option<&[u8]> {
         self.raw().get(self.0.notifications?.span())
     }
 
-    /// The span of `_meta`: an object, or `null`.
+    /// Returns the span of `_meta`: an object, or `null`.
     pub fn meta_span(&self) -> Option<Range<usize>> {
         self.0.meta.map(Spot::span)
     }
 
-    /// The members of `_meta` that the gateway reads.
+    /// Parses the members of `_meta` that the gateway reads.
     ///
     /// # Errors
     /// [`ParamsFault`] if one of its members has the wrong type.
@@ -296,10 +295,10 @@ fn object(
     }
 }
 
-/// How many bytes a client's capabilities and its `clientInfo` may each have: enough for icons.
-/// They are kept with sessions and streams, and sent to servers.
+/// Limit of the bytes of a client's capabilities, and of its `clientInfo`: enough for icons. They
+/// are kept with sessions and streams, and sent to servers.
 pub const MAX_DECLARATION: usize = 16 * 1024;
-/// The members that are read from params, in this order.
+/// Members that are read from params, in this order.
 const MEMBERS: [&str; 11] = [
     "name",
     "uri",
@@ -313,7 +312,7 @@ const MEMBERS: [&str; 11] = [
     "notifications",
     "_meta",
 ];
-/// The members that are read from `_meta`, in this order.
+/// Members that are read from `_meta`, in this order.
 const META_MEMBERS: [&str; 7] = [
     meta::PROGRESS_TOKEN,
     meta::PROTOCOL_VERSION,

@@ -19,7 +19,7 @@ pub struct Passing {
     era: Era,
     pieces: Pin<Box<dyn Stream<Item = Result<Bytes, Failure>> + Send>>,
     at_end: Option<AtEnd>,
-    /// Bytes that were read.
+    /// Number of bytes read so far.
     passed: u64,
     held: Vec<Box<dyn Send>>,
     watch: Option<Box<dyn ReplyWatch>>,
@@ -28,7 +28,7 @@ pub struct Passing {
 
 /// Counts the memory of a result that is read whole.
 pub trait ResultMeter: Send {
-    /// Counts a result of which so many bytes are in memory.
+    /// Counts a result with this many bytes in memory.
     ///
     /// # Errors
     /// The [`Failure`] of the call if there is no memory for them.
@@ -42,8 +42,7 @@ pub trait ResultMeter: Send {
 type AtEnd = Box<dyn FnOnce(Result<(), &Failure>, u64) + Send>;
 
 impl Passing {
-    /// A result from `server`, which speaks that era. No pieces follow a
-    /// failure.
+    /// Creates a result from `server`, which speaks that era. No pieces follow a failure.
     pub fn new(
         server: ServerName,
         era: Era,
@@ -67,28 +66,28 @@ impl Passing {
         Self { meter: Some(Box::new(meter)), ..self }
     }
 
-    /// The era of the server that sends it.
+    /// Returns the era of the server that sends it.
     pub fn era(&self) -> Era {
         self.era
     }
 
-    /// Keeps `what` until the result ends.
+    /// Keeps a guard until the result ends.
     pub fn hold(&mut self, what: Box<dyn Send>) {
         self.held.push(what);
     }
 
-    /// Tells `watch` how the result ends.
+    /// Sets the watch that is notified of the result's end.
     pub fn set_watch(&mut self, watch: Option<Box<dyn ReplyWatch>>) {
         self.watch = watch;
     }
 
-    /// Calls `told` at the end of the result, with the number of its bytes; it is dropped if the result is
-    /// not read to its end.
+    /// Sets a callback for the end of the result, with the number of its bytes. It is dropped if
+    /// the result is not read to its end.
     pub fn on_end(&mut self, told: impl FnOnce(Result<(), &Failure>, u64) + Send + 'static) {
         self.at_end = Some(Box::new(told));
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
     /// The [`Failure`] that ended the result early.

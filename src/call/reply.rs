@@ -30,7 +30,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Reads a `notifications/progress`; also returns the raw text of its token.
+    /// Parses a `notifications/progress`. Also returns the raw text of its token.
     pub fn progress(method: String, params: Bytes) -> Option<(Self, Bytes)> {
         #[derive(Deserialize)]
         struct ProgressParams<'a> {
@@ -43,7 +43,7 @@ impl Notice {
         Some((Self { method, params, token: Some(span) }, token))
     }
 
-    /// Reads a `notifications/message` (a log message of the server), if its level is at least
+    /// Parses a `notifications/message` (a log message of the server), if its level is at least
     /// `least`.
     pub fn line(method: String, params: Bytes, least: LogLevel) -> Option<Self> {
         #[derive(Deserialize)]
@@ -55,12 +55,12 @@ impl Notice {
         (level >= least).then_some(Self { method, params, token: None })
     }
 
-    /// The bytes of its method and params.
+    /// Returns the bytes of its method and params.
     pub fn size(&self) -> usize {
         self.method.len() + self.params.len()
     }
 
-    /// The same notification with other params.
+    /// Replaces the params.
     #[must_use]
     pub fn with(self, params: Bytes) -> Self {
         if self.token.is_none() {
@@ -70,7 +70,7 @@ impl Notice {
         again.map_or(self, |(again, _)| again)
     }
 
-    /// The params with another raw token, for a progress notification.
+    /// Returns the params with another raw token, for a progress notification.
     pub fn with_token(&self, token: Option<&Bytes>) -> Bytes {
         match (&self.token, token) {
             (Some(span), Some(token)) => {
@@ -91,17 +91,17 @@ pub enum Event {
     Asks(Id, Question),
     /// The server has cancelled its request for input.
     TookBack(Id),
-    /// The server has closed its stream, and wants the gateway to reconnect after this time: a
-    /// client may be asked to do the same.
+    /// The server has closed its stream, and wants the gateway to reconnect after this time. A
+    /// client may get the same request.
     Pause(Duration),
-    /// The answer. Nothing follows.
+    /// The answer, and the last event.
     Answer(Result<Answer, Failure>),
-    /// The answer, as a large result that is still arriving. Nothing follows.
+    /// The answer, as a large result that is still arriving, and the last event.
     Passing(Passing),
 }
 
 impl Event {
-    /// Whether nothing follows.
+    /// Returns true for the last event of a reply.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Answer(_) | Self::Passing(_))
     }
@@ -119,9 +119,9 @@ impl InFlightSlot {
     }
 }
 
-/// Is told how a reply ends, or that the server asks for input; dropped if it does neither.
+/// Observer of a reply's end, or of a server's request for input. Dropped if neither happens.
 pub trait ReplyWatch: Send {
-    /// Called once: with the failure, if it is one.
+    /// Called once, with the failure if there is one.
     fn ended(self: Box<Self>, ended: Result<(), &Failure>);
 }
 
@@ -147,17 +147,17 @@ enum ReplySource {
 }
 
 impl Reply {
-    /// A reply whose answer is available.
+    /// Creates a reply with an available answer.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
         Self { source: ReplySource::Ready(Some(answer)), answers: None, held: None, watch: None }
     }
 
-    /// A reply whose result is streamed.
+    /// Creates a reply with a streamed result.
     pub fn passing(passing: Passing) -> Self {
         Self { source: ReplySource::Passing(Some(passing)), answers: None, held: None, watch: None }
     }
 
-    /// A reply with events over time. The stream ends with an [`Event::Answer`].
+    /// Creates a reply from a stream of events. The stream ends with an [`Event::Answer`].
     pub fn stream(events: impl Stream<Item = Event> + Send + 'static) -> Self {
         Self {
             source: ReplySource::Stream(Box::pin(events)),
@@ -167,7 +167,7 @@ impl Reply {
         }
     }
 
-    /// A reply that is read before it has begun.
+    /// Creates a reply that can be read before it has begun.
     pub fn starting(begun: impl Future<Output = Result<Self, Failure>> + Send + 'static) -> Self {
         Self {
             source: ReplySource::Starting(Box::pin(begun)),
@@ -177,7 +177,7 @@ impl Reply {
         }
     }
 
-    /// A reply of which the first event was taken.
+    /// Puts the first event of a reply back in front of it.
     pub fn beginning_with(first: Event, mut rest: Self) -> Self {
         let answers = rest.answers();
         let events = stream! {
@@ -198,11 +198,11 @@ impl Reply {
         self.source = source;
         self.answers = answers;
         self.held = held;
-        // The reply itself may be watched, too: it is the same call.
+        // This reply may be watched itself: it is the same call.
         self.watch = watch.or(self.watch.take());
     }
 
-    /// The same reply, with what becomes of its failure if it fails before it begins.
+    /// Maps the failure of a reply that fails before it begins.
     #[must_use]
     pub fn map_failure<F>(self, other: impl FnOnce(Failure) -> F + Send + 'static) -> Self
     where
@@ -230,7 +230,7 @@ impl Reply {
         self
     }
 
-    /// The channel for responses, for a reply that wraps this one.
+    /// Returns the channel for responses, for a reply that wraps this one.
     pub fn answers(&self) -> Option<Answers> {
         self.answers.clone()
     }
@@ -239,26 +239,26 @@ impl Reply {
     /// polled.
     pub fn answer_question(&self, id: Id, response: Response) {
         if let Some(answers) = &self.answers {
-            // The channel has capacity for as many as a call may have pending.
+            // The channel has room for all pending requests of a call.
             let _ = answers.try_send((id, response));
         }
     }
 
-    /// Tells `watch` how the reply ends.
+    /// Sets the watch that is notified of the reply's end.
     #[must_use]
     pub fn watched_by(mut self, watch: Box<dyn ReplyWatch>) -> Self {
         self.watch = Some(watch);
         self
     }
 
-    /// Holds `what`, such as the call's [`InFlightSlot`], until the reply ends.
+    /// Holds a guard, such as the call's [`InFlightSlot`], until the reply ends.
     #[must_use]
     pub fn with_slot(mut self, what: impl Send + 'static) -> Self {
         self.held = Some(Box::new(what));
         self
     }
 
-    /// The next event; `None` after the answer.
+    /// Returns the next event; `None` after the answer.
     ///
     /// # Cancel safety
     /// Safe: no event is lost when the future is dropped.

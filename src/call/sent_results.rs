@@ -1,10 +1,11 @@
-//! The large results that a client was sent in its session.
+//! Large results that a client has received in its session.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// The digests of the large results of one session: of the latest of each call, and of so many calls.
+/// Digests of the large results of one session: the latest of each call, for a limited number of
+/// calls.
 #[derive(Debug, Default)]
 pub struct SentResults(Mutex<VecDeque<SentResult>>);
 
@@ -13,17 +14,17 @@ pub type ResultDigest = [u8; 16];
 
 #[derive(Debug)]
 struct SentResult {
-    /// Of the tool and its arguments.
+    /// Digest of the tool and its arguments.
     call: ResultDigest,
     content: ResultDigest,
-    /// Whether the client got a reference instead of the result.
+    /// True if the client got a reference instead of the result.
     was_reference: bool,
 }
 
 impl SentResults {
-    /// Notes the result of a call that the client is about to get. Returns whether a reference to the
-    /// one that it got before takes its place: if that was the same, and sent itself. A client that
-    /// calls again after a reference no longer has the result, and gets it.
+    /// Notes the next result of a call. Returns true if a reference replaces it: the client's
+    /// previous result of this call was the same, and was sent in full. A client that calls again
+    /// after a reference no longer has the result, and gets it.
     pub fn note(&self, call: ResultDigest, content: ResultDigest) -> bool {
         let mut sent = self.0.lock();
         let earlier = sent.iter().position(|one| one.call == call).and_then(|at| sent.remove(at));
@@ -36,7 +37,7 @@ impl SentResults {
     }
 }
 
-/// The most calls whose results are remembered.
+/// Limit of the calls with remembered results.
 const MOST_RESULTS: usize = 64;
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn the_page_on_errors_says_what_the_table_says() {
     let page = page();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
     let written = std::fs::read_to_string(path).unwrap_or_default();
-    // What follows is measured with the clients of the SDKs, not generated from the table.
+    // The rest of the page is measured with the clients of the SDKs, not generated from the table.
     let (table, measured) = written.split_once(MEASURED).unwrap_or((&written, ""));
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, format!("{page}\n{MEASURED}{measured}")).unwrap();
@@ -58,8 +58,7 @@ fn page() -> String {
     page
 }
 
-/// The failure in the next row. A new variant does not compile until it has a
-/// row.
+/// Returns the failure in the next row. A new variant does not compile until it has a row.
 fn after(failure: &Failure) -> Option<Failure> {
     let detail = || DETAIL.to_owned();
     let server = || ServerName::new("NAME").unwrap();
@@ -173,7 +172,7 @@ fn a_failure_is_small() {
     assert!(size <= 48, "{size} bytes");
 }
 
-/// Where the part of the page begins that `tests/frameworks/statuses.py --write` writes.
+/// Start of the page's part that `tests/frameworks/statuses.py --write` writes.
 const MEASURED: &str = "<!-- Below: written by tests/frameworks/statuses.py --write. -->\n";
 
 /// Placeholder for the parts that vary.

@@ -1,22 +1,22 @@
-//! Where the clients of an endpoint get tokens.
+//! Sources of tokens for the clients of an endpoint.
 
 use std::sync::Arc;
 
-/// Where a client learns which authorization server gives tokens for its endpoint, and how that
-/// server calls the scopes of the gateway.
+/// The source of tokens for an endpoint: the metadata that names its authorization server, and that
+/// server's names for the gateway's scopes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TokenSource {
-    /// The URL of the endpoint's Protected Resource Metadata (RFC 9728); `None` if it has none,
-    /// because no issuer gives tokens for it.
+    /// The URL of the endpoint's Protected Resource Metadata (RFC 9728); `None` if no issuer
+    /// provides tokens for it.
     pub metadata: Option<String>,
-    /// The scopes that the endpoint needs of every client.
+    /// The scopes that the endpoint requires of every client.
     pub scopes: Vec<Arc<str>>,
-    /// What clients ask for to get a scope, where it has another name there.
+    /// The issuer's names of scopes that differ from the gateway's.
     pub requests: Arc<Vec<(Arc<str>, Arc<str>)>>,
 }
 
 impl TokenSource {
-    /// The value of `scope` with which a client asks for these scopes.
+    /// Returns the value of `scope` with which a client requests these scopes.
     pub fn scope_request(&self, scopes: &[Arc<str>]) -> String {
         let name = |scope: &Arc<str>| {
             let other = self.requests.iter().find(|(own, _)| own == scope);

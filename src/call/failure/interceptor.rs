@@ -1,4 +1,4 @@
-//! What interceptors say, and what can be wrong with one.
+//! Refusals and faults of interceptors.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::Failure;
 pub struct InterceptorRefusal {
     /// Its name in the configuration.
     pub interceptor: String,
-    /// What it says, truncated.
+    /// Its reason, truncated.
     pub reason: String,
 }
 
@@ -22,11 +22,11 @@ pub struct InterceptorRefusal {
 pub struct InterceptorOutage {
     /// Its name in the configuration.
     pub interceptor: String,
-    /// What is wrong.
+    /// The fault.
     pub fault: InterceptorFault,
 }
 
-/// Why an interceptor did not decide.
+/// Reasons for an interceptor not to decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InterceptorFault {
     /// No connection, or a lost one.
@@ -35,10 +35,10 @@ pub enum InterceptorFault {
     /// Too late.
     #[error("no answer within {after:?}")]
     Timeout {
-        /// How long the gateway waited.
+        /// The time that the gateway waited.
         after: Duration,
     },
-    /// Too many of its answers have failed, and it is not asked for a while.
+    /// Too many of its answers have failed, and it gets no messages for a while.
     #[error("it has failed too often, and is left alone for a while")]
     BreakerOpen,
     /// An HTTP status other than 200.
@@ -47,13 +47,13 @@ pub enum InterceptorFault {
         /// The status.
         status: StatusCode,
     },
-    /// What it is to see, or its answer, is larger than the configuration allows.
+    /// The message for it, or its answer, is larger than the configuration allows.
     #[error("the message or its answer is larger than {limit} bytes")]
     TooLarge {
-        /// The most bytes.
+        /// Limit of the bytes.
         limit: usize,
     },
-    /// The message has duplicate keys or numbers that readers understand differently.
+    /// The message has duplicate keys or numbers that readers interpret differently.
     #[error("the message is not unambiguous JSON")]
     Ambiguous,
     /// The answer is not a JSON-RPC response.
@@ -73,7 +73,7 @@ pub enum InterceptorFault {
     /// A result that is neither of the two kinds.
     #[error("its result is neither a validation nor a mutation")]
     Kind,
-    /// A mutation that changes what it may not, or is not valid.
+    /// A mutation that is invalid, or changes immutable parts.
     #[error("its mutation {0}")]
     Mutation(&'static str),
 }

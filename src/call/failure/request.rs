@@ -1,4 +1,4 @@
-//! What is wrong with a client's request: the evidence that failures carry.
+//! Faults of a client's request: the evidence in failures.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::text::clip;
 
 use super::Failure;
 
-/// Why a body cannot be parsed.
+/// Reasons that a body cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFault {
     /// Not valid JSON.
@@ -22,7 +22,7 @@ pub enum ParseFault {
     Depth(TooDeep),
 }
 
-/// Why a body that is JSON, or the request that carries it, is not valid.
+/// Faults of a request, or of its body as parsed JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestFault {
     /// Not a JSON-RPC message.
@@ -37,7 +37,7 @@ pub enum RequestFault {
     /// The session already has a request in progress with this id.
     #[error("a request with this id is already in progress")]
     DuplicateId,
-    /// A batch in a session whose version has none.
+    /// A batch in a session with a version that has none.
     #[error(
         "unexpected batch: only {} has batches, this session uses {version}",
         ProtocolVersion::V2025_03_26
@@ -57,7 +57,7 @@ pub enum RequestFault {
     /// A line over the limit, on standard input.
     #[error("the line is longer than {limit} bytes")]
     LineTooLong {
-        /// The most bytes allowed.
+        /// Limit of the line's bytes.
         limit: usize,
     },
     /// The body did not arrive in time.
@@ -86,7 +86,7 @@ pub enum RequestFault {
     UnknownEvent,
 }
 
-/// Why the query of an endpoint's URL is not a valid selection.
+/// Faults of the query of an endpoint's URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryFault {
     /// The query is too long.
@@ -94,7 +94,7 @@ pub enum QueryFault {
     TooLong {
         /// The length found.
         len: usize,
-        /// The most bytes allowed.
+        /// Limit of the bytes.
         limit: usize,
     },
     /// An unknown parameter.
@@ -137,7 +137,7 @@ pub enum QueryFault {
     },
 }
 
-/// Why the params of a request are not valid.
+/// Faults of the params of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsFault {
     /// Not an object, or a duplicate of a member that the gateway reads.
@@ -168,7 +168,7 @@ pub enum ParamsFault {
     TooLarge {
         /// The member's name.
         member: &'static str,
-        /// The most bytes allowed.
+        /// Limit of the bytes.
         limit: usize,
     },
     /// Two responses to one input request.
@@ -177,10 +177,10 @@ pub enum ParamsFault {
         /// The key, truncated.
         key: String,
     },
-    /// More responses than a server can have asked for.
+    /// More responses than a server can have requested.
     #[error("more than {limit} members in `inputResponses`")]
     TooManyResponses {
-        /// The most allowed.
+        /// The limit.
         limit: usize,
     },
     /// A duplicate notification in the filter of `subscriptions/listen`.
@@ -192,7 +192,7 @@ pub enum ParamsFault {
     /// More unknown notifications than are forwarded to servers.
     #[error("more than {limit} bytes of unknown members in `notifications`")]
     UnknownNotifications {
-        /// The most bytes allowed.
+        /// Limit of the bytes.
         limit: usize,
     },
     /// An answer to a server's input request is not an object.
@@ -213,7 +213,7 @@ pub enum ParamsFault {
 }
 
 impl ParamsFault {
-    /// The fault of an unknown log level.
+    /// Returns the fault of an unknown log level.
     pub fn log_level(name: &str) -> Self {
         Self::LogLevel { name: clip(name, 64).to_owned() }
     }
@@ -234,7 +234,7 @@ impl fmt::Display for LogLevelNames {
     }
 }
 
-/// Why a cursor is rejected.
+/// Reasons to reject a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
     /// Malformed, changed, or sealed by an earlier run of the gateway.
@@ -248,7 +248,7 @@ pub enum CursorError {
     Stale,
 }
 
-/// How the headers of a request and its body disagree.
+/// Disagreements between the headers of a request and its body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderFault {
     /// A required header is missing.
@@ -280,7 +280,7 @@ pub enum HeaderFault {
     Encoding {
         /// The header.
         name: HeaderName,
-        /// What is wrong with it.
+        /// The fault of the value.
         fault: HeaderValueError,
     },
     /// A header that mirrors a parameter is missing. Parameters may be secrets, so this variant
@@ -307,7 +307,7 @@ pub enum HeaderFault {
     Arguments(JsonError),
 }
 
-/// Why a `requestState` is rejected.
+/// Reasons to reject a `requestState`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Not sealed by this gateway, changed, or another principal's.
@@ -322,12 +322,12 @@ pub enum StateError {
     /// The call that it continues has ended, or was already continued.
     #[error("its call is no longer waiting for input")]
     Ended,
-    /// It proves the user's consent to one call, which was made.
+    /// It proves the user's consent to one call, which has been made already.
     #[error("the call that the user has agreed to was made: call again without it")]
     Used,
 }
 
-/// How a client refused the input that a server asked for.
+/// A client's refusals of input that a server requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputRefusal {
     /// The user declined.
@@ -344,7 +344,7 @@ pub enum InputRefusal {
     },
 }
 
-/// Why a call was not made that the user has to agree to.
+/// Reasons not to make a call that needs the user's consent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfirmRefusal {
     /// The user declined.
@@ -365,7 +365,7 @@ pub enum ConfirmRefusal {
          nested too deeply"
     )]
     UnreadableArguments,
-    /// The arguments are too many.
+    /// There are too many arguments.
     #[error("its arguments are too many to be shown to the user")]
     TooManyArguments,
 }
@@ -388,7 +388,7 @@ pub enum NeededCapability {
 }
 
 impl NeededCapability {
-    /// The `ClientCapabilities` object that declares it.
+    /// Returns the `ClientCapabilities` object that declares it.
     pub fn to_json(self) -> Value {
         match self {
             Self::Sampling => json!({ "sampling": {} }),
@@ -402,7 +402,7 @@ impl NeededCapability {
 }
 
 impl NeededCapability {
-    /// Which part of its request it is about, for texts behind the method.
+    /// Returns the part of the request that it is about, for texts after the method.
     pub fn part(self) -> &'static str {
         match self {
             Self::SamplingTools => " with tools",

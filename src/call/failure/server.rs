@@ -1,5 +1,5 @@
-//! What is wrong with a server, or with the gateway itself: the evidence that failures carry, as
-//! far as a client may learn it.
+//! Faults of a server, or of the gateway itself: the evidence in failures, as far as a client may
+//! learn it.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::jsonrpc::FrameFault;
 
 use super::Failure;
 
-/// What is wrong with a server. The texts hold no addresses, no file names, and nothing that the
-/// server's process wrote besides its messages.
+/// Faults of a server. The texts contain no addresses, no file names, and no output of the server's
+/// process besides its messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFault {
     /// Neither running nor starting.
@@ -32,10 +32,10 @@ pub enum ServerFault {
     /// The stream ended before the response.
     #[error("the stream ended without a response")]
     NoResponse,
-    /// The server sent nothing for as long as the configuration allows.
+    /// The server sent nothing for the configured time.
     #[error("no response within {after:?}")]
     Timeout {
-        /// How long the gateway waited.
+        /// The time that the gateway waited.
         after: Duration,
     },
     /// An HTTP error status.
@@ -70,10 +70,10 @@ pub enum ServerFault {
     /// The response is larger than the configuration allows.
     #[error("its response is larger than {limit} bytes")]
     TooLarge {
-        /// The most bytes allowed.
+        /// Limit of the response's bytes.
         limit: usize,
     },
-    /// Large responses take all of the memory that they may take.
+    /// Large responses have used up their memory limit.
     #[error(
         "its response was dropped: large responses take as much memory as they may (limits.{setting})"
     )]
@@ -84,7 +84,7 @@ pub enum ServerFault {
     /// The stream of events has more lines without a message than allowed.
     #[error("it sent more than {limit} lines without a message within a second")]
     Chatter {
-        /// The most lines allowed.
+        /// Limit of the lines.
         limit: usize,
     },
     /// The message is not valid JSON-RPC.
@@ -124,10 +124,10 @@ pub enum ServerFault {
     /// A setting cannot be used.
     #[error("its configuration cannot be used")]
     Misconfigured,
-    /// Somebody has to log in to the server.
+    /// The server requires a login.
     #[error("its operator has to log in to it first: the gateway's status has the link")]
     LoginNeeded,
-    /// There can be no login to the server.
+    /// A login to the server is impossible.
     #[error("the gateway cannot log in to it: {reason}")]
     LoginImpossible {
         /// The reason, truncated.
@@ -136,10 +136,10 @@ pub enum ServerFault {
     /// The server has reached its limit of instances.
     #[error("all {limit} instances that `max_instances` allows are running: try again later")]
     TooManyInstances {
-        /// The most instances that it may have besides the main one.
+        /// Limit of the instances besides the main one.
         limit: usize,
     },
-    /// A task is not what the protocol defines.
+    /// A task does not conform to the protocol.
     #[error("{0}")]
     Task(TaskFault),
 }
@@ -154,7 +154,7 @@ pub struct StatusNote {
 }
 
 impl StatusNote {
-    /// The same note with each text changed.
+    /// Changes each text of the note.
     #[must_use]
     pub fn map(&self, change: impl Fn(&String) -> String) -> Self {
         let Self { text, retry_after } = self;
@@ -170,12 +170,12 @@ fn shown_note(note: Option<&StatusNote>) -> String {
 }
 
 impl ServerFault {
-    /// The fault of a status without anything else.
+    /// Returns the fault of a status without anything else.
     pub fn of_status(status: StatusCode) -> Self {
         Self::Status { status, note: None }
     }
 
-    /// The same fault without the words of the server.
+    /// Removes the text of the server.
     #[must_use]
     pub fn without_quotes(self) -> Self {
         let withheld = || "(withheld)".to_owned();
@@ -208,7 +208,7 @@ fn status_hint(status: StatusCode) -> &'static str {
     }
 }
 
-/// Why the gateway and a server have no protocol version in common.
+/// Reasons that the gateway and a server have no protocol version in common.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionFault {
     /// The configuration expects a Modern server, and this one is Legacy.
@@ -232,7 +232,7 @@ fn quoted(offered: &[String]) -> String {
     }
 }
 
-/// Why a server's task cannot be used.
+/// Faults of a server's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TaskFault {
     /// A task without an id or a status.
@@ -246,7 +246,7 @@ pub enum TaskFault {
     NoOutcome,
 }
 
-/// Why `trunkline stdio --connect` has no answer from its gateway.
+/// Reasons for `trunkline stdio --connect` to have no answer from its gateway.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatewayFault {
     /// The request or its response failed.
@@ -258,7 +258,7 @@ pub enum GatewayFault {
         /// The status.
         status: StatusCode,
     },
-    /// The gateway opened no session when the lost one was to be replaced.
+    /// The gateway opened no session to replace the lost one.
     #[error("it opened no new session")]
     NoSession,
 }
@@ -280,7 +280,7 @@ pub enum InternalFault {
     /// A cursor or a state could not be sealed.
     #[error("a cursor or a state could not be sealed")]
     Seal,
-    /// A server that the catalog names is not part of the snapshot.
+    /// A server in the catalog is missing from the snapshot.
     #[error("a server of the catalog is not part of the snapshot")]
     ServerMissing {
         /// The server.

@@ -1,23 +1,23 @@
-//! Why a token is refused, and which scopes a call needs.
+//! Faults of tokens, and the scopes that a call needs.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::call::{Failure, TokenSource};
 
-/// Why a token is not accepted. Nothing of the token is part of the text.
+/// Reasons to refuse a token. The text contains nothing of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    /// Neither the form of a key nor that of a signed JWT.
+    /// The text has neither the form of a key nor that of a signed JWT.
     #[error("unknown key, and not a signed JWT")]
     Form,
-    /// More bytes than any token may have.
+    /// The token exceeds the length limit.
     #[error("the token has more than {limit} bytes")]
     TooLong {
-        /// The most bytes allowed.
+        /// Limit of the bytes.
         limit: usize,
     },
-    /// `iss` is none that is configured.
+    /// `iss` is not configured.
     #[error("the token is not from an accepted issuer")]
     Issuer,
     /// The issuer's users may not use this profile.
@@ -29,10 +29,10 @@ pub enum TokenFault {
     /// `typ` names another kind of JWT.
     #[error("the JWT is not an access token")]
     Kind,
-    /// `crit` demands what the gateway does not know.
+    /// `crit` requires an extension that the gateway does not support.
     #[error("the token has critical headers that are not supported")]
     Critical,
-    /// `cnf` binds the token to a key, whose possession the request does not prove.
+    /// `cnf` binds the token to a key, and the request does not prove possession of that key.
     #[error("the token is bound to a key: bearer tokens only")]
     Bound,
     /// No key of the issuer has this `kid`.
@@ -44,10 +44,10 @@ pub enum TokenFault {
     /// `exp` is missing.
     #[error("the token has no expiry")]
     NoExpiry,
-    /// `exp` is over.
+    /// `exp` is in the past.
     #[error("the token has expired")]
     Expired,
-    /// `nbf` is still to come.
+    /// `nbf` is in the future.
     #[error("the token is not valid yet")]
     NotYetValid,
     /// `aud` is another resource.
@@ -59,14 +59,14 @@ pub enum TokenFault {
 }
 
 impl TokenFault {
-    /// The metric label.
+    /// Returns the metric label.
     pub fn label(self) -> &'static str {
         if self == Self::Expired { "token_expired" } else { "token_refused" }
     }
 }
 
 impl Failure {
-    /// The metric label of a failure that is about credentials.
+    /// Returns the metric label of a failure about credentials.
     pub(super) fn credential_label(&self) -> &'static str {
         match self {
             Self::KeyMissing => "key_missing",
@@ -83,7 +83,7 @@ impl Failure {
 pub struct NeededScopes {
     /// All scopes that the operation needs.
     pub scopes: Vec<Arc<str>>,
-    /// Where the client gets them; `None` for a key.
+    /// The client's source of tokens; `None` for a key.
     pub source: Option<Arc<TokenSource>>,
 }
 

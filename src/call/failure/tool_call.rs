@@ -1,26 +1,25 @@
-//! Why a tool is not called: arguments that violate its schema, or the wrong meta-tool.
+//! Reasons not to call a tool: arguments that violate its schema, or the wrong meta-tool.
 
 use std::fmt;
 
-/// Why the arguments of a call violate the schema of their tool.
+/// Violations of a tool's schema by the arguments of a call.
 ///
-/// The lines name paths, rules and kinds, never values: arguments may hold
-/// secrets, and the text goes to the model, to logs and to traces.
+/// The lines name paths, rules and kinds, never values: arguments may contain secrets, and the text
+/// goes to the model, to logs and to traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentViolations {
-    /// One line per violation: path, rule, what was expected and the kind
-    /// found.
+    /// One line per violation: path, rule, expectation and the kind found.
     pub lines: Vec<String>,
-    /// Whether there are more of them.
+    /// Shows if the list is complete.
     pub others: OtherViolations,
 }
 
-/// Whether arguments violate their schema in more ways than are listed.
+/// Violations that are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherViolations {
-    /// All violations are listed, or no more than the first was looked for.
+    /// None: all violations are listed, or only the first was searched for.
     None,
-    /// There are more. They are not counted.
+    /// Some. They are not counted.
     Some,
 }
 
@@ -37,7 +36,7 @@ impl ArgumentViolations {
 }
 
 impl ArgumentViolations {
-    /// One violation, in words.
+    /// Creates one violation from a line.
     pub fn of_line(line: impl Into<String>) -> Self {
         Self { lines: vec![line.into()], others: OtherViolations::None }
     }
@@ -55,7 +54,7 @@ impl fmt::Display for ArgumentViolations {
 
 impl std::error::Error for ArgumentViolations {}
 
-/// Why a meta-tool does not make a call.
+/// Reasons for a meta-tool to refuse a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetaCallRefusal {
     /// The tool does not exist, or this principal may not use it.
@@ -64,9 +63,9 @@ pub enum MetaCallRefusal {
         did_you_mean(similar)
     )]
     UnknownTool {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Names of tools that it may stand for.
+        /// Similar names of tools.
         similar: Vec<String>,
     },
     /// The tool is a meta-tool itself.

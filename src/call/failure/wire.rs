@@ -11,16 +11,16 @@ pub struct WireForm {
     pub code: i64,
     /// The HTTP status towards a Modern client.
     pub status: u16,
-    /// Who caused the failure.
+    /// The party that caused the failure.
     pub blame: Blame,
-    /// Whether the same request can succeed later.
+    /// True if the same request can succeed later.
     pub retryable: bool,
     /// The metric label.
     pub label: &'static str,
 }
 
 impl Failure {
-    /// This failure's row of the table.
+    /// Returns this failure's row of the table.
     #[expect(clippy::too_many_lines, reason = "one table, a row for each failure")]
     pub fn wire(&self) -> WireForm {
         use Blame::{Client, Gateway, Server};
