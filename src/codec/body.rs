@@ -6,19 +6,19 @@ use http_body_util::BodyExt;
 
 use super::large_message::make_room;
 
-/// Why a body could not be read.
+/// Reasons that a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError<E> {
     /// The body has more bytes than allowed.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
-        /// The most bytes allowed.
+        /// Limit of the bytes.
         limit: usize,
     },
     /// A stream of events has more lines without a message than allowed.
     #[error("more than {limit} lines without a message came within a second")]
     Chatter {
-        /// The most lines allowed.
+        /// Limit of the lines.
         limit: usize,
     },
     /// The peer or the connection failed before the end of the body.
@@ -29,11 +29,11 @@ pub enum BodyError<E> {
 /// Reads a body of at most `limit` bytes.
 ///
 /// # Errors
-/// [`BodyError::TooLarge`] as soon as the size is known or passed,
-/// [`BodyError::Broken`] if the transport fails.
+/// [`BodyError::TooLarge`] as soon as the size is known or exceeded, [`BodyError::Broken`] if the
+/// transport fails.
 ///
 /// # Cancel safety
-/// Not cancel safe: what was read is lost when the future is dropped.
+/// Not cancel safe: bytes that were read are lost when the future is dropped.
 pub async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, BodyError<B::Error>>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -48,8 +48,8 @@ where
         if first.len() + whole.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        // A body that arrives in one piece, as most do, is never copied, and is not asked for more
-        // if it says that this was all.
+        // A body that arrives in one piece, as most do, is never copied, and is not polled again if
+        // it reports its end.
         if first.is_empty() && whole.is_empty() {
             first = data;
             if body.is_end_stream() {
@@ -69,6 +69,5 @@ where
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// How many announced bytes are reserved in advance: a growing buffer is copied
-/// each time.
+/// Limit of announced bytes that are reserved in advance: a growing buffer is copied each time.
 const AHEAD: usize = 256 * 1024;

@@ -1,9 +1,9 @@
-//! Local files that the configuration names: regular ones only, bounded in size, and read away from
-//! the threads that serve clients, within a bound of time.
+//! Local files of the configuration: regular ones only, bounded in size, and read away from the
+//! threads that serve clients, within a time limit.
 //!
-//! A path in a configuration may name anything: a named pipe that nobody writes to blocks its
-//! reader for ever, `/dev/zero` has no end, and a file on a network that is gone hangs in the
-//! kernel, where nothing can cancel the read.
+//! A path in a configuration may lead to anything: a named pipe without a writer blocks its reader
+//! forever, `/dev/zero` has no end, and a file on a network that is gone hangs in the kernel, where
+//! nothing can cancel the read.
 
 use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
-/// Why a file was not read.
+/// Reasons that a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system's error.
@@ -27,19 +27,19 @@ pub enum FileError {
     /// A pipe, a device, a socket or a directory.
     #[error("expected a regular file, found {found}")]
     NotRegular {
-        /// What it is, with an article.
+        /// Its kind, with an article.
         found: &'static str,
     },
     /// The file exceeds the limit of its reader.
     #[error("expected at most {max} bytes, found more")]
     TooLarge {
-        /// In bytes.
+        /// The limit in bytes.
         max: usize,
     },
     /// Another user owns the file, or may write to it.
     #[error("expected a file that only the gateway's own user can write")]
     Foreign,
-    /// The file has no contents, as one that is being written.
+    /// The file is empty, like one that is being written.
     #[error("expected contents, found an empty file")]
     Empty,
     /// The file is not UTF-8.
@@ -50,14 +50,14 @@ pub enum FileError {
 /// Reads a regular file of at most `max` bytes.
 ///
 /// # Errors
-/// [`FileError`], without having waited for a writer of a named pipe.
+/// [`FileError`]. A named pipe is refused without waiting for its writer.
 pub fn read_file(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
     let (file, _) = open_regular(path, OFlags::empty())?;
     read_bounded(file, max)
 }
 
-/// Reads a file that the gateway wrote itself: like [`read_file`], but follows no symbolic link, and
-/// reads nothing that another user could have written.
+/// Reads a file that the gateway wrote itself: like [`read_file`], but follows no symbolic link,
+/// and refuses a file that another user could have written.
 ///
 /// # Errors
 /// [`FileError`].
@@ -69,7 +69,7 @@ pub fn read_own_file(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
     read_bounded(file, max)
 }
 
-/// Whether the gateway's own user owns a file or folder, and no other user can write to it.
+/// Returns true if the gateway's own user owns a file or folder, and no other user can write to it.
 pub fn is_own(metadata: &Metadata) -> bool {
     metadata.uid() == geteuid().as_raw() && metadata.mode() & WRITABLE_BY_OTHERS == 0
 }
@@ -109,13 +109,13 @@ fn name_kind(kind: FileType) -> &'static str {
     }
 }
 
-/// Why files were not read in time.
+/// Reasons that files were not read in time.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file system did not answer in time.
     #[error("reading the files takes longer than {within:?}")]
     Timeout {
-        /// The limit.
+        /// The time limit.
         within: Duration,
     },
     /// The read panicked, or the gateway is stopping.
@@ -134,7 +134,7 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    /// A reader with a time limit for each read.
+    /// Creates a reader with a time limit for each read.
     pub fn new(within: Duration) -> Self {
         Self { within, turn: Arc::new(Semaphore::new(1)) }
     }
@@ -166,11 +166,11 @@ impl Default for FileReader {
     }
 }
 
-/// The permission bits that let others than the owner write.
+/// The permission bits that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// How long a read may take by default.
+/// Default time limit of a read.
 const READ_TIME: Duration = Duration::from_secs(10);
-/// The largest file of certificates or keys, in bytes.
+/// Limit of the bytes of a file of certificates or keys.
 pub const MAX_PEM: usize = 4 << 20;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Runs work on a message of so many bytes, on a thread for blocking work if it is large.
+/// Runs work on a message of this size, on a thread for blocking work if it is large.
 ///
 /// # Errors
 /// [`JoinError`] if the work on a large message panicked.
@@ -34,14 +34,14 @@ pub fn make_room(buffer: &mut BytesMut, more: usize) {
     }
 }
 
-/// A larger message takes more than some hundred microseconds to parse, in bytes.
+/// Size in bytes from which parsing a message takes more than some hundred microseconds.
 pub const LARGE_MESSAGE: usize = 256 << 10;
-/// The size from which buffers grow to [`SPARSE_FACTOR`] times their size, in bytes.
+/// Size in bytes from which buffers grow to [`SPARSE_FACTOR`] times their size.
 const SPARSE_FROM: usize = 4 << 20;
 const SPARSE_FACTOR: usize = 31;
 
-/// Returns true if a future does some of its work on a thread for blocking work: it is driven while
-/// none is free, which it must outlast, and then to its end.
+/// Returns true if a future does some of its work on a thread for blocking work. The future is
+/// driven while no such thread is free, which it must outlast, and then to its end.
 #[cfg(test)]
 pub(crate) fn leaves_its_thread<T>(work: impl Future<Output = T>) -> (bool, T) {
     use std::pin::pin;

@@ -13,13 +13,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::large_message::make_room;
 
-/// Why no line could be read.
+/// Reasons that no line could be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// A line had more bytes than allowed and was discarded; the next call continues after it.
     #[error("a line is longer than {limit} bytes")]
     TooLong {
-        /// The most bytes a line may have.
+        /// Limit of a line's bytes.
         limit: usize,
         /// The two ends of the line.
         ends: Box<LineEnds>,
@@ -40,7 +40,7 @@ pub struct LineEnds {
 }
 
 impl LineEnds {
-    /// The most bytes kept of each end.
+    /// Limit of the bytes kept of each end.
     pub const KEPT: usize = 512;
 }
 
@@ -72,7 +72,7 @@ struct OverlongLine {
     len: usize,
 }
 
-/// The next step, from what is in the buffer.
+/// The next step, from the buffer's content.
 enum LineStep {
     Line(Bytes),
     Lost(OverlongLine),
@@ -80,12 +80,12 @@ enum LineStep {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// A reader whose lines have at most `limit` bytes.
+    /// Creates a reader of lines of at most `limit` bytes.
     pub fn new(io: R, limit: usize) -> Self {
         Self { io, limit, buffer: BytesMut::new(), searched: 0, lost: None, ended: false }
     }
 
-    /// The next line without its line end, or `None` at the end of the stream.
+    /// Returns the next line without its line end, or `None` at the end of the stream.
     ///
     /// The line is a slice of the read buffer: holding a short line keeps the whole buffer alive.
     ///
@@ -94,7 +94,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// with the line after it. [`LineError::Io`] if the stream fails.
     ///
     /// # Cancel safety
-    /// Safe: what was read stays in the reader.
+    /// Safe: bytes that were read stay in the reader.
     pub async fn next(&mut self) -> Result<Option<Bytes>, LineError> {
         loop {
             match self.step() {
@@ -178,7 +178,7 @@ impl OverlongLine {
     }
 }
 
-/// The most bytes read from the stream at once: a quarter of a Linux pipe.
+/// Limit of the bytes read from the stream at once: a quarter of a Linux pipe.
 const READ: usize = 16 * 1024;
 
 #[cfg(test)]

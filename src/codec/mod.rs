@@ -1,8 +1,8 @@
 //! Bounded readers for network, pipe and file input: HTTP bodies, lines, server-sent events and
-//! the files that the configuration names.
+//! files of the configuration.
 //!
-//! Every reader takes a limit and reports the violation once the limit is passed, so that no peer
-//! decides how much memory it gets. `jsonrpc` parses what these readers return; this module knows
+//! Every reader takes a limit and reports the violation once the limit is exceeded, so that no peer
+//! decides how much memory it gets. `jsonrpc` parses the output of these readers; this module knows
 //! no messages and no protocol eras.
 
 pub mod body;

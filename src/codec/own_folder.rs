@@ -12,13 +12,13 @@ use data_encoding::HEXLOWER;
 use super::file::{FileError, is_own, read_own_file};
 use crate::crypto::{random_bytes, sha256};
 
-/// Why a folder cannot be used.
+/// Reasons that a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnFolderError {
     /// The system's error.
     #[error("cannot create or read it")]
     System(#[from] io::Error),
-    /// The path is no folder.
+    /// The path is not a folder.
     #[error("expected a folder")]
     NotFolder,
     /// Another user owns the folder, or may write to it.
@@ -47,7 +47,7 @@ impl OwnFolder {
         Ok(Self(path.to_owned()))
     }
 
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -75,7 +75,7 @@ impl OwnFolder {
         })
     }
 
-    /// Writes a new file, without a name that anybody looks for.
+    /// Writes a new file under a temporary name.
     ///
     /// # Errors
     /// The system's error.
@@ -91,8 +91,7 @@ impl OwnFolder {
         }
     }
 
-    /// Waits until this process alone has the lock of this name, and keeps it until the file is
-    /// dropped.
+    /// Waits for the exclusive lock of this name. It is held until the returned file is dropped.
     ///
     /// # Errors
     /// The system's error.
@@ -105,7 +104,7 @@ impl OwnFolder {
     }
 }
 
-/// A short name for the place of a configuration file: several gateways may share a folder.
+/// Returns a short name for the path of a configuration file: several gateways may share a folder.
 ///
 /// # Errors
 /// The system's error, if the current folder is unknown.
@@ -114,7 +113,7 @@ pub fn place_of(config: &Path) -> io::Result<String> {
     Ok(HEXLOWER.encode(digest.first_chunk::<8>().unwrap_or(&[0; 8])))
 }
 
-/// How the names of unfinished files end.
+/// Suffix of unfinished files.
 pub const DRAFT: &str = ".tmp";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// A `message` event. Line breaks in `data`, which JSON has only between its
-/// tokens, split it into several data lines.
+/// Encodes a `message` event. Line breaks in `data`, which JSON has only between its tokens, split
+/// it into several data lines.
 pub fn message(data: &[u8]) -> Bytes {
     message_with(data, None, None)
 }
 
-/// A `message` event with an `id` to resume after, and a `retry`.
+/// Encodes a `message` event with an `id` to resume after, and a `retry`.
 pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(data.len() + ROOM);
     out.put_slice(b"event: message\n");
@@ -20,12 +20,12 @@ pub fn message_with(data: &[u8], id: Option<&str>, retry: Option<Duration>) -> B
     out.freeze()
 }
 
-/// A `message` event that is complete but for its id, which is known when it is sent.
+/// A `message` event without its id, which is added when it is sent.
 #[derive(Debug)]
 pub struct OpenMessage(BytesMut);
 
 impl OpenMessage {
-    /// The event of a message. Copies it.
+    /// Encodes a message. Copies it.
     pub fn new(data: &[u8]) -> Self {
         let mut out = BytesMut::with_capacity(data.len() + ROOM);
         out.put_slice(b"event: message\n");
@@ -33,7 +33,7 @@ impl OpenMessage {
         Self(out)
     }
 
-    /// The event, with an `id` to resume after.
+    /// Returns the event, with an `id` to resume after.
     pub fn finish(self, id: Option<&str>) -> Bytes {
         let Self(mut out) = self;
         put_tags(&mut out, id, None);
@@ -52,8 +52,8 @@ fn put_data(out: &mut BytesMut, data: &[u8]) {
     put_field(out, b"data: ", rest);
 }
 
-/// The event that opens a stream: no message, only the `id` to resume after and
-/// the `retry`.
+/// Encodes the event that opens a stream: no message, only the `id` to resume after and the
+/// `retry`.
 pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     let mut out = BytesMut::with_capacity(id.len() + ROOM);
     put_tags(&mut out, Some(id), retry);
@@ -62,8 +62,8 @@ pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     out.freeze()
 }
 
-/// The last event before a connection is closed while its stream continues: how
-/// long to wait before resuming.
+/// Encodes the last event before a connection is closed while its stream continues, with the delay
+/// before resuming.
 pub fn retry(after: Duration) -> Bytes {
     let mut out = BytesMut::with_capacity(ROOM);
     put_tags(&mut out, None, Some(after));
@@ -71,7 +71,7 @@ pub fn retry(after: Duration) -> Bytes {
     out.freeze()
 }
 
-/// A comment: keeps an idle connection open, and is ignored by the client.
+/// Encodes a comment: keeps an idle connection open, and is ignored by the client.
 pub fn comment() -> Bytes {
     Bytes::from_static(b":\n\n")
 }

@@ -1,16 +1,14 @@
-//! Server-sent events, as in the WHATWG HTML standard ("Interpreting an event
-//! stream"), in both directions.
+//! Server-sent events, as in the WHATWG HTML standard ("Interpreting an event stream"), in both
+//! directions.
 //!
-//! The decoder is pure: bytes in, events out, without I/O. It is bounded:
-//! events, and lines without an end, have a maximum size. It copies only what
-//! it must: the data of an event that is on one line within one chunk is a
-//! slice of that chunk.
+//! The decoder is pure: bytes in, events out, without I/O. It is bounded: events, and lines without
+//! an end, have a maximum size. It copies as little as possible: the data of an event that is on
+//! one line within one chunk is a slice of that chunk.
 //!
-//! One rule differs from the standard, which drops every event without data: an
-//! event with an `id` or a `retry` is returned even if its data is empty or
-//! absent. MCP servers open a stream with such a priming event, and a client
-//! needs its id to resume the stream. Its data is never a message: read it only
-//! if [`SseEvent::is_message`] says so.
+//! One rule differs from the standard, which drops every event without data: an event with an `id`
+//! or a `retry` is returned even if its data is empty or absent. MCP servers open a stream with
+//! such a priming event, and a client needs its id to resume the stream. Its data is never a
+//! message: read it only if [`SseEvent::is_message`] is true.
 
 mod encode;
 mod reader;
@@ -39,21 +37,21 @@ pub struct SseEvent {
 }
 
 impl SseEvent {
-    /// Whether this is a non-empty message: its data is not empty, and its type
-    /// is `message`, explicitly or by default.
+    /// Returns true for a non-empty message: its data is not empty, and its type is `message`,
+    /// explicitly or by default.
     pub fn is_message(&self) -> bool {
         let kind = self.event.as_deref().unwrap_or_default();
         !self.data.is_empty() && (kind.is_empty() || kind == b"message")
     }
 }
 
-/// Why the stream cannot be decoded further.
+/// Reasons that the stream cannot be decoded further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// An event, or a line without an end, has more bytes than allowed.
     #[error("an event is longer than {limit} bytes")]
     TooLarge {
-        /// The most bytes an event may have, field names included.
+        /// Limit of an event's bytes, field names included.
         limit: usize,
     },
 }
@@ -72,7 +70,7 @@ pub struct SseDecoder {
     /// No line was read yet: the first may start with a byte order mark.
     at_start: bool,
     pending: PendingEvent,
-    /// Comments, and ends of events that say nothing.
+    /// Number of comments, and of ends of events without content.
     chatter: usize,
     failed: Option<SseError>,
 }
@@ -95,7 +93,7 @@ enum EventData {
 }
 
 impl SseDecoder {
-    /// A decoder whose events have at most `limit` bytes, field names included.
+    /// Creates a decoder of events of at most `limit` bytes, field names included.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -120,7 +118,7 @@ impl SseDecoder {
         }
     }
 
-    /// The next complete event in what was pushed, or `None` if more is needed.
+    /// Returns the next complete event of the pushed chunks, or `None` if more bytes are needed.
     /// Lines after the last empty line of the stream form no event.
     ///
     /// # Errors
@@ -145,12 +143,13 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// The bytes of the event that has not ended yet, and of those behind it.
+    /// Returns the bytes of the event that has not ended yet, and of those after it.
     pub fn buffered(&self) -> usize {
         self.input.len() + self.partial.len() + self.pending.size
     }
 
-    /// How many lines since the last call were comments, or ends of events that say nothing.
+    /// Returns the number of lines since the last call that were comments, or ends of events
+    /// without content.
     pub fn take_chatter(&mut self) -> usize {
         std::mem::take(&mut self.chatter)
     }
@@ -238,7 +237,7 @@ impl EventData {
     }
 }
 
-/// ASCII digits only; a number that is too large is ignored.
+/// Parses ASCII digits only; a number that is too large is ignored.
 fn milliseconds(value: &[u8]) -> Option<u64> {
     if !value.iter().all(u8::is_ascii_digit) {
         return None;

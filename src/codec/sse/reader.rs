@@ -1,5 +1,4 @@
-//! Reads events from an HTTP body, and notes what it takes to resume the stream on another
-//! connection.
+//! Reads events from an HTTP body, and tracks the state to resume the stream on another connection.
 
 use std::time::Duration;
 
@@ -23,17 +22,17 @@ pub struct SseReader<B> {
     last_id: Option<Bytes>,
     retry: Option<Duration>,
     backoff: Backoff,
-    /// Whether the events brought the stream further since it was resumed.
+    /// True if events have advanced the stream since it was resumed.
     has_advanced: bool,
-    /// Lines without an event and events without a message, and when the second
-    /// began in which they came.
+    /// Number of lines without an event and events without a message, and the start of the second
+    /// in which they arrived.
     chatter: Option<(Instant, usize)>,
     /// Events without a message that have not been counted.
     skipped: usize,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
-    /// A reader of events of at most `limit` bytes.
+    /// Creates a reader of events of at most `limit` bytes.
     pub fn new(body: B, limit: usize) -> Self {
         let (decoder, backoff) = (SseDecoder::new(limit), Backoff::new(FIRST_WAIT, LAST_WAIT));
         Self {
@@ -48,14 +47,14 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         }
     }
 
-    /// Notes that the stream goes on from `point`, which another connection has reached.
+    /// Notes that the stream continues from `point`, which another connection has reached.
     pub fn continue_from(&mut self, point: ResumePoint) {
         self.last_id = Some(point.last_id);
         self.retry = point.retry;
         self.backoff = point.backoff;
     }
 
-    /// The next event; `None` at the end of the body.
+    /// Returns the next event; `None` at the end of the body.
     ///
     /// # Errors
     /// [`BodyError::TooLarge`] for an event over the limit, [`BodyError::Chatter`] for too many
@@ -85,7 +84,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         Ok(event)
     }
 
-    /// Reads further bytes; false at the end of the body.
+    /// Reads further bytes. Returns false at the end of the body.
     ///
     /// # Errors
     /// [`BodyError::Broken`] if the connection fails.
@@ -93,7 +92,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
     /// # Cancel safety
     /// Safe.
     pub async fn read_more(&mut self) -> Result<bool, BodyError<B::Error>> {
-        // A connection that never runs dry must not keep its thread.
+        // Yields regularly: a connection with endless data must not keep its thread.
         consume_budget().await;
         let Some(frame) = self.body.frame().await else { return Ok(false) };
         if let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() {
@@ -102,13 +101,13 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         Ok(true)
     }
 
-    /// The bytes that were read and belong to no event yet.
+    /// Returns the number of bytes that were read and belong to no event yet.
     pub fn buffered(&self) -> usize {
         self.decoder.buffered()
     }
 
-    /// The data of the next message; `None` at the end of the body. Events without a message,
-    /// such as priming events with empty data, are skipped.
+    /// Returns the data of the next message; `None` at the end of the body. Events without a
+    /// message, such as priming events with empty data, are skipped.
     ///
     /// # Errors
     /// As [`next_event`](Self::next_event).
@@ -141,16 +140,16 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         Ok(None)
     }
 
-    /// Counts an event whose data is no message, as one of those that [`next_message`] skips: the next
-    /// event is an error if there are too many.
+    /// Counts an event with data that is not a message, as one of those that [`next_message`]
+    /// skips: the next event is an error if there are too many.
     ///
     /// [`next_message`]: Self::next_message
     pub fn count_skipped(&mut self) {
         self.skipped += 1;
     }
 
-    /// Counts the lines without an event and the events without a message: each takes time, and
-    /// none is seen by anybody.
+    /// Limits the lines without an event and the events without a message: each costs time, and
+    /// none reaches a reader.
     fn bound_chatter(&mut self) -> Result<(), BodyError<B::Error>> {
         let lines = self.decoder.take_chatter() + std::mem::take(&mut self.skipped);
         if lines == 0 {
@@ -177,7 +176,7 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         self.retry = event.retry.map(Duration::from_millis).or(self.retry);
     }
 
-    /// Where to resume after the connection; `None` if no event had an id.
+    /// Returns the point to resume from after the connection; `None` if no event had an id.
     pub fn resume_point(mut self) -> Option<ResumePoint> {
         if self.has_advanced {
             self.backoff.reset();
@@ -187,13 +186,13 @@ impl<B: Body<Data = Bytes> + Unpin> SseReader<B> {
         Some(ResumePoint { last_id: self.last_id?, retry: self.retry, backoff: self.backoff })
     }
 
-    /// The body behind the events that were read.
+    /// Returns the body after the events that were read.
     pub fn into_body(self) -> B {
         self.body
     }
 }
 
-/// The place in a stream from which another connection continues (2025-11-25, Streamable HTTP,
+/// The position in a stream from which another connection continues (2025-11-25, Streamable HTTP,
 /// "Resumability and Redelivery").
 #[derive(Debug, Clone)]
 pub struct ResumePoint {
@@ -203,18 +202,18 @@ pub struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// The value of `Last-Event-ID`, if the id can be one.
+    /// Returns the value of `Last-Event-ID`, if the id is a valid header value.
     pub fn header(&self) -> Option<HeaderValue> {
         HeaderValue::from_bytes(&self.last_id).ok()
     }
 
-    /// The reconnection delay that the server requested, if any.
+    /// Returns the reconnection delay that the server requested, if any.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// How long to wait before the next attempt: for the server's reconnection delay, with backoff
-    /// behind attempts that failed or brought nothing. `None` after too many of them in a row.
+    /// Returns the wait before the next attempt: the server's reconnection delay, with backoff
+    /// after attempts that failed or brought no event. `None` after too many of them in a row.
     pub fn wait(&self) -> Option<Duration> {
         let (retry, wait) = (self.retry.unwrap_or_default(), self.backoff.wait());
         match self.retry {
@@ -230,14 +229,15 @@ impl ResumePoint {
     }
 }
 
-/// The most lines without an event, and events without a message, in a second: a server keeps a stream alive by one in many seconds.
+/// Limit of the lines without an event, and events without a message, in a second: a server keeps a
+/// stream alive by one in many seconds.
 const MOST_CHATTER: usize = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The backoff at which a stream is given up, after six attempts in a row.
 const LAST_WAIT: Duration = Duration::from_secs(32);
-/// The shortest delay, whatever the server requests.
+/// Minimum delay, regardless of the server's request.
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

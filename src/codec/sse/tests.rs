@@ -19,7 +19,7 @@ fn decode(chunks: &[&[u8]], limit: usize) -> Result<Vec<SseEvent>, SseError> {
     Ok(events)
 }
 
-/// `type|data|id|retry` for each event.
+/// Returns `type|data|id|retry` for each event.
 fn shown(chunks: &[&[u8]]) -> Vec<String> {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     decode(chunks, 1000)
