@@ -40,7 +40,7 @@ async fn sessions_that_nobody_uses_make_room_and_others_do_not() {
         assert!(text.contains("the limit is 3"), "{text}");
         assert_eq!(gateway.status().await["sessions"], 3);
         drop(another);
-        // The request is repeated after the second that the client was told to wait.
+        // The gateway checks again after the second for which the client has to wait.
         within(async { while gateway.plain().initialize("2025-11-25").await.status() != 200 {} })
             .await;
         assert_eq!([ping(&streaming).await, ping(&newest).await], [200, 404]);

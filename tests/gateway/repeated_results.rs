@@ -163,7 +163,7 @@ async fn a_client_of_either_era_names_the_results_that_it_holds() {
         let said = holding(&client, "s__read", json!([])).await;
         let digest = said.result()["_meta"][DIGEST].clone();
         assert!(is_whole(&said) && digest.as_str().is_some_and(|it| it.len() == 32), "{said:?}");
-        // As often as it says so, and only if it is the result.
+        // A reference replaces the result each time that the client reports the digest.
         for _ in 0..2 {
             let said = holding(&client, "s__read", json!(["x", digest])).await;
             assert!(!is_whole(&said), "{era}");

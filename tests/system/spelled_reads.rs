@@ -116,8 +116,8 @@ async fn compare(server: &SdkServer, seed: u64) -> usize {
             |one: &Option<String>| one.as_deref().is_some_and(|it| DENIED.contains(&it));
         assert!(!is_denied(&with), "{context}");
         denied += usize::from(is_denied(&without));
-        // A listed resource is served in every spelling that its server accepts; in other
-        // spellings, the server receives its own bytes.
+        // A listed resource is served in every spelling that its server accepts; for other
+        // spellings, the gateway sends the listed one.
         let is_listed = without.as_deref().is_some_and(|it| RESOURCES.contains(&it));
         let is_plain = uri == of && is_canonical(&of) && !is_like_denied(&of);
         if !is_denied(&without) && (is_listed || is_plain) {

@@ -39,8 +39,8 @@ impl Environment for PendingFiles {
 }
 
 /// An environment with a value for every variable and every command. Missing variables and commands
-/// get their name as the value, so that two servers that use the same one are equal wherever they
-/// are compared.
+/// get their name as the value, so that two servers that use the same one are equal in every
+/// comparison.
 #[derive(Debug)]
 pub(in crate::cli) struct CompleteEnvironment<'a>(pub(in crate::cli) &'a PendingFiles);
 

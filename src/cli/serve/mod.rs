@@ -347,8 +347,8 @@ impl Running {
     }
 }
 
-/// Initializes the cipher library's random number generator, which takes 20 ms once. Runs after the
-/// start and before the first seal.
+/// Initializes the cipher library's random number generator, which takes 20 ms once, so that
+/// the start and the first seal do not wait for it.
 async fn warm_up() {
     tokio::time::sleep(WARM_UP).await;
     // If there is no randomness, the first use reports it.

@@ -85,7 +85,7 @@ impl AuditWriter {
 
     fn configure(&mut self, settings: Arc<AuditSettings>) {
         let same = self.log.take().filter(|log| log.settings.sink == settings.sink);
-        // The same file stays open, and its chain goes on.
+        // The same file stays open, and its chain continues.
         let (sink, end) =
             same.map_or_else(|| (AuditSink::new(&settings.sink), None), |log| (log.sink, log.end));
         let lines = PreparedLines::default();

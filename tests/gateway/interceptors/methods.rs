@@ -198,7 +198,7 @@ async fn rules_judge_arguments_before_and_after_an_interceptor_has_changed_them(
         assert!(said.is_error() && said.text().contains("not allowed"), "{era} {said:?}");
         changes("prompts/get", "greet", json!({ "who": "Eve" }));
         assert!(get(&client).await.answer()["result"].is_null(), "{era}");
-        // Denied calls are not sent to an interceptor, whatever it would change.
+        // Denied calls are not sent to an interceptor, even if it would change them.
         changes("tools/call", "echo", json!({ "branch": "dev" }));
         let before = asked(&api).len();
         let said = client.call("s__echo", json!({ "branch": "main" })).await;

@@ -48,7 +48,7 @@ async fn a_context_has_its_tools_by_safe_names_and_one_field_of_each_result_is_s
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["mcp_aviation_atis_get_atis", "mcp_aviation_atis_get_metar"]);
     assert_eq!(tools[0]["description"], "Get current ATIS for an airport");
-    // The allow-list applies to calls as well, whatever a provider attempts.
+    // The allow-list applies to calls as well.
     let refused = call.call("mcp_aviation_atis_get_runway", json!({ "icao": "KSFO" })).await;
     assert_eq!(refused.error()["message"], "unknown tool: mcp_aviation_atis_get_runway");
 
