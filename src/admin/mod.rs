@@ -54,17 +54,17 @@ pub use tools::{ProfileTokenStatus, ServerTokenStatus, ToolTokenStatus, ToolsPag
 /// The source of the gateway's status.
 #[async_trait]
 pub trait StatusSource: Send + Sync {
-    /// The status now.
+    /// Returns the current status.
     fn status(&self) -> Status;
 
-    /// Every definition that servers list.
+    /// Returns every definition that servers list.
     fn definitions(&self) -> Vec<DefinitionDigestStatus>;
 
     /// Returns the tokens of all tools. Counts those that were not counted yet, which takes up to
     /// some seconds.
     async fn tools(&self) -> ToolsPage;
 
-    /// The metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
+    /// Returns the metrics in the OpenMetrics text format ([`metrics::CONTENT_TYPE`]).
     fn metrics(&self) -> String;
 
     /// Makes a server list again, for all clients or for one.

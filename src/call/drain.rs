@@ -39,7 +39,7 @@ impl DrainSwitch {
 pub struct Drain(watch::Receiver<Option<Instant>>);
 
 impl Drain {
-    /// Ready once the drain has started; pending forever if it never does.
+    /// Waits until the drain has started; forever if it never does.
     ///
     /// # Cancel safety
     /// Safe: nothing is consumed.
@@ -50,7 +50,7 @@ impl Drain {
         }
     }
 
-    /// Ready once the drain's deadline has passed, following a deadline that is shortened.
+    /// Waits until the drain's deadline has passed, even if it is shortened meanwhile.
     ///
     /// # Cancel safety
     /// Safe: nothing is consumed.

@@ -38,6 +38,8 @@ pub(super) struct Posted {
 }
 
 impl Posted {
+    /// Creates a request from its head and body.
+    ///
     /// # Errors
     /// [`Failure::MediaType`] for a media type other than JSON.
     pub(super) fn new(head: Parts, body: Bytes, from: RequestSender) -> Result<Self, Failure> {

@@ -400,7 +400,7 @@ mod tests {
         looks(MOST_REFUSALS, Activity::note_refused);
         looks(MOST_PREFLIGHTS, Activity::note_preflight);
     }
-    /// The body of a response over HTTP/1.1.
+    /// Builds the body of a response over HTTP/1.1.
     async fn tracked<B: Body<Data = Bytes> + Send + 'static>(
         activity: &Arc<Activity>,
         body: B,

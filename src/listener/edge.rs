@@ -170,7 +170,7 @@ where
 
 /// Forwards a request with its authenticated sender, or refuses it. Before authentication, it
 /// answers requests for metadata, which clients need to get a key or token, passed-on logins, and
-/// the pages for people, whose browsers have neither.
+/// the pages for people, as browsers have neither.
 #[derive(Clone)]
 struct Authenticate<S> {
     inner: S,

@@ -360,7 +360,7 @@ impl ActiveCall {
         self.asker.inputs.bounds().lasting
     }
 
-    /// The failure of a server that requests input in too many rounds.
+    /// Returns the failure of a server that requests input in too many rounds.
     pub fn too_many_rounds(&self, limit: usize) -> Failure {
         match self.asker.server() {
             Ok(server) => Failure::InputEndless { server: server.clone(), limit },
@@ -428,7 +428,7 @@ impl ActiveCall {
             answer => answer,
         };
         if answer.is_err() && self.ticket.is_some() {
-            // The client never receives the input requests for which the call was parked.
+            // The client never receives the input requests of the parked call.
             self.cancel_parked();
         }
         match &answer {
@@ -476,7 +476,7 @@ pub(super) fn refusal_reason(
     }
 }
 
-/// Builds the error response to a server whose input request is refused.
+/// Builds the error response that refuses a server's input request.
 pub(super) fn refusal_response(text: &str) -> Response {
     Response::Error(jsonrpc::error_object(code::METHOD_NOT_FOUND, text).into())
 }

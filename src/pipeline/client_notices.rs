@@ -14,7 +14,7 @@ use crate::policy::NoticeTreatment;
 use crate::snapshot::Snapshots;
 use crate::upstream::{ClientNotice, Mailbox, NoticeSubject, Topic};
 
-/// The notification about which interceptors are deciding, for one client.
+/// The notification that interceptors are deciding about, for one client.
 #[derive(Default)]
 pub(super) struct PendingNotice(Mutex<Option<BoxFuture<'static, Option<ClientNotice>>>>);
 
@@ -25,7 +25,7 @@ impl fmt::Debug for PendingNotice {
 }
 
 impl PendingNotice {
-    /// The next notification that passes the interceptors.
+    /// Returns the next notification that passes the interceptors.
     ///
     /// # Cancel safety
     /// Safe: the decision is kept when the future is dropped.
@@ -63,7 +63,7 @@ impl PendingNotice {
     }
 }
 
-/// Returns the method under which a client gets a notification.
+/// Returns the method of a notification for clients.
 fn method_of(notice: &ClientNotice) -> &str {
     match &notice.subject {
         NoticeSubject::Topic(Topic::Task(_)) => notification::TASK,

@@ -36,15 +36,15 @@ pub(super) struct Release {
     method: Method,
     /// The members of the result that contain URIs, if they have a public form.
     uris: Option<ResultShape>,
-    /// The client expects caching hints with what it read.
+    /// The client expects caching hints with the result of a read.
     caching: bool,
-    /// The URI that a read asked for, as the client wrote it.
+    /// The URI of a read, as the client wrote it.
     asked: Option<String>,
     /// The client's task ids, if the reply may contain some.
     tasks: Option<OwnTasks>,
     /// A Legacy server's task becomes a Modern one for the client.
     lifts_task: bool,
-    /// The client asked for progress notifications.
+    /// The client has requested progress notifications.
     progress: bool,
     /// Change of a tool's result.
     results: Option<Arc<ResultTransform>>,
@@ -262,7 +262,7 @@ impl Release {
         })
     }
 
-    /// Returns a read's error in the Modern form, with the URI that the client asked for.
+    /// Returns a read's error in the Modern form, with the client's URI.
     fn release_error(&self, error: ErrorBody) -> ErrorBody {
         match &self.asked {
             Some(asked) => lift::read_error(&error, asked).unwrap_or(error),

@@ -62,8 +62,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// The notification's params; for a Modern client, tagged with the id of
-    /// its subscription.
+    /// Returns the notification's params; for a Modern client, tagged with the id of its
+    /// subscription.
     pub fn params(&self, subscription: Option<&Id>) -> Option<Bytes> {
         let renamed = self.renamed.as_ref().map(|(key, name)| (*key, name.as_str()));
         let params = self.params.as_ref()?;

@@ -235,7 +235,7 @@ const MOST_CHATTER: usize = 1000;
 const SECOND: Duration = Duration::from_secs(1);
 /// The first backoff, and the delay for a server that requested none.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The backoff at which a stream is given up, after six attempts in a row.
+/// The backoff at which the reader gives up a stream, after six attempts in a row.
 const LAST_WAIT: Duration = Duration::from_secs(32);
 /// Minimum delay, regardless of the server's request.
 const LEAST_WAIT: Duration = Duration::from_millis(20);

@@ -1,9 +1,9 @@
 //! The HTTP with SSE transport of 2024-11-05, for clients without a newer one.
 //!
-//! A client opens one stream, `/sse`, whose first event contains the address for its messages;
-//! every response arrives on the stream. Together they are a pipe of two HTTP halves, so the bridge
-//! that serves standard streams ([`super::stdio`]) serves them as well. The session lasts as long
-//! as the stream.
+//! A client opens one stream, `/sse`. Its first event contains the address for the client's
+//! messages, and every response arrives on the stream. Together they are a pipe of two HTTP halves,
+//! so the bridge that serves standard streams ([`super::stdio`]) serves them as well. The session
+//! lasts as long as the stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ pub enum KeySetFault {
     TooManyKeys {
         /// The number of keys.
         found: usize,
-        /// The most allowed.
+        /// The limit.
         limit: usize,
     },
     /// None of the keys is of a usable kind.

@@ -152,8 +152,7 @@ impl TaskAt {
     }
 }
 
-/// Awaits the answer of a reply. Input requests are refused: no client is there
-/// to answer them.
+/// Awaits the answer of a reply. Input requests are refused, since no client could answer them.
 pub(super) async fn await_answer(mut reply: Reply) -> Result<Answer, Failure> {
     loop {
         match reply.next().await {

@@ -219,7 +219,7 @@ struct Polling {
     open: Vec<(u64, String)>,
     /// Time at which the first pending input request was sent.
     asking: Option<Instant>,
-    /// Every key that the client has been asked for.
+    /// Every key that was sent to the client.
     asked: HashSet<String>,
     /// Input requests not sent to the client yet.
     untold: VecDeque<(u64, Question)>,

@@ -95,7 +95,7 @@ impl TaskQuestions {
         for (said, response) in responses {
             if let Some(place) = open.questions.iter().position(|(key, ..)| *key == said) {
                 let (_, id, _) = open.questions.swap_remove(place);
-                // The channel has capacity for as many as may be pending.
+                // The channel has room for all pending requests.
                 let _ = asking.says.try_send((id, response));
             }
         }

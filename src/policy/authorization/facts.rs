@@ -157,7 +157,7 @@ impl<'a> RequestFacts<'a> {
         Self { method, arguments, context, most_steps, settled: None }
     }
 
-    /// Facts of a call whose conditions are known to be cheap.
+    /// Facts of a call with conditions that are known to be cheap.
     pub(super) fn of_cheap(call: &'a Call) -> Self {
         Self { most_steps: None, ..Self::of(call) }
     }

@@ -167,7 +167,7 @@ impl BaselineRecord {
         self
     }
 
-    /// Returns the withdrawals of those pending forms whose digests are gone.
+    /// Returns the withdrawals of those pending forms that `is_gone` holds for.
     pub(super) fn unlisted_pending(
         &self,
         is_gone: impl Fn(DefinitionDigest) -> bool,

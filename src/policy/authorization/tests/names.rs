@@ -137,7 +137,7 @@ impl ModelNaming {
         format!("[gateway]\nnaming = {naming:?}\nname_format = {format:?}\nname_case = {case:?}\n")
     }
 
-    /// Returns every name that the tool of a server may have, in the words of the documentation.
+    /// Returns every name that the tool of a server may have, according to the documentation.
     fn names(self, server: &str, native: &str) -> BTreeSet<String> {
         let mut all = BTreeSet::from([native.to_owned(), format!("{server}__{native}")]);
         for (format, is_snake) in [(self.format, self.is_snake), (FORMATS[0], false)] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A part about arguments, and arguments with which it holds, does not hold and fails to evaluate.
+/// A part about arguments, and arguments for which it holds, does not hold and fails to evaluate.
 struct CallPart {
     text: &'static str,
     holds: &'static str,
