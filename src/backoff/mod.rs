@@ -1,8 +1,9 @@
 //! The wait before another attempt: a restart, a reconnect, another list request.
 //!
-//! Every wait that grows with failures is a [`Backoff`]. It is pure: the clock and the random
-//! numbers come from the caller, and nothing here waits. It keeps no budget of attempts: the caller
-//! decides when to give up.
+//! A [`Backoff`] counts failures and returns the length of the next wait. The caller measures the
+//! time, provides the random numbers, waits, and decides when to give up. Loops that retry use it;
+//! one place does not: the Legacy side of a server in `upstream::supervisor` has its next attempt
+//! as a point in time and doubles the interval itself.
 
 use std::time::Duration;
 

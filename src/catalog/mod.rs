@@ -11,7 +11,8 @@
 //! the configuration and the lists, never on timing or on the order in which servers answered.
 //!
 //! `policy` decides if *this* principal may call a tool; `upstream` fetches lists. Everything in
-//! this module takes values and returns values: it does no input or output and uses no clock.
+//! this module takes values and returns values: it does no input or output and uses no clock. The
+//! one source of randomness is the nonce of a sealed cursor.
 
 mod code_api;
 mod cursor;

@@ -1,4 +1,4 @@
-//! The command line: one file per command.
+//! The command line: one file or folder per command, and the parts that several commands share.
 //!
 //! Exit codes are the same for all commands: 0 for success, 1 for a failure
 //! while running, 2 for an invalid command line, 3 for an invalid configuration.

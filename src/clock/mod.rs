@@ -1,8 +1,8 @@
 //! The clock: the current time, from one place.
 //!
-//! Deadlines, ages and timestamps come from these functions only, which clippy enforces. The
-//! callers of this module are therefore all the places that depend on the time. Pure code takes the
-//! time as an argument. Unlike tokio's timers, nothing here waits.
+//! Clippy bans the clocks of the standard library and of tokio elsewhere. Some crates read the
+//! system's clock themselves: `governor` for rates, and `jiff` for the timestamps of `/status` and of
+//! some commands. Pure code takes the time as an argument. Unlike tokio's timers, nothing here waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant as RealInstant, SystemTime};

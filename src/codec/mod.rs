@@ -1,5 +1,7 @@
 //! Bounded readers for network, pipe and file input: HTTP bodies, lines, server-sent events and
-//! files of the configuration.
+//! files of the configuration. Beside them are the writer of server-sent events, private folders with
+//! files that are replaced atomically, and work on large messages away from the threads that serve
+//! clients.
 //!
 //! Every reader takes a limit and reports the violation once the limit is exceeded, so that no peer
 //! decides how much memory it gets. `jsonrpc` parses the output of these readers; this module knows

@@ -242,8 +242,8 @@ fn check_unique_keys(clients: &[ConfigTable<'_>], reader: &mut ConfigReader<'_>)
     }
 }
 
-/// A client's profiles exist, and there is at least one. Names in certificates identify one client
-/// each, and require a CA: without one, no client is asked for a certificate.
+/// Checks that each certificate name identifies one client, and that `gateway.tls` has a
+/// `client_ca`: without one, clients are not asked for a certificate.
 fn check_certificates(
     root: &ConfigTable<'_>,
     clients: &[ConfigTable<'_>],
@@ -271,6 +271,8 @@ fn check_certificates(
     }
 }
 
+/// Checks that the profiles of clients and issuers exist, and that each list of them has at least
+/// one.
 fn check_client_profiles(
     clients: &[ConfigTable<'_>],
     profiles: &[ConfigTable<'_>],

@@ -1,9 +1,12 @@
 //! Reads [`Config`] from text, with all faults at once, each with line, key and help.
 //!
-//! This module is pure: [`Config::read`] takes bytes and an interface to the system
-//! ([`Environment`]) and returns a valid configuration or all of its faults. Nothing is opened,
-//! started or resolved here. The modules that use a certificate or a server find out if it works.
-//! Only [`ConfigSource::open`] and [`SystemEnvironment`] access the system.
+//! [`Config::read`] takes bytes and an interface to the system ([`Environment`]), and returns a
+//! valid configuration or all of its faults. Values that refer to variables, files and programs are
+//! read through that interface, so tests replace them. Reading is not pure: a program of a
+//! `${command:…}` runs once and its output is kept for the process ([`renew_outputs`]), and the
+//! folder of an embedding model is read without the interface ([`EmbeddingModel::load`]). No server
+//! is started, no certificate is opened and no name is resolved here. The modules that use a
+//! certificate or a server find out if it works.
 //!
 //! Every setting is declared once, by `section!` (`macros.rs`): its key, type, kind, default and
 //! description. The structs that other modules use, the reader, `docs/configuration.md` and the

@@ -1,5 +1,7 @@
-//! The source of a configuration, and its interface to the system: the only file of this module
-//! that accesses the system.
+//! The source of a configuration, and its interface to the system: files and variables.
+//!
+//! Two other files of this module access the system: `command_output` runs programs, and
+//! `embedding_model` reads a model's folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

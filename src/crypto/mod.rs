@@ -1,8 +1,9 @@
 //! SHA-256, BLAKE2b and random bytes, for every module that needs them.
 //!
-//! Seals and signatures are made elsewhere: `era` and `catalog` use the cipher library's AEAD and
-//! HMAC themselves. This module knows no configuration and no protocol; hexadecimal and Base64 text
-//! is written by `data_encoding` and `base64`.
+//! Other modules call the cipher library (`aws_lc_rs`) themselves for their seals and signatures:
+//! AEAD in `catalog`, `era`, `vault` and `upstream`, HMAC in `era`, `vault`, `upstream` and
+//! `telemetry`, signatures in `upstream`. This module knows no configuration and no protocol;
+//! hexadecimal and Base64 text is written by `data_encoding` and `base64`.
 
 use std::io;
 

@@ -1,8 +1,10 @@
-//! Accept, TLS, connection limits, the Origin and Host guard, and drain.
+//! Accept, TLS, connection limits, the layers of the edge (Origin and Host guard, CORS,
+//! authentication), and drain.
 //!
 //! This module accepts connections, has hyper read requests from them, and passes each request
 //! through the tower stack of its listener ([`edge`]). It differs from `downstream`, which answers
-//! MCP requests: nothing here reads a body. It refuses connections over the limit, heads that are
+//! MCP requests: nothing here interprets a body. Only the unread rest of a small HTTP/2 body is
+//! drained. It refuses connections over the limit, heads that are
 //! too large or ambiguous, and hosts and pages that the [`Guard`] does not admit.
 //!
 //! Every connection has an end:

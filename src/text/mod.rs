@@ -1,8 +1,9 @@
 //! Foreign text, made safe to repeat, and errors as text.
 //!
 //! Names, URIs and messages of clients and servers appear in errors and log lines. They are clipped
-//! first, so that they cannot flood a log or a response. This module knows nothing but text; every
-//! module may use it.
+//! and escaped first, so that they cannot flood or forge a log or a response. The parts of this
+//! module cut texts at the ends of sentences, recognise names that mark a secret, and estimate
+//! tokens. It knows nothing but text; every module may use it.
 
 mod secret_names;
 mod sentences;
