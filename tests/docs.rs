@@ -145,6 +145,36 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn every_decision_is_in_the_index() {
+    let folder = root().join("docs/decisions");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut missing = String::new();
+    for file in names_in(&folder).iter().filter(|file| *file != "README.md") {
+        let page = std::fs::read_to_string(folder.join(file)).unwrap();
+        let heading = page.lines().next().and_then(|line| line.strip_prefix("# "));
+        let numbered = heading.and_then(|heading| heading.split_once(". "));
+        let (number, title) = numbered.expect("a decision begins with `# NUMBER. TITLE`");
+        let row = format!("| [{number}]({file}) | {title} | ");
+        if index.matches(&row).count() != 1 {
+            let _ = writeln!(missing, "{row}");
+        }
+    }
+    assert!(missing.is_empty(), "add these to docs/decisions/README.md, once each:\n{missing}");
+}
+
+#[test]
+fn every_test_program_is_described() {
+    let page = std::fs::read_to_string(root().join("tests/README.md")).unwrap();
+    let described = |name: &&String| {
+        page.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+    };
+    let names = names_in(&root().join("tests"));
+    let missing: Vec<_> =
+        names.iter().filter(|name| *name != "README.md" && !described(name)).collect();
+    assert!(missing.is_empty(), "add these to tests/README.md: {missing:?}");
+}
+
+#[test]
 fn every_path_in_the_architecture_is_there() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let gone: Vec<_> = paths_in(&text).filter(|path| !root().join(path).exists()).collect();
@@ -183,7 +213,8 @@ fn root() -> PathBuf {
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
         .into_iter()
-        .chain(["certs/README.md", "tests/peers/README.md"])
+        .chain(["SECURITY.md", "certs/README.md", "fuzz/README.md", "tests/README.md"])
+        .chain(["tests/agents/README.md", "tests/apis/README.md", "tests/peers/README.md"])
         .map(PathBuf::from)
         .collect();
     for folder in ["docs", "docs/decisions"] {
@@ -195,6 +226,13 @@ fn pages() -> Vec<PathBuf> {
         }
     }
     pages
+}
+
+/// Returns the names of the files and folders in a folder, sorted. Leaves out hidden ones.
+fn names_in(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with('.') && name != "__pycache__").collect()
 }
 
 fn links(text: &str) -> impl Iterator<Item = &str> {
