@@ -3,8 +3,9 @@
 //! [`McpService::serve`] takes an authenticated HTTP request and detects its era. [`modern`] and
 //! [`legacy`] are siblings that turn requests into calls, and replies into responses; code that
 //! both share is beside them. [`stdio`] and [`http_sse`] are bridges that turn messages of other
-//! transports into such requests. It differs from `listener`, which knows no MCP, and from
-//! `pipeline`, which knows no HTTP.
+//! transports into such requests. `connect` has the pages for people who log in to servers, and
+//! `login` the endpoints of relayed logins. This module differs from `listener`, which parses no
+//! MCP message, and from `pipeline`, which knows no HTTP.
 
 mod body;
 mod budget;

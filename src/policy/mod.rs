@@ -2,9 +2,11 @@
 //! sees a call.
 //!
 //! [`Policy::admit`] shows the order. The proof that a call was admitted is a type: an upstream
-//! accepts only a [`Permitted`] call, and only this module can make one. Of replies, only the
-//! results of tools pass here, in `transforms`: `pipeline` releases them. `identity` authenticates
-//! the caller, and `catalog` hides the elements that the caller may not see.
+//! accepts only a [`Permitted`] call, and only this module can make one. Replies
+//! pass two parts of this module, which `pipeline` calls: `interceptors`, and for results of tools
+//! `transforms`. `definitions` compares the definitions of servers with their baselines when a
+//! snapshot is compiled. `identity` authenticates the caller, and `catalog` hides the elements that
+//! the caller may not see.
 
 mod arguments;
 mod authorization;

@@ -5,8 +5,8 @@
 //! (server processes, connections, rate buckets) is shared between snapshots and not owned by them.
 //!
 //! Clients see different parts of the catalog: a [`View`] is the catalog for one [`ViewKey`]. The
-//! view of a client without a profile is compiled with the snapshot, the others when they are first
-//! needed. `identity` authenticates callers, and `policy` admits calls.
+//! view without a profile, a query, rights or lists for certain clients is compiled with the
+//! snapshot, the others when they are first needed. `identity` authenticates callers, and `policy` admits calls.
 
 mod counts;
 mod departed_tools;
