@@ -19,10 +19,10 @@ use crate::catalog::{
 use crate::config::{
     DiscoveryChoice, Pattern, ProfileConfig, SearchConfig, SlimConfig, ToolAppetite,
 };
-use crate::text::tokens::TokenCounter;
 
 use super::embeddings::{Embedder, TextDigest};
 use super::known_clients::known_appetite;
+use super::token_counter::TokenCounter;
 use super::tokens::TokenLedger;
 use super::{Digests, PreparedListing, Snapshot, View};
 

@@ -19,6 +19,7 @@ mod listing;
 mod losses;
 mod operations;
 mod publish;
+mod token_counter;
 mod tokens;
 mod view;
 mod view_cache;

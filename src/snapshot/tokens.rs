@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use crate::call::{Endpoint, NativeName, ProfileName, PublicName, ServerName};
 use crate::catalog::{CatalogList, Kind, listed_name};
 use crate::config::DiscoveryChoice;
-use crate::text::tokens::TokenCounter;
 
+use super::token_counter::TokenCounter;
 use super::{Snapshot, View, ViewKey};
 
 /// The tokens of all tools, of servers and of profiles.

@@ -7,7 +7,6 @@
 
 mod secret_names;
 mod sentences;
-pub mod tokens;
 
 use std::borrow::Cow;
 
