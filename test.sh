@@ -138,13 +138,13 @@ if wanted build; then
     start_beside release cargo build --release --locked
 fi
 if section format "cargo fmt"; then
-    one cargo fmt --check
+    one cargo fmt --all --check
 fi
 if section lint "cargo clippy, every warning an error"; then
-    one cargo clippy --quiet --locked --all-targets -- -D warnings
+    one cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 fi
 if section docs "cargo doc, every warning an error"; then
-    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --no-deps
+    RUSTDOCFLAGS="-D warnings" one cargo doc --quiet --locked --workspace --no-deps
 fi
 # The README's first command, as it stands there, on ports of its own: both example servers have to
 # be ready, and SIGTERM has to end it well.
@@ -183,7 +183,7 @@ if wanted fuzz; then
 fi
 if section test "unit tests, the gateway on real sockets, with real peers, the README's commands"; then
     many "cargo test" '/^test result:/ { good += $4; bad += $6 } END { print good + 0, bad + 0 }' \
-        cargo test --locked --no-fail-fast
+        cargo test --locked --workspace --no-fail-fast
 fi
 
 # --- What is not Rust -----------------------------------------------------------

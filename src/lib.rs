@@ -29,13 +29,6 @@ pub mod call;
 pub mod mcp;
 pub mod jsonrpc;
 pub mod telemetry;
-#[path = "../crates/core/src/codec/mod.rs"]
-pub mod codec;
-#[path = "../crates/core/src/crypto/mod.rs"]
-pub mod crypto;
-#[path = "../crates/core/src/backoff/mod.rs"]
-pub mod backoff;
-#[path = "../crates/core/src/clock/mod.rs"]
-pub mod clock;
-#[path = "../crates/core/src/text/mod.rs"]
-pub mod text;
+
+// The crates below the gateway, under the names that its modules use.
+pub use trunkline_core::{backoff, clock, codec, crypto, text};

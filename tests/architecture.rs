@@ -1,24 +1,73 @@
-//! Holds the architecture: the direction of use between modules, the length of files, and an
-//! introduction in every module.
+//! Holds the architecture: the direction of use between crates and between modules, the length of
+//! files, and an introduction in every module.
 #![allow(clippy::expect_used, reason = "the helpers of a test")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+/// The libraries in the order of use: a library uses those of later groups, none of its own or an
+/// earlier one. Some of them are still modules of the gateway.
+const LIBRARIES: [&[&str]; 9] = [
+    &["import", "bench", "examples"],
+    &["oauth", "openapi", "sandbox"],
+    &["catalog"],
+    &["search", "http-client"],
+    &["config"],
+    &["telemetry"],
+    &["protocol"],
+    &["jsonrpc"],
+    &["core"],
+];
+
 #[test]
-fn no_room_uses_one_that_stands_before_it() {
-    let modules = modules();
+fn no_library_uses_one_before_it_or_the_gateway() {
+    for library in libraries() {
+        let group = group_of(&library).unwrap_or_else(|| panic!("LIBRARIES lacks {library}"));
+        for used in dependencies(&manifest(&format!("crates/{library}"))) {
+            let Some(used) = used.strip_prefix("trunkline") else { continue };
+            let used = used.trim_start_matches('-');
+            let is_below = group_of(used).is_some_and(|used| used > group);
+            assert!(is_below, "crates/{library}/Cargo.toml: {library} may not use `{used}`");
+        }
+    }
+}
+
+#[test]
+fn every_library_is_private_and_says_what_it_is_for() {
+    for library in libraries() {
+        let manifest = manifest(&format!("crates/{library}"));
+        let package = &manifest["package"];
+        assert_eq!(package["name"].as_str(), Some(&*format!("trunkline-{library}")));
+        for inherited in ["version", "edition", "rust-version", "license", "publish"] {
+            assert_eq!(package[inherited]["workspace"].as_bool(), Some(true), "{library}");
+        }
+        let description = package["description"].as_str().unwrap_or_default();
+        assert!(description.ends_with('.') && description.len() > 20, "{library}: its purpose");
+        let folder = root().join("crates").join(&library).join("src");
+        let text = std::fs::read_to_string(folder.join("lib.rs")).expect("a library");
+        assert!(introduction(&text) >= 3, "{library}: what is it for, and what may it not do?");
+        assert!(text.contains("#![warn(unreachable_pub)]"), "{library}");
+    }
+    let workspace = manifest("");
+    assert_eq!(workspace["workspace"]["package"]["publish"].as_bool(), Some(false));
+}
+
+#[test]
+fn no_module_uses_one_before_it() {
     let mut found = String::new();
-    for file in sources() {
-        let module = file.module();
-        for (line, used) in uses(&file) {
-            if !allowed(&modules, &module, &used) {
-                let _ = writeln!(found, "{}:{line}: {module} uses {used}", file.path.display());
+    for folder in source_folders() {
+        let modules = modules(&folder);
+        for file in sources_below(&folder) {
+            let module = file.module();
+            for (line, used) in uses(&file) {
+                if !allowed(&modules, &module, &used) {
+                    let _ = writeln!(found, "{}:{line}: {module} uses {used}", file.path.display());
+                }
             }
         }
     }
-    assert!(found.is_empty(), "src/lib.rs lists the modules in the order of use:\n{found}");
+    assert!(found.is_empty(), "each lib.rs lists its modules in the order of use:\n{found}");
 }
 
 #[test]
@@ -34,37 +83,41 @@ fn no_file_is_longer_than_500_lines() {
 }
 
 #[test]
-fn every_room_begins_with_an_essay() {
-    for module in modules() {
-        let path = source_folder().join(&module).join("mod.rs");
-        let text = std::fs::read_to_string(&path).expect("every module is a folder with a mod.rs");
-        let introduction = text.lines().take_while(|line| line.starts_with("//!")).count();
-        assert!(introduction >= 3, "{module}: what is this module for, and what may it not do?");
+fn every_public_module_begins_with_an_introduction() {
+    for folder in source_folders() {
+        for module in public_modules(&folder) {
+            let path = folder.join(&module).join("mod.rs");
+            let text = std::fs::read_to_string(&path).expect("a public module is a folder");
+            assert!(introduction(&text) >= 3, "{module}: what is it for, and what may it not do?");
+        }
     }
 }
 
 #[test]
-fn every_room_is_in_the_architectures_table() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+fn every_crate_and_module_is_in_the_architectures_tables() {
+    let page = root().join("ARCHITECTURE.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
+    let mut expected = public_modules(&root().join("src"));
+    for library in libraries() {
+        expected.push(format!("crates/{library}"));
+        expected.extend(public_modules(&root().join("crates").join(library).join("src")));
+    }
     let told: Vec<_> = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once("/` |"))
         .map(|(module, _)| module.to_owned())
         .collect();
-    assert_eq!(
-        told,
-        modules(),
-        "the table of modules in ARCHITECTURE.md, in the order of src/lib.rs"
-    );
+    assert_eq!(told, expected, "the tables of ARCHITECTURE.md, in the order of use");
 }
 
 #[test]
 fn unsafe_code_is_forbidden() {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let manifest: toml::Table =
-        std::fs::read_to_string(manifest).expect("it is there").parse().expect("it is TOML");
-    assert_eq!(manifest["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+    let workspace = manifest("");
+    assert_eq!(workspace["workspace"]["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+    for folder in libraries().iter().map(|library| format!("crates/{library}")) {
+        assert_eq!(manifest(&folder)["lints"]["workspace"].as_bool(), Some(true), "{folder}");
+    }
+    assert_eq!(workspace["lints"]["workspace"].as_bool(), Some(true));
 }
 
 #[test]
@@ -103,18 +156,87 @@ use crate::config::Config;
         (20, "config"),
     ];
     assert_eq!(uses(&file), expected.map(|(line, used)| (line, used.to_owned())));
-    let modules = modules();
-    assert!(allowed(&modules, "upstream", "call") && allowed(&modules, "jsonrpc", "telemetry"));
-    assert!(!allowed(&modules, "call", "upstream") && !allowed(&modules, "telemetry", "jsonrpc"));
+    let modules = modules(&root().join("src"));
+    assert!(allowed(&modules, "upstream", "call") && allowed(&modules, "mcp", "telemetry"));
+    assert!(!allowed(&modules, "call", "upstream") && !allowed(&modules, "telemetry", "mcp"));
+    let file = Source { path: "crates/core/src/codec/sse/mod.rs".into(), text: text.into() };
+    assert_eq!((file.module(), uses(&file)[4].1.clone()), ("codec".into(), "listener".into()));
 }
 
-/// Returns the modules, in the order of `src/lib.rs`.
-fn modules() -> Vec<String> {
-    let text = std::fs::read_to_string(source_folder().join("lib.rs")).expect("it is there");
-    text.lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
-        .map(str::to_owned)
-        .collect()
+#[test]
+fn the_reader_of_manifests_sees_every_kind_of_dependency() {
+    let manifest: toml::Table = "\
+[dependencies]
+a = '1'
+[dev-dependencies]
+b = { version = '1', package = 'c' }
+[target.'cfg(unix)'.build-dependencies]
+d.workspace = true
+"
+    .parse()
+    .expect("it is TOML");
+    assert_eq!(dependencies(&manifest), ["a", "c", "d"]);
+    assert!(group_of("jsonrpc") < group_of("core") && group_of("bench") == group_of("import"));
+}
+
+/// Returns the folders of `crates`, in the order of use.
+fn libraries() -> Vec<String> {
+    let folders = std::fs::read_dir(root().join("crates")).expect("a folder");
+    let mut libraries: Vec<_> = folders
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    libraries.sort_by_key(|library| (group_of(library), library.clone()));
+    assert!(!libraries.is_empty(), "the libraries were found");
+    libraries
+}
+
+/// Returns the position of a library in the order of use; `None` if it is not listed.
+fn group_of(library: &str) -> Option<usize> {
+    LIBRARIES.iter().position(|group| group.contains(&library))
+}
+
+/// Reads the `Cargo.toml` of a folder of the repository.
+fn manifest(folder: &str) -> toml::Table {
+    let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml"));
+    text.expect("a manifest").parse().expect("it is TOML")
+}
+
+/// Returns the packages that a manifest names as dependencies of any kind.
+fn dependencies(manifest: &toml::Table) -> Vec<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flatten().filter_map(|(_, target)| target.as_table());
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let tables = std::iter::once(manifest).chain(targets);
+    let tables = tables.flat_map(|table| kinds.map(|kind| table.get(kind)));
+    let tables = tables.flatten().filter_map(toml::Value::as_table);
+    let named = |(name, value): (&String, &toml::Value)| {
+        let package = value.get("package").and_then(toml::Value::as_str);
+        package.unwrap_or(name).to_owned()
+    };
+    tables.flatten().map(named).collect()
+}
+
+/// Returns the modules of a crate, in the order of its `lib.rs`.
+fn modules(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("lib.rs")).expect("it is there");
+    let module = |line: &str| {
+        let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?;
+        Some(name.strip_suffix(';')?.to_owned())
+    };
+    text.lines().filter_map(module).collect()
+}
+
+/// Returns those of its modules that other crates see.
+fn public_modules(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("lib.rs")).expect("it is there");
+    let mut modules = modules(folder);
+    modules.retain(|module| text.contains(&format!("pub mod {module};")));
+    modules
+}
+
+/// Returns the number of lines of a file's introduction.
+fn introduction(text: &str) -> usize {
+    text.lines().take_while(|line| line.starts_with("//!")).count()
 }
 
 /// Returns true if a module may use another: itself and those after it. `telemetry` comes after all
@@ -130,15 +252,17 @@ fn allowed(modules: &[String], module: &str, used: &str) -> bool {
 }
 
 struct Source {
-    /// Path relative to `src`.
+    /// Path in the repository.
     path: PathBuf,
     text: String,
 }
 
 impl Source {
+    /// Returns the path of its module, from the root of its crate.
     fn parts(&self) -> Vec<String> {
-        let parts = self.path.with_extension("");
-        let parts = parts.iter().skip(1).map(|part| part.to_string_lossy().into_owned());
+        let path = self.path.with_extension("");
+        let parts = path.iter().skip_while(|part| *part != "src").skip(1);
+        let parts = parts.map(|part| part.to_string_lossy().into_owned());
         parts.filter(|part| part != "mod").collect()
     }
 
@@ -241,9 +365,16 @@ fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
 
-/// Returns every file of the crate that is not a test.
+/// Returns every file of the workspace that is not a test.
 fn sources() -> Vec<Source> {
-    let mut folders = vec![source_folder()];
+    let files: Vec<_> = source_folders().iter().flat_map(|folder| sources_below(folder)).collect();
+    assert!(files.len() > 50, "the sources were found");
+    files
+}
+
+/// Returns every file below a folder that is not a test.
+fn sources_below(folder: &Path) -> Vec<Source> {
+    let mut folders = vec![folder.to_owned()];
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder").map(Result::unwrap) {
@@ -256,16 +387,20 @@ fn sources() -> Vec<Source> {
                 folders.push(path);
             } else {
                 let text = std::fs::read_to_string(&path).expect("it is text");
-                let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-                let path = path.strip_prefix(root).expect("it is below").to_owned();
+                let path = path.strip_prefix(root()).expect("it is below").to_owned();
                 files.push(Source { path, text });
             }
         }
     }
-    assert!(files.len() > 50, "the sources were found");
     files
 }
 
-fn source_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// Returns the source folders of the gateway and of the libraries.
+fn source_folders() -> Vec<PathBuf> {
+    let libraries = libraries().into_iter().map(|library| format!("crates/{library}/src"));
+    std::iter::once("src".to_owned()).chain(libraries).map(|folder| root().join(folder)).collect()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

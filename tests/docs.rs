@@ -191,7 +191,8 @@ fn the_path_of_a_call_is_short() {
 
 /// Returns the source files that a page names.
 fn paths_in(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("src/"));
+    let words = text.split('`').skip(1).step_by(2);
+    let words = words.filter(|word| word.starts_with("src/") || word.starts_with("crates/"));
     words.map(|word| word.split("::").next().unwrap_or(word))
 }
 

@@ -129,7 +129,9 @@ impl Tests {
 /// Returns the names by which a page may refer to a file with tests, and to its parent folders.
 fn places_of(path: &Path) -> impl Iterator<Item = String> {
     let module = path.with_extension("");
-    let module = module.components().skip(1).map(|part| part.as_os_str().to_string_lossy());
+    // `src/`, `tests/` and `crates/NAME/src/` are no part of a module's path.
+    let above = if module.starts_with("crates") { 3 } else { 1 };
+    let module = module.components().skip(above).map(|part| part.as_os_str().to_string_lossy());
     let module: Vec<_> = module.collect();
     let folders = path.ancestors().map(|one| one.to_string_lossy().into_owned());
     let parts = module.iter().map(ToString::to_string);

@@ -185,12 +185,12 @@ fn without_tests(text: &str) -> String {
 
 /// Every source file that is not a test, with its code.
 fn sources() -> Vec<(PathBuf, String)> {
-    let files = files_below("src", &["rs"]);
+    let files = ["src", "crates"].iter().flat_map(|folder| files_below(folder, &["rs"]));
     let is_test = |path: &Path| {
         path.components()
             .any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
     };
-    let sources = files.into_iter().filter(|path| !is_test(path)).map(|path| {
+    let sources = files.filter(|path| !is_test(path)).map(|path| {
         let text = std::fs::read_to_string(root().join(&path)).expect("it is text");
         (path, without_tests(&text))
     });
@@ -204,7 +204,7 @@ fn texts() -> Vec<PathBuf> {
     let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let mut texts: Vec<_> =
         pages.into_iter().chain(["gateway.toml", "Dockerfile"]).map(PathBuf::from).collect();
-    texts.extend(files_below("src", &["rs"]));
+    texts.extend(["src", "crates"].iter().flat_map(|folder| files_below(folder, &["rs"])));
     texts.extend(files_below("docs", &["md", "json"]));
     texts
 }

@@ -29,7 +29,8 @@ fn machine() -> String {
     let kernel = read("/proc/sys/kernel/osrelease");
     let load = read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let dirty = !said("git", &["status", "--porcelain", "--", "src", "Cargo.lock"]).is_empty();
+    let dirty =
+        !said("git", &["status", "--porcelain", "--", "src", "crates", "Cargo.lock"]).is_empty();
     format!(
         "- Machine: {cores} × {cpu}, {memory}, Linux {}; load {load} when this began\n\
          - Code: commit {}{}, {}, dist build (linked as one)\n\

@@ -42,8 +42,12 @@ const SPARSE_FACTOR: usize = 31;
 
 /// Returns true if a future does some of its work on a thread for blocking work. The future is
 /// driven while no such thread is free, which it must outlast, and then to its end.
-#[cfg(test)]
-pub(crate) fn leaves_its_thread<T>(work: impl Future<Output = T>) -> (bool, T) {
+///
+/// # Panics
+/// If the work panics.
+#[cfg(feature = "test-support")]
+#[expect(clippy::unwrap_used, reason = "a helper of tests")]
+pub fn leaves_its_thread<T>(work: impl Future<Output = T>) -> (bool, T) {
     use std::pin::pin;
 
     use futures_util::FutureExt as _;
