@@ -27,6 +27,7 @@ pub mod config;
 pub mod era;
 pub mod call;
 pub mod mcp;
+#[path = "../crates/jsonrpc/src/lib.rs"]
 pub mod jsonrpc;
 pub mod telemetry;
 
