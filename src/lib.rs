@@ -27,9 +27,8 @@ pub mod config;
 pub mod era;
 pub mod call;
 pub mod mcp;
-#[path = "../crates/jsonrpc/src/lib.rs"]
-pub mod jsonrpc;
 pub mod telemetry;
 
 // The crates below the gateway, under the names that its modules use.
 pub use trunkline_core::{backoff, clock, codec, crypto, text};
+pub use trunkline_jsonrpc as jsonrpc;

@@ -77,17 +77,20 @@ impl Id {
     }
 
     /// The id of a request that the gateway sends itself.
+    #[inline]
     pub fn number(number: u64) -> Self {
         Self(Bytes::copy_from_slice(itoa::Buffer::new().format(number).as_bytes()))
     }
 
     /// The raw JSON.
+    #[inline]
     pub fn raw(&self) -> &[u8] {
         &self.0
     }
 
     /// Copies the id out of its message, for a stream that outlives it.
     #[must_use]
+    #[inline]
     pub fn detach(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
@@ -99,6 +102,7 @@ impl Id {
     }
 
     /// The number of the request that a server answers with this id.
+    #[inline]
     pub fn answered_number(&self) -> Option<u64> {
         self.as_number().or_else(|| std::str::from_utf8(self.unquoted_digits()?).ok()?.parse().ok())
     }
@@ -110,6 +114,7 @@ impl Id {
     }
 
     /// The number, if the id is a non-negative integer.
+    #[inline]
     pub fn as_number(&self) -> Option<u64> {
         std::str::from_utf8(&self.0).ok()?.parse().ok()
     }

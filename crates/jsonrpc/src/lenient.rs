@@ -7,7 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::text::{BYTE_ORDER_MARK, skip_byte_order_mark};
+use trunkline_core::text::{BYTE_ORDER_MARK, skip_byte_order_mark};
 
 use super::frame::{FrameFault, IdRule, MAX_BATCH, MEMBERS, is_integer, parse, parse_by};
 use super::walk::members;
@@ -46,6 +46,7 @@ impl ServerText {
 ///
 /// # Errors
 /// [`FrameFault`] if a message in it breaks another rule than those that servers are known to break.
+#[inline]
 pub fn parse_from_server(source: &Bytes, max_depth: usize) -> Result<ServerText, FrameFault> {
     match parse(source, max_depth) {
         Ok(frame) => Ok(ServerText::Message(frame)),

@@ -1,25 +1,29 @@
-//! Bytes to frames and back.
+//! Bytes to JSON-RPC frames and back.
 //!
-//! One pass finds the members of a JSON-RPC 2.0 message as slices of the bytes
-//! it came in. The same pass records an outline of its params or its result, so
-//! that they need not be scanned again; no values are built. Changes are spliced
-//! in, and everything else is never serialised again. This module knows no method
-//! names and no protocol eras; reading from networks and pipes is `codec`'s job.
+//! One pass finds the members of a JSON-RPC 2.0 message as slices of the bytes it came in. The same
+//! pass records an outline of its params or its result, so that they need not be scanned again; no
+//! values are built. Changes are spliced in, and everything else is never serialised again.
+//!
+//! This crate knows no method names and no protocol eras; reading from networks and pipes is the job
+//! of [`trunkline_core::codec`]. Its modules are listed in the order of use: a module uses those after
+//! it.
 
-mod batch;
-mod depth;
-mod frame;
+#![warn(unreachable_pub)]
+
 mod lenient;
-mod masks;
-mod members;
-mod outline;
+mod batch;
+mod frame;
 mod payload;
+mod outline;
 mod scanner;
-mod splice;
-mod strict;
 mod value_end;
-mod walk;
+mod members;
+mod strict;
 mod write;
+mod splice;
+mod walk;
+mod masks;
+mod depth;
 
 pub use batch::split_batch;
 pub use depth::{MAX_CLIENT_DEPTH, MAX_SERVER_DEPTH, TooDeep, nesting_depth, within_depth};
@@ -66,11 +70,13 @@ pub fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::E
 }
 
 /// The unescaped text of a raw JSON string; `None` if the value is not a string.
+#[inline]
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     unquoted(raw.get().as_bytes())
 }
 
 /// The unescaped text of a JSON string in bytes; `None` if it is not a string.
+#[inline]
 pub fn unquoted(raw: &[u8]) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {

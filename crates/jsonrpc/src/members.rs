@@ -37,11 +37,13 @@ impl<'a> Members<'a> {
     }
 
     /// The values of all members with this name, of which a reader may use any.
+    #[inline]
     pub fn find_all(&self, key: &str) -> impl Iterator<Item = &'a RawValue> {
         self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| *value)
     }
 
     /// The value of the first member with this name.
+    #[inline]
     pub fn find(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
     }

@@ -175,17 +175,20 @@ impl Outline {
     }
 
     /// The members of the object in `text`; none if it has too many values.
+    #[inline]
     pub fn parts<'a>(&'a self, text: &'a [u8]) -> Option<OutlineParts<'a>> {
         (!self.lost).then_some(OutlineParts { text, marks: &self.marks })
     }
 
     /// The members, or elements, of one of its values; none if they were not recorded, or the value
     /// has none.
+    #[inline]
     pub(super) fn parts_at<'a>(&'a self, text: &'a [u8], spot: Spot) -> Option<OutlineParts<'a>> {
         self.inside_of(spot).map(|inside| OutlineParts { text, marks: self.marks(inside) })
     }
 
     /// Returns true if a value is a string with escapes, or if it is unknown.
+    #[inline]
     pub(super) fn is_escaped(&self, spot: Spot) -> bool {
         spot.mark.and_then(|mark| self.marks.get(usize::from(mark))).is_none_or(|mark| mark.escaped)
     }
@@ -219,12 +222,14 @@ impl Outline {
         }
     }
 
+    #[inline]
     fn inside_of(&self, spot: Spot) -> Option<Range<usize>> {
         let at = usize::from(spot.mark?);
         let mark = self.marks.get(at).filter(|mark| mark.noted)?;
         Some(at + 1..at + 1 + usize::from(mark.inside))
     }
 
+    #[inline]
     fn marks(&self, range: Range<usize>) -> &[Mark] {
         self.marks.get(range).unwrap_or_default()
     }

@@ -83,6 +83,7 @@ impl Payload {
     }
 
     /// The unescaped text of one of its values; `None` if that is not a string.
+    #[inline]
     pub fn text_at(&self, spot: Spot) -> Option<Cow<'_, str>> {
         let raw = self.raw_at(spot);
         if self.outline.as_ref().is_none_or(|outline| outline.is_escaped(spot)) {
@@ -94,6 +95,7 @@ impl Payload {
 
     /// The contents of one of its values; `None` if it has none, or they were
     /// not recorded.
+    #[inline]
     pub fn parts_at(&self, spot: Spot) -> Option<OutlineParts<'_>> {
         self.outline.as_ref()?.parts_at(&self.raw, spot)
     }
@@ -105,30 +107,35 @@ impl Payload {
     }
 
     /// The whole object, as received.
+    #[inline]
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 }
 
 impl From<Bytes> for Payload {
+    #[inline]
     fn from(raw: Bytes) -> Self {
         Self { raw, outline: None }
     }
 }
 
 impl From<String> for Payload {
+    #[inline]
     fn from(raw: String) -> Self {
         Bytes::from(raw).into()
     }
 }
 
 impl From<&'static str> for Payload {
+    #[inline]
     fn from(raw: &'static str) -> Self {
         Bytes::from_static(raw.as_bytes()).into()
     }
 }
 
 impl From<Payload> for Bytes {
+    #[inline]
     fn from(payload: Payload) -> Self {
         payload.raw
     }
@@ -137,6 +144,7 @@ impl From<Payload> for Bytes {
 impl Deref for Payload {
     type Target = Bytes;
 
+    #[inline]
     fn deref(&self) -> &Bytes {
         &self.raw
     }

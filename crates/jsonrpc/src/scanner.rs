@@ -94,17 +94,20 @@ impl Scanner {
     }
 
     /// The raw id, once it is complete.
+    #[inline]
     pub fn id(&self) -> Option<&[u8]> {
         let whole = self.place != ScanState::Value(ScannedMember::Id) && !self.id.is_empty();
         whole.then_some(&self.id)
     }
 
     /// Returns true once the result has begun.
+    #[inline]
     pub fn has_result(&self) -> bool {
         self.results > 0
     }
 
     /// Returns true once the response is complete.
+    #[inline]
     pub fn is_whole(&self) -> bool {
         self.place == ScanState::End
     }

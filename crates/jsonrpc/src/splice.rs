@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// The span of `part` in `whole`.
 ///
 /// `None` if `part` is not a slice of `whole`.
+#[inline]
 pub fn span_of(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
@@ -23,6 +24,7 @@ pub struct Splice<'a> {
 
 impl<'a> Splice<'a> {
     /// A splice without edits.
+    #[inline]
     pub fn new(source: &'a [u8]) -> Self {
         Self { source: source.into(), edits: Vec::new() }
     }

@@ -7,16 +7,19 @@ use bytes::Bytes;
 use super::{Id, Splice};
 
 /// A request.
+#[inline]
 pub fn request(id: &Id, method: &str, params: &[u8]) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Whole(params))
 }
 
 /// A request with params that are edited while it is written.
+#[inline]
 pub fn request_with(id: &Id, method: &str, params: Splice<'_>) -> Bytes {
     envelope(Some(id), Some(method), b",\"params\":", Raw::Edited(params))
 }
 
 /// A notification, with or without params.
+#[inline]
 pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
     match params {
         Some(params) => envelope(None, Some(method), b",\"params\":", Raw::Whole(params)),
@@ -25,16 +28,19 @@ pub fn notification(method: &str, params: Option<&[u8]>) -> Bytes {
 }
 
 /// A successful response.
+#[inline]
 pub fn response(id: &Id, result: &[u8]) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Whole(result))
 }
 
 /// A successful response with a result that is edited while it is written.
+#[inline]
 pub fn response_with(id: &Id, result: Splice<'_>) -> Bytes {
     envelope(Some(id), None, b",\"result\":", Raw::Edited(result))
 }
 
 /// An error response; the id is `None` if the request's could not be read.
+#[inline]
 pub fn error(id: Option<&Id>, error: &[u8]) -> Bytes {
     envelope(id, None, b",\"error\":", Raw::Whole(error))
 }
@@ -45,6 +51,7 @@ pub fn error_object(code: i64, message: &str) -> Bytes {
 }
 
 /// A JSON string.
+#[inline]
 pub fn string(text: &str) -> String {
     // Serializing a `str` cannot fail.
     serde_json::to_string(text).unwrap_or_default()

@@ -18,17 +18,20 @@ pub struct Backoff {
 
 impl Backoff {
     /// Waits from `first` up to `cap`; a run of at least `cap` starts them over.
+    #[inline]
     pub const fn new(first: Duration, cap: Duration) -> Self {
         Self { first, cap, stable: cap, failures: 0 }
     }
 
     /// Only a run of at least `stable` starts the waits over.
     #[must_use]
+    #[inline]
     pub const fn with_stable(self, stable: Duration) -> Self {
         Self { stable, ..self }
     }
 
     /// The next wait. Does not advance the backoff.
+    #[inline]
     pub fn wait(&self) -> Duration {
         let doubled = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.cap)
@@ -64,6 +67,7 @@ impl Backoff {
     }
 
     /// Starts over, as after a success.
+    #[inline]
     pub fn reset(&mut self) {
         self.failures = 0;
     }

@@ -53,22 +53,26 @@ pub struct LastUse {
 
 impl LastUse {
     /// Created at this time, and not used since.
+    #[inline]
     pub fn new(created: Instant) -> Self {
         Self { created, used: AtomicU64::new(0) }
     }
 
     /// Records a use at this time.
+    #[inline]
     pub fn touch(&self, now: Instant) {
         let since = now.saturating_duration_since(self.created).as_millis();
         self.used.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// The time of creation.
+    #[inline]
     pub fn created(&self) -> Instant {
         self.created
     }
 
     /// The time of the last use, to the millisecond.
+    #[inline]
     pub fn last(&self) -> Instant {
         self.created + Duration::from_millis(self.used.load(Ordering::Relaxed))
     }

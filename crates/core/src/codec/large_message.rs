@@ -25,6 +25,7 @@ pub async fn work_on<T: Send + 'static>(
 /// A buffer that grows is copied. A large one grows to many times its size at once: the operating
 /// system gives memory only to the part that is written, and copying the megabytes of a buffer that
 /// doubles takes longer than a thread may serve one client.
+#[inline]
 pub fn make_room(buffer: &mut BytesMut, more: usize) {
     let is_large = buffer.len() >= SPARSE_FROM;
     if is_large && buffer.capacity() - buffer.len() < more {

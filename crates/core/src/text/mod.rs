@@ -15,6 +15,7 @@ pub use sentences::{cut_at_word, shorten_text, split_sentence};
 
 /// Returns UTF-8 without the byte order mark that it may begin with: JSON must not have one (RFC 8259,
 /// 8.1), and JavaScript ignores it.
+#[inline]
 pub fn skip_byte_order_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
@@ -23,6 +24,7 @@ pub fn skip_byte_order_mark(text: &[u8]) -> &[u8] {
 pub const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The start of a text, at most `limit` bytes of it, cut between two characters.
+#[inline]
 pub fn clip(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
 }

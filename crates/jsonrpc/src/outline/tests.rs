@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::jsonrpc::{Members, Payload, members};
+use crate::{Members, Payload, members};
 
 /// The contents of an outline, level by level.
 fn outlined(text: &[u8]) -> Option<String> {
@@ -190,6 +190,6 @@ fn deep_values_are_bounded_and_stepped_over() {
     }
     assert_eq!(
         Outline::of(text(9).as_bytes(), 9, 50).map(|_| ()),
-        Err(ObjectError::Depth(crate::jsonrpc::TooDeep { limit: 9 }))
+        Err(ObjectError::Depth(crate::TooDeep { limit: 9 }))
     );
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::brackets::Brackets;
 use super::{Malformed, ObjectError, TooDeep};
-use crate::jsonrpc::masks::special;
+use crate::masks::special;
 
 /// The element that was expected at an invalid position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) enum WalkError {
 }
 
 impl WalkError {
-    pub(in crate::jsonrpc) fn expected(self) -> &'static str {
+    pub(crate) fn expected(self) -> &'static str {
         match self {
             Self::Key => "a key",
             Self::Colon => "`:`",
@@ -407,7 +407,7 @@ fn all_ascii<const N: usize>(block: &[u8; N]) -> bool {
 /// A string's contents without escapes; `None` if there is an unpaired
 /// surrogate.
 #[cold]
-pub(in crate::jsonrpc) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescaped(raw: &[u8]) -> Option<Vec<u8>> {
     let quoted = [b"\"", raw, b"\""].concat();
     serde_json::from_slice::<String>(&quoted).ok().map(String::into_bytes)
 }

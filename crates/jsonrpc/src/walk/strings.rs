@@ -1,6 +1,6 @@
 //! Strings that are long, or contain escapes.
 
-use crate::jsonrpc::masks::{BLOCK, special_in_block};
+use crate::masks::{BLOCK, special_in_block};
 
 use super::cursor::{Cursor, WalkError};
 

@@ -15,7 +15,7 @@ fn walked(text: &[u8]) -> Result<Vec<(String, String)>, ObjectError> {
 
 /// The members, as parsed by serde.
 fn read(text: &[u8]) -> Option<Vec<(String, String)>> {
-    let members = crate::jsonrpc::Members::parse_with_duplicates(text).ok()?;
+    let members = crate::Members::parse_with_duplicates(text).ok()?;
     Some(members.0.iter().map(|(key, raw)| (key.to_string(), raw.get().to_owned())).collect())
 }
 

@@ -39,6 +39,7 @@ pub struct SseEvent {
 impl SseEvent {
     /// Returns true for a non-empty message: its data is not empty, and its type is `message`,
     /// explicitly or by default.
+    #[inline]
     pub fn is_message(&self) -> bool {
         let kind = self.event.as_deref().unwrap_or_default();
         !self.data.is_empty() && (kind.is_empty() || kind == b"message")
@@ -94,6 +95,7 @@ enum EventData {
 
 impl SseDecoder {
     /// Creates a decoder of events of at most `limit` bytes, field names included.
+    #[inline]
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -108,6 +110,7 @@ impl SseDecoder {
     }
 
     /// Adds the next chunk of the stream.
+    #[inline]
     pub fn push(&mut self, chunk: Bytes) {
         if self.input.is_empty() {
             self.input = chunk;
@@ -144,12 +147,14 @@ impl SseDecoder {
     }
 
     /// Returns the bytes of the event that has not ended yet, and of those after it.
+    #[inline]
     pub fn buffered(&self) -> usize {
         self.input.len() + self.partial.len() + self.pending.size
     }
 
     /// Returns the number of lines since the last call that were comments, or ends of events
     /// without content.
+    #[inline]
     pub fn take_chatter(&mut self) -> usize {
         std::mem::take(&mut self.chatter)
     }
