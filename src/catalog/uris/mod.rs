@@ -48,7 +48,7 @@ use crate::call::{Named, ServerName};
 pub enum UriMode {
     /// Always with the server's prefix.
     Prefix,
-    /// The server's own, if it identifies the server.
+    /// The server's own, if it is absolute and identifies the server.
     Original,
 }
 
@@ -77,6 +77,8 @@ struct ResourceServer {
     /// True if the configuration binds variables of its templates, so that clients may only read
     /// listed URIs and those that its templates still cover.
     confined: bool,
+    /// True if it lists a resource whose URI has no scheme.
+    lists_relative: bool,
     /// The URIs of its tools' user interfaces, which need not be listed.
     interfaces: HashSet<String>,
     /// The user interfaces of the tools in scope.
@@ -168,16 +170,21 @@ impl CatalogUris {
 
     /// Returns true if all URIs of this server are public in their native form.
     pub fn keeps_native_uris(&self, server: &ServerName) -> bool {
-        let only = self.mode == UriMode::Original && self.only.as_ref() == Some(server);
-        only || !self.servers.get(server).is_some_and(|holder| holder.readable)
+        let holder = self.servers.get(server).filter(|holder| holder.readable);
+        holder.is_none_or(|holder| self.shows_own_uris(server, holder))
     }
 
     /// Returns true if URIs in results of this server are replaced or remembered.
     pub fn treats_uris(&self, server: &ServerName) -> bool {
-        let is_only = || self.mode == UriMode::Original && self.only.as_ref() == Some(server);
-        self.servers
-            .get(server)
-            .is_some_and(|holder| holder.guard.is_some() || holder.readable && !is_only())
+        self.servers.get(server).is_some_and(|holder| {
+            holder.guard.is_some() || holder.readable && !self.shows_own_uris(server, holder)
+        })
+    }
+
+    /// Returns true if clients see all URIs of a server with resources in their native form.
+    fn shows_own_uris(&self, server: &ServerName, holder: &ResourceServer) -> bool {
+        let is_only = self.mode == UriMode::Original && self.only.as_ref() == Some(server);
+        is_only && !holder.lists_relative
     }
 
     /// Adds the elements that a server lists, with configured variables filled in.
@@ -256,6 +263,7 @@ impl CatalogUris {
             let (server, name) = (server.clone(), name.to_owned());
             warnings.push(MergeWarning::NoSuchVariable { server, name });
         }
+        holder.lists_relative = resources.iter().skip(first).any(|one| !has_scheme(&one.native));
         let interfaces = list
             .tools
             .iter()
@@ -301,7 +309,9 @@ impl CatalogUris {
             return self.split_prefix(native).is_none()
                 && claim.is_none_or(|claim| claim.first == *server);
         }
-        if self.mode == UriMode::Prefix || self.split_prefix(native).is_some() {
+        // Clients that parse URIs, as those of the Python SDK 1.x, refuse a list with a relative one.
+        let is_relative = !has_scheme(native);
+        if self.mode == UriMode::Prefix || is_relative || self.split_prefix(native).is_some() {
             return false;
         }
         match claim {
@@ -408,6 +418,15 @@ fn confines(template: &UriTemplate, native: &str) -> bool {
     template.matches(native)
         && !has_dot_segment(native)
         && !has_absolute_value(template.literal_prefix(), native)
+}
+
+/// Returns true if a URI begins with a scheme (RFC 3986 §3.1).
+fn has_scheme(uri: &str) -> bool {
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    uri.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(is_of_scheme)
+    })
 }
 
 fn claim_uri(claims: &mut HashMap<String, UriClaim>, server: &ServerName, uri: &str) {

@@ -189,6 +189,22 @@ fn the_only_server_with_resources_is_passed_through_byte_for_byte() {
 }
 
 #[test]
+fn a_relative_uri_is_listed_with_its_servers_prefix() {
+    let relative = ["notes", "/etc/x", "7up:x", "a b:c", "docs/a:b"];
+    let native = ["x://1", "urn:isbn:1", "a+b-c.d:x"];
+    let listed: Vec<_> = native.iter().chain(&relative).copied().collect();
+    for others in [vec![], vec![server("b", &["y://1"], &[])]] {
+        let servers: Vec<_> = [server("a", &listed, &[])].into_iter().chain(others).collect();
+        let catalog = catalog(UriMode::Original, &servers);
+        let expected = native.iter().map(|uri| (*uri).to_owned());
+        let expected = expected.chain(relative.iter().map(|uri| format!("mcp://a/{uri}")));
+        let shown: Vec<_> = resources(&catalog).into_iter().take(listed.len()).collect();
+        assert_eq!(shown, expected.collect::<Vec<_>>());
+        assert_eq!(way(&catalog, "mcp://a/notes").as_deref(), Some("a notes"));
+    }
+}
+
+#[test]
 fn interfaces_keep_their_scheme_in_both_modes() {
     let servers = [
         server("a", &["ui://app/1"], &[]).with_interface("ui://app/2"),
