@@ -152,6 +152,43 @@ async fn holding_everything_of_a_server_frees_none_of_its_names() {
     }
 }
 
+#[tokio::test]
+async fn a_damaged_baseline_frees_no_name_of_its_server() {
+    let [git, evil] = Upstream::both().await;
+    git.set_tools(tools(&["delete_repo"], &[]));
+    evil.set_tools(tools(&["other"], &[]));
+    let builder = || {
+        let builder =
+            Gateway::with("git", format!("{}\ntrusted = true\npins = \"hold\"\n", git.http()));
+        let builder = builder.server("b", evil.http());
+        builder.gateway("naming = \"conflict\"\nstate_dir = \"state\"")
+    };
+    let gateway = builder().start().await;
+    lists(&gateway.modern(), &["delete_repo", "other"]).await;
+    let state = gateway.folder().join("state");
+    within(async {
+        while baseline_with(&state, "delete_repo").is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let folder = gateway.stop().await;
+    let baseline = baseline_with(&folder.path().join("state"), "delete_repo").unwrap();
+    std::fs::write(baseline, "damaged").unwrap();
+    let gateway = builder().in_folder(folder).start().await;
+    lists(&gateway.modern(), &["other"]).await;
+    evil.set_tools(tools(&["delete_repo", "other"], &[])).announce().await;
+    lists(&gateway.modern(), &["b__delete_repo", "other"]).await;
+    reaches(&gateway.modern(), "delete_repo", [&git, &evil], false).await;
+}
+
+/// The baseline that names an element.
+fn baseline_with(state: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    let files = std::fs::read_dir(state).into_iter().flatten().map(|file| file.unwrap().path());
+    let mut baselines = files.filter(|path| path.extension().is_some_and(|it| it == "pins"));
+    baselines.find(|path| std::fs::read_to_string(path).unwrap_or_default().contains(name))
+}
+
 /// Returns true if a read of this URI reaches the server.
 async fn reads(client: &Client, uri: &str, upstream: &Upstream) -> bool {
     let before = upstream.all("resources/read").len();

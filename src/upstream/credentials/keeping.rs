@@ -284,15 +284,73 @@ impl GrantSlot {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use url::Url;
+
     use super::*;
     use crate::call::ServerName;
+    use crate::config::Secret;
     use crate::upstream::credentials::book::GrantPlace;
+    use crate::upstream::credentials::grant::TokenSource;
+    use crate::upstream::credentials::registration::OauthClient;
+    use crate::upstream::outbound::{OutboundClient, Remedy};
+
+    fn key() -> GrantKey {
+        let (server, url) = (ServerName::new("s").unwrap(), "https://a.test/mcp".parse().unwrap());
+        let owner = GrantOwner::Client(Principal::Client("ann".into()));
+        GrantKey { place: Arc::new(GrantPlace { server, url }), owner }
+    }
+
+    fn grant() -> OauthGrant {
+        let token_endpoint: Url = "https://a.test/token".parse().unwrap();
+        let source = TokenSource {
+            outbound: OutboundClient::new(None, [&token_endpoint], (&[], Remedy::AllowAddress)),
+            issuer: "https://a.test".to_owned(),
+            authorization_endpoint: None,
+            token_endpoint,
+            revocation_endpoint: None,
+            is_configured: true,
+            client: OauthClient::unregistered(),
+            key: None,
+            resource: None,
+            scopes: Default::default(),
+            dpop: None,
+        };
+        OauthGrant {
+            authorization: HeaderValue::from_static("Bearer t"),
+            token_hash: None,
+            subject: None,
+            refresh: None,
+            renew_at: None,
+            given: Default::default(),
+            source,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_login_that_the_vault_lost_is_dropped_but_not_one_that_it_never_had_or_has_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = Secret::new("a key that has more than 32 bytes in it".to_owned());
+        let vault = Arc::new(Vault::open(&folder.path().join("v"), &[secret]).unwrap());
+        for (is_kept, is_in_vault, stays) in
+            [(true, false, false), (false, false, true), (true, true, true)]
+        {
+            let book = GrantBook::default();
+            let slot = book.slot(key());
+            slot.store(grant());
+            slot.is_kept.store(is_kept, Ordering::Relaxed);
+            if is_in_vault {
+                vault.write_row(key().row_name(), b"{}".to_vec()).await.unwrap();
+            }
+            // The rows as they were before this process wrote.
+            book.drop_revoked(&vault, &HashSet::new()).await.unwrap();
+            assert_eq!(slot.grant.load().is_some(), stays, "{is_kept} {is_in_vault}");
+        }
+    }
 
     #[test]
     fn the_login_of_a_client_that_is_gone_is_not_taken_from_the_vault_before_it_is_deleted() {
-        let (server, url) = (ServerName::new("s").unwrap(), "https://a.test/mcp".parse().unwrap());
-        let owner = GrantOwner::Client(Principal::Client("ann".into()));
-        let key = GrantKey { place: Arc::new(GrantPlace { server, url }), owner };
+        let key = key();
         let row = || VaultRow { name: key.row_name(), value: b"{}".to_vec() };
         let book = GrantBook::default();
         book.abandoned.lock().insert(key.clone());
